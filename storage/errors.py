@@ -1,0 +1,208 @@
+"""What can go wrong in the log, as exceptions with the facts in fields.
+
+Raised by the storage floor only; wire error codes are `broker/error_map.py`'s business: whoever adds a class here adds its row there.
+"""
+
+from collections.abc import Sequence
+
+from storage.topic_partition import TopicPartition
+
+
+class StorageError(Exception):
+    """Base of everything the storage floor raises on purpose."""
+
+
+class LogDirFailure(StorageError):
+    """The disk refused. The log directory `log_dir` is to be taken offline; `path` and `reason` are for the operator."""
+
+    def __init__(self, log_dir: str, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason} (log directory {log_dir})")
+        self.log_dir = log_dir
+        self.path = path
+        self.reason = reason
+
+
+class LogClosed(StorageError):
+    """The log was closed or deleted while somebody still held it."""
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        super().__init__(f"the log of {topic_partition} is closed")
+        self.topic_partition = topic_partition
+
+
+class OffsetOutOfRange(StorageError):
+    """`offset` is not in `[start, end]` of the log."""
+
+    def __init__(self, topic_partition: TopicPartition, offset: int, start: int, end: int) -> None:
+        super().__init__(f"offset {offset} of {topic_partition} is not in [{start}, {end}]")
+        self.topic_partition = topic_partition
+        self.offset = offset
+        self.start = start
+        self.end = end
+
+
+class UnexpectedAppendOffset(StorageError):
+    """A follower was given batches that begin below its log end offset."""
+
+    def __init__(self, topic_partition: TopicPartition, first_offset: int, last_offset: int, log_end_offset: int) -> None:
+        super().__init__(f"append of [{first_offset}, {last_offset}] to {topic_partition}, whose log end offset is {log_end_offset}")
+        self.topic_partition = topic_partition
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.log_end_offset = log_end_offset
+
+
+class OffsetsOutOfOrder(StorageError):
+    """The batches of one append do not have increasing offsets."""
+
+    def __init__(self, topic_partition: TopicPartition, last_offset: int, next_offset: int) -> None:
+        super().__init__(f"offset {next_offset} after {last_offset} in one append to {topic_partition}")
+        self.topic_partition = topic_partition
+        self.last_offset = last_offset
+        self.next_offset = next_offset
+
+
+class SegmentOffsetOverflow(StorageError):
+    """An offset is too far from the segment's base offset for the 32 bits that an index entry has."""
+
+    def __init__(self, path: str, base_offset: int, offset: int) -> None:
+        super().__init__(f"{path}: offset {offset} does not fit a segment that begins at {base_offset}")
+        self.path = path
+        self.base_offset = base_offset
+        self.offset = offset
+
+
+# ---- what a producer sent is not acceptable (validation)
+
+
+class CorruptRecord(StorageError):
+    """Sizes, magic or CRC of a batch are wrong: the bytes were damaged on their way."""
+
+    def __init__(self, topic_partition: TopicPartition | None, reason: str) -> None:
+        super().__init__(f"corrupt record batch for {topic_partition}: {reason}" if topic_partition else f"corrupt record batch: {reason}")
+        self.topic_partition = topic_partition
+        self.reason = reason
+
+
+class InvalidRecord(StorageError):
+    """The batch is undamaged but breaks a rule. `record_errors` are (index in batch, message) of single records."""
+
+    def __init__(self, topic_partition: TopicPartition | None, reason: str, record_errors: Sequence[tuple[int, str]] = ()) -> None:
+        super().__init__(f"invalid record for {topic_partition}: {reason}" if topic_partition else f"invalid record: {reason}")
+        self.topic_partition = topic_partition
+        self.reason = reason
+        self.record_errors = tuple(record_errors)
+
+
+class InvalidTimestamp(InvalidRecord):
+    """A timestamp is further from the broker's clock than the topic allows, or says LogAppendTime from a producer."""
+
+
+class RecordTooLarge(StorageError):
+    """A batch is larger than `max.message.bytes`."""
+
+    def __init__(self, topic_partition: TopicPartition | None, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(f"record batch of {size_bytes} bytes for {topic_partition}; max.message.bytes is {limit_bytes}")
+        self.topic_partition = topic_partition
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+
+
+class RecordBatchTooLarge(StorageError):
+    """An append is larger than a whole segment (`segment.bytes`)."""
+
+    def __init__(self, topic_partition: TopicPartition, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(f"append of {size_bytes} bytes to {topic_partition}; segment.bytes is {limit_bytes}")
+        self.topic_partition = topic_partition
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+
+
+class UnsupportedForMessageFormat(StorageError):
+    """The feature needs another message format than the batch or the log has."""
+
+
+class UnsupportedCompressionType(StorageError):
+    """The codec is not allowed here (zstd below Produce 7) or not known."""
+
+    def __init__(self, topic_partition: TopicPartition | None, codec: str) -> None:
+        super().__init__(f"compression {codec} is not supported for {topic_partition}")
+        self.topic_partition = topic_partition
+        self.codec = codec
+
+
+# ---- producer state
+
+
+class ProducerStateError(StorageError):
+    """An idempotent or transactional producer broke its own rules."""
+
+    def __init__(self, topic_partition: TopicPartition, producer_id: int, reason: str) -> None:
+        super().__init__(f"producer {producer_id} on {topic_partition}: {reason}")
+        self.topic_partition = topic_partition
+        self.producer_id = producer_id
+        self.reason = reason
+
+
+class OutOfOrderSequence(ProducerStateError):
+    """A batch's first sequence does not follow the producer's last one."""
+
+
+class DuplicateSequence(ProducerStateError):
+    """A batch that was appended before and is no longer among the five that are remembered."""
+
+
+class InvalidProducerEpoch(ProducerStateError):
+    """A batch of an epoch older than the producer's current one."""
+
+
+class UnknownProducerId(ProducerStateError):
+    """Nothing is known of this producer, and the batch does not begin at sequence 0."""
+
+
+class InvalidTxnState(ProducerStateError):
+    """A transactional batch or marker without the transaction it belongs to."""
+
+
+class TransactionCoordinatorFenced(ProducerStateError):
+    """A marker of an older transaction coordinator."""
+
+
+# ---- what stands on the disk
+
+
+class CorruptIndex(StorageError):
+    """An index file contradicts itself or its segment; it is to be rebuilt."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class CorruptSnapshot(StorageError):
+    """A producer state snapshot whose version, size or CRC is wrong."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class CorruptCheckpoint(StorageError):
+    """A checkpoint file that is not what its format says."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class InconsistentTopicId(StorageError):
+    """The partition's directory belongs to another topic of the same name."""
+
+    def __init__(self, topic_partition: TopicPartition, expected: bytes, found: bytes) -> None:
+        super().__init__(f"{topic_partition} has topic id {found.hex()}, not {expected.hex()}")
+        self.topic_partition = topic_partition
+        self.expected = expected
+        self.found = found

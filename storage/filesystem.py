@@ -1,0 +1,249 @@
+"""The port to the disk, and the real disk behind it.
+
+Everything the storage floor does to files goes through a `FileSystem`, so that tests can put one in memory, or one that fails at
+the n-th call, in its place. Errors are the operating system's (`OSError`); the log turns them into `LogDirFailure`.
+
+Invariants: a `File` writes everything or raises; it closes its descriptor with its last reference, so a region of a deleted file
+stays readable.
+"""
+
+import fcntl
+import os
+from typing import Protocol
+
+_OPEN_READ = os.O_RDONLY | os.O_CLOEXEC
+_OPEN_WRITE = os.O_RDWR | os.O_CLOEXEC
+
+
+class File(Protocol):
+    """An open file. Positions and lengths are bytes."""
+
+    path: str
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """All of `data` after what this object wrote last (from the beginning at first)."""
+
+    def pwrite(self, data: bytes | bytearray | memoryview, at: int) -> None:
+        """All of `data` from position `at`; normally one system call."""
+
+    def pread(self, length: int, at: int) -> bytes:
+        """Up to `length` bytes; fewer only at the end of the file."""
+
+    def truncate(self, size: int) -> None:
+        """Cuts the file, or extends it with zeros that need no disk space yet."""
+
+    def size(self) -> int:
+        """Bytes in the file."""
+
+    def sync(self) -> None:
+        """fdatasync: the data is on the disk when this returns. Blocks for long."""
+
+    def is_cached(self, length: int, at: int) -> bool:
+        """Whether a read of these bytes would not have to wait for the disk, as far as can be told without waiting."""
+
+    def fileno(self) -> int:
+        """The descriptor, for `os.sendfile`."""
+
+    def close(self) -> None:
+        """Closes the descriptor now. Harmless when done twice."""
+
+
+class FileSystem(Protocol):
+    """What storage asks of a disk. Paths are absolute; every method may raise OSError."""
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        """Opens for reading and writing; FileNotFoundError unless it exists or `create`."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def is_directory(self, path: str) -> bool: ...
+
+    def size(self, path: str) -> int: ...
+
+    def modified_ms(self, path: str) -> int:
+        """Time of the last change of the file's content, in milliseconds since the epoch."""
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None: ...
+
+    def read_file(self, path: str) -> bytes: ...
+
+    def list_directory(self, path: str) -> list[str]:
+        """Names of the entries, sorted."""
+
+    def make_directory(self, path: str) -> None:
+        """Creates the directory and its parents; harmless when it exists."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Atomic; replaces `new`."""
+
+    def unlink(self, path: str) -> None: ...
+
+    def remove_directory(self, path: str) -> None:
+        """Removes an empty directory."""
+
+    def sync_directory(self, path: str) -> None:
+        """Makes creations, renames and removals in this directory durable."""
+
+    def total_and_free_bytes(self, path: str) -> tuple[int, int]:
+        """Size of the file system of `path`, and what is left for this process."""
+
+    def try_lock(self, path: str) -> File | None:
+        """Exclusive lock on the file `path`, created if need be, against this and other processes; None if another has it."""
+
+    def unlock(self, lock: File) -> None: ...
+
+
+class RealFile:
+    """A `File` on the real disk."""
+
+    __slots__ = ("_fd", "_position", "path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+        self._position = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.pwrite(data, self._position)
+        self._position += len(data)
+
+    def pwrite(self, data: bytes | bytearray | memoryview, at: int) -> None:
+        written = os.pwrite(self._fd, data, at)
+        if written != len(data):
+            self._write_rest(memoryview(data), at, written)
+
+    def _write_rest(self, data: memoryview, at: int, written: int) -> None:
+        # A short write is a signal, a full disk or a quota; only the next call tells which.
+        while written < len(data):
+            count = os.pwrite(self._fd, data[written:], at + written)
+            if count == 0:
+                raise OSError(f"wrote {written} of {len(data)} bytes")
+            written += count
+
+    def pread(self, length: int, at: int) -> bytes:
+        data = os.pread(self._fd, length, at)
+        if len(data) == length or not data:
+            return data
+        chunks = [data]
+        missing = length - len(data)
+        while missing > 0:
+            data = os.pread(self._fd, missing, at + length - missing)
+            if not data:
+                break
+            chunks.append(data)
+            missing -= len(data)
+        return b"".join(chunks)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def is_cached(self, length: int, at: int) -> bool:
+        probe = bytearray(1)
+        end = at + length
+        # The kernel reads ahead in larger pieces than this, so a hole between two probes is unlikely; if there is one, sendfile waits.
+        for position in (*range(at, end, _PROBE_STEP), end - 1):
+            try:
+                os.preadv(self._fd, [probe], position, os.RWF_NOWAIT)
+            except BlockingIOError:
+                return False
+            except OSError:
+                return True  # the file system cannot tell (overlayfs, some network ones): then waiting is all there is
+        return True
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+
+_PROBE_STEP = 64 * 1024
+
+
+class RealFileSystem:
+    """A `FileSystem` on the real disk."""
+
+    def __init__(self) -> None:
+        self._locked: set[str] = set()
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> RealFile:
+        flags = _OPEN_READ if read_only else _OPEN_WRITE
+        if create:
+            flags |= os.O_CREAT
+        return RealFile(path, os.open(path, flags, 0o644))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
+    def read_file(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def list_directory(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(old, new)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(path)
+
+    def sync_directory(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def total_and_free_bytes(self, path: str) -> tuple[int, int]:
+        stat = os.statvfs(path)
+        return stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize
+
+    def try_lock(self, path: str) -> File | None:
+        # A record lock (fcntl), because that is what Apache Kafka takes: neither may open the other's directory. It does not exclude the
+        # own process, and closing any descriptor of the file drops it; so own locks are remembered and the file is not opened again.
+        real = os.path.realpath(path)
+        if real in self._locked:
+            return None
+        file = self.open(path, create=True)
+        try:
+            fcntl.lockf(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            file.close()
+            return None
+        self._locked.add(real)
+        return file
+
+    def unlock(self, lock: File) -> None:
+        self._locked.discard(os.path.realpath(lock.path))
+        lock.close()
