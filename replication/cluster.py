@@ -1,0 +1,135 @@
+"""What this broker knows of the cluster: live brokers, topics, partition states, controller.
+
+Filled by UpdateMetadata alone (the controller is its only author), read by every handler that says who leads what. One event loop
+owns it. A topic's `partitions` mapping is replaced, never changed in place, so a reader that holds one across an `await` keeps a
+consistent, if old, picture.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from protocol.messages.update_metadata import UpdateMetadataBroker, UpdateMetadataPartitionState, UpdateMetadataRequest
+from protocol.uuid import ZERO_UUID
+from replication.errors import StaleControllerEpoch
+from storage.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+LEADER_NONE = -1
+LEADER_DURING_DELETE = -2
+"""The leader that UpdateMetadata names for a partition whose topic is being deleted (KafkaController's LeaderDuringDelete)."""
+
+
+class EndPoint(NamedTuple):
+    """Where a broker listens, on one listener."""
+
+    host: str
+    port: int
+    listener: str
+    security_protocol: int
+
+
+class LiveBroker(NamedTuple):
+    """A registered broker. `endpoints` by listener name."""
+
+    broker_id: int
+    endpoints: Mapping[str, EndPoint]
+    rack: str | None
+
+
+class TopicImage(NamedTuple):
+    """A topic's id and the state of each partition, by index."""
+
+    name: str
+    topic_id: bytes
+    partitions: Mapping[int, UpdateMetadataPartitionState]
+
+
+class MetadataCache:
+    """The broker's picture of the cluster."""
+
+    __slots__ = ("brokers", "controller_epoch", "controller_id", "names_by_id", "topics")
+
+    def __init__(self) -> None:
+        self.controller_id: int = -1
+        self.controller_epoch: int = 0
+        self.brokers: dict[int, LiveBroker] = {}
+        self.topics: dict[str, TopicImage] = {}
+        self.names_by_id: dict[bytes, str] = {}
+
+    def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
+        """Take in what the controller says; returns the partitions that it deleted.
+
+        Raises StaleControllerEpoch when a deposed controller speaks.
+        """
+        if request.controller_epoch < self.controller_epoch:
+            raise StaleControllerEpoch(
+                f"UpdateMetadata of controller {request.controller_id} with epoch {request.controller_epoch}, "
+                f"the current one is {self.controller_epoch}"
+            )
+        self.controller_id = request.controller_id
+        self.controller_epoch = request.controller_epoch
+        self.brokers = {broker.id: _live_broker(broker) for broker in request.live_brokers}
+        deleted: list[TopicPartition] = []
+        for topic in request.topic_states:
+            self._update_topic(topic.topic_name, topic.topic_id, topic.partition_states, deleted)
+        by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
+        for state in request.ungrouped_partition_states:
+            by_topic.setdefault(state.topic_name, []).append(state)
+        for name, states in by_topic.items():
+            self._update_topic(name, ZERO_UUID, states, deleted)
+        return deleted
+
+    def _update_topic(
+        self, name: str, topic_id: bytes, states: Iterable[UpdateMetadataPartitionState], deleted: list[TopicPartition]
+    ) -> None:
+        old = self.topics.get(name)
+        if old is not None and old.topic_id not in (topic_id, ZERO_UUID):
+            # deleted and created again between two updates: nothing of the old topic is true any more
+            del self.names_by_id[old.topic_id]
+            old = None
+        partitions = dict(old.partitions) if old is not None else {}
+        for state in states:
+            if state.leader == LEADER_DURING_DELETE:
+                if partitions.pop(state.partition_index, None) is not None:
+                    deleted.append(TopicPartition(name, state.partition_index))
+            else:
+                partitions[state.partition_index] = state
+        if partitions:
+            self.topics[name] = TopicImage(name, topic_id, partitions)
+            if topic_id != ZERO_UUID:
+                self.names_by_id[topic_id] = name
+        elif old is not None:
+            del self.topics[name]
+            self.names_by_id.pop(old.topic_id, None)
+
+    def partition(self, topic: str, partition: int) -> UpdateMetadataPartitionState | None:
+        """The state of one partition, or None when the cluster does not know it."""
+        image = self.topics.get(topic)
+        return image.partitions.get(partition) if image is not None else None
+
+    def leader_of(self, topic: str, partition: int) -> tuple[int, int]:
+        """(leader id, leader epoch) of a partition; (-1, -1) when unknown."""
+        state = self.partition(topic, partition)
+        return (state.leader, state.leader_epoch) if state is not None else (LEADER_NONE, -1)
+
+    def topic_id(self, topic: str) -> bytes:
+        """The topic's id; ZERO_UUID when the topic is unknown or has none."""
+        image = self.topics.get(topic)
+        return image.topic_id if image is not None else ZERO_UUID
+
+    def endpoint(self, broker_id: int, listener: str) -> EndPoint | None:
+        """Where clients of `listener` reach a live broker."""
+        broker = self.brokers.get(broker_id)
+        return broker.endpoints.get(listener) if broker is not None else None
+
+
+def _live_broker(broker: UpdateMetadataBroker) -> LiveBroker:
+    endpoints = {
+        endpoint.listener: EndPoint(endpoint.host, endpoint.port, endpoint.listener, endpoint.security_protocol)
+        for endpoint in broker.endpoints
+    }
+    return LiveBroker(broker.id, endpoints, broker.rack)

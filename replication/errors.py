@@ -1,0 +1,91 @@
+"""What can be wrong with a request to a replica, with the facts in fields. `broker/error_map.py` alone knows the wire codes."""
+
+from storage.topic_partition import TopicPartition
+
+
+class ReplicationError(Exception):
+    """Base of the errors of this floor."""
+
+
+class UnknownTopicOrPartition(ReplicationError):
+    """The partition is neither hosted here nor known to the cluster."""
+
+    def __init__(self, topic: str, partition: int) -> None:
+        super().__init__(f"this server does not host {topic}-{partition}")
+        self.topic_partition = TopicPartition(topic, partition)
+
+
+class UnknownTopicId(ReplicationError):
+    """No topic with this id."""
+
+
+class InconsistentTopicId(ReplicationError):
+    """The id in the request is not the id of the topic's log."""
+
+
+class NotLeaderOrFollower(ReplicationError):
+    """Another broker leads the partition; `leader_id` is -1 when none does."""
+
+    def __init__(self, topic: str, partition: int, leader_id: int = -1, leader_epoch: int = -1) -> None:
+        super().__init__(f"this broker does not lead {topic}-{partition}")
+        self.topic_partition = TopicPartition(topic, partition)
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+
+
+class FencedLeaderEpoch(ReplicationError):
+    """The asker knows an older leader epoch than this replica."""
+
+    def __init__(self, topic_partition: TopicPartition, asked: int, current: int) -> None:
+        super().__init__(f"{topic_partition}: leader epoch {asked} is older than {current}")
+        self.topic_partition = topic_partition
+        self.asked = asked
+        self.current = current
+
+
+class UnknownLeaderEpoch(ReplicationError):
+    """The asker knows a newer leader epoch than this replica."""
+
+    def __init__(self, topic_partition: TopicPartition, asked: int, current: int) -> None:
+        super().__init__(f"{topic_partition}: leader epoch {asked} is newer than {current}")
+        self.topic_partition = topic_partition
+        self.asked = asked
+        self.current = current
+
+
+class NotEnoughReplicas(ReplicationError):
+    """acks=all, but fewer replicas in sync than min.insync.replicas: nothing was appended."""
+
+    def __init__(self, topic_partition: TopicPartition, in_sync: int, required: int) -> None:
+        super().__init__(f"{topic_partition}: {in_sync} replicas in sync, min.insync.replicas is {required}")
+        self.topic_partition = topic_partition
+        self.in_sync = in_sync
+        self.required = required
+
+
+class NotEnoughReplicasAfterAppend(ReplicationError):
+    """Appended, but the ISR shrank below min.insync.replicas before every member had it."""
+
+
+class UnknownReplica(ReplicationError):
+    """A broker fetches as a follower of a partition whose replicas it does not belong to."""
+
+
+class OffsetNotAvailable(ReplicationError):
+    """A new leader's high watermark has not caught up with its epoch's start yet."""
+
+
+class ReplicaStorageFailure(ReplicationError):
+    """The log directory of this partition is offline."""
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        super().__init__(f"{topic_partition}: its log directory is offline")
+        self.topic_partition = topic_partition
+
+
+class StaleControllerEpoch(ReplicationError):
+    """A request of a deposed controller, or one with an older leader epoch than this replica has seen."""
+
+
+class StaleBrokerEpoch(ReplicationError):
+    """The controller speaks to an earlier incarnation of this broker."""

@@ -1,0 +1,42 @@
+"""How far a follower is, as its leader sees it: the leader learns it from the offsets that the follower fetches at."""
+
+
+class ReplicaProgress:
+    """One follower of a partition that is led here."""
+
+    __slots__ = ("broker_id", "last_caught_up_ms", "last_fetch_leader_end_offset", "last_fetch_ms", "log_end_offset", "log_start_offset")
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.log_end_offset = -1
+        self.log_start_offset = -1
+        self.last_caught_up_ms = 0
+        self.last_fetch_ms = 0
+        self.last_fetch_leader_end_offset = 0
+
+    def on_fetch(self, fetch_offset: int, follower_start_offset: int, leader_end_offset: int, now_ms: int) -> None:
+        """The follower asks for `fetch_offset`, so it has everything below.
+
+        It counts as caught up now when it has all the leader has, and as caught up at its previous fetch when it now has all
+        that the leader had then: a follower that fetches steadily under load is never at the very end.
+        """
+        if fetch_offset >= leader_end_offset:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
+        elif fetch_offset >= self.last_fetch_leader_end_offset:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+        self.log_start_offset = follower_start_offset
+        self.log_end_offset = fetch_offset
+        self.last_fetch_leader_end_offset = leader_end_offset
+        self.last_fetch_ms = now_ms
+
+    def reset(self, leader_end_offset: int, now_ms: int, *, in_sync: bool) -> None:
+        """A new leader epoch began: nothing is known but that members of the ISR were caught up a moment ago."""
+        self.log_end_offset = -1
+        self.log_start_offset = -1
+        self.last_caught_up_ms = now_ms if in_sync else 0
+        self.last_fetch_leader_end_offset = leader_end_offset if in_sync else -1
+        self.last_fetch_ms = now_ms if in_sync else 0
+
+    def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
+        """Whether the follower belongs into the ISR (`replica.lag.time.max.ms`)."""
+        return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= max_lag_ms
