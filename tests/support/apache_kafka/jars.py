@@ -1,0 +1,90 @@
+"""Where Apache Kafka's jars are, and how they get there.
+
+The folder is `APACHE_KAFKA_LIBS` or `~/.cache/apache-kafka-3.9.1`; it holds the jars, Maven's own repository under `.m2` (never the
+user's, whose half-filled entries make other resolvers fail) and the marker `.complete`, written last. Several test processes may ask
+at once: one of them fetches under a file lock, the others wait for it.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+KAFKA_VERSION = "3.9.1"
+_POM = Path(__file__).with_name("pom.xml")
+_OLDEST_JAVA = 11
+_FETCH_SECONDS = 900
+
+
+class ToolMissingError(RuntimeError):
+    """Java or Maven is not there; the message says what to install and how to leave these tests out."""
+
+
+class Availability(NamedTuple):
+    """Whether a program can be used, and if not, why not in one sentence."""
+
+    available: bool
+    reason: str
+
+    def __bool__(self) -> bool:
+        return self.available
+
+
+def java_available() -> Availability:
+    """Whether `java` on the PATH can run Apache Kafka 3.9."""
+    if shutil.which("java") is None:
+        return Availability(False, "no `java` on the PATH: install Java 17")
+    asked = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=60, check=False)
+    found = re.search(r'version "(?:1\.)?(\d+)', asked.stderr)
+    if asked.returncode != 0 or found is None:
+        return Availability(False, f"`java -version` says nothing useful (exit {asked.returncode}): install Java 17")
+    if int(found[1]) < _OLDEST_JAVA:
+        return Availability(False, f"Java {found[1]} is too old for Apache Kafka {KAFKA_VERSION}: install Java 17")
+    return Availability(True, f"Java {found[1]}")
+
+
+def maven_available() -> Availability:
+    """Whether `mvn` is on the PATH; only needed until the jars have been fetched."""
+    if shutil.which("mvn") is None:
+        return Availability(False, "no `mvn` on the PATH: install Maven")
+    return Availability(True, "Maven")
+
+
+def libs_directory() -> Path:
+    """The folder of the jars, filled or not."""
+    return Path(os.environ.get("APACHE_KAFKA_LIBS") or Path.home() / ".cache" / f"apache-kafka-{KAFKA_VERSION}")
+
+
+def ensure_jars() -> Path:
+    """The folder that holds Apache Kafka's jars, fetched by Maven if they are not there yet. Raises ToolMissingError."""
+    libs = libs_directory()
+    _require(java_available())
+    if (libs / ".complete").exists():
+        return libs
+    libs.mkdir(parents=True, exist_ok=True)
+    with open(libs / ".lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (libs / ".complete").exists():  # another process may have fetched them while this one waited
+            _require(maven_available())
+            _fetch(libs)
+            (libs / ".complete").touch()
+    return libs
+
+
+def _require(found: Availability) -> None:
+    if not found:
+        raise ToolMissingError(f'{found.reason}; or leave these tests out with `pytest -m "not java"`')
+
+
+def _fetch(libs: Path) -> None:
+    command = ["mvn", "-q", "-B", "-f", str(_POM), f"-Dmaven.repo.local={libs / '.m2'}"]
+    command += ["dependency:copy-dependencies", f"-DoutputDirectory={libs}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False)
+    if done.returncode != 0:
+        said = (done.stdout + done.stderr).strip().splitlines()[-15:]
+        raise ToolMissingError(
+            f"Maven could not fetch Apache Kafka {KAFKA_VERSION} into {libs}; `{' '.join(command)}` said:\n" + "\n".join(said)
+        )

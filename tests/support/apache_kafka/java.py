@@ -1,0 +1,121 @@
+"""Java processes: Kafka's command line tools, and servers that write into a log file and are guarded.
+
+Called by tests (`run_tool`, `start_tool`) and by the servers of this package (`JavaServer`).
+"""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.apache_kafka.guard import process_guard
+from tests.support.apache_kafka.jars import ensure_jars
+
+_LOG4J = Path(__file__).with_name("log4j.properties")
+_TOOL_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")  # short lives: start fast, never optimise
+_STOP_SECONDS = 30
+
+
+class DidNotStartError(RuntimeError):
+    """A server ended, or stayed silent, before it served; the message holds the end of its log."""
+
+
+def java_command(options: Sequence[str], class_name: str, *arguments: str) -> list[str]:
+    """The command line that runs a class of Apache Kafka's class path. Raises ToolMissingError."""
+    return ["java", *options, "-cp", f"{ensure_jars()}/*", f"-Dlog4j.configuration=file:{_LOG4J}", class_name, *arguments]
+
+
+def run_tool(class_name: str, *arguments: str, input: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    """Run a tool to its end, e.g. `run_tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", address, "--list")`.
+
+    The exit code is the caller's to judge. Raises subprocess.TimeoutExpired (the tool is dead then) and ToolMissingError.
+    """
+    with start_tool(class_name, *arguments) as tool:
+        try:
+            stdout, stderr = tool.communicate(input, timeout)
+        except BaseException:
+            tool.kill()
+            raise
+        finally:
+            tool.wait()
+            process_guard().release(tool.pid)
+    return subprocess.CompletedProcess(tool.args, tool.returncode, stdout, stderr)
+
+
+def start_tool(class_name: str, *arguments: str) -> subprocess.Popen[str]:
+    """Start a tool that runs until it is told to stop, with pipes for its three streams. The caller ends it; the guard does if not."""
+    command = java_command(_TOOL_OPTIONS, class_name, *arguments)
+    tool = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process_guard().watch(tool.pid)
+    return tool
+
+
+@contextmanager
+def pinned_to(cpu: int | None) -> Iterator[None]:
+    """What is started inside runs on this core only (from its first instruction: a JVM sizes itself by the cores it finds)."""
+    before = os.sched_getaffinity(0)
+    if cpu is not None:
+        os.sched_setaffinity(0, {cpu})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+class JavaServer:
+    """One guarded Java server process; its output is appended to `log`. Start it again after it ended as often as needed."""
+
+    def __init__(self, name: str, log: Path, pin_cpu: int | None = None) -> None:
+        self.name = name
+        self.log = log
+        self._pin_cpu = pin_cpu
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, f"{self.name} does not run"
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def launch(self, command: Sequence[str]) -> None:
+        """Start the process and return at once."""
+        assert self._process is None, f"{self.name} runs already"
+        with open(self.log, "ab") as log, pinned_to(self._pin_cpu):
+            self._log_start = log.tell()
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.log.parent)
+        process_guard().watch(self._process.pid)
+
+    def wait_until(self, serves: Callable[[], bool], seconds: float) -> None:
+        """Return as soon as it serves. Raises DidNotStartError when it ends before that, or after so many seconds; it is dead then."""
+        deadline = time.monotonic() + seconds
+        while not serves():
+            if not self.running or time.monotonic() > deadline:
+                state = f"does not serve after {seconds} s" if self.running else "ended before it served"
+                self.end(signal.SIGKILL)
+                raise DidNotStartError(f"{self.name} {state}; the end of {self.log}:\n{self.said()[-3000:]}")
+            time.sleep(0.01)
+
+    def said(self) -> str:
+        """What this run of the process has written."""
+        return self.log.read_bytes()[self._log_start :].decode(errors="replace")
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """Signal the process and wait for its end; SIGKILL follows when a polite request is not heeded. No-op when it does not run."""
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            self._process.send_signal(how)
+            try:
+                self._process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        process_guard().release(self._process.pid)
+        self._process = None
