@@ -1,0 +1,245 @@
+"""The configuration of a topic: every topic key, and the value each has in force for one topic.
+
+A value comes from the topic's own overrides, then from the broker key that is its default. A `TopicConfig` is a snapshot: whoever holds one
+builds a new one when the overrides change or when `BrokerConfig.on_change` tells of a broker key in `BROKER_KEY_OF`.
+"""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar, cast
+
+from config import broker_cleaner, broker_general, broker_log, broker_replication, broker_tiered
+from config.broker import BROKER_KEYS, BrokerConfig
+from config.describe import ConfigEntry, ConfigSource, ConfigSynonym
+from config.errors import ConfigError, ConfigValueError, TopicConfigError
+from config.key import CLUSTER, DAY, LONG_MAX, LOW, MEDIUM, Importance, Key, key
+from config.metadata_version import is_at_least
+from config.topic_checks import check_throttled_replicas
+from config.types import Bool, ConfigKind, List, Long, ValueType
+
+T = TypeVar("T")
+
+
+def of_broker(
+    broker: Key[T], *, type: ValueType[T] | None = None, default: T | None = None, importance: Importance = MEDIUM, doc: str | None = None
+) -> Key[T]:
+    """The topic key whose default is the broker key `broker`; type, default and doc are the broker key's unless given."""
+    assert broker.topic is not None, broker.name
+    return Key(
+        name=broker.topic,
+        type=broker.type if type is None else type,
+        default=broker.default if default is None else default,
+        importance=importance,
+        dynamic=CLUSTER,
+        doc=broker.doc if doc is None else doc,
+        topic=None,
+        otherwise=None,
+        synonyms=(),
+        standalone=broker.standalone,
+        effective=broker.effective,
+        internal=False,
+        listener_only=False,
+    )
+
+
+CLEANUP_POLICY = of_broker(broker_log.LOG_CLEANUP_POLICY)
+COMPRESSION_GZIP_LEVEL = of_broker(broker_log.COMPRESSION_GZIP_LEVEL)
+COMPRESSION_LZ4_LEVEL = of_broker(broker_log.COMPRESSION_LZ4_LEVEL)
+COMPRESSION_TYPE = of_broker(broker_log.COMPRESSION_TYPE)
+COMPRESSION_ZSTD_LEVEL = of_broker(broker_log.COMPRESSION_ZSTD_LEVEL)
+DELETE_RETENTION_MS = of_broker(broker_cleaner.LOG_CLEANER_DELETE_RETENTION_MS)
+FILE_DELETE_DELAY_MS = of_broker(broker_log.LOG_SEGMENT_DELETE_DELAY_MS)
+FLUSH_MESSAGES = of_broker(broker_log.LOG_FLUSH_INTERVAL_MESSAGES)
+FLUSH_MS = of_broker(broker_log.LOG_FLUSH_INTERVAL_MS, type=Long(0), default=LONG_MAX)
+INDEX_INTERVAL_BYTES = of_broker(broker_log.LOG_INDEX_INTERVAL_BYTES)
+LOCAL_RETENTION_BYTES = of_broker(broker_tiered.LOG_LOCAL_RETENTION_BYTES)
+LOCAL_RETENTION_MS = of_broker(broker_tiered.LOG_LOCAL_RETENTION_MS)
+MAX_COMPACTION_LAG_MS = of_broker(broker_cleaner.LOG_CLEANER_MAX_COMPACTION_LAG_MS)
+MAX_MESSAGE_BYTES = of_broker(broker_log.MESSAGE_MAX_BYTES)
+MESSAGE_DOWNCONVERSION_ENABLE = of_broker(broker_log.LOG_MESSAGE_DOWNCONVERSION_ENABLE, importance=LOW)
+MESSAGE_FORMAT_VERSION = of_broker(broker_log.LOG_MESSAGE_FORMAT_VERSION)
+MESSAGE_TIMESTAMP_AFTER_MAX_MS = of_broker(broker_log.LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS)
+MESSAGE_TIMESTAMP_BEFORE_MAX_MS = of_broker(broker_log.LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS)
+MESSAGE_TIMESTAMP_DIFFERENCE_MAX_MS = of_broker(broker_log.LOG_MESSAGE_TIMESTAMP_DIFFERENCE_MAX_MS)
+MESSAGE_TIMESTAMP_TYPE = of_broker(broker_log.LOG_MESSAGE_TIMESTAMP_TYPE)
+MIN_CLEANABLE_DIRTY_RATIO = of_broker(broker_cleaner.LOG_CLEANER_MIN_CLEANABLE_RATIO)
+MIN_COMPACTION_LAG_MS = of_broker(broker_cleaner.LOG_CLEANER_MIN_COMPACTION_LAG_MS)
+MIN_INSYNC_REPLICAS = of_broker(broker_general.MIN_INSYNC_REPLICAS)
+PREALLOCATE = of_broker(broker_log.LOG_PREALLOCATE)
+RETENTION_BYTES = of_broker(broker_log.LOG_RETENTION_BYTES)
+RETENTION_MS = of_broker(broker_log.LOG_RETENTION_MS, type=Long(-1), default=7 * DAY)
+SEGMENT_BYTES = of_broker(broker_log.LOG_SEGMENT_BYTES)
+SEGMENT_INDEX_BYTES = of_broker(broker_log.LOG_INDEX_SIZE_MAX_BYTES)
+SEGMENT_JITTER_MS = of_broker(broker_log.LOG_ROLL_JITTER_MS, type=Long(0), default=0)
+SEGMENT_MS = of_broker(broker_log.LOG_ROLL_MS, type=Long(1), default=7 * DAY)
+UNCLEAN_LEADER_ELECTION_ENABLE = of_broker(broker_replication.UNCLEAN_LEADER_ELECTION_ENABLE)
+
+_THROTTLED_REPLICAS = List(check=check_throttled_replicas, described_as="[partitionId]:[brokerId],[partitionId]:[brokerId],...")
+FOLLOWER_REPLICATION_THROTTLED_REPLICAS = key(
+    "follower.replication.throttled.replicas",
+    _THROTTLED_REPLICAS,
+    default=(),
+    importance=MEDIUM,
+    dynamic=CLUSTER,
+    doc="The replicas (partition:broker, or * for all) whose fetching counts against follower.replication.throttled.rate.",
+)
+LEADER_REPLICATION_THROTTLED_REPLICAS = key(
+    "leader.replication.throttled.replicas",
+    _THROTTLED_REPLICAS,
+    default=(),
+    importance=MEDIUM,
+    dynamic=CLUSTER,
+    doc="The replicas (partition:broker, or * for all) whose feeding by the leader counts against leader.replication.throttled.rate.",
+)
+REMOTE_STORAGE_ENABLE = key(
+    "remote.storage.enable",
+    Bool(),
+    default=False,
+    importance=MEDIUM,
+    dynamic=CLUSTER,
+    doc="Copies closed segments of the topic to the remote store.",
+)
+REMOTE_LOG_COPY_DISABLE = key(
+    "remote.log.copy.disable",
+    Bool(),
+    default=False,
+    importance=MEDIUM,
+    dynamic=CLUSTER,
+    doc="Keeps what is in the remote store readable but copies nothing more to it.",
+)
+REMOTE_LOG_DELETE_ON_DISABLE = key(
+    "remote.log.delete.on.disable",
+    Bool(),
+    default=False,
+    importance=MEDIUM,
+    dynamic=CLUSTER,
+    doc="Deletes what is in the remote store when remote.storage.enable is taken back.",
+)
+
+TOPIC_KEYS: Mapping[str, Key[Any]] = MappingProxyType({each.name: each for each in list(vars().values()) if isinstance(each, Key)})
+BROKER_KEY_OF: Mapping[str, Key[Any]] = MappingProxyType({each.topic: each for each in BROKER_KEYS.values() if each.topic is not None})
+"""The broker key that is the default of a topic key, by the topic key's name."""
+
+
+class TopicConfig:
+    """The values in force for one topic. Immutable."""
+
+    __slots__ = ("_broker", "_given", "_values", "overrides")
+
+    def __init__(self, overrides: Mapping[str, str], broker: BrokerConfig) -> None:
+        """Raises ConfigValueError for a bad value. Unknown names, as a later version may have stored, are kept and mean nothing."""
+        self.overrides = MappingProxyType(dict(overrides))
+        self._broker = broker
+        self._given = _given(overrides, broker)
+        self._values = _in_force(self._given)
+
+    def __getitem__(self, key: Key[T]) -> T:
+        """The value in force."""
+        return cast(T, self._values[key])
+
+    def describe(self, names: Iterable[str] | None = None) -> list[ConfigEntry]:
+        """The entries of the TOPIC resource; all of them, or those of `names` that exist."""
+        wanted = None if names is None else set(names)
+        found = {key.name: key.render(value) for key, value in self._given.items()}
+        for name, text in self.overrides.items():
+            found.setdefault(name, text)
+        return [self._entry(name, value) for name, value in sorted(found.items()) if wanted is None or name in wanted]
+
+    def _entry(self, name: str, value: str | None) -> ConfigEntry:
+        key = TOPIC_KEYS.get(name)
+        shown = None if key is None else value
+        synonyms = list(self._broker.synonyms_of(BROKER_KEY_OF[name].name)) if name in BROKER_KEY_OF else []
+        if name in self.overrides:
+            synonyms.insert(0, ConfigSynonym(name, shown, ConfigSource.DYNAMIC_TOPIC_CONFIG))
+        return ConfigEntry(
+            name=name,
+            value=shown,
+            source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
+            read_only=False,
+            sensitive=key is None,
+            synonyms=tuple(synonyms),
+            kind=ConfigKind.UNKNOWN if key is None else key.type.kind,
+            documentation=None if key is None else key.doc,
+        )
+
+
+def validate_topic_overrides(overrides: Mapping[str, str], broker: BrokerConfig, existing: Mapping[str, str] | None = None) -> None:
+    """Whether a topic may have these overrides, `existing` being those it has now.
+
+    Raises TopicConfigError for an unknown name or overrides that contradict each other, ConfigValueError for a bad value.
+    """
+    for name in overrides:
+        if name not in TOPIC_KEYS:
+            raise TopicConfigError(f"Unknown topic config name: {name}")
+    values = _given(overrides, broker)
+    shortest, longest = values[MIN_COMPACTION_LAG_MS], values[MAX_COMPACTION_LAG_MS]
+    if shortest > longest:
+        raise TopicConfigError(
+            f"conflict topic config setting {MIN_COMPACTION_LAG_MS.name} ({shortest}) > {MAX_COMPACTION_LAG_MS.name} ({longest})"
+        )
+    check_remote_storage(values, remote_system=broker[broker_tiered.REMOTE_LOG_STORAGE_SYSTEM_ENABLE], existing=existing or {})
+
+
+def check_remote_storage(values: Mapping[Key[Any], Any], *, remote_system: bool, existing: Mapping[str, str]) -> None:
+    """The rules of tiered storage for one topic in a cluster with ZooKeeper. Raises TopicConfigError or ConfigError."""
+    if values[REMOTE_LOG_DELETE_ON_DISABLE] or values[REMOTE_LOG_COPY_DISABLE]:
+        raise TopicConfigError("It is invalid to set `remote.log.delete.on.disable` or `remote.log.copy.disable` under Zookeeper's mode.")
+    if not values[REMOTE_STORAGE_ENABLE]:
+        if existing.get(REMOTE_STORAGE_ENABLE.name, "false").lower() == "true":
+            raise TopicConfigError(
+                "It is invalid to disable remote storage without deleting remote data. "
+                "If you want to keep the remote data and turn to read only, please set "
+                "`remote.storage.enable=true,remote.log.copy.disable=true`. "
+                "If you want to disable remote storage and delete all remote data, please set "
+                "`remote.storage.enable=false,remote.log.delete.on.disable=true`."
+            )
+        return
+    if not remote_system:
+        raise ConfigError("Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.")
+    if "compact" in values[CLEANUP_POLICY]:
+        raise ConfigError("Remote log storage is unsupported for the compacted topics")
+    _check_local_retention(LOCAL_RETENTION_BYTES, values[LOCAL_RETENTION_BYTES], RETENTION_BYTES, values[RETENTION_BYTES])
+    _check_local_retention(LOCAL_RETENTION_MS, values[LOCAL_RETENTION_MS], RETENTION_MS, values[RETENTION_MS])
+
+
+def _check_local_retention(local: Key[int], local_value: int, total: Key[int], total_value: int) -> None:
+    if total_value == -1 or local_value == -2:
+        return
+    if local_value == -1:
+        raise ConfigValueError(local.name, local_value, f"Value must not be -1 as {total.name} value is set as {total_value}.")
+    if local_value > total_value:
+        raise ConfigValueError(local.name, local_value, f"Value must not be more than {total.name} property value: {total_value}")
+
+
+def _given(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[Key[Any], Any]:
+    values: dict[Key[Any], Any] = {}
+    for name, each in TOPIC_KEYS.items():
+        if name in overrides:
+            values[each] = each.parse(overrides[name])
+        elif name in BROKER_KEY_OF:
+            values[each] = broker[BROKER_KEY_OF[name]]
+        else:
+            values[each] = each.default
+    for bound in _TIMESTAMP_BOUNDS:
+        # The broker's older key stands in for those that took its place, as long as they have their default.
+        if bound.name not in overrides and values[bound] == LONG_MAX:
+            values[bound] = broker[broker_log.LOG_MESSAGE_TIMESTAMP_DIFFERENCE_MAX_MS]
+    if MESSAGE_FORMAT_VERSION.name not in overrides and is_at_least(broker[broker_replication.INTER_BROKER_PROTOCOL_VERSION], "3.0-IV1"):
+        values[MESSAGE_FORMAT_VERSION] = MESSAGE_FORMAT_VERSION.default
+    return values
+
+
+def _in_force(given: Mapping[Key[Any], Any]) -> dict[Key[Any], Any]:
+    """What the log acts on: like `given`, with the values that stand for another key's replaced by that key's."""
+    values = dict(given)
+    for bound in _TIMESTAMP_BOUNDS:
+        if values[bound] == LONG_MAX:
+            values[bound] = values[MESSAGE_TIMESTAMP_DIFFERENCE_MAX_MS]
+    if values[LOCAL_RETENTION_MS] == -2:
+        values[LOCAL_RETENTION_MS] = values[RETENTION_MS]
+    if values[LOCAL_RETENTION_BYTES] == -2:
+        values[LOCAL_RETENTION_BYTES] = values[RETENTION_BYTES]
+    return values
+
+
+_TIMESTAMP_BOUNDS = (MESSAGE_TIMESTAMP_BEFORE_MAX_MS, MESSAGE_TIMESTAMP_AFTER_MAX_MS)

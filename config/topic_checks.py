@@ -1,0 +1,18 @@
+"""Rules of topic values that are more than a bound."""
+
+import re
+
+from config.errors import ConfigValueError
+
+_REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
+
+
+def check_throttled_replicas(name: str, replicas: tuple[str, ...]) -> None:
+    """Raises ConfigValueError unless `replicas` is `*` or partition:broker pairs."""
+    if "".join(replicas).strip() == "*" or all(_REPLICA.fullmatch(replica.strip()) for replica in replicas):
+        return
+    wanted = (
+        f"{name} must be the literal '*' or a list of replicas in the following format: "
+        "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+    )
+    raise ConfigValueError(name, f"[{', '.join(replicas)}]", wanted)
