@@ -1,0 +1,1 @@
+"""The Kafka wire protocol: messages, frames, error codes, record batches. No I/O, no clock; knows nobody above it."""

@@ -1,0 +1,18 @@
+"""add_offsets_to_txn (api 25)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Int16, Int32, Int64, Message, String, field, request, response
+
+
+@request(ApiKey.ADD_OFFSETS_TO_TXN, versions=(0, 4), flexible=3)
+class AddOffsetsToTxnRequest(Message):
+    transactional_id: String = field()
+    producer_id: Int64 = field()
+    producer_epoch: Int16 = field()
+    group_id: String = field()
+
+
+@response(ApiKey.ADD_OFFSETS_TO_TXN, versions=(0, 4), flexible=3)
+class AddOffsetsToTxnResponse(Message):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field()

@@ -1,0 +1,54 @@
+"""add_partitions_to_txn (api 24)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Bool, Int16, Int32, Int64, Message, String, field, request, response, since, struct, until
+
+
+@struct
+class AddPartitionsToTxnTopic:
+    name: String = field()
+    partitions: Array[Int32] = field()
+
+
+@struct
+class AddPartitionsToTxnTransaction:
+    transactional_id: String = field()
+    producer_id: Int64 = field()
+    producer_epoch: Int16 = field()
+    verify_only: Bool = field()
+    topics: Array[AddPartitionsToTxnTopic] = field()
+
+
+@request(ApiKey.ADD_PARTITIONS_TO_TXN, versions=(0, 5), flexible=3)
+class AddPartitionsToTxnRequest(Message):
+    transactions: Array[AddPartitionsToTxnTransaction] = since(4)
+    v3_and_below_transactional_id: String = until(3)
+    v3_and_below_producer_id: Int64 = until(3)
+    v3_and_below_producer_epoch: Int16 = until(3)
+    v3_and_below_topics: Array[AddPartitionsToTxnTopic] = until(3)
+
+
+@struct
+class AddPartitionsToTxnPartitionResult:
+    partition_index: Int32 = field()
+    partition_error_code: Int16 = field()
+
+
+@struct
+class AddPartitionsToTxnTopicResult:
+    name: String = field()
+    results_by_partition: Array[AddPartitionsToTxnPartitionResult] = field()
+
+
+@struct
+class AddPartitionsToTxnResult:
+    transactional_id: String = field()
+    topic_results: Array[AddPartitionsToTxnTopicResult] = field()
+
+
+@response(ApiKey.ADD_PARTITIONS_TO_TXN, versions=(0, 5), flexible=3)
+class AddPartitionsToTxnResponse(Message):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = since(4, ignorable=True)
+    results_by_transaction: Array[AddPartitionsToTxnResult] = since(4)
+    results_by_topic_v3_and_below: Array[AddPartitionsToTxnTopicResult] = until(3)

@@ -1,0 +1,27 @@
+"""add_raft_voter (api 80)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Message, NullableString, String, UInt16, Uuid, field, request, response, struct
+
+
+@struct
+class Listener:
+    name: String = field()
+    host: String = field()
+    port: UInt16 = field()
+
+
+@request(ApiKey.ADD_RAFT_VOTER, versions=(0, 0), flexible=0)
+class AddRaftVoterRequest(Message):
+    cluster_id: NullableString = field()
+    timeout_ms: Int32 = field()
+    voter_id: Int32 = field()
+    voter_directory_id: Uuid = field()
+    listeners: Array[Listener] = field()
+
+
+@response(ApiKey.ADD_RAFT_VOTER, versions=(0, 0), flexible=0)
+class AddRaftVoterResponse(Message):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field()
+    error_message: NullableString = field(ignorable=True)

@@ -1,0 +1,18 @@
+"""allocate_producer_ids (api 67)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Int16, Int32, Int64, Message, field, request, response
+
+
+@request(ApiKey.ALLOCATE_PRODUCER_IDS, versions=(0, 0), flexible=0)
+class AllocateProducerIdsRequest(Message):
+    broker_id: Int32 = field()
+    broker_epoch: Int64 = field(default=-1)
+
+
+@response(ApiKey.ALLOCATE_PRODUCER_IDS, versions=(0, 0), flexible=0)
+class AllocateProducerIdsResponse(Message):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field()
+    producer_id_start: Int64 = field()
+    producer_id_len: Int32 = field()

@@ -1,0 +1,48 @@
+"""alter_client_quotas (api 49)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Bool, Float64, Int16, Int32, Message, NullableString, String, field, request, response, struct
+
+
+@struct
+class AlterClientQuotasRequestEntityData:
+    entity_type: String = field()
+    entity_name: NullableString = field()
+
+
+@struct
+class OpData:
+    key: String = field()
+    value: Float64 = field()
+    remove: Bool = field()
+
+
+@struct
+class AlterClientQuotasRequestEntryData:
+    entity: Array[AlterClientQuotasRequestEntityData] = field()
+    ops: Array[OpData] = field()
+
+
+@request(ApiKey.ALTER_CLIENT_QUOTAS, versions=(0, 1), flexible=1)
+class AlterClientQuotasRequest(Message):
+    entries: Array[AlterClientQuotasRequestEntryData] = field()
+    validate_only: Bool = field()
+
+
+@struct
+class AlterClientQuotasResponseEntityData:
+    entity_type: String = field()
+    entity_name: NullableString = field()
+
+
+@struct
+class AlterClientQuotasResponseEntryData:
+    error_code: Int16 = field()
+    error_message: NullableString = field()
+    entity: Array[AlterClientQuotasResponseEntityData] = field()
+
+
+@response(ApiKey.ALTER_CLIENT_QUOTAS, versions=(0, 1), flexible=1)
+class AlterClientQuotasResponse(Message):
+    throttle_time_ms: Int32 = field()
+    entries: Array[AlterClientQuotasResponseEntryData] = field()

@@ -1,0 +1,37 @@
+"""alter_configs (api 33)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Bool, Int8, Int16, Int32, Message, NullableString, String, field, request, response, struct
+
+
+@struct
+class AlterableConfig:
+    name: String = field()
+    value: NullableString = field()
+
+
+@struct
+class AlterConfigsResource:
+    resource_type: Int8 = field()
+    resource_name: String = field()
+    configs: Array[AlterableConfig] = field()
+
+
+@request(ApiKey.ALTER_CONFIGS, versions=(0, 2), flexible=2)
+class AlterConfigsRequest(Message):
+    resources: Array[AlterConfigsResource] = field()
+    validate_only: Bool = field()
+
+
+@struct
+class AlterConfigsResourceResponse:
+    error_code: Int16 = field()
+    error_message: NullableString = field()
+    resource_type: Int8 = field()
+    resource_name: String = field()
+
+
+@response(ApiKey.ALTER_CONFIGS, versions=(0, 2), flexible=2)
+class AlterConfigsResponse(Message):
+    throttle_time_ms: Int32 = field()
+    responses: Array[AlterConfigsResourceResponse] = field()

@@ -1,0 +1,59 @@
+"""alter_partition (api 56)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int8, Int16, Int32, Int64, Message, String, Uuid, field, request, response, since, struct, until
+
+
+@struct
+class BrokerState:
+    broker_id: Int32 = field()
+    broker_epoch: Int64 = field(default=-1)
+
+
+@struct
+class AlterPartitionRequestPartitionData:
+    partition_index: Int32 = field()
+    leader_epoch: Int32 = field()
+    new_isr: Array[Int32] = until(2)
+    new_isr_with_epochs: Array[BrokerState] = since(3)
+    leader_recovery_state: Int8 = since(1)
+    partition_epoch: Int32 = field()
+
+
+@struct
+class AlterPartitionRequestTopicData:
+    topic_name: String = until(1, ignorable=True)
+    topic_id: Uuid = since(2, ignorable=True)
+    partitions: Array[AlterPartitionRequestPartitionData] = field()
+
+
+@request(ApiKey.ALTER_PARTITION, versions=(0, 3), flexible=0)
+class AlterPartitionRequest(Message):
+    broker_id: Int32 = field()
+    broker_epoch: Int64 = field(default=-1)
+    topics: Array[AlterPartitionRequestTopicData] = field()
+
+
+@struct
+class AlterPartitionResponsePartitionData:
+    partition_index: Int32 = field()
+    error_code: Int16 = field()
+    leader_id: Int32 = field()
+    leader_epoch: Int32 = field()
+    isr: Array[Int32] = field()
+    leader_recovery_state: Int8 = since(1, ignorable=True)
+    partition_epoch: Int32 = field()
+
+
+@struct
+class AlterPartitionResponseTopicData:
+    topic_name: String = until(1, ignorable=True)
+    topic_id: Uuid = since(2, ignorable=True)
+    partitions: Array[AlterPartitionResponsePartitionData] = field()
+
+
+@response(ApiKey.ALTER_PARTITION, versions=(0, 3), flexible=0)
+class AlterPartitionResponse(Message):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field()
+    topics: Array[AlterPartitionResponseTopicData] = field()

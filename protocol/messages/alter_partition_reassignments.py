@@ -1,0 +1,43 @@
+"""alter_partition_reassignments (api 45)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Message, NullableArray, NullableString, String, field, request, response, struct
+
+
+@struct
+class ReassignablePartition:
+    partition_index: Int32 = field()
+    replicas: NullableArray[Int32] = field(default=None)
+
+
+@struct
+class ReassignableTopic:
+    name: String = field()
+    partitions: Array[ReassignablePartition] = field()
+
+
+@request(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 0), flexible=0)
+class AlterPartitionReassignmentsRequest(Message):
+    timeout_ms: Int32 = field(default=60000)
+    topics: Array[ReassignableTopic] = field()
+
+
+@struct
+class ReassignablePartitionResponse:
+    partition_index: Int32 = field()
+    error_code: Int16 = field()
+    error_message: NullableString = field()
+
+
+@struct
+class ReassignableTopicResponse:
+    name: String = field()
+    partitions: Array[ReassignablePartitionResponse] = field()
+
+
+@response(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 0), flexible=0)
+class AlterPartitionReassignmentsResponse(Message):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field()
+    error_message: NullableString = field()
+    responses: Array[ReassignableTopicResponse] = field()

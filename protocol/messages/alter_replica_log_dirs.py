@@ -1,0 +1,39 @@
+"""alter_replica_log_dirs (api 34)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Message, String, field, request, response, struct
+
+
+@struct
+class AlterReplicaLogDirTopic:
+    name: String = field()
+    partitions: Array[Int32] = field()
+
+
+@struct
+class AlterReplicaLogDir:
+    path: String = field()
+    topics: Array[AlterReplicaLogDirTopic] = field()
+
+
+@request(ApiKey.ALTER_REPLICA_LOG_DIRS, versions=(0, 2), flexible=2)
+class AlterReplicaLogDirsRequest(Message):
+    dirs: Array[AlterReplicaLogDir] = field()
+
+
+@struct
+class AlterReplicaLogDirPartitionResult:
+    partition_index: Int32 = field()
+    error_code: Int16 = field()
+
+
+@struct
+class AlterReplicaLogDirTopicResult:
+    topic_name: String = field()
+    partitions: Array[AlterReplicaLogDirPartitionResult] = field()
+
+
+@response(ApiKey.ALTER_REPLICA_LOG_DIRS, versions=(0, 2), flexible=2)
+class AlterReplicaLogDirsResponse(Message):
+    throttle_time_ms: Int32 = field()
+    results: Array[AlterReplicaLogDirTopicResult] = field()

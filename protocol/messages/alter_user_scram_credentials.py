@@ -1,0 +1,38 @@
+"""alter_user_scram_credentials (api 51)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Bytes, Int8, Int16, Int32, Message, NullableString, String, field, request, response, struct
+
+
+@struct
+class ScramCredentialDeletion:
+    name: String = field()
+    mechanism: Int8 = field()
+
+
+@struct
+class ScramCredentialUpsertion:
+    name: String = field()
+    mechanism: Int8 = field()
+    iterations: Int32 = field()
+    salt: Bytes = field()
+    salted_password: Bytes = field()
+
+
+@request(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions=(0, 0), flexible=0)
+class AlterUserScramCredentialsRequest(Message):
+    deletions: Array[ScramCredentialDeletion] = field()
+    upsertions: Array[ScramCredentialUpsertion] = field()
+
+
+@struct
+class AlterUserScramCredentialsResult:
+    user: String = field()
+    error_code: Int16 = field()
+    error_message: NullableString = field()
+
+
+@response(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions=(0, 0), flexible=0)
+class AlterUserScramCredentialsResponse(Message):
+    throttle_time_ms: Int32 = field()
+    results: Array[AlterUserScramCredentialsResult] = field()

@@ -1,0 +1,42 @@
+"""api_versions (api 18)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Bool, Int16, Int32, Int64, Message, String, field, request, response, since, struct
+
+
+@request(ApiKey.API_VERSIONS, versions=(0, 4), flexible=3)
+class ApiVersionsRequest(Message):
+    client_software_name: String = since(3, ignorable=True)
+    client_software_version: String = since(3, ignorable=True)
+
+
+@struct
+class ApiVersion:
+    api_key: Int16 = field()
+    min_version: Int16 = field()
+    max_version: Int16 = field()
+
+
+@struct
+class SupportedFeatureKey:
+    name: String = field()
+    min_version: Int16 = field()
+    max_version: Int16 = field()
+
+
+@struct
+class FinalizedFeatureKey:
+    name: String = field()
+    max_version_level: Int16 = field()
+    min_version_level: Int16 = field()
+
+
+@response(ApiKey.API_VERSIONS, versions=(0, 4), flexible=3)
+class ApiVersionsResponse(Message):
+    error_code: Int16 = field()
+    api_keys: Array[ApiVersion] = field()
+    throttle_time_ms: Int32 = since(1, ignorable=True)
+    supported_features: Array[SupportedFeatureKey] = since(3, ignorable=True, tag=0)
+    finalized_features_epoch: Int64 = since(3, default=-1, ignorable=True, tag=1)
+    finalized_features: Array[FinalizedFeatureKey] = since(3, ignorable=True, tag=2)
+    zk_migration_ready: Bool = since(3, ignorable=True, tag=3)

@@ -1,0 +1,53 @@
+"""assign_replicas_to_dirs (api 73)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Int64, Message, Uuid, field, request, response, struct
+
+
+@struct
+class AssignReplicasToDirsRequestPartitionData:
+    partition_index: Int32 = field()
+
+
+@struct
+class AssignReplicasToDirsRequestTopicData:
+    topic_id: Uuid = field()
+    partitions: Array[AssignReplicasToDirsRequestPartitionData] = field()
+
+
+@struct
+class AssignReplicasToDirsRequestDirectoryData:
+    id: Uuid = field()
+    topics: Array[AssignReplicasToDirsRequestTopicData] = field()
+
+
+@request(ApiKey.ASSIGN_REPLICAS_TO_DIRS, versions=(0, 0), flexible=0)
+class AssignReplicasToDirsRequest(Message):
+    broker_id: Int32 = field()
+    broker_epoch: Int64 = field(default=-1)
+    directories: Array[AssignReplicasToDirsRequestDirectoryData] = field()
+
+
+@struct
+class AssignReplicasToDirsResponsePartitionData:
+    partition_index: Int32 = field()
+    error_code: Int16 = field()
+
+
+@struct
+class AssignReplicasToDirsResponseTopicData:
+    topic_id: Uuid = field()
+    partitions: Array[AssignReplicasToDirsResponsePartitionData] = field()
+
+
+@struct
+class AssignReplicasToDirsResponseDirectoryData:
+    id: Uuid = field()
+    topics: Array[AssignReplicasToDirsResponseTopicData] = field()
+
+
+@response(ApiKey.ASSIGN_REPLICAS_TO_DIRS, versions=(0, 0), flexible=0)
+class AssignReplicasToDirsResponse(Message):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field()
+    directories: Array[AssignReplicasToDirsResponseDirectoryData] = field()

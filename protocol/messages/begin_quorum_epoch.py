@@ -1,0 +1,61 @@
+"""begin_quorum_epoch (api 53)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Message, NullableString, String, UInt16, Uuid, field, request, response, since, struct
+
+
+@struct
+class BeginQuorumEpochRequestPartitionData:
+    partition_index: Int32 = field()
+    voter_directory_id: Uuid = since(1, ignorable=True)
+    leader_id: Int32 = field()
+    leader_epoch: Int32 = field()
+
+
+@struct
+class BeginQuorumEpochRequestTopicData:
+    topic_name: String = field()
+    partitions: Array[BeginQuorumEpochRequestPartitionData] = field()
+
+
+@struct
+class LeaderEndpoint:
+    name: String = field()
+    host: String = field()
+    port: UInt16 = field()
+
+
+@request(ApiKey.BEGIN_QUORUM_EPOCH, versions=(0, 1), flexible=1)
+class BeginQuorumEpochRequest(Message):
+    cluster_id: NullableString = field(default=None)
+    voter_id: Int32 = since(1, default=-1, ignorable=True)
+    topics: Array[BeginQuorumEpochRequestTopicData] = field()
+    leader_endpoints: Array[LeaderEndpoint] = since(1, ignorable=True)
+
+
+@struct
+class BeginQuorumEpochResponsePartitionData:
+    partition_index: Int32 = field()
+    error_code: Int16 = field()
+    leader_id: Int32 = field()
+    leader_epoch: Int32 = field()
+
+
+@struct
+class BeginQuorumEpochResponseTopicData:
+    topic_name: String = field()
+    partitions: Array[BeginQuorumEpochResponsePartitionData] = field()
+
+
+@struct
+class NodeEndpoint:
+    node_id: Int32 = field()
+    host: String = field()
+    port: UInt16 = field()
+
+
+@response(ApiKey.BEGIN_QUORUM_EPOCH, versions=(0, 1), flexible=1)
+class BeginQuorumEpochResponse(Message):
+    error_code: Int16 = field()
+    topics: Array[BeginQuorumEpochResponseTopicData] = field()
+    node_endpoints: Array[NodeEndpoint] = since(1, tag=0)

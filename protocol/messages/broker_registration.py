@@ -1,0 +1,55 @@
+"""broker_registration (api 62)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import (
+    Array,
+    Bool,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    NullableString,
+    String,
+    UInt16,
+    Uuid,
+    field,
+    request,
+    response,
+    since,
+    struct,
+)
+
+
+@struct
+class Listener:
+    name: String = field()
+    host: String = field()
+    port: UInt16 = field()
+    security_protocol: Int16 = field()
+
+
+@struct
+class Feature:
+    name: String = field()
+    min_supported_version: Int16 = field()
+    max_supported_version: Int16 = field()
+
+
+@request(ApiKey.BROKER_REGISTRATION, versions=(0, 4), flexible=0)
+class BrokerRegistrationRequest(Message):
+    broker_id: Int32 = field()
+    cluster_id: String = field()
+    incarnation_id: Uuid = field()
+    listeners: Array[Listener] = field()
+    features: Array[Feature] = field()
+    rack: NullableString = field()
+    is_migrating_zk_broker: Bool = since(1)
+    log_dirs: Array[Uuid] = since(2, ignorable=True)
+    previous_broker_epoch: Int64 = since(3, default=-1, ignorable=True)
+
+
+@response(ApiKey.BROKER_REGISTRATION, versions=(0, 4), flexible=0)
+class BrokerRegistrationResponse(Message):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field()
+    broker_epoch: Int64 = field(default=-1)

@@ -1,0 +1,45 @@
+"""consumer_group_heartbeat (api 68)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Message, NullableArray, NullableString, String, Uuid, field, request, response, struct
+
+
+@struct
+class ConsumerGroupHeartbeatRequestTopicPartitions:
+    topic_id: Uuid = field()
+    partitions: Array[Int32] = field()
+
+
+@request(ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 0), flexible=0)
+class ConsumerGroupHeartbeatRequest(Message):
+    group_id: String = field()
+    member_id: String = field()
+    member_epoch: Int32 = field()
+    instance_id: NullableString = field(default=None)
+    rack_id: NullableString = field(default=None)
+    rebalance_timeout_ms: Int32 = field(default=-1)
+    subscribed_topic_names: NullableArray[String] = field(default=None)
+    server_assignor: NullableString = field(default=None)
+    topic_partitions: NullableArray[ConsumerGroupHeartbeatRequestTopicPartitions] = field(default=None)
+
+
+@struct
+class ConsumerGroupHeartbeatResponseTopicPartitions:
+    topic_id: Uuid = field()
+    partitions: Array[Int32] = field()
+
+
+@struct
+class Assignment:
+    topic_partitions: Array[ConsumerGroupHeartbeatResponseTopicPartitions] = field()
+
+
+@response(ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 0), flexible=0)
+class ConsumerGroupHeartbeatResponse(Message):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field()
+    error_message: NullableString = field(default=None)
+    member_id: NullableString = field(default=None)
+    member_epoch: Int32 = field()
+    heartbeat_interval_ms: Int32 = field()
+    assignment: Assignment | None = field(default=None)

@@ -1,0 +1,116 @@
+"""consumer_group_records (api None)."""
+
+from protocol.schema import Array, Bytes, Int8, Int32, Message, NullableString, String, Uuid, data, field, struct
+
+
+@data(versions=(8, 8), flexible=None)
+class ConsumerGroupCurrentMemberAssignmentKey(Message):
+    group_id: String = field()
+    member_id: String = field()
+
+
+@struct
+class TopicPartitions:
+    topic_id: Uuid = field()
+    partitions: Array[Int32] = field()
+
+
+@data(versions=(0, 0), flexible=0)
+class ConsumerGroupCurrentMemberAssignmentValue(Message):
+    member_epoch: Int32 = field()
+    previous_member_epoch: Int32 = field()
+    state: Int8 = field()
+    assigned_partitions: Array[TopicPartitions] = field()
+    partitions_pending_revocation: Array[TopicPartitions] = field()
+
+
+@data(versions=(5, 5), flexible=None)
+class ConsumerGroupMemberMetadataKey(Message):
+    group_id: String = field()
+    member_id: String = field()
+
+
+@struct
+class ClassicProtocol:
+    name: String = field()
+    metadata: Bytes = field()
+
+
+@struct
+class ClassicMemberMetadata:
+    session_timeout_ms: Int32 = field()
+    supported_protocols: Array[ClassicProtocol] = field()
+
+
+@data(versions=(0, 0), flexible=0)
+class ConsumerGroupMemberMetadataValue(Message):
+    instance_id: NullableString = field()
+    rack_id: NullableString = field()
+    client_id: String = field()
+    client_host: String = field()
+    subscribed_topic_names: Array[String] = field()
+    subscribed_topic_regex: NullableString = field()
+    rebalance_timeout_ms: Int32 = field(default=-1)
+    server_assignor: NullableString = field()
+    classic_member_metadata: ClassicMemberMetadata | None = field(default=None, tag=0)
+
+
+@data(versions=(3, 3), flexible=None)
+class ConsumerGroupMetadataKey(Message):
+    group_id: String = field()
+
+
+@data(versions=(0, 0), flexible=0)
+class ConsumerGroupMetadataValue(Message):
+    epoch: Int32 = field()
+
+
+@data(versions=(4, 4), flexible=None)
+class ConsumerGroupPartitionMetadataKey(Message):
+    group_id: String = field()
+
+
+@struct
+class PartitionMetadata:
+    partition: Int32 = field()
+    racks: Array[String] = field()
+
+
+@struct
+class TopicMetadata:
+    topic_id: Uuid = field()
+    topic_name: String = field()
+    num_partitions: Int32 = field()
+    partition_metadata: Array[PartitionMetadata] = field()
+
+
+@data(versions=(0, 0), flexible=0)
+class ConsumerGroupPartitionMetadataValue(Message):
+    topics: Array[TopicMetadata] = field()
+
+
+@data(versions=(7, 7), flexible=None)
+class ConsumerGroupTargetAssignmentMemberKey(Message):
+    group_id: String = field()
+    member_id: String = field()
+
+
+@struct
+class TopicPartition:
+    topic_id: Uuid = field()
+    partitions: Array[Int32] = field()
+
+
+@data(versions=(0, 0), flexible=0)
+class ConsumerGroupTargetAssignmentMemberValue(Message):
+    topic_partitions: Array[TopicPartition] = field()
+
+
+@data(versions=(6, 6), flexible=None)
+class ConsumerGroupTargetAssignmentMetadataKey(Message):
+    group_id: String = field()
+
+
+@data(versions=(0, 0), flexible=0)
+class ConsumerGroupTargetAssignmentMetadataValue(Message):
+    assignment_epoch: Int32 = field()

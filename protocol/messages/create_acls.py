@@ -1,0 +1,32 @@
+"""create_acls (api 30)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int8, Int16, Int32, Message, NullableString, String, field, request, response, since, struct
+
+
+@struct
+class AclCreation:
+    resource_type: Int8 = field()
+    resource_name: String = field()
+    resource_pattern_type: Int8 = since(1, default=3)
+    principal: String = field()
+    host: String = field()
+    operation: Int8 = field()
+    permission_type: Int8 = field()
+
+
+@request(ApiKey.CREATE_ACLS, versions=(0, 3), flexible=2)
+class CreateAclsRequest(Message):
+    creations: Array[AclCreation] = field()
+
+
+@struct
+class AclCreationResult:
+    error_code: Int16 = field()
+    error_message: NullableString = field()
+
+
+@response(ApiKey.CREATE_ACLS, versions=(0, 3), flexible=2)
+class CreateAclsResponse(Message):
+    throttle_time_ms: Int32 = field()
+    results: Array[AclCreationResult] = field()

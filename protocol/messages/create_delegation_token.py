@@ -1,0 +1,33 @@
+"""create_delegation_token (api 38)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Bytes, Int16, Int32, Int64, Message, NullableString, String, field, request, response, since, struct
+
+
+@struct
+class CreatableRenewers:
+    principal_type: String = field()
+    principal_name: String = field()
+
+
+@request(ApiKey.CREATE_DELEGATION_TOKEN, versions=(0, 3), flexible=2)
+class CreateDelegationTokenRequest(Message):
+    owner_principal_type: NullableString = since(3)
+    owner_principal_name: NullableString = since(3)
+    renewers: Array[CreatableRenewers] = field()
+    max_lifetime_ms: Int64 = field()
+
+
+@response(ApiKey.CREATE_DELEGATION_TOKEN, versions=(0, 3), flexible=2)
+class CreateDelegationTokenResponse(Message):
+    error_code: Int16 = field()
+    principal_type: String = field()
+    principal_name: String = field()
+    token_requester_principal_type: String = since(3)
+    token_requester_principal_name: String = since(3)
+    issue_timestamp_ms: Int64 = field()
+    expiry_timestamp_ms: Int64 = field()
+    max_timestamp_ms: Int64 = field()
+    token_id: String = field()
+    hmac: Bytes = field()
+    throttle_time_ms: Int32 = field()

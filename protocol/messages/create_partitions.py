@@ -1,0 +1,36 @@
+"""create_partitions (api 37)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Bool, Int16, Int32, Message, NullableArray, NullableString, String, field, request, response, struct
+
+
+@struct
+class CreatePartitionsAssignment:
+    broker_ids: Array[Int32] = field()
+
+
+@struct
+class CreatePartitionsTopic:
+    name: String = field()
+    count: Int32 = field()
+    assignments: NullableArray[CreatePartitionsAssignment] = field()
+
+
+@request(ApiKey.CREATE_PARTITIONS, versions=(0, 3), flexible=2)
+class CreatePartitionsRequest(Message):
+    topics: Array[CreatePartitionsTopic] = field()
+    timeout_ms: Int32 = field()
+    validate_only: Bool = field()
+
+
+@struct
+class CreatePartitionsTopicResult:
+    name: String = field()
+    error_code: Int16 = field()
+    error_message: NullableString = field(default=None)
+
+
+@response(ApiKey.CREATE_PARTITIONS, versions=(0, 3), flexible=2)
+class CreatePartitionsResponse(Message):
+    throttle_time_ms: Int32 = field()
+    results: Array[CreatePartitionsTopicResult] = field()

@@ -1,0 +1,75 @@
+"""create_topics (api 19)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import (
+    Array,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Message,
+    NullableArray,
+    NullableString,
+    String,
+    Uuid,
+    field,
+    request,
+    response,
+    since,
+    struct,
+)
+
+
+@struct
+class CreatableReplicaAssignment:
+    partition_index: Int32 = field()
+    broker_ids: Array[Int32] = field()
+
+
+@struct
+class CreatableTopicConfig:
+    name: String = field()
+    value: NullableString = field()
+
+
+@struct
+class CreatableTopic:
+    name: String = field()
+    num_partitions: Int32 = field()
+    replication_factor: Int16 = field()
+    assignments: Array[CreatableReplicaAssignment] = field()
+    configs: Array[CreatableTopicConfig] = field()
+
+
+@request(ApiKey.CREATE_TOPICS, versions=(0, 7), flexible=5)
+class CreateTopicsRequest(Message):
+    topics: Array[CreatableTopic] = field()
+    timeout_ms: Int32 = field(default=60000)
+    validate_only: Bool = since(1)
+
+
+@struct
+class CreatableTopicConfigs:
+    name: String = field()
+    value: NullableString = field()
+    read_only: Bool = field()
+    config_source: Int8 = field(default=-1, ignorable=True)
+    is_sensitive: Bool = field()
+
+
+@struct
+class CreatableTopicResult:
+    name: String = field()
+    topic_id: Uuid = since(7, ignorable=True)
+    error_code: Int16 = field()
+    error_message: NullableString = since(1, ignorable=True)
+    topic_config_error_code: Int16 = since(5, ignorable=True, tag=0)
+    num_partitions: Int32 = since(5, default=-1, ignorable=True)
+    replication_factor: Int16 = since(5, default=-1, ignorable=True)
+    configs: NullableArray[CreatableTopicConfigs] = since(5, ignorable=True)
+
+
+@response(ApiKey.CREATE_TOPICS, versions=(0, 7), flexible=5)
+class CreateTopicsResponse(Message):
+    throttle_time_ms: Int32 = since(2, ignorable=True)
+    topics: Array[CreatableTopicResult] = field()

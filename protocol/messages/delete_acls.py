@@ -1,0 +1,46 @@
+"""delete_acls (api 31)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int8, Int16, Int32, Message, NullableString, String, field, request, response, since, struct
+
+
+@struct
+class DeleteAclsFilter:
+    resource_type_filter: Int8 = field()
+    resource_name_filter: NullableString = field()
+    pattern_type_filter: Int8 = since(1, default=3)
+    principal_filter: NullableString = field()
+    host_filter: NullableString = field()
+    operation: Int8 = field()
+    permission_type: Int8 = field()
+
+
+@request(ApiKey.DELETE_ACLS, versions=(0, 3), flexible=2)
+class DeleteAclsRequest(Message):
+    filters: Array[DeleteAclsFilter] = field()
+
+
+@struct
+class DeleteAclsMatchingAcl:
+    error_code: Int16 = field()
+    error_message: NullableString = field()
+    resource_type: Int8 = field()
+    resource_name: String = field()
+    pattern_type: Int8 = since(1, default=3)
+    principal: String = field()
+    host: String = field()
+    operation: Int8 = field()
+    permission_type: Int8 = field()
+
+
+@struct
+class DeleteAclsFilterResult:
+    error_code: Int16 = field()
+    error_message: NullableString = field()
+    matching_acls: Array[DeleteAclsMatchingAcl] = field()
+
+
+@response(ApiKey.DELETE_ACLS, versions=(0, 3), flexible=2)
+class DeleteAclsResponse(Message):
+    throttle_time_ms: Int32 = field()
+    filter_results: Array[DeleteAclsFilterResult] = field()

@@ -1,0 +1,21 @@
+"""delete_groups (api 42)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Message, String, field, request, response, struct
+
+
+@request(ApiKey.DELETE_GROUPS, versions=(0, 2), flexible=2)
+class DeleteGroupsRequest(Message):
+    groups_names: Array[String] = field()
+
+
+@struct
+class DeletableGroupResult:
+    group_id: String = field()
+    error_code: Int16 = field()
+
+
+@response(ApiKey.DELETE_GROUPS, versions=(0, 2), flexible=2)
+class DeleteGroupsResponse(Message):
+    throttle_time_ms: Int32 = field()
+    results: Array[DeletableGroupResult] = field()

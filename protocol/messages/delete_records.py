@@ -1,0 +1,41 @@
+"""delete_records (api 21)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Int64, Message, String, field, request, response, struct
+
+
+@struct
+class DeleteRecordsPartition:
+    partition_index: Int32 = field()
+    offset: Int64 = field()
+
+
+@struct
+class DeleteRecordsTopic:
+    name: String = field()
+    partitions: Array[DeleteRecordsPartition] = field()
+
+
+@request(ApiKey.DELETE_RECORDS, versions=(0, 2), flexible=2)
+class DeleteRecordsRequest(Message):
+    topics: Array[DeleteRecordsTopic] = field()
+    timeout_ms: Int32 = field()
+
+
+@struct
+class DeleteRecordsPartitionResult:
+    partition_index: Int32 = field()
+    low_watermark: Int64 = field()
+    error_code: Int16 = field()
+
+
+@struct
+class DeleteRecordsTopicResult:
+    name: String = field()
+    partitions: Array[DeleteRecordsPartitionResult] = field()
+
+
+@response(ApiKey.DELETE_RECORDS, versions=(0, 2), flexible=2)
+class DeleteRecordsResponse(Message):
+    throttle_time_ms: Int32 = field()
+    topics: Array[DeleteRecordsTopicResult] = field()

@@ -1,0 +1,39 @@
+"""delete_share_group_state (api 86)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Message, NullableString, String, Uuid, field, request, response, struct
+
+
+@struct
+class PartitionData:
+    partition: Int32 = field()
+
+
+@struct
+class DeleteStateData:
+    topic_id: Uuid = field()
+    partitions: Array[PartitionData] = field()
+
+
+@request(ApiKey.DELETE_SHARE_GROUP_STATE, versions=(0, 0), flexible=0)
+class DeleteShareGroupStateRequest(Message):
+    group_id: String = field()
+    topics: Array[DeleteStateData] = field()
+
+
+@struct
+class PartitionResult:
+    partition: Int32 = field()
+    error_code: Int16 = field()
+    error_message: NullableString = field(default=None)
+
+
+@struct
+class DeleteStateResult:
+    topic_id: Uuid = field()
+    partitions: Array[PartitionResult] = field()
+
+
+@response(ApiKey.DELETE_SHARE_GROUP_STATE, versions=(0, 0), flexible=0)
+class DeleteShareGroupStateResponse(Message):
+    results: Array[DeleteStateResult] = field()

@@ -1,0 +1,31 @@
+"""delete_topics (api 20)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Message, NullableString, String, Uuid, field, request, response, since, struct, until
+
+
+@struct
+class DeleteTopicState:
+    name: NullableString = field(default=None)
+    topic_id: Uuid = field()
+
+
+@request(ApiKey.DELETE_TOPICS, versions=(0, 6), flexible=4)
+class DeleteTopicsRequest(Message):
+    topics: Array[DeleteTopicState] = since(6)
+    topic_names: Array[String] = until(5, ignorable=True)
+    timeout_ms: Int32 = field()
+
+
+@struct
+class DeletableTopicResult:
+    name: NullableString = field(nullable_since=6)
+    topic_id: Uuid = since(6, ignorable=True)
+    error_code: Int16 = field()
+    error_message: NullableString = since(5, default=None, ignorable=True)
+
+
+@response(ApiKey.DELETE_TOPICS, versions=(0, 6), flexible=4)
+class DeleteTopicsResponse(Message):
+    throttle_time_ms: Int32 = since(1, ignorable=True)
+    responses: Array[DeletableTopicResult] = field()

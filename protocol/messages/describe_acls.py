@@ -1,0 +1,39 @@
+"""describe_acls (api 29)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int8, Int16, Int32, Message, NullableString, String, field, request, response, since, struct
+
+
+@request(ApiKey.DESCRIBE_ACLS, versions=(0, 3), flexible=2)
+class DescribeAclsRequest(Message):
+    resource_type_filter: Int8 = field()
+    resource_name_filter: NullableString = field()
+    pattern_type_filter: Int8 = since(1, default=3)
+    principal_filter: NullableString = field()
+    host_filter: NullableString = field()
+    operation: Int8 = field()
+    permission_type: Int8 = field()
+
+
+@struct
+class AclDescription:
+    principal: String = field()
+    host: String = field()
+    operation: Int8 = field()
+    permission_type: Int8 = field()
+
+
+@struct
+class DescribeAclsResource:
+    resource_type: Int8 = field()
+    resource_name: String = field()
+    pattern_type: Int8 = since(1, default=3)
+    acls: Array[AclDescription] = field()
+
+
+@response(ApiKey.DESCRIBE_ACLS, versions=(0, 3), flexible=2)
+class DescribeAclsResponse(Message):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field()
+    error_message: NullableString = field()
+    resources: Array[DescribeAclsResource] = field()

@@ -1,0 +1,58 @@
+"""describe_client_quotas (api 48)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import (
+    Array,
+    Bool,
+    Float64,
+    Int8,
+    Int16,
+    Int32,
+    Message,
+    NullableArray,
+    NullableString,
+    String,
+    field,
+    request,
+    response,
+    struct,
+)
+
+
+@struct
+class ComponentData:
+    entity_type: String = field()
+    match_type: Int8 = field()
+    match: NullableString = field()
+
+
+@request(ApiKey.DESCRIBE_CLIENT_QUOTAS, versions=(0, 1), flexible=1)
+class DescribeClientQuotasRequest(Message):
+    components: Array[ComponentData] = field()
+    strict: Bool = field()
+
+
+@struct
+class EntityData:
+    entity_type: String = field()
+    entity_name: NullableString = field()
+
+
+@struct
+class ValueData:
+    key: String = field()
+    value: Float64 = field()
+
+
+@struct
+class EntryData:
+    entity: Array[EntityData] = field()
+    values: Array[ValueData] = field()
+
+
+@response(ApiKey.DESCRIBE_CLIENT_QUOTAS, versions=(0, 1), flexible=1)
+class DescribeClientQuotasResponse(Message):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field()
+    error_message: NullableString = field()
+    entries: NullableArray[EntryData] = field()

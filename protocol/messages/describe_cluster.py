@@ -1,0 +1,30 @@
+"""describe_cluster (api 60)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Bool, Int8, Int16, Int32, Message, NullableString, String, field, request, response, since, struct
+
+
+@request(ApiKey.DESCRIBE_CLUSTER, versions=(0, 1), flexible=0)
+class DescribeClusterRequest(Message):
+    include_cluster_authorized_operations: Bool = field()
+    endpoint_type: Int8 = since(1, default=1)
+
+
+@struct
+class DescribeClusterBroker:
+    broker_id: Int32 = field()
+    host: String = field()
+    port: Int32 = field()
+    rack: NullableString = field(default=None)
+
+
+@response(ApiKey.DESCRIBE_CLUSTER, versions=(0, 1), flexible=0)
+class DescribeClusterResponse(Message):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field()
+    error_message: NullableString = field(default=None)
+    endpoint_type: Int8 = since(1, default=1)
+    cluster_id: String = field()
+    controller_id: Int32 = field(default=-1)
+    brokers: Array[DescribeClusterBroker] = field()
+    cluster_authorized_operations: Int32 = field(default=-(2**31))

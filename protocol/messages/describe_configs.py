@@ -1,0 +1,69 @@
+"""describe_configs (api 32)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import (
+    Array,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Message,
+    NullableArray,
+    NullableString,
+    String,
+    field,
+    request,
+    response,
+    since,
+    struct,
+    until,
+)
+
+
+@struct
+class DescribeConfigsResource:
+    resource_type: Int8 = field()
+    resource_name: String = field()
+    configuration_keys: NullableArray[String] = field()
+
+
+@request(ApiKey.DESCRIBE_CONFIGS, versions=(0, 4), flexible=4)
+class DescribeConfigsRequest(Message):
+    resources: Array[DescribeConfigsResource] = field()
+    include_synonyms: Bool = since(1)
+    include_documentation: Bool = since(3)
+
+
+@struct
+class DescribeConfigsSynonym:
+    name: String = field()
+    value: NullableString = field()
+    source: Int8 = field()
+
+
+@struct
+class DescribeConfigsResourceResult:
+    name: String = field()
+    value: NullableString = field()
+    read_only: Bool = field()
+    is_default: Bool = until(0)
+    config_source: Int8 = since(1, default=-1, ignorable=True)
+    is_sensitive: Bool = field()
+    synonyms: Array[DescribeConfigsSynonym] = since(1, ignorable=True)
+    config_type: Int8 = since(3, ignorable=True)
+    documentation: NullableString = since(3, ignorable=True)
+
+
+@struct
+class DescribeConfigsResult:
+    error_code: Int16 = field()
+    error_message: NullableString = field()
+    resource_type: Int8 = field()
+    resource_name: String = field()
+    configs: Array[DescribeConfigsResourceResult] = field()
+
+
+@response(ApiKey.DESCRIBE_CONFIGS, versions=(0, 4), flexible=4)
+class DescribeConfigsResponse(Message):
+    throttle_time_ms: Int32 = field()
+    results: Array[DescribeConfigsResult] = field()

@@ -1,0 +1,42 @@
+"""describe_delegation_token (api 41)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Bytes, Int16, Int32, Int64, Message, NullableArray, String, field, request, response, since, struct
+
+
+@struct
+class DescribeDelegationTokenOwner:
+    principal_type: String = field()
+    principal_name: String = field()
+
+
+@request(ApiKey.DESCRIBE_DELEGATION_TOKEN, versions=(0, 3), flexible=2)
+class DescribeDelegationTokenRequest(Message):
+    owners: NullableArray[DescribeDelegationTokenOwner] = field()
+
+
+@struct
+class DescribedDelegationTokenRenewer:
+    principal_type: String = field()
+    principal_name: String = field()
+
+
+@struct
+class DescribedDelegationToken:
+    principal_type: String = field()
+    principal_name: String = field()
+    token_requester_principal_type: String = since(3)
+    token_requester_principal_name: String = since(3)
+    issue_timestamp: Int64 = field()
+    expiry_timestamp: Int64 = field()
+    max_timestamp: Int64 = field()
+    token_id: String = field()
+    hmac: Bytes = field()
+    renewers: Array[DescribedDelegationTokenRenewer] = field()
+
+
+@response(ApiKey.DESCRIBE_DELEGATION_TOKEN, versions=(0, 3), flexible=2)
+class DescribeDelegationTokenResponse(Message):
+    error_code: Int16 = field()
+    tokens: Array[DescribedDelegationToken] = field()
+    throttle_time_ms: Int32 = field()

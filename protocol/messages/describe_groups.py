@@ -1,0 +1,37 @@
+"""describe_groups (api 15)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Bool, Bytes, Int16, Int32, Message, NullableString, String, field, request, response, since, struct
+
+
+@request(ApiKey.DESCRIBE_GROUPS, versions=(0, 5), flexible=5)
+class DescribeGroupsRequest(Message):
+    groups: Array[String] = field()
+    include_authorized_operations: Bool = since(3)
+
+
+@struct
+class DescribedGroupMember:
+    member_id: String = field()
+    group_instance_id: NullableString = since(4, default=None, ignorable=True)
+    client_id: String = field()
+    client_host: String = field()
+    member_metadata: Bytes = field()
+    member_assignment: Bytes = field()
+
+
+@struct
+class DescribedGroup:
+    error_code: Int16 = field()
+    group_id: String = field()
+    group_state: String = field()
+    protocol_type: String = field()
+    protocol_data: String = field()
+    members: Array[DescribedGroupMember] = field()
+    authorized_operations: Int32 = since(3, default=-(2**31))
+
+
+@response(ApiKey.DESCRIBE_GROUPS, versions=(0, 5), flexible=5)
+class DescribeGroupsResponse(Message):
+    throttle_time_ms: Int32 = since(1, ignorable=True)
+    groups: Array[DescribedGroup] = field()

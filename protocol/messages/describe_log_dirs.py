@@ -1,0 +1,45 @@
+"""describe_log_dirs (api 35)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Bool, Int16, Int32, Int64, Message, NullableArray, String, field, request, response, since, struct
+
+
+@struct
+class DescribableLogDirTopic:
+    topic: String = field()
+    partitions: Array[Int32] = field()
+
+
+@request(ApiKey.DESCRIBE_LOG_DIRS, versions=(0, 4), flexible=2)
+class DescribeLogDirsRequest(Message):
+    topics: NullableArray[DescribableLogDirTopic] = field()
+
+
+@struct
+class DescribeLogDirsPartition:
+    partition_index: Int32 = field()
+    partition_size: Int64 = field()
+    offset_lag: Int64 = field()
+    is_future_key: Bool = field()
+
+
+@struct
+class DescribeLogDirsTopic:
+    name: String = field()
+    partitions: Array[DescribeLogDirsPartition] = field()
+
+
+@struct
+class DescribeLogDirsResult:
+    error_code: Int16 = field()
+    log_dir: String = field()
+    topics: Array[DescribeLogDirsTopic] = field()
+    total_bytes: Int64 = since(4, default=-1, ignorable=True)
+    usable_bytes: Int64 = since(4, default=-1, ignorable=True)
+
+
+@response(ApiKey.DESCRIBE_LOG_DIRS, versions=(0, 4), flexible=2)
+class DescribeLogDirsResponse(Message):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = since(3, ignorable=True)
+    results: Array[DescribeLogDirsResult] = field()

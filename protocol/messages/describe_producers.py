@@ -1,0 +1,45 @@
+"""describe_producers (api 61)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Int64, Message, NullableString, String, field, request, response, struct
+
+
+@struct
+class TopicRequest:
+    name: String = field()
+    partition_indexes: Array[Int32] = field()
+
+
+@request(ApiKey.DESCRIBE_PRODUCERS, versions=(0, 0), flexible=0)
+class DescribeProducersRequest(Message):
+    topics: Array[TopicRequest] = field()
+
+
+@struct
+class ProducerState:
+    producer_id: Int64 = field()
+    producer_epoch: Int32 = field()
+    last_sequence: Int32 = field(default=-1)
+    last_timestamp: Int64 = field(default=-1)
+    coordinator_epoch: Int32 = field()
+    current_txn_start_offset: Int64 = field(default=-1)
+
+
+@struct
+class PartitionResponse:
+    partition_index: Int32 = field()
+    error_code: Int16 = field()
+    error_message: NullableString = field(default=None)
+    active_producers: Array[ProducerState] = field()
+
+
+@struct
+class TopicResponse:
+    name: String = field()
+    partitions: Array[PartitionResponse] = field()
+
+
+@response(ApiKey.DESCRIBE_PRODUCERS, versions=(0, 0), flexible=0)
+class DescribeProducersResponse(Message):
+    throttle_time_ms: Int32 = field()
+    topics: Array[TopicResponse] = field()

@@ -1,0 +1,83 @@
+"""describe_quorum (api 55)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import (
+    Array,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    NullableString,
+    String,
+    UInt16,
+    Uuid,
+    field,
+    request,
+    response,
+    since,
+    struct,
+)
+
+
+@struct
+class DescribeQuorumRequestPartitionData:
+    partition_index: Int32 = field()
+
+
+@struct
+class DescribeQuorumRequestTopicData:
+    topic_name: String = field()
+    partitions: Array[DescribeQuorumRequestPartitionData] = field()
+
+
+@request(ApiKey.DESCRIBE_QUORUM, versions=(0, 2), flexible=0)
+class DescribeQuorumRequest(Message):
+    topics: Array[DescribeQuorumRequestTopicData] = field()
+
+
+@struct
+class ReplicaState:
+    replica_id: Int32 = field()
+    replica_directory_id: Uuid = since(2)
+    log_end_offset: Int64 = field()
+    last_fetch_timestamp: Int64 = since(1, default=-1, ignorable=True)
+    last_caught_up_timestamp: Int64 = since(1, default=-1, ignorable=True)
+
+
+@struct
+class DescribeQuorumResponsePartitionData:
+    partition_index: Int32 = field()
+    error_code: Int16 = field()
+    error_message: NullableString = since(2, ignorable=True)
+    leader_id: Int32 = field()
+    leader_epoch: Int32 = field()
+    high_watermark: Int64 = field()
+    current_voters: Array[ReplicaState] = field()
+    observers: Array[ReplicaState] = field()
+
+
+@struct
+class DescribeQuorumResponseTopicData:
+    topic_name: String = field()
+    partitions: Array[DescribeQuorumResponsePartitionData] = field()
+
+
+@struct
+class Listener:
+    name: String = field()
+    host: String = field()
+    port: UInt16 = field()
+
+
+@struct
+class Node:
+    node_id: Int32 = field()
+    listeners: Array[Listener] = field()
+
+
+@response(ApiKey.DESCRIBE_QUORUM, versions=(0, 2), flexible=0)
+class DescribeQuorumResponse(Message):
+    error_code: Int16 = field()
+    error_message: NullableString = since(2, ignorable=True)
+    topics: Array[DescribeQuorumResponseTopicData] = field()
+    nodes: Array[Node] = since(2)

@@ -1,0 +1,72 @@
+"""describe_topic_partitions (api 75)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import (
+    Array,
+    Bool,
+    Int16,
+    Int32,
+    Message,
+    NullableArray,
+    NullableString,
+    String,
+    Uuid,
+    field,
+    request,
+    response,
+    struct,
+)
+
+
+@struct
+class TopicRequest:
+    name: String = field()
+
+
+@struct
+class DescribeTopicPartitionsRequestCursor:
+    topic_name: String = field()
+    partition_index: Int32 = field()
+
+
+@request(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions=(0, 0), flexible=0)
+class DescribeTopicPartitionsRequest(Message):
+    topics: Array[TopicRequest] = field()
+    response_partition_limit: Int32 = field(default=2000)
+    cursor: DescribeTopicPartitionsRequestCursor | None = field(default=None)
+
+
+@struct
+class DescribeTopicPartitionsResponsePartition:
+    error_code: Int16 = field()
+    partition_index: Int32 = field()
+    leader_id: Int32 = field()
+    leader_epoch: Int32 = field(default=-1, ignorable=True)
+    replica_nodes: Array[Int32] = field()
+    isr_nodes: Array[Int32] = field()
+    eligible_leader_replicas: NullableArray[Int32] = field(default=None)
+    last_known_elr: NullableArray[Int32] = field(default=None)
+    offline_replicas: Array[Int32] = field(ignorable=True)
+
+
+@struct
+class DescribeTopicPartitionsResponseTopic:
+    error_code: Int16 = field()
+    name: NullableString = field()
+    topic_id: Uuid = field(ignorable=True)
+    is_internal: Bool = field(ignorable=True)
+    partitions: Array[DescribeTopicPartitionsResponsePartition] = field()
+    topic_authorized_operations: Int32 = field(default=-(2**31))
+
+
+@struct
+class DescribeTopicPartitionsResponseCursor:
+    topic_name: String = field()
+    partition_index: Int32 = field()
+
+
+@response(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions=(0, 0), flexible=0)
+class DescribeTopicPartitionsResponse(Message):
+    throttle_time_ms: Int32 = field(ignorable=True)
+    topics: Array[DescribeTopicPartitionsResponseTopic] = field()
+    next_cursor: DescribeTopicPartitionsResponseCursor | None = field(default=None)

@@ -1,0 +1,33 @@
+"""describe_transactions (api 65)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Int64, Message, String, field, request, response, struct
+
+
+@request(ApiKey.DESCRIBE_TRANSACTIONS, versions=(0, 0), flexible=0)
+class DescribeTransactionsRequest(Message):
+    transactional_ids: Array[String] = field()
+
+
+@struct
+class TopicData:
+    topic: String = field()
+    partitions: Array[Int32] = field()
+
+
+@struct
+class TransactionState:
+    error_code: Int16 = field()
+    transactional_id: String = field()
+    transaction_state: String = field()
+    transaction_timeout_ms: Int32 = field()
+    transaction_start_time_ms: Int64 = field()
+    producer_id: Int64 = field()
+    producer_epoch: Int16 = field()
+    topics: Array[TopicData] = field()
+
+
+@response(ApiKey.DESCRIBE_TRANSACTIONS, versions=(0, 0), flexible=0)
+class DescribeTransactionsResponse(Message):
+    throttle_time_ms: Int32 = field()
+    transaction_states: Array[TransactionState] = field()

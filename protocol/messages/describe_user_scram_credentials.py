@@ -1,0 +1,36 @@
+"""describe_user_scram_credentials (api 50)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int8, Int16, Int32, Message, NullableArray, NullableString, String, field, request, response, struct
+
+
+@struct
+class UserName:
+    name: String = field()
+
+
+@request(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions=(0, 0), flexible=0)
+class DescribeUserScramCredentialsRequest(Message):
+    users: NullableArray[UserName] = field()
+
+
+@struct
+class CredentialInfo:
+    mechanism: Int8 = field()
+    iterations: Int32 = field()
+
+
+@struct
+class DescribeUserScramCredentialsResult:
+    user: String = field()
+    error_code: Int16 = field()
+    error_message: NullableString = field()
+    credential_infos: Array[CredentialInfo] = field()
+
+
+@response(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions=(0, 0), flexible=0)
+class DescribeUserScramCredentialsResponse(Message):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field()
+    error_message: NullableString = field()
+    results: Array[DescribeUserScramCredentialsResult] = field()

@@ -1,0 +1,51 @@
+"""elect_leaders (api 43)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import (
+    Array,
+    Int8,
+    Int16,
+    Int32,
+    Message,
+    NullableArray,
+    NullableString,
+    String,
+    field,
+    request,
+    response,
+    since,
+    struct,
+)
+
+
+@struct
+class TopicPartitions:
+    topic: String = field()
+    partitions: Array[Int32] = field()
+
+
+@request(ApiKey.ELECT_LEADERS, versions=(0, 2), flexible=2)
+class ElectLeadersRequest(Message):
+    election_type: Int8 = since(1)
+    topic_partitions: NullableArray[TopicPartitions] = field()
+    timeout_ms: Int32 = field(default=60000)
+
+
+@struct
+class PartitionResult:
+    partition_id: Int32 = field()
+    error_code: Int16 = field()
+    error_message: NullableString = field()
+
+
+@struct
+class ReplicaElectionResult:
+    topic: String = field()
+    partition_result: Array[PartitionResult] = field()
+
+
+@response(ApiKey.ELECT_LEADERS, versions=(0, 2), flexible=2)
+class ElectLeadersResponse(Message):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = since(1)
+    replica_election_results: Array[ReplicaElectionResult] = field()

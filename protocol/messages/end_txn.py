@@ -1,0 +1,18 @@
+"""end_txn (api 26)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Bool, Int16, Int32, Int64, Message, String, field, request, response
+
+
+@request(ApiKey.END_TXN, versions=(0, 4), flexible=3)
+class EndTxnRequest(Message):
+    transactional_id: String = field()
+    producer_id: Int64 = field()
+    producer_epoch: Int16 = field()
+    committed: Bool = field()
+
+
+@response(ApiKey.END_TXN, versions=(0, 4), flexible=3)
+class EndTxnResponse(Message):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field()

@@ -1,0 +1,93 @@
+"""fetch_snapshot (api 59)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import (
+    Array,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    NullableString,
+    Records,
+    String,
+    UInt16,
+    Uuid,
+    field,
+    request,
+    response,
+    since,
+    struct,
+)
+
+
+@struct
+class FetchSnapshotRequestSnapshotId:
+    end_offset: Int64 = field()
+    epoch: Int32 = field()
+
+
+@struct
+class FetchSnapshotRequestPartitionSnapshot:
+    partition: Int32 = field()
+    current_leader_epoch: Int32 = field()
+    snapshot_id: FetchSnapshotRequestSnapshotId = field()
+    position: Int64 = field()
+    replica_directory_id: Uuid = since(1, ignorable=True, tag=0)
+
+
+@struct
+class FetchSnapshotRequestTopicSnapshot:
+    name: String = field()
+    partitions: Array[FetchSnapshotRequestPartitionSnapshot] = field()
+
+
+@request(ApiKey.FETCH_SNAPSHOT, versions=(0, 1), flexible=0)
+class FetchSnapshotRequest(Message):
+    cluster_id: NullableString = field(default=None, tag=0)
+    replica_id: Int32 = field(default=-1)
+    max_bytes: Int32 = field(default=2**31 - 1)
+    topics: Array[FetchSnapshotRequestTopicSnapshot] = field()
+
+
+@struct
+class FetchSnapshotResponseSnapshotId:
+    end_offset: Int64 = field()
+    epoch: Int32 = field()
+
+
+@struct
+class LeaderIdAndEpoch:
+    leader_id: Int32 = field()
+    leader_epoch: Int32 = field()
+
+
+@struct
+class FetchSnapshotResponsePartitionSnapshot:
+    index: Int32 = field()
+    error_code: Int16 = field()
+    snapshot_id: FetchSnapshotResponseSnapshotId = field()
+    current_leader: LeaderIdAndEpoch = field(tag=0)
+    size: Int64 = field()
+    position: Int64 = field()
+    unaligned_records: Records = field()
+
+
+@struct
+class FetchSnapshotResponseTopicSnapshot:
+    name: String = field()
+    partitions: Array[FetchSnapshotResponsePartitionSnapshot] = field()
+
+
+@struct
+class NodeEndpoint:
+    node_id: Int32 = field()
+    host: String = field()
+    port: UInt16 = field()
+
+
+@response(ApiKey.FETCH_SNAPSHOT, versions=(0, 1), flexible=0)
+class FetchSnapshotResponse(Message):
+    throttle_time_ms: Int32 = field(ignorable=True)
+    error_code: Int16 = field()
+    topics: Array[FetchSnapshotResponseTopicSnapshot] = field()
+    node_endpoints: Array[NodeEndpoint] = since(1, tag=0)

@@ -1,0 +1,47 @@
+"""find_coordinator (api 10)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import (
+    Array,
+    Int8,
+    Int16,
+    Int32,
+    Message,
+    NullableString,
+    String,
+    between,
+    field,
+    request,
+    response,
+    since,
+    struct,
+    until,
+)
+
+
+@request(ApiKey.FIND_COORDINATOR, versions=(0, 6), flexible=3)
+class FindCoordinatorRequest(Message):
+    key: String = until(3)
+    key_type: Int8 = since(1)
+    coordinator_keys: Array[String] = since(4)
+
+
+@struct
+class Coordinator:
+    key: String = field()
+    node_id: Int32 = field()
+    host: String = field()
+    port: Int32 = field()
+    error_code: Int16 = field()
+    error_message: NullableString = field(ignorable=True)
+
+
+@response(ApiKey.FIND_COORDINATOR, versions=(0, 6), flexible=3)
+class FindCoordinatorResponse(Message):
+    throttle_time_ms: Int32 = since(1, ignorable=True)
+    error_code: Int16 = until(3)
+    error_message: NullableString = between(1, 3, ignorable=True)
+    node_id: Int32 = until(3)
+    host: String = until(3)
+    port: Int32 = until(3)
+    coordinators: Array[Coordinator] = since(4)

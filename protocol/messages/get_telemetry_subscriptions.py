@@ -1,0 +1,22 @@
+"""get_telemetry_subscriptions (api 71)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Bool, Int8, Int16, Int32, Message, String, Uuid, field, request, response
+
+
+@request(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions=(0, 0), flexible=0)
+class GetTelemetrySubscriptionsRequest(Message):
+    client_instance_id: Uuid = field()
+
+
+@response(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions=(0, 0), flexible=0)
+class GetTelemetrySubscriptionsResponse(Message):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field()
+    client_instance_id: Uuid = field()
+    subscription_id: Int32 = field()
+    accepted_compression_types: Array[Int8] = field()
+    push_interval_ms: Int32 = field()
+    telemetry_max_bytes: Int32 = field()
+    delta_temporality: Bool = field()
+    requested_metrics: Array[String] = field()

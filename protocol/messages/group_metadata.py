@@ -1,0 +1,30 @@
+"""group_metadata (api None)."""
+
+from protocol.schema import Array, Bytes, Int32, Int64, Message, NullableString, String, data, field, since, struct
+
+
+@data(versions=(2, 2), flexible=None)
+class GroupMetadataKey(Message):
+    group: String = field()
+
+
+@struct
+class MemberMetadata:
+    member_id: String = field()
+    group_instance_id: NullableString = since(3, default=None, ignorable=True)
+    client_id: String = field()
+    client_host: String = field()
+    rebalance_timeout: Int32 = since(1, default=-1, ignorable=True)
+    session_timeout: Int32 = field()
+    subscription: Bytes = field()
+    assignment: Bytes = field()
+
+
+@data(versions=(0, 4), flexible=4)
+class GroupMetadataValue(Message):
+    protocol_type: String = field()
+    generation: Int32 = field()
+    protocol: NullableString = field()
+    leader: NullableString = field()
+    current_state_timestamp: Int64 = since(2, default=-1, ignorable=True)
+    members: Array[MemberMetadata] = field()

@@ -1,0 +1,38 @@
+"""incremental_alter_configs (api 44)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Bool, Int8, Int16, Int32, Message, NullableString, String, field, request, response, struct
+
+
+@struct
+class AlterableConfig:
+    name: String = field()
+    config_operation: Int8 = field()
+    value: NullableString = field()
+
+
+@struct
+class AlterConfigsResource:
+    resource_type: Int8 = field()
+    resource_name: String = field()
+    configs: Array[AlterableConfig] = field()
+
+
+@request(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(0, 1), flexible=1)
+class IncrementalAlterConfigsRequest(Message):
+    resources: Array[AlterConfigsResource] = field()
+    validate_only: Bool = field()
+
+
+@struct
+class AlterConfigsResourceResponse:
+    error_code: Int16 = field()
+    error_message: NullableString = field()
+    resource_type: Int8 = field()
+    resource_name: String = field()
+
+
+@response(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(0, 1), flexible=1)
+class IncrementalAlterConfigsResponse(Message):
+    throttle_time_ms: Int32 = field()
+    responses: Array[AlterConfigsResourceResponse] = field()

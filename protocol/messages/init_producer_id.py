@@ -1,0 +1,20 @@
+"""init_producer_id (api 22)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Int16, Int32, Int64, Message, NullableString, field, request, response, since
+
+
+@request(ApiKey.INIT_PRODUCER_ID, versions=(0, 5), flexible=2)
+class InitProducerIdRequest(Message):
+    transactional_id: NullableString = field()
+    transaction_timeout_ms: Int32 = field()
+    producer_id: Int64 = since(3, default=-1)
+    producer_epoch: Int16 = since(3, default=-1)
+
+
+@response(ApiKey.INIT_PRODUCER_ID, versions=(0, 5), flexible=2)
+class InitProducerIdResponse(Message):
+    throttle_time_ms: Int32 = field(ignorable=True)
+    error_code: Int16 = field()
+    producer_id: Int64 = field(default=-1)
+    producer_epoch: Int16 = field()

@@ -1,0 +1,41 @@
+"""initialize_share_group_state (api 83)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Int64, Message, NullableString, String, Uuid, field, request, response, struct
+
+
+@struct
+class PartitionData:
+    partition: Int32 = field()
+    state_epoch: Int32 = field()
+    start_offset: Int64 = field()
+
+
+@struct
+class InitializeStateData:
+    topic_id: Uuid = field()
+    partitions: Array[PartitionData] = field()
+
+
+@request(ApiKey.INITIALIZE_SHARE_GROUP_STATE, versions=(0, 0), flexible=0)
+class InitializeShareGroupStateRequest(Message):
+    group_id: String = field()
+    topics: Array[InitializeStateData] = field()
+
+
+@struct
+class PartitionResult:
+    partition: Int32 = field()
+    error_code: Int16 = field()
+    error_message: NullableString = field(default=None)
+
+
+@struct
+class InitializeStateResult:
+    topic_id: Uuid = field()
+    partitions: Array[PartitionResult] = field()
+
+
+@response(ApiKey.INITIALIZE_SHARE_GROUP_STATE, versions=(0, 0), flexible=0)
+class InitializeShareGroupStateResponse(Message):
+    results: Array[InitializeStateResult] = field()

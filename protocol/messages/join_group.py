@@ -1,0 +1,42 @@
+"""join_group (api 11)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Bool, Bytes, Int16, Int32, Message, NullableString, String, field, request, response, since, struct
+
+
+@struct
+class JoinGroupRequestProtocol:
+    name: String = field()
+    metadata: Bytes = field()
+
+
+@request(ApiKey.JOIN_GROUP, versions=(0, 9), flexible=6)
+class JoinGroupRequest(Message):
+    group_id: String = field()
+    session_timeout_ms: Int32 = field()
+    rebalance_timeout_ms: Int32 = since(1, default=-1, ignorable=True)
+    member_id: String = field()
+    group_instance_id: NullableString = since(5, default=None)
+    protocol_type: String = field()
+    protocols: Array[JoinGroupRequestProtocol] = field()
+    reason: NullableString = since(8, default=None, ignorable=True)
+
+
+@struct
+class JoinGroupResponseMember:
+    member_id: String = field()
+    group_instance_id: NullableString = since(5, default=None, ignorable=True)
+    metadata: Bytes = field()
+
+
+@response(ApiKey.JOIN_GROUP, versions=(0, 9), flexible=6)
+class JoinGroupResponse(Message):
+    throttle_time_ms: Int32 = since(2, ignorable=True)
+    error_code: Int16 = field()
+    generation_id: Int32 = field(default=-1)
+    protocol_type: NullableString = since(7, default=None, ignorable=True)
+    protocol_name: NullableString = field(nullable_since=7)
+    leader: String = field()
+    skip_assignment: Bool = since(9)
+    member_id: String = field()
+    members: Array[JoinGroupResponseMember] = field()

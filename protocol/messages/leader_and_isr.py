@@ -1,0 +1,66 @@
+"""leader_and_isr (api 4)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Bool, Int8, Int16, Int32, Int64, Message, String, Uuid, field, request, response, since, struct, until
+
+
+@struct
+class LeaderAndIsrPartitionState:
+    topic_name: String = until(1, ignorable=True)
+    partition_index: Int32 = field()
+    controller_epoch: Int32 = field()
+    leader: Int32 = field()
+    leader_epoch: Int32 = field()
+    isr: Array[Int32] = field()
+    partition_epoch: Int32 = field()
+    replicas: Array[Int32] = field()
+    adding_replicas: Array[Int32] = since(3, ignorable=True)
+    removing_replicas: Array[Int32] = since(3, ignorable=True)
+    is_new: Bool = since(1, ignorable=True)
+    leader_recovery_state: Int8 = since(6)
+
+
+@struct
+class LeaderAndIsrTopicState:
+    topic_name: String = field()
+    topic_id: Uuid = since(5, ignorable=True)
+    partition_states: Array[LeaderAndIsrPartitionState] = field()
+
+
+@struct
+class LeaderAndIsrLiveLeader:
+    broker_id: Int32 = field()
+    host_name: String = field()
+    port: Int32 = field()
+
+
+@request(ApiKey.LEADER_AND_ISR, versions=(0, 7), flexible=4)
+class LeaderAndIsrRequest(Message):
+    controller_id: Int32 = field()
+    is_kraft_controller: Bool = since(7)
+    controller_epoch: Int32 = field()
+    broker_epoch: Int64 = since(2, default=-1, ignorable=True)
+    type: Int8 = since(5)
+    ungrouped_partition_states: Array[LeaderAndIsrPartitionState] = until(1)
+    topic_states: Array[LeaderAndIsrTopicState] = since(2)
+    live_leaders: Array[LeaderAndIsrLiveLeader] = field()
+
+
+@struct
+class LeaderAndIsrPartitionError:
+    topic_name: String = until(4, ignorable=True)
+    partition_index: Int32 = field()
+    error_code: Int16 = field()
+
+
+@struct
+class LeaderAndIsrTopicError:
+    topic_id: Uuid = field()
+    partition_errors: Array[LeaderAndIsrPartitionError] = field()
+
+
+@response(ApiKey.LEADER_AND_ISR, versions=(0, 7), flexible=4)
+class LeaderAndIsrResponse(Message):
+    error_code: Int16 = field()
+    partition_errors: Array[LeaderAndIsrPartitionError] = until(4)
+    topics: Array[LeaderAndIsrTopicError] = since(5)

@@ -1,0 +1,32 @@
+"""leave_group (api 13)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Message, NullableString, String, field, request, response, since, struct, until
+
+
+@struct
+class MemberIdentity:
+    member_id: String = field()
+    group_instance_id: NullableString = field(default=None)
+    reason: NullableString = since(5, default=None, ignorable=True)
+
+
+@request(ApiKey.LEAVE_GROUP, versions=(0, 5), flexible=4)
+class LeaveGroupRequest(Message):
+    group_id: String = field()
+    member_id: String = until(2)
+    members: Array[MemberIdentity] = since(3)
+
+
+@struct
+class MemberResponse:
+    member_id: String = field()
+    group_instance_id: NullableString = field()
+    error_code: Int16 = field()
+
+
+@response(ApiKey.LEAVE_GROUP, versions=(0, 5), flexible=4)
+class LeaveGroupResponse(Message):
+    throttle_time_ms: Int32 = since(1, ignorable=True)
+    error_code: Int16 = field()
+    members: Array[MemberResponse] = since(3)

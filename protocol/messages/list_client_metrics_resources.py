@@ -1,0 +1,21 @@
+"""list_client_metrics_resources (api 74)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Message, String, field, request, response, struct
+
+
+@request(ApiKey.LIST_CLIENT_METRICS_RESOURCES, versions=(0, 0), flexible=0)
+class ListClientMetricsResourcesRequest(Message):
+    """Carries nothing."""
+
+
+@struct
+class ClientMetricsResource:
+    name: String = field()
+
+
+@response(ApiKey.LIST_CLIENT_METRICS_RESOURCES, versions=(0, 0), flexible=0)
+class ListClientMetricsResourcesResponse(Message):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field()
+    client_metrics_resources: Array[ClientMetricsResource] = field()

@@ -1,0 +1,25 @@
+"""list_groups (api 16)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Message, String, field, request, response, since, struct
+
+
+@request(ApiKey.LIST_GROUPS, versions=(0, 5), flexible=3)
+class ListGroupsRequest(Message):
+    states_filter: Array[String] = since(4)
+    types_filter: Array[String] = since(5)
+
+
+@struct
+class ListedGroup:
+    group_id: String = field()
+    protocol_type: String = field()
+    group_state: String = since(4, ignorable=True)
+    group_type: String = since(5, ignorable=True)
+
+
+@response(ApiKey.LIST_GROUPS, versions=(0, 5), flexible=3)
+class ListGroupsResponse(Message):
+    throttle_time_ms: Int32 = since(1, ignorable=True)
+    error_code: Int16 = field()
+    groups: Array[ListedGroup] = field()

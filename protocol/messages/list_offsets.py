@@ -1,0 +1,47 @@
+"""list_offsets (api 2)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int8, Int16, Int32, Int64, Message, String, field, request, response, since, struct, until
+
+
+@struct
+class ListOffsetsPartition:
+    partition_index: Int32 = field()
+    current_leader_epoch: Int32 = since(4, default=-1, ignorable=True)
+    timestamp: Int64 = field()
+    max_num_offsets: Int32 = until(0, default=1)
+
+
+@struct
+class ListOffsetsTopic:
+    name: String = field()
+    partitions: Array[ListOffsetsPartition] = field()
+
+
+@request(ApiKey.LIST_OFFSETS, versions=(0, 9), flexible=6)
+class ListOffsetsRequest(Message):
+    replica_id: Int32 = field()
+    isolation_level: Int8 = since(2)
+    topics: Array[ListOffsetsTopic] = field()
+
+
+@struct
+class ListOffsetsPartitionResponse:
+    partition_index: Int32 = field()
+    error_code: Int16 = field()
+    old_style_offsets: Array[Int64] = until(0)
+    timestamp: Int64 = since(1, default=-1)
+    offset: Int64 = since(1, default=-1)
+    leader_epoch: Int32 = since(4, default=-1)
+
+
+@struct
+class ListOffsetsTopicResponse:
+    name: String = field()
+    partitions: Array[ListOffsetsPartitionResponse] = field()
+
+
+@response(ApiKey.LIST_OFFSETS, versions=(0, 9), flexible=6)
+class ListOffsetsResponse(Message):
+    throttle_time_ms: Int32 = since(2, ignorable=True)
+    topics: Array[ListOffsetsTopicResponse] = field()

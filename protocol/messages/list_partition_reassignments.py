@@ -1,0 +1,38 @@
+"""list_partition_reassignments (api 46)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Message, NullableArray, NullableString, String, field, request, response, struct
+
+
+@struct
+class ListPartitionReassignmentsTopics:
+    name: String = field()
+    partition_indexes: Array[Int32] = field()
+
+
+@request(ApiKey.LIST_PARTITION_REASSIGNMENTS, versions=(0, 0), flexible=0)
+class ListPartitionReassignmentsRequest(Message):
+    timeout_ms: Int32 = field(default=60000)
+    topics: NullableArray[ListPartitionReassignmentsTopics] = field(default=None)
+
+
+@struct
+class OngoingPartitionReassignment:
+    partition_index: Int32 = field()
+    replicas: Array[Int32] = field()
+    adding_replicas: Array[Int32] = field()
+    removing_replicas: Array[Int32] = field()
+
+
+@struct
+class OngoingTopicReassignment:
+    name: String = field()
+    partitions: Array[OngoingPartitionReassignment] = field()
+
+
+@response(ApiKey.LIST_PARTITION_REASSIGNMENTS, versions=(0, 0), flexible=0)
+class ListPartitionReassignmentsResponse(Message):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field()
+    error_message: NullableString = field()
+    topics: Array[OngoingTopicReassignment] = field()

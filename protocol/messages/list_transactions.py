@@ -1,0 +1,26 @@
+"""list_transactions (api 66)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Int64, Message, String, field, request, response, since, struct
+
+
+@request(ApiKey.LIST_TRANSACTIONS, versions=(0, 1), flexible=0)
+class ListTransactionsRequest(Message):
+    state_filters: Array[String] = field()
+    producer_id_filters: Array[Int64] = field()
+    duration_filter: Int64 = since(1, default=-1)
+
+
+@struct
+class TransactionState:
+    transactional_id: String = field()
+    producer_id: Int64 = field()
+    transaction_state: String = field()
+
+
+@response(ApiKey.LIST_TRANSACTIONS, versions=(0, 1), flexible=0)
+class ListTransactionsResponse(Message):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field()
+    unknown_state_filters: Array[String] = field()
+    transaction_states: Array[TransactionState] = field()

@@ -1,0 +1,73 @@
+"""metadata (api 3)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import (
+    Array,
+    Bool,
+    Int16,
+    Int32,
+    Message,
+    NullableArray,
+    NullableString,
+    String,
+    Uuid,
+    between,
+    field,
+    request,
+    response,
+    since,
+    struct,
+)
+
+
+@struct
+class MetadataRequestTopic:
+    topic_id: Uuid = since(10, ignorable=True)
+    name: NullableString = field(nullable_since=10)
+
+
+@request(ApiKey.METADATA, versions=(0, 12), flexible=9)
+class MetadataRequest(Message):
+    topics: NullableArray[MetadataRequestTopic] = field(nullable_since=1)
+    allow_auto_topic_creation: Bool = since(4, default=True)
+    include_cluster_authorized_operations: Bool = between(8, 10)
+    include_topic_authorized_operations: Bool = since(8)
+
+
+@struct
+class MetadataResponseBroker:
+    node_id: Int32 = field()
+    host: String = field()
+    port: Int32 = field()
+    rack: NullableString = since(1, default=None, ignorable=True)
+
+
+@struct
+class MetadataResponsePartition:
+    error_code: Int16 = field()
+    partition_index: Int32 = field()
+    leader_id: Int32 = field()
+    leader_epoch: Int32 = since(7, default=-1, ignorable=True)
+    replica_nodes: Array[Int32] = field()
+    isr_nodes: Array[Int32] = field()
+    offline_replicas: Array[Int32] = since(5, ignorable=True)
+
+
+@struct
+class MetadataResponseTopic:
+    error_code: Int16 = field()
+    name: NullableString = field(nullable_since=12)
+    topic_id: Uuid = since(10, ignorable=True)
+    is_internal: Bool = since(1, ignorable=True)
+    partitions: Array[MetadataResponsePartition] = field()
+    topic_authorized_operations: Int32 = since(8, default=-(2**31))
+
+
+@response(ApiKey.METADATA, versions=(0, 12), flexible=9)
+class MetadataResponse(Message):
+    throttle_time_ms: Int32 = since(3, ignorable=True)
+    brokers: Array[MetadataResponseBroker] = field()
+    cluster_id: NullableString = since(2, default=None, ignorable=True)
+    controller_id: Int32 = since(1, default=-1, ignorable=True)
+    topics: Array[MetadataResponseTopic] = field()
+    cluster_authorized_operations: Int32 = between(8, 10, default=-(2**31))

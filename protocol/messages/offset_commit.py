@@ -1,0 +1,47 @@
+"""offset_commit (api 8)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Int64, Message, NullableString, String, between, field, request, response, since, struct
+
+
+@struct
+class OffsetCommitRequestPartition:
+    partition_index: Int32 = field()
+    committed_offset: Int64 = field()
+    committed_leader_epoch: Int32 = since(6, default=-1, ignorable=True)
+    commit_timestamp: Int64 = between(1, 1, default=-1)
+    committed_metadata: NullableString = field()
+
+
+@struct
+class OffsetCommitRequestTopic:
+    name: String = field()
+    partitions: Array[OffsetCommitRequestPartition] = field()
+
+
+@request(ApiKey.OFFSET_COMMIT, versions=(0, 9), flexible=8)
+class OffsetCommitRequest(Message):
+    group_id: String = field()
+    generation_id_or_member_epoch: Int32 = since(1, default=-1, ignorable=True)
+    member_id: String = since(1, ignorable=True)
+    group_instance_id: NullableString = since(7, default=None)
+    retention_time_ms: Int64 = between(2, 4, default=-1, ignorable=True)
+    topics: Array[OffsetCommitRequestTopic] = field()
+
+
+@struct
+class OffsetCommitResponsePartition:
+    partition_index: Int32 = field()
+    error_code: Int16 = field()
+
+
+@struct
+class OffsetCommitResponseTopic:
+    name: String = field()
+    partitions: Array[OffsetCommitResponsePartition] = field()
+
+
+@response(ApiKey.OFFSET_COMMIT, versions=(0, 9), flexible=8)
+class OffsetCommitResponse(Message):
+    throttle_time_ms: Int32 = since(3, ignorable=True)
+    topics: Array[OffsetCommitResponseTopic] = field()

@@ -1,0 +1,40 @@
+"""offset_delete (api 47)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Message, String, field, request, response, struct
+
+
+@struct
+class OffsetDeleteRequestPartition:
+    partition_index: Int32 = field()
+
+
+@struct
+class OffsetDeleteRequestTopic:
+    name: String = field()
+    partitions: Array[OffsetDeleteRequestPartition] = field()
+
+
+@request(ApiKey.OFFSET_DELETE, versions=(0, 0), flexible=None)
+class OffsetDeleteRequest(Message):
+    group_id: String = field()
+    topics: Array[OffsetDeleteRequestTopic] = field()
+
+
+@struct
+class OffsetDeleteResponsePartition:
+    partition_index: Int32 = field()
+    error_code: Int16 = field()
+
+
+@struct
+class OffsetDeleteResponseTopic:
+    name: String = field()
+    partitions: Array[OffsetDeleteResponsePartition] = field()
+
+
+@response(ApiKey.OFFSET_DELETE, versions=(0, 0), flexible=None)
+class OffsetDeleteResponse(Message):
+    error_code: Int16 = field()
+    throttle_time_ms: Int32 = field(ignorable=True)
+    topics: Array[OffsetDeleteResponseTopic] = field()

@@ -1,0 +1,94 @@
+"""offset_fetch (api 9)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import (
+    Array,
+    Bool,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    NullableArray,
+    NullableString,
+    String,
+    between,
+    field,
+    request,
+    response,
+    since,
+    struct,
+    until,
+)
+
+
+@struct
+class OffsetFetchRequestTopic:
+    name: String = field()
+    partition_indexes: Array[Int32] = field()
+
+
+@struct
+class OffsetFetchRequestTopics:
+    name: String = field()
+    partition_indexes: Array[Int32] = field()
+
+
+@struct
+class OffsetFetchRequestGroup:
+    group_id: String = field()
+    member_id: NullableString = since(9, default=None, ignorable=True)
+    member_epoch: Int32 = since(9, default=-1, ignorable=True)
+    topics: NullableArray[OffsetFetchRequestTopics] = field()
+
+
+@request(ApiKey.OFFSET_FETCH, versions=(0, 9), flexible=6)
+class OffsetFetchRequest(Message):
+    group_id: String = until(7)
+    topics: NullableArray[OffsetFetchRequestTopic] = until(7, nullable_since=2)
+    groups: Array[OffsetFetchRequestGroup] = since(8)
+    require_stable: Bool = since(7)
+
+
+@struct
+class OffsetFetchResponsePartition:
+    partition_index: Int32 = field()
+    committed_offset: Int64 = field()
+    committed_leader_epoch: Int32 = since(5, default=-1, ignorable=True)
+    metadata: NullableString = field()
+    error_code: Int16 = field()
+
+
+@struct
+class OffsetFetchResponseTopic:
+    name: String = field()
+    partitions: Array[OffsetFetchResponsePartition] = field()
+
+
+@struct
+class OffsetFetchResponsePartitions:
+    partition_index: Int32 = field()
+    committed_offset: Int64 = field()
+    committed_leader_epoch: Int32 = field(default=-1, ignorable=True)
+    metadata: NullableString = field()
+    error_code: Int16 = field()
+
+
+@struct
+class OffsetFetchResponseTopics:
+    name: String = field()
+    partitions: Array[OffsetFetchResponsePartitions] = field()
+
+
+@struct
+class OffsetFetchResponseGroup:
+    group_id: String = field()
+    topics: Array[OffsetFetchResponseTopics] = field()
+    error_code: Int16 = field()
+
+
+@response(ApiKey.OFFSET_FETCH, versions=(0, 9), flexible=6)
+class OffsetFetchResponse(Message):
+    throttle_time_ms: Int32 = since(3, ignorable=True)
+    topics: Array[OffsetFetchResponseTopic] = until(7)
+    error_code: Int16 = between(2, 7, ignorable=True)
+    groups: Array[OffsetFetchResponseGroup] = since(8)

@@ -1,0 +1,43 @@
+"""offset_for_leader_epoch (api 23)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Int64, Message, String, field, request, response, since, struct
+
+
+@struct
+class OffsetForLeaderPartition:
+    partition: Int32 = field()
+    current_leader_epoch: Int32 = since(2, default=-1, ignorable=True)
+    leader_epoch: Int32 = field()
+
+
+@struct
+class OffsetForLeaderTopic:
+    topic: String = field()
+    partitions: Array[OffsetForLeaderPartition] = field()
+
+
+@request(ApiKey.OFFSET_FOR_LEADER_EPOCH, versions=(0, 4), flexible=4)
+class OffsetForLeaderEpochRequest(Message):
+    replica_id: Int32 = since(3, default=-2, ignorable=True)
+    topics: Array[OffsetForLeaderTopic] = field()
+
+
+@struct
+class EpochEndOffset:
+    error_code: Int16 = field()
+    partition: Int32 = field()
+    leader_epoch: Int32 = since(1, default=-1, ignorable=True)
+    end_offset: Int64 = field(default=-1)
+
+
+@struct
+class OffsetForLeaderTopicResult:
+    topic: String = field()
+    partitions: Array[EpochEndOffset] = field()
+
+
+@response(ApiKey.OFFSET_FOR_LEADER_EPOCH, versions=(0, 4), flexible=4)
+class OffsetForLeaderEpochResponse(Message):
+    throttle_time_ms: Int32 = since(2, ignorable=True)
+    topics: Array[OffsetForLeaderTopicResult] = field()

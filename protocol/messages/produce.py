@@ -1,0 +1,69 @@
+"""produce (api 0)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Int64, Message, NullableString, Records, String, field, request, response, since, struct
+
+
+@struct
+class PartitionProduceData:
+    index: Int32 = field()
+    records: Records = field()
+
+
+@struct
+class TopicProduceData:
+    name: String = field()
+    partition_data: Array[PartitionProduceData] = field()
+
+
+@request(ApiKey.PRODUCE, versions=(0, 11), flexible=9)
+class ProduceRequest(Message):
+    transactional_id: NullableString = since(3, default=None)
+    acks: Int16 = field()
+    timeout_ms: Int32 = field()
+    topic_data: Array[TopicProduceData] = field()
+
+
+@struct
+class BatchIndexAndErrorMessage:
+    batch_index: Int32 = field()
+    batch_index_error_message: NullableString = field(default=None)
+
+
+@struct
+class LeaderIdAndEpoch:
+    leader_id: Int32 = field(default=-1)
+    leader_epoch: Int32 = field(default=-1)
+
+
+@struct
+class PartitionProduceResponse:
+    index: Int32 = field()
+    error_code: Int16 = field()
+    base_offset: Int64 = field()
+    log_append_time_ms: Int64 = since(2, default=-1, ignorable=True)
+    log_start_offset: Int64 = since(5, default=-1, ignorable=True)
+    record_errors: Array[BatchIndexAndErrorMessage] = since(8, ignorable=True)
+    error_message: NullableString = since(8, default=None, ignorable=True)
+    current_leader: LeaderIdAndEpoch = since(10, tag=0)
+
+
+@struct
+class TopicProduceResponse:
+    name: String = field()
+    partition_responses: Array[PartitionProduceResponse] = field()
+
+
+@struct
+class NodeEndpoint:
+    node_id: Int32 = field()
+    host: String = field()
+    port: Int32 = field()
+    rack: NullableString = field(default=None)
+
+
+@response(ApiKey.PRODUCE, versions=(0, 11), flexible=9)
+class ProduceResponse(Message):
+    responses: Array[TopicProduceResponse] = field()
+    throttle_time_ms: Int32 = since(1, ignorable=True)
+    node_endpoints: Array[NodeEndpoint] = since(10, tag=0)

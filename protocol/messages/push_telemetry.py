@@ -1,0 +1,19 @@
+"""push_telemetry (api 72)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Bool, Bytes, Int8, Int16, Int32, Message, Uuid, field, request, response
+
+
+@request(ApiKey.PUSH_TELEMETRY, versions=(0, 0), flexible=0)
+class PushTelemetryRequest(Message):
+    client_instance_id: Uuid = field()
+    subscription_id: Int32 = field()
+    terminating: Bool = field()
+    compression_type: Int8 = field()
+    metrics: Bytes = field()
+
+
+@response(ApiKey.PUSH_TELEMETRY, versions=(0, 0), flexible=0)
+class PushTelemetryResponse(Message):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field()

@@ -1,0 +1,19 @@
+"""quorum_state (api None)."""
+
+from protocol.schema import Int32, Int64, Message, NullableArray, String, Uuid, data, field, since, struct, until
+
+
+@struct
+class Voter:
+    voter_id: Int32 = field()
+
+
+@data(versions=(0, 1), flexible=0)
+class QuorumStateData(Message):
+    cluster_id: String = until(0)
+    leader_id: Int32 = field(default=-1)
+    leader_epoch: Int32 = field(default=-1)
+    voted_id: Int32 = field(default=-1)
+    voted_directory_id: Uuid = since(1)
+    applied_offset: Int64 = until(0)
+    current_voters: NullableArray[Voter] = until(0)

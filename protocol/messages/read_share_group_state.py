@@ -1,0 +1,51 @@
+"""read_share_group_state (api 84)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int8, Int16, Int32, Int64, Message, NullableString, String, Uuid, field, request, response, struct
+
+
+@struct
+class PartitionData:
+    partition: Int32 = field()
+    leader_epoch: Int32 = field()
+
+
+@struct
+class ReadStateData:
+    topic_id: Uuid = field()
+    partitions: Array[PartitionData] = field()
+
+
+@request(ApiKey.READ_SHARE_GROUP_STATE, versions=(0, 0), flexible=0)
+class ReadShareGroupStateRequest(Message):
+    group_id: String = field()
+    topics: Array[ReadStateData] = field()
+
+
+@struct
+class StateBatch:
+    first_offset: Int64 = field()
+    last_offset: Int64 = field()
+    delivery_state: Int8 = field()
+    delivery_count: Int16 = field()
+
+
+@struct
+class PartitionResult:
+    partition: Int32 = field()
+    error_code: Int16 = field()
+    error_message: NullableString = field(default=None)
+    state_epoch: Int32 = field()
+    start_offset: Int64 = field()
+    state_batches: Array[StateBatch] = field()
+
+
+@struct
+class ReadStateResult:
+    topic_id: Uuid = field()
+    partitions: Array[PartitionResult] = field()
+
+
+@response(ApiKey.READ_SHARE_GROUP_STATE, versions=(0, 0), flexible=0)
+class ReadShareGroupStateResponse(Message):
+    results: Array[ReadStateResult] = field()

@@ -1,0 +1,42 @@
+"""read_share_group_state_summary (api 87)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Int64, Message, NullableString, String, Uuid, field, request, response, struct
+
+
+@struct
+class PartitionData:
+    partition: Int32 = field()
+    leader_epoch: Int32 = field()
+
+
+@struct
+class ReadStateSummaryData:
+    topic_id: Uuid = field()
+    partitions: Array[PartitionData] = field()
+
+
+@request(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, versions=(0, 0), flexible=0)
+class ReadShareGroupStateSummaryRequest(Message):
+    group_id: String = field()
+    topics: Array[ReadStateSummaryData] = field()
+
+
+@struct
+class PartitionResult:
+    partition: Int32 = field()
+    error_code: Int16 = field()
+    error_message: NullableString = field(default=None)
+    state_epoch: Int32 = field()
+    start_offset: Int64 = field()
+
+
+@struct
+class ReadStateSummaryResult:
+    topic_id: Uuid = field()
+    partitions: Array[PartitionResult] = field()
+
+
+@response(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, versions=(0, 0), flexible=0)
+class ReadShareGroupStateSummaryResponse(Message):
+    results: Array[ReadStateSummaryResult] = field()

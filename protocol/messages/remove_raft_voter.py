@@ -1,0 +1,18 @@
+"""remove_raft_voter (api 81)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Int16, Int32, Message, NullableString, Uuid, field, request, response
+
+
+@request(ApiKey.REMOVE_RAFT_VOTER, versions=(0, 0), flexible=0)
+class RemoveRaftVoterRequest(Message):
+    cluster_id: NullableString = field()
+    voter_id: Int32 = field()
+    voter_directory_id: Uuid = field()
+
+
+@response(ApiKey.REMOVE_RAFT_VOTER, versions=(0, 0), flexible=0)
+class RemoveRaftVoterResponse(Message):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field()
+    error_message: NullableString = field(ignorable=True)

@@ -1,0 +1,17 @@
+"""renew_delegation_token (api 39)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Bytes, Int16, Int32, Int64, Message, field, request, response
+
+
+@request(ApiKey.RENEW_DELEGATION_TOKEN, versions=(0, 2), flexible=2)
+class RenewDelegationTokenRequest(Message):
+    hmac: Bytes = field()
+    renew_period_ms: Int64 = field()
+
+
+@response(ApiKey.RENEW_DELEGATION_TOKEN, versions=(0, 2), flexible=2)
+class RenewDelegationTokenResponse(Message):
+    error_code: Int16 = field()
+    expiry_timestamp_ms: Int64 = field()
+    throttle_time_ms: Int32 = field()

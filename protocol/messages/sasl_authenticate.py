@@ -1,0 +1,17 @@
+"""sasl_authenticate (api 36)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Bytes, Int16, Int64, Message, NullableString, field, request, response, since
+
+
+@request(ApiKey.SASL_AUTHENTICATE, versions=(0, 2), flexible=2)
+class SaslAuthenticateRequest(Message):
+    auth_bytes: Bytes = field()
+
+
+@response(ApiKey.SASL_AUTHENTICATE, versions=(0, 2), flexible=2)
+class SaslAuthenticateResponse(Message):
+    error_code: Int16 = field()
+    error_message: NullableString = field()
+    auth_bytes: Bytes = field()
+    session_lifetime_ms: Int64 = since(1, ignorable=True)

@@ -1,0 +1,68 @@
+"""share_acknowledge (api 79)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int8, Int16, Int32, Int64, Message, NullableString, String, Uuid, field, request, response, struct
+
+
+@struct
+class AcknowledgementBatch:
+    first_offset: Int64 = field()
+    last_offset: Int64 = field()
+    acknowledge_types: Array[Int8] = field()
+
+
+@struct
+class AcknowledgePartition:
+    partition_index: Int32 = field()
+    acknowledgement_batches: Array[AcknowledgementBatch] = field()
+
+
+@struct
+class AcknowledgeTopic:
+    topic_id: Uuid = field()
+    partitions: Array[AcknowledgePartition] = field()
+
+
+@request(ApiKey.SHARE_ACKNOWLEDGE, versions=(0, 0), flexible=0)
+class ShareAcknowledgeRequest(Message):
+    group_id: NullableString = field(default=None)
+    member_id: NullableString = field()
+    share_session_epoch: Int32 = field()
+    topics: Array[AcknowledgeTopic] = field()
+
+
+@struct
+class LeaderIdAndEpoch:
+    leader_id: Int32 = field()
+    leader_epoch: Int32 = field()
+
+
+@struct
+class PartitionData:
+    partition_index: Int32 = field()
+    error_code: Int16 = field()
+    error_message: NullableString = field(default=None)
+    current_leader: LeaderIdAndEpoch = field()
+
+
+@struct
+class ShareAcknowledgeTopicResponse:
+    topic_id: Uuid = field(ignorable=True)
+    partitions: Array[PartitionData] = field()
+
+
+@struct
+class NodeEndpoint:
+    node_id: Int32 = field()
+    host: String = field()
+    port: Int32 = field()
+    rack: NullableString = field(default=None)
+
+
+@response(ApiKey.SHARE_ACKNOWLEDGE, versions=(0, 0), flexible=0)
+class ShareAcknowledgeResponse(Message):
+    throttle_time_ms: Int32 = field(ignorable=True)
+    error_code: Int16 = field(ignorable=True)
+    error_message: NullableString = field(default=None)
+    responses: Array[ShareAcknowledgeTopicResponse] = field()
+    node_endpoints: Array[NodeEndpoint] = field()

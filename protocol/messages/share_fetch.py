@@ -1,0 +1,105 @@
+"""share_fetch (api 78)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import (
+    Array,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    NullableString,
+    Records,
+    String,
+    Uuid,
+    field,
+    request,
+    response,
+    struct,
+)
+
+
+@struct
+class AcknowledgementBatch:
+    first_offset: Int64 = field()
+    last_offset: Int64 = field()
+    acknowledge_types: Array[Int8] = field()
+
+
+@struct
+class FetchPartition:
+    partition_index: Int32 = field()
+    partition_max_bytes: Int32 = field()
+    acknowledgement_batches: Array[AcknowledgementBatch] = field()
+
+
+@struct
+class FetchTopic:
+    topic_id: Uuid = field(ignorable=True)
+    partitions: Array[FetchPartition] = field()
+
+
+@struct
+class ForgottenTopic:
+    topic_id: Uuid = field(ignorable=True)
+    partitions: Array[Int32] = field()
+
+
+@request(ApiKey.SHARE_FETCH, versions=(0, 0), flexible=0)
+class ShareFetchRequest(Message):
+    group_id: NullableString = field(default=None)
+    member_id: NullableString = field()
+    share_session_epoch: Int32 = field()
+    max_wait_ms: Int32 = field()
+    min_bytes: Int32 = field()
+    max_bytes: Int32 = field(default=2**31 - 1, ignorable=True)
+    topics: Array[FetchTopic] = field()
+    forgotten_topics_data: Array[ForgottenTopic] = field()
+
+
+@struct
+class LeaderIdAndEpoch:
+    leader_id: Int32 = field()
+    leader_epoch: Int32 = field()
+
+
+@struct
+class AcquiredRecords:
+    first_offset: Int64 = field()
+    last_offset: Int64 = field()
+    delivery_count: Int16 = field()
+
+
+@struct
+class PartitionData:
+    partition_index: Int32 = field()
+    error_code: Int16 = field()
+    error_message: NullableString = field(default=None)
+    acknowledge_error_code: Int16 = field()
+    acknowledge_error_message: NullableString = field(default=None)
+    current_leader: LeaderIdAndEpoch = field()
+    records: Records = field()
+    acquired_records: Array[AcquiredRecords] = field()
+
+
+@struct
+class ShareFetchableTopicResponse:
+    topic_id: Uuid = field(ignorable=True)
+    partitions: Array[PartitionData] = field()
+
+
+@struct
+class NodeEndpoint:
+    node_id: Int32 = field()
+    host: String = field()
+    port: Int32 = field()
+    rack: NullableString = field(default=None)
+
+
+@response(ApiKey.SHARE_FETCH, versions=(0, 0), flexible=0)
+class ShareFetchResponse(Message):
+    throttle_time_ms: Int32 = field(ignorable=True)
+    error_code: Int16 = field(ignorable=True)
+    error_message: NullableString = field(default=None)
+    responses: Array[ShareFetchableTopicResponse] = field()
+    node_endpoints: Array[NodeEndpoint] = field()

@@ -1,0 +1,52 @@
+"""share_group_describe (api 77)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Bool, Int16, Int32, Message, NullableString, String, Uuid, field, request, response, struct
+
+
+@request(ApiKey.SHARE_GROUP_DESCRIBE, versions=(0, 0), flexible=0)
+class ShareGroupDescribeRequest(Message):
+    group_ids: Array[String] = field()
+    include_authorized_operations: Bool = field()
+
+
+@struct
+class TopicPartitions:
+    topic_id: Uuid = field()
+    topic_name: String = field()
+    partitions: Array[Int32] = field()
+
+
+@struct
+class Assignment:
+    topic_partitions: Array[TopicPartitions] = field()
+
+
+@struct
+class Member:
+    member_id: String = field()
+    rack_id: NullableString = field(default=None)
+    member_epoch: Int32 = field()
+    client_id: String = field()
+    client_host: String = field()
+    subscribed_topic_names: Array[String] = field()
+    assignment: Assignment = field()
+
+
+@struct
+class DescribedGroup:
+    error_code: Int16 = field()
+    error_message: NullableString = field(default=None)
+    group_id: String = field()
+    group_state: String = field()
+    group_epoch: Int32 = field()
+    assignment_epoch: Int32 = field()
+    assignor_name: String = field()
+    members: Array[Member] = field()
+    authorized_operations: Int32 = field(default=-(2**31))
+
+
+@response(ApiKey.SHARE_GROUP_DESCRIBE, versions=(0, 0), flexible=0)
+class ShareGroupDescribeResponse(Message):
+    throttle_time_ms: Int32 = field()
+    groups: Array[DescribedGroup] = field()

@@ -1,0 +1,35 @@
+"""share_group_heartbeat (api 76)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Message, NullableArray, NullableString, String, Uuid, field, request, response, struct
+
+
+@request(ApiKey.SHARE_GROUP_HEARTBEAT, versions=(0, 0), flexible=0)
+class ShareGroupHeartbeatRequest(Message):
+    group_id: String = field()
+    member_id: String = field()
+    member_epoch: Int32 = field()
+    rack_id: NullableString = field(default=None)
+    subscribed_topic_names: NullableArray[String] = field(default=None)
+
+
+@struct
+class TopicPartitions:
+    topic_id: Uuid = field()
+    partitions: Array[Int32] = field()
+
+
+@struct
+class Assignment:
+    topic_partitions: Array[TopicPartitions] = field()
+
+
+@response(ApiKey.SHARE_GROUP_HEARTBEAT, versions=(0, 0), flexible=0)
+class ShareGroupHeartbeatResponse(Message):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field()
+    error_message: NullableString = field(default=None)
+    member_id: NullableString = field(default=None)
+    member_epoch: Int32 = field()
+    heartbeat_interval_ms: Int32 = field()
+    assignment: Assignment | None = field(default=None)

@@ -1,0 +1,54 @@
+"""stop_replica (api 5)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Bool, Int16, Int32, Int64, Message, String, between, field, request, response, since, struct, until
+
+
+@struct
+class StopReplicaPartitionV0:
+    topic_name: String = field()
+    partition_index: Int32 = field()
+
+
+@struct
+class StopReplicaTopicV1:
+    name: String = field()
+    partition_indexes: Array[Int32] = field()
+
+
+@struct
+class StopReplicaPartitionState:
+    partition_index: Int32 = field()
+    leader_epoch: Int32 = field(default=-1)
+    delete_partition: Bool = field()
+
+
+@struct
+class StopReplicaTopicState:
+    topic_name: String = field()
+    partition_states: Array[StopReplicaPartitionState] = field()
+
+
+@request(ApiKey.STOP_REPLICA, versions=(0, 4), flexible=2)
+class StopReplicaRequest(Message):
+    controller_id: Int32 = field()
+    is_kraft_controller: Bool = since(4)
+    controller_epoch: Int32 = field()
+    broker_epoch: Int64 = since(1, default=-1, ignorable=True)
+    delete_partitions: Bool = until(2)
+    ungrouped_partitions: Array[StopReplicaPartitionV0] = until(0)
+    topics: Array[StopReplicaTopicV1] = between(1, 2)
+    topic_states: Array[StopReplicaTopicState] = since(3)
+
+
+@struct
+class StopReplicaPartitionError:
+    topic_name: String = field()
+    partition_index: Int32 = field()
+    error_code: Int16 = field()
+
+
+@response(ApiKey.STOP_REPLICA, versions=(0, 4), flexible=2)
+class StopReplicaResponse(Message):
+    error_code: Int16 = field()
+    partition_errors: Array[StopReplicaPartitionError] = field()

@@ -1,0 +1,30 @@
+"""sync_group (api 14)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Bytes, Int16, Int32, Message, NullableString, String, field, request, response, since, struct
+
+
+@struct
+class SyncGroupRequestAssignment:
+    member_id: String = field()
+    assignment: Bytes = field()
+
+
+@request(ApiKey.SYNC_GROUP, versions=(0, 5), flexible=4)
+class SyncGroupRequest(Message):
+    group_id: String = field()
+    generation_id: Int32 = field()
+    member_id: String = field()
+    group_instance_id: NullableString = since(3, default=None)
+    protocol_type: NullableString = since(5, default=None, ignorable=True)
+    protocol_name: NullableString = since(5, default=None, ignorable=True)
+    assignments: Array[SyncGroupRequestAssignment] = field()
+
+
+@response(ApiKey.SYNC_GROUP, versions=(0, 5), flexible=4)
+class SyncGroupResponse(Message):
+    throttle_time_ms: Int32 = since(1, ignorable=True)
+    error_code: Int16 = field()
+    protocol_type: NullableString = since(5, default=None, ignorable=True)
+    protocol_name: NullableString = since(5, default=None, ignorable=True)
+    assignment: Bytes = field()

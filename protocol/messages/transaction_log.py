@@ -1,0 +1,25 @@
+"""transaction_log (api None)."""
+
+from protocol.schema import Array, Int8, Int16, Int32, Int64, Message, NullableArray, String, data, field, struct
+
+
+@data(versions=(0, 0), flexible=None)
+class TransactionLogKey(Message):
+    transactional_id: String = field()
+
+
+@struct
+class PartitionsSchema:
+    topic: String = field()
+    partition_ids: Array[Int32] = field()
+
+
+@data(versions=(0, 1), flexible=1)
+class TransactionLogValue(Message):
+    producer_id: Int64 = field()
+    producer_epoch: Int16 = field()
+    transaction_timeout_ms: Int32 = field()
+    transaction_status: Int8 = field()
+    transaction_partitions: NullableArray[PartitionsSchema] = field()
+    transaction_last_update_timestamp_ms: Int64 = field()
+    transaction_start_timestamp_ms: Int64 = field()

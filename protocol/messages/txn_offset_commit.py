@@ -1,0 +1,48 @@
+"""txn_offset_commit (api 28)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Int64, Message, NullableString, String, field, request, response, since, struct
+
+
+@struct
+class TxnOffsetCommitRequestPartition:
+    partition_index: Int32 = field()
+    committed_offset: Int64 = field()
+    committed_leader_epoch: Int32 = since(2, default=-1, ignorable=True)
+    committed_metadata: NullableString = field()
+
+
+@struct
+class TxnOffsetCommitRequestTopic:
+    name: String = field()
+    partitions: Array[TxnOffsetCommitRequestPartition] = field()
+
+
+@request(ApiKey.TXN_OFFSET_COMMIT, versions=(0, 4), flexible=3)
+class TxnOffsetCommitRequest(Message):
+    transactional_id: String = field()
+    group_id: String = field()
+    producer_id: Int64 = field()
+    producer_epoch: Int16 = field()
+    generation_id: Int32 = since(3, default=-1)
+    member_id: String = since(3)
+    group_instance_id: NullableString = since(3, default=None)
+    topics: Array[TxnOffsetCommitRequestTopic] = field()
+
+
+@struct
+class TxnOffsetCommitResponsePartition:
+    partition_index: Int32 = field()
+    error_code: Int16 = field()
+
+
+@struct
+class TxnOffsetCommitResponseTopic:
+    name: String = field()
+    partitions: Array[TxnOffsetCommitResponsePartition] = field()
+
+
+@response(ApiKey.TXN_OFFSET_COMMIT, versions=(0, 4), flexible=3)
+class TxnOffsetCommitResponse(Message):
+    throttle_time_ms: Int32 = field()
+    topics: Array[TxnOffsetCommitResponseTopic] = field()

@@ -1,0 +1,16 @@
+"""unregister_broker (api 64)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Int16, Int32, Message, NullableString, field, request, response
+
+
+@request(ApiKey.UNREGISTER_BROKER, versions=(0, 0), flexible=0)
+class UnregisterBrokerRequest(Message):
+    broker_id: Int32 = field()
+
+
+@response(ApiKey.UNREGISTER_BROKER, versions=(0, 0), flexible=0)
+class UnregisterBrokerResponse(Message):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field()
+    error_message: NullableString = field()

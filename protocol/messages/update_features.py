@@ -1,0 +1,34 @@
+"""update_features (api 57)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Bool, Int8, Int16, Int32, Message, NullableString, String, field, request, response, since, struct, until
+
+
+@struct
+class FeatureUpdateKey:
+    feature: String = field()
+    max_version_level: Int16 = field()
+    allow_downgrade: Bool = until(0)
+    upgrade_type: Int8 = since(1, default=1)
+
+
+@request(ApiKey.UPDATE_FEATURES, versions=(0, 1), flexible=0)
+class UpdateFeaturesRequest(Message):
+    timeout_ms: Int32 = field(default=60000)
+    feature_updates: Array[FeatureUpdateKey] = field()
+    validate_only: Bool = since(1)
+
+
+@struct
+class UpdatableFeatureResult:
+    feature: String = field()
+    error_code: Int16 = field()
+    error_message: NullableString = field()
+
+
+@response(ApiKey.UPDATE_FEATURES, versions=(0, 1), flexible=0)
+class UpdateFeaturesResponse(Message):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field()
+    error_message: NullableString = field()
+    results: Array[UpdatableFeatureResult] = field()

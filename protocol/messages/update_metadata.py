@@ -1,0 +1,75 @@
+"""update_metadata (api 6)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import (
+    Array,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    NullableString,
+    String,
+    Uuid,
+    field,
+    request,
+    response,
+    since,
+    struct,
+    until,
+)
+
+
+@struct
+class UpdateMetadataPartitionState:
+    topic_name: String = until(4, ignorable=True)
+    partition_index: Int32 = field()
+    controller_epoch: Int32 = field()
+    leader: Int32 = field()
+    leader_epoch: Int32 = field()
+    isr: Array[Int32] = field()
+    zk_version: Int32 = field()
+    replicas: Array[Int32] = field()
+    offline_replicas: Array[Int32] = since(4, ignorable=True)
+
+
+@struct
+class UpdateMetadataTopicState:
+    topic_name: String = field()
+    topic_id: Uuid = since(7, ignorable=True)
+    partition_states: Array[UpdateMetadataPartitionState] = field()
+
+
+@struct
+class UpdateMetadataEndpoint:
+    port: Int32 = field()
+    host: String = field()
+    listener: String = since(3, ignorable=True)
+    security_protocol: Int16 = field()
+
+
+@struct
+class UpdateMetadataBroker:
+    id: Int32 = field()
+    v0_host: String = until(0, ignorable=True)
+    v0_port: Int32 = until(0, ignorable=True)
+    endpoints: Array[UpdateMetadataEndpoint] = since(1, ignorable=True)
+    rack: NullableString = since(2, ignorable=True)
+
+
+@request(ApiKey.UPDATE_METADATA, versions=(0, 8), flexible=6)
+class UpdateMetadataRequest(Message):
+    controller_id: Int32 = field()
+    is_kraft_controller: Bool = since(8)
+    type: Int8 = since(8, tag=0)
+    controller_epoch: Int32 = field()
+    broker_epoch: Int64 = since(5, default=-1, ignorable=True)
+    ungrouped_partition_states: Array[UpdateMetadataPartitionState] = until(4)
+    topic_states: Array[UpdateMetadataTopicState] = since(5)
+    live_brokers: Array[UpdateMetadataBroker] = field()
+
+
+@response(ApiKey.UPDATE_METADATA, versions=(0, 8), flexible=6)
+class UpdateMetadataResponse(Message):
+    error_code: Int16 = field()

@@ -1,0 +1,42 @@
+"""update_raft_voter (api 82)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Int16, Int32, Message, NullableString, String, UInt16, Uuid, field, request, response, struct
+
+
+@struct
+class Listener:
+    name: String = field()
+    host: String = field()
+    port: UInt16 = field()
+
+
+@struct
+class KRaftVersionFeature:
+    min_supported_version: Int16 = field()
+    max_supported_version: Int16 = field()
+
+
+@request(ApiKey.UPDATE_RAFT_VOTER, versions=(0, 0), flexible=0)
+class UpdateRaftVoterRequest(Message):
+    cluster_id: NullableString = field()
+    current_leader_epoch: Int32 = field()
+    voter_id: Int32 = field()
+    voter_directory_id: Uuid = field()
+    listeners: Array[Listener] = field()
+    kraft_version_feature: KRaftVersionFeature = field()
+
+
+@struct
+class CurrentLeader:
+    leader_id: Int32 = field(default=-1)
+    leader_epoch: Int32 = field(default=-1)
+    host: String = field()
+    port: Int32 = field()
+
+
+@response(ApiKey.UPDATE_RAFT_VOTER, versions=(0, 0), flexible=0)
+class UpdateRaftVoterResponse(Message):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field()
+    current_leader: CurrentLeader = field(tag=0)

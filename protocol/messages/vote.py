@@ -1,0 +1,73 @@
+"""vote (api 52)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import (
+    Array,
+    Bool,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    NullableString,
+    String,
+    UInt16,
+    Uuid,
+    field,
+    request,
+    response,
+    since,
+    struct,
+)
+
+
+@struct
+class VoteRequestPartitionData:
+    partition_index: Int32 = field()
+    candidate_epoch: Int32 = field()
+    candidate_id: Int32 = field()
+    candidate_directory_id: Uuid = since(1, ignorable=True)
+    voter_directory_id: Uuid = since(1, ignorable=True)
+    last_offset_epoch: Int32 = field()
+    last_offset: Int64 = field()
+
+
+@struct
+class VoteRequestTopicData:
+    topic_name: String = field()
+    partitions: Array[VoteRequestPartitionData] = field()
+
+
+@request(ApiKey.VOTE, versions=(0, 1), flexible=0)
+class VoteRequest(Message):
+    cluster_id: NullableString = field(default=None)
+    voter_id: Int32 = since(1, default=-1, ignorable=True)
+    topics: Array[VoteRequestTopicData] = field()
+
+
+@struct
+class VoteResponsePartitionData:
+    partition_index: Int32 = field()
+    error_code: Int16 = field()
+    leader_id: Int32 = field()
+    leader_epoch: Int32 = field()
+    vote_granted: Bool = field()
+
+
+@struct
+class VoteResponseTopicData:
+    topic_name: String = field()
+    partitions: Array[VoteResponsePartitionData] = field()
+
+
+@struct
+class NodeEndpoint:
+    node_id: Int32 = field()
+    host: String = field()
+    port: UInt16 = field()
+
+
+@response(ApiKey.VOTE, versions=(0, 1), flexible=0)
+class VoteResponse(Message):
+    error_code: Int16 = field()
+    topics: Array[VoteResponseTopicData] = field()
+    node_endpoints: Array[NodeEndpoint] = since(1, tag=0)

@@ -1,0 +1,47 @@
+"""write_txn_markers (api 27)."""
+
+from protocol.api_keys import ApiKey
+from protocol.schema import Array, Bool, Int16, Int32, Int64, Message, String, field, request, response, struct
+
+
+@struct
+class WritableTxnMarkerTopic:
+    name: String = field()
+    partition_indexes: Array[Int32] = field()
+
+
+@struct
+class WritableTxnMarker:
+    producer_id: Int64 = field()
+    producer_epoch: Int16 = field()
+    transaction_result: Bool = field()
+    topics: Array[WritableTxnMarkerTopic] = field()
+    coordinator_epoch: Int32 = field()
+
+
+@request(ApiKey.WRITE_TXN_MARKERS, versions=(0, 1), flexible=1)
+class WriteTxnMarkersRequest(Message):
+    markers: Array[WritableTxnMarker] = field()
+
+
+@struct
+class WritableTxnMarkerPartitionResult:
+    partition_index: Int32 = field()
+    error_code: Int16 = field()
+
+
+@struct
+class WritableTxnMarkerTopicResult:
+    name: String = field()
+    partitions: Array[WritableTxnMarkerPartitionResult] = field()
+
+
+@struct
+class WritableTxnMarkerResult:
+    producer_id: Int64 = field()
+    topics: Array[WritableTxnMarkerTopicResult] = field()
+
+
+@response(ApiKey.WRITE_TXN_MARKERS, versions=(0, 1), flexible=1)
+class WriteTxnMarkersResponse(Message):
+    markers: Array[WritableTxnMarkerResult] = field()

@@ -1,0 +1,169 @@
+"""Primitive values on the wire, and what can be wrong with them.
+
+The generated codecs read and write fixed-size values with `struct` themselves and come here for the rest: varints beyond one byte, zigzag, unknown tagged
+fields, and the errors. Lengths and counts are compared with what is left before anything is made of them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MAX_STRING_BYTES: Final = 0x7FFF
+_UINT32_MAX: Final = 0xFFFFFFFF
+_UINT64_MAX: Final = 0xFFFFFFFFFFFFFFFF
+
+
+class ProtocolError(Exception):
+    """Bytes that are no message, or a message that cannot be bytes."""
+
+
+class Truncated(ProtocolError):
+    """The bytes end before the message does."""
+
+
+class InvalidLength(ProtocolError):
+    """A length or count is negative, or larger than what is left."""
+
+
+class InvalidVarint(ProtocolError):
+    """A varint does not end within its five (or ten) bytes."""
+
+
+class InvalidString(ProtocolError):
+    """A string is not UTF-8, or longer than 32767 bytes."""
+
+
+class UnexpectedNull(ProtocolError):
+    """Null stands where this version has no null."""
+
+
+class InvalidTaggedField(ProtocolError):
+    """A tagged field is not as long as it says."""
+
+
+class UnsupportedVersion(ProtocolError):
+    """The message has no such version."""
+
+
+class UnsupportedField(ProtocolError):
+    """A field is set that this version cannot carry and that must not be dropped silently."""
+
+
+class InvalidValue(ProtocolError):
+    """A value does not fit the type of its field; a fault of the caller, not of a peer."""
+
+
+Buffer = bytes | bytearray | memoryview
+
+
+def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
+    """An unsigned varint of at most five bytes and 32 bits, and the position after it."""
+    value = shift = 0
+    while True:
+        if pos >= len(buf):
+            raise Truncated("the bytes end inside a varint")
+        byte = buf[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            # Bits that do not fit are dropped, as Java's int shift does.
+            return value & _UINT32_MAX, pos
+        shift += 7
+        if shift > 28:
+            raise InvalidVarint("a varint is longer than five bytes")
+
+
+def read_uvarlong(buf: Buffer, pos: int) -> tuple[int, int]:
+    """An unsigned varint of at most ten bytes and 64 bits, and the position after it."""
+    value = shift = 0
+    while True:
+        if pos >= len(buf):
+            raise Truncated("the bytes end inside a varint")
+        byte = buf[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & _UINT64_MAX, pos
+        shift += 7
+        if shift > 63:
+            raise InvalidVarint("a varint is longer than ten bytes")
+
+
+def read_varint(buf: Buffer, pos: int) -> tuple[int, int]:
+    """A zigzag varint of 32 bits, as record fields are written."""
+    value, pos = read_uvarint(buf, pos)
+    return (value >> 1) ^ -(value & 1), pos
+
+
+def read_varlong(buf: Buffer, pos: int) -> tuple[int, int]:
+    """A zigzag varint of 64 bits."""
+    value, pos = read_uvarlong(buf, pos)
+    return (value >> 1) ^ -(value & 1), pos
+
+
+def uvarint(value: int) -> bytes:
+    """An unsigned varint; also of more than 32 bits."""
+    if value < 0x80:
+        return value.to_bytes(1, "big")  # a negative value raises OverflowError here
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def compact_string_length(value: int) -> bytes:
+    """A compact string's length plus one."""
+    if value > MAX_STRING_BYTES + 1:
+        raise InvalidValue(f"a string of {value - 1} bytes; strings have at most {MAX_STRING_BYTES}")
+    return uvarint(value)
+
+
+def varint(value: int) -> bytes:
+    """A zigzag varint of a signed 32-bit value."""
+    return uvarint((value << 1) ^ (value >> 31))
+
+
+def varlong(value: int) -> bytes:
+    """A zigzag varint of a signed 64-bit value."""
+    return uvarint((value << 1) ^ (value >> 63))
+
+
+def read_compact_length(buf: Buffer, pos: int) -> tuple[int, int]:
+    """The length or count of a compact array, bytes or records, plus one."""
+    value, pos = read_uvarint(buf, pos)
+    if value > 0x80000000:
+        raise InvalidLength(f"a compact length of {value - 1}")
+    return value, pos
+
+
+def read_compact_string_length(buf: Buffer, pos: int) -> tuple[int, int]:
+    """The length of a compact string, plus one."""
+    value, pos = read_uvarint(buf, pos)
+    if value > MAX_STRING_BYTES + 1:
+        raise InvalidLength(f"a string of {value - 1} bytes; strings have at most {MAX_STRING_BYTES}")
+    return value, pos
+
+
+def read_unknown_tagged_field(buf: Buffer, pos: int, size: int) -> bytes:
+    """The bytes of a tagged field that nobody here knows."""
+    if size > len(buf) - pos:
+        raise InvalidLength(f"a tagged field of {size} bytes where {len(buf) - pos} are left")
+    return bytes(buf[pos : pos + size])
+
+
+def tagged_fields(known: list[tuple[int, bytes]], unknown: dict[int, bytes] | None) -> bytes:
+    """The section of tagged fields: their number, then each with its tag and size, in the order of the tags."""
+    section = sorted([*known, *unknown.items()]) if unknown else known
+    out = [uvarint(len(section))]
+    for tag, value in section:
+        out += (uvarint(tag), uvarint(len(value)), value)
+    return b"".join(out)
+
+
+def bad_length(what: str, length: int, left: int) -> ProtocolError:
+    """The error for a length or count that cannot be."""
+    if length == -1:
+        return UnexpectedNull(f"{what} is null, which this version does not allow")
+    return InvalidLength(f"{what} has length {length} where {left} bytes are left")
