@@ -1,0 +1,43 @@
+"""The order in which Kafka's maps come out as JSON, so that what is written here equals what Apache Kafka writes byte for byte.
+
+Kafka fills a Scala mutable.HashMap (partitions of a topic) or a java.util.Properties (configs of an entity) and lets Jackson walk it;
+the walk goes by slots of the hash table, hence by a spread hash of the key. Called by the modules of znodes only.
+"""
+
+from collections.abc import Iterable
+
+
+def java_hash(text: str) -> int:
+    """String.hashCode as 32 unsigned bits."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(units), 2):
+        value = (value * 31 + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    return value
+
+
+def properties_order(keys: Iterable[str]) -> list[str]:
+    """As java.util.Properties iterates: a ConcurrentHashMap of 16 slots that doubles at three quarters; insertion order within a slot."""
+    names = list(keys)
+    slots = 16
+    while len(names) >= slots - (slots >> 2):
+        slots *= 2
+    return sorted(names, key=lambda name: _spread(name) & slots - 1)
+
+
+def scala_map_order(keys: Iterable[str]) -> list[str]:
+    """As scala.collection.mutable.HashMap of Scala 2.13 iterates: like Properties, but within a slot by the signed hash."""
+    names = list(keys)
+    slots = 16
+    while len(names) >= slots * 3 // 4:
+        slots *= 2
+    return sorted(names, key=lambda name: (_spread(name) & slots - 1, _signed(_spread(name))))
+
+
+def _spread(name: str) -> int:
+    value = java_hash(name)
+    return value ^ value >> 16
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 32) if value >> 31 else value

@@ -1,0 +1,217 @@
+"""The port to the cluster's metadata: a small znode tree modelled on ZooKeeper, so that a real ensemble can stand behind it.
+
+The controller and the broker's registration are its only callers. Implementations: `memory_store` (simulation, tests),
+`embedded_store` (a SQLite file that the broker processes of one host share); ZooKeeper joins behind the same port.
+`tests/contract/test_metadata_store.py` holds all of them to what stands here.
+
+Invariants every implementation keeps:
+* Requests of one store are carried out in the order they were submitted; `pipeline` is one round trip for many requests that succeed
+  or fail each on its own, `Multi` is all or nothing.
+* Every write takes a higher zxid than any before it. A node's czxid never comes again, which is why the czxid of /brokers/ids/N is the
+  broker's epoch.
+* An ephemeral node lives as long as the session that created it; it has no children.
+* A watch fires once, on the event loop, before the result of any later request of the same store is delivered.
+* After the session expired every request raises SessionExpired until `open_session` started a new one. Watches die with the session.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, Protocol, TypeAlias
+
+from controller.errors import NoNode, StoreError
+
+ANY_VERSION = -1
+"""For `set` and `delete`: whatever the version is. Kafka's ZkVersion.MatchAnyVersion."""
+
+
+class Stat(NamedTuple):
+    """What ZooKeeper keeps about a node besides its data."""
+
+    version: int
+    cversion: int
+    czxid: int
+    mzxid: int
+    ctime_ms: int
+    mtime_ms: int
+    ephemeral_owner: int
+    """Session that owns an ephemeral node, 0 for a persistent one."""
+
+
+class EventType(Enum):
+    """What a watch reports."""
+
+    CREATED = "created"
+    DATA_CHANGED = "data changed"
+    DELETED = "deleted"
+    CHILDREN_CHANGED = "children changed"
+
+
+class WatchedEvent(NamedTuple):
+    """One firing of a watch."""
+
+    type: EventType
+    path: str
+
+
+Watch: TypeAlias = Callable[[WatchedEvent], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Result: the path created, which for a sequential node has ten digits appended. Raises NodeExists, NoNode (parent)."""
+
+    path: str
+    data: bytes | None = None
+    ephemeral: bool = False
+    sequential: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    """Result: the new Stat. Raises NoNode, BadVersion."""
+
+    path: str
+    data: bytes | None
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Result: None. Raises NoNode, BadVersion, NotEmpty."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Result: None. Raises NoNode, BadVersion. Of use inside a Multi only."""
+
+    path: str
+    version: int
+
+
+Write: TypeAlias = Create | SetData | Delete | Check
+
+
+@dataclass(frozen=True, slots=True)
+class Multi:
+    """All of the writes or none. Result: the list of theirs. Raises the first failing write's error, whose `index` says which it was."""
+
+    writes: tuple[Write, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Get:
+    """Result: (data, Stat). Raises NoNode, and then sets no watch. The watch fires when the data changes or the node is deleted."""
+
+    path: str
+    watch: Watch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """Result: the Stat or None. The watch fires when the node is created, changed or deleted."""
+
+    path: str
+    watch: Watch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    """Result: the names of the children, sorted. Raises NoNode. The watch fires when a child comes or goes or the node is deleted."""
+
+    path: str
+    watch: Watch | None = None
+
+
+Request: TypeAlias = Write | Multi | Get | Exists | Children
+Result: TypeAlias = str | Stat | tuple[bytes | None, Stat] | list[str] | list[str | Stat | None] | None
+
+
+class MetadataStore(Protocol):
+    """A client of the tree with one session."""
+
+    @property
+    def session_id(self) -> int:
+        """Id of the current session, 0 before the first and after an expiry."""
+
+    async def open_session(self) -> int:
+        """Connect, or start a new session after the last one expired; returns its id."""
+
+    async def close(self) -> None:
+        """End the session (its ephemeral nodes vanish at once) and release everything. May be called twice."""
+
+    def on_session_expired(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called on the event loop whenever the session is found to have expired."""
+
+    async def pipeline(self, requests: Sequence[Request]) -> list[Result | StoreError]:
+        """Carry out `requests` in order in one round trip; the answer holds for each its result or its error.
+
+        Raises SessionExpired when the session ended before or while they were carried out.
+        """
+
+    async def _one(self, request: Request) -> Result:
+        (outcome,) = await self.pipeline((request,))
+        if isinstance(outcome, StoreError):
+            raise outcome
+        return outcome
+
+    async def create(self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False) -> str:
+        """See Create."""
+        created = await self._one(Create(path, data, ephemeral, sequential))
+        assert isinstance(created, str)
+        return created
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes | None, Stat]:
+        """See Get."""
+        found = await self._one(Get(path, watch))
+        assert isinstance(found, tuple)
+        assert not isinstance(found, Stat)
+        return found
+
+    async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
+        """See SetData."""
+        stat = await self._one(SetData(path, data, version))
+        assert isinstance(stat, Stat)
+        return stat
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """See Delete."""
+        await self._one(Delete(path, version))
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        """See Exists."""
+        stat = await self._one(Exists(path, watch))
+        assert stat is None or isinstance(stat, Stat)
+        return stat
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """See Children."""
+        names = await self._one(Children(path, watch))
+        assert isinstance(names, list)
+        return [str(name) for name in names]
+
+    async def multi(self, writes: Sequence[Write]) -> list[str | Stat | None]:
+        """See Multi."""
+        results = await self._one(Multi(tuple(writes)))
+        assert isinstance(results, list)
+        return [*results]
+
+    async def ensure_path(self, path: str) -> None:
+        """Create `path` and every missing ancestor as persistent nodes without data: a parent after the child failed."""
+        outcome = (await self.pipeline((Create(path),)))[0]
+        if isinstance(outcome, NoNode):
+            await self.ensure_path(parent_of(path))
+            await self.ensure_path(path)
+
+
+def parent_of(path: str) -> str:
+    """`/a/b` of `/a/b/c`; `/` of `/a`."""
+    return path.rpartition("/")[0] or "/"
+
+
+def name_of(path: str) -> str:
+    """`c` of `/a/b/c`."""
+    return path.rpartition("/")[2]

@@ -1,0 +1,44 @@
+"""How znode bodies are written and read: compact JSON in Jackson's form, ids as Kafka prints them. Called by the modules of znodes."""
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+class MalformedZNode(ValueError):
+    """A node holds what no version of Kafka writes: its path and what is wrong."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}; repair or remove the node")
+        self.path = path
+        self.reason = reason
+
+
+def uuid_text(uuid: bytes) -> str:
+    """A topic id as Kafka prints it: URL-safe base64 of its 16 bytes without padding."""
+    return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode()
+
+
+def uuid_bytes(text: str) -> bytes:
+    """The inverse of uuid_text. Raises ValueError."""
+    uuid = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    if len(uuid) != 16:
+        raise ValueError(f"{text!r} is not a UUID")
+    return uuid
+
+
+def encode_json(body: Mapping[str, Any]) -> bytes:
+    """As Jackson does: no blanks, UTF-8 unescaped."""
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def decode_object(path: str, data: bytes | None) -> dict[str, Any]:
+    """The JSON object in `data`. Raises MalformedZNode."""
+    try:
+        body = json.loads(data or b"")
+    except ValueError as error:
+        raise MalformedZNode(path, f"not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise MalformedZNode(path, "not a JSON object")
+    return body
