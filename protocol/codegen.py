@@ -1,8 +1,9 @@
 """Turns a declared class into functions: one constructor per class, one decoder and one encoder per (class, version), made when first used.
 
-The source is straight-line Python, registered with `linecache`, so that a debugger steps through it and a traceback shows its lines; `source_of` returns
-it. What makes it fast: neighbouring fields of fixed size, together with the first byte of the length that follows them, are one precompiled `Struct` call;
-varints of one byte are read in place; the loops over arrays are inline; objects are filled without calling their constructor.
+The source is straight-line Python, registered with `linecache`, so that a debugger steps through it and a traceback shows its lines;
+`source_of` returns it. What makes it fast: neighbouring fields of fixed size, together with the first byte of the length that follows
+them, are one precompiled `Struct` call; varints of one byte are read in place; the loops over arrays are inline; objects are filled
+without calling their constructor.
 """
 
 from __future__ import annotations

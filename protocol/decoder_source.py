@@ -1,7 +1,8 @@
 """Generates the source of decoders.
 
-A decoder keeps the position in `p` and advances it without looking: a slice past the end is short, and every later read of even one byte fails, so one
-comparison of `p` with the end, last of all, catches what ran over. Only what allocates by a number it read (arrays) is compared with what is left first.
+A decoder keeps the position in `p` and advances it without looking: a slice past the end is short, and every later read of even one byte
+fails, so one comparison of `p` with the end, last of all, catches what ran over. Only what allocates by a number it read (arrays) is
+compared with what is left first.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ class _DecoderSource:
 
     def generate(self, cls: type[Message]) -> tuple[str, dict[str, Any]]:
         source = self._source
-        # A message without records is decoded from bytes: slices of bytes decode at half the price of slices of a view. Headers stand before bodies
-        # that may be large, so they read the view as well.
+        # A message without records is decoded from bytes: slices of bytes decode at half the price of slices of a view. Headers stand
+        # before bodies that may be large, so they read the view as well.
         self._view = has_records(cls) or cls.SCHEMA.kind == "header"
         source.constant("new", object.__new__)
         for error in (struct.error, wire.Truncated, wire.InvalidString, wire.InvalidTaggedField):

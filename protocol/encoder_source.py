@@ -1,7 +1,7 @@
 """Generates the source of encoders.
 
-An encoder appends pieces to `w` and joins them at the end. Fields of fixed size are packed together with the one-byte length, or the empty tagged section,
-that follows them; a longer length or a filled section takes the other branch.
+An encoder appends pieces to `w` and joins them at the end. Fields of fixed size are packed together with the one-byte length, or the
+empty tagged section, that follows them; a longer length or a filled section takes the other branch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a field of a message is: its type on the wire, the versions it exists in, its default.
 
-`protocol.schema` builds these from the declarations, `protocol.codegen` turns them into source, and nobody else looks at them. All of it is immutable
-once the class has been declared.
+`protocol.schema` builds these from the declarations, `protocol.codegen` turns them into source, and nobody else looks at them. All of it
+is immutable once the class has been declared.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ WireType = Fixed | Variable | ArrayOf | StructOf
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field. `versions` is open to both sides unless the declaration bounds it; `nullable` are the versions in which null may be written."""
+    """One field. `versions` is open to both sides unless the declaration bounds it; `nullable` are the versions that have null."""
 
     name: str
     type: WireType

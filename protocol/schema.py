@@ -8,9 +8,10 @@ Used by `protocol/messages/*.py` alone. A declaration reads
         key_type: Int8 = since(1)
         coordinator_keys: Array[String] = since(4)
 
-Every field has a default (Kafka's: zero, empty, or the one given), so constructors take any subset of the fields by keyword. A field that a version does
-not have keeps its default when decoded; encoding another value raises `UnsupportedField`, unless the field is ignorable. A tagged field is written only
-when it is not its default. Tagged fields that the class does not know are kept in `unknown_tagged_fields` and written again.
+Every field has a default (Kafka's: zero, empty, or the one given), so constructors take any subset of the fields by keyword. A field that
+a version does not have keeps its default when decoded; encoding another value raises `UnsupportedField`, unless the field is ignorable. A
+tagged field is written only when it is not its default. Tagged fields that the class does not know are kept in `unknown_tagged_fields`
+and written again.
 
 The codecs are made by `protocol.codegen` when a (class, version) is first used.
 """
@@ -25,8 +26,7 @@ from typing import Annotated, Any, ClassVar, Final, Self, TypedDict, TypeVar, Un
 from protocol import codegen
 from protocol.api_keys import ApiKey
 from protocol.fields import LAST_VERSION, NO_VERSIONS, ArrayOf, Field, Fixed, Schema, StructOf, Variable, Versions, WireType
-
-ZERO_UUID: Final = bytes(16)
+from protocol.uuid import ZERO_UUID
 
 _T = TypeVar("_T")
 _NULLABLE: Final = "nullable"

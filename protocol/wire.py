@@ -1,7 +1,7 @@
 """Primitive values on the wire, and what can be wrong with them.
 
-The generated codecs read and write fixed-size values with `struct` themselves and come here for the rest: varints beyond one byte, zigzag, unknown tagged
-fields, and the errors. Lengths and counts are compared with what is left before anything is made of them.
+The generated codecs read and write fixed-size values with `struct` themselves and come here for the rest: varints beyond one byte,
+zigzag, unknown tagged fields, and the errors. Lengths and counts are compared with what is left before anything is made of them.
 """
 
 from __future__ import annotations
