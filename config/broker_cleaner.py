@@ -1,6 +1,6 @@
 """The log cleaner, which compacts logs."""
 
-from config.key import CLUSTER, DAY, DOUBLE_MAX, KiB, LONG_MAX, MEDIUM, MiB, SECOND, key
+from config.key import CLUSTER, DAY, DOUBLE_MAX, LONG_MAX, MEDIUM, SECOND, KiB, MiB, key
 from config.types import Bool, Double, Int, Long
 
 LOG_CLEANER_BACKOFF_MS = key(

@@ -1,6 +1,6 @@
 """Consumer groups of the classic protocol and their committed offsets."""
 
-from config.key import HIGH, INT_MAX, KiB, MEDIUM, MINUTE, MiB, SECOND, key
+from config.key import HIGH, INT_MAX, MEDIUM, MINUTE, SECOND, KiB, MiB, key
 from config.types import Int, Long, Short
 
 GROUP_INITIAL_REBALANCE_DELAY_MS = key(

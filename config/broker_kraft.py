@@ -1,6 +1,6 @@
 """KRaft, a mode that this server does not have. Its keys are known because configuration files name them."""
 
-from config.key import DAY, GiB, HIGH, HOUR, LONG_MAX, LOW, MEDIUM, MINUTE, MiB, SECOND, key
+from config.key import DAY, HIGH, HOUR, LONG_MAX, LOW, MEDIUM, MINUTE, SECOND, GiB, MiB, key
 from config.types import Bool, Int, List, Long, String
 
 BROKER_HEARTBEAT_INTERVAL_MS = key(

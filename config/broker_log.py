@@ -1,7 +1,7 @@
 """The log on disk: directories, segments, indexes, retention, flushing, timestamps and compression."""
 
+from config.key import CLUSTER, HIGH, HOUR, LONG_MAX, LOW, MEDIUM, MINUTE, SECOND, GiB, KiB, MiB, Reading, key
 from config.metadata_version import MetadataVersion
-from config.key import CLUSTER, GiB, HIGH, HOUR, KiB, LONG_MAX, LOW, MEDIUM, MINUTE, MiB, Reading, SECOND, key
 from config.types import Bool, Int, List, Long, String
 
 COMPRESSION_GZIP_LEVEL = key(

@@ -1,6 +1,6 @@
 """Metrics, and the windows over which quotas are measured."""
 
-from config.key import CLUSTER, LOW, MiB, SECOND, key
+from config.key import CLUSTER, LOW, SECOND, MiB, key
 from config.types import Bool, Class, Int, List, Long, String
 
 ALTER_LOG_DIRS_REPLICATION_QUOTA_WINDOW_NUM = key(

@@ -1,6 +1,6 @@
 """Listeners, connections, request queues and the limits of a request."""
 
-from config.key import CLUSTER, HIGH, INT_MAX, KiB, LOW, MEDIUM, MINUTE, MiB, PER_BROKER, SECOND, key
+from config.key import CLUSTER, HIGH, INT_MAX, LOW, MEDIUM, MINUTE, PER_BROKER, SECOND, KiB, MiB, key
 from config.types import Int, Long, String
 
 CONNECTIONS_MAX_IDLE_MS = key(

@@ -1,7 +1,7 @@
 """Replication between brokers and the election of leaders."""
 
+from config.key import CLUSTER, HIGH, MEDIUM, MINUTE, SECOND, KiB, MiB, key
 from config.metadata_version import MetadataVersion
-from config.key import CLUSTER, HIGH, KiB, MEDIUM, MINUTE, MiB, SECOND, key
 from config.types import Bool, Int, Long, String
 
 AUTO_LEADER_REBALANCE_ENABLE = key(

@@ -1,6 +1,6 @@
 """Authentication with SASL, delegation tokens, authorisation and stored secrets."""
 
-from config.key import DAY, HOUR, KiB, LOW, MEDIUM, PER_BROKER, SECOND, key
+from config.key import DAY, HOUR, LOW, MEDIUM, PER_BROKER, SECOND, KiB, key
 from config.types import Class, Double, Int, List, Long, PasswordType, Short, String
 
 AUTHORIZER_CLASS_NAME = key(

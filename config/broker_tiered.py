@@ -1,6 +1,6 @@
 """Tiered storage: segments that move to a remote store."""
 
-from config.key import CLUSTER, GiB, LONG_MAX, LOW, MEDIUM, SECOND, key
+from config.key import CLUSTER, LONG_MAX, LOW, MEDIUM, SECOND, GiB, key
 from config.types import Bool, Double, Int, Long, String
 
 # A pool of its own, or -1 for the size of remote.log.manager.thread.pool.size.

@@ -1,6 +1,6 @@
 """Idempotent producers and transactions."""
 
-from config.key import CLUSTER, DAY, HIGH, HOUR, LOW, MINUTE, MiB, SECOND, key
+from config.key import CLUSTER, DAY, HIGH, HOUR, LOW, MINUTE, SECOND, MiB, key
 from config.types import Bool, Int, Short
 
 PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS = key(
