@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.network.connection import ConnectionInfo
+    from broker.network.request_channel import ConnectionInfo, Parts
     from broker.services import Services
+    from protocol.schema import Message
 
 
 class RequestContext:
     """Given to every handler. `connection` carries connection_id, client_host, listener_name, security_protocol and principal."""
 
-    __slots__ = ("api_key", "api_version", "broker", "client_id", "connection", "correlation_id")
+    __slots__ = ("_encode", "api_key", "api_version", "broker", "client_id", "connection", "correlation_id")
 
     def __init__(
         self,
@@ -22,6 +24,7 @@ class RequestContext:
         client_id: str | None,
         connection: ConnectionInfo,
         broker: Services,
+        encode: Callable[[int, Message], bytes | Parts],
     ) -> None:
         self.api_key = api_key
         self.api_version = api_version
@@ -29,3 +32,8 @@ class RequestContext:
         self.client_id = client_id
         self.connection = connection
         self.broker = broker
+        self._encode = encode
+
+    def encode(self, response: Message) -> bytes | Parts:
+        """The response as it goes to the network: what a handler that answered with a Pending completes it with."""
+        return self._encode(self.correlation_id, response)

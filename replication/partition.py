@@ -158,12 +158,14 @@ class Partition:
                 end_offset = min(end_offset, progress.log_end_offset)
         return end_offset > self.log.high_watermark and self.log.update_high_watermark(end_offset)
 
-    def on_follower_fetch(self, broker_id: int, fetch_offset: int, follower_start_offset: int, now_ms: int) -> None:
-        """A follower asks for `fetch_offset`. Raises UnknownReplica when it is none of the partition's replicas."""
-        progress = self.followers.get(broker_id)
-        if progress is None:
+    def check_replica(self, broker_id: int) -> None:
+        """Raises UnknownReplica when the broker is none of the partition's other replicas."""
+        if broker_id not in self.followers:
             raise UnknownReplica(f"broker {broker_id} is no replica of {self.topic_partition} ({self.replicas})")
-        progress.on_fetch(fetch_offset, follower_start_offset, self.log.log_end_offset, now_ms)
+
+    def on_follower_fetch(self, broker_id: int, fetch_offset: int, follower_start_offset: int, now_ms: int) -> None:
+        """A follower, checked by `check_replica`, was served from `fetch_offset`."""
+        self.followers[broker_id].on_fetch(fetch_offset, follower_start_offset, self.log.log_end_offset, now_ms)
         if self.maybe_advance_high_watermark():
             self.waiters.notify()
 

@@ -1,0 +1,205 @@
+"""From a frame to an answer: header, version check, decode, handler, encode.
+
+Called by the network floor with every complete frame. Rules, as Apache Kafka has them:
+* a header that cannot be read, an api that is not advertised, a version out of its range, or a body that cannot be decoded closes the
+  connection, with one line in the log; ApiVersions in a version we do not know is answered in version 0 with UNSUPPORTED_VERSION, so that
+  the client learns what it may say (KIP-511);
+* bytes after the body are ignored;
+* an error nobody expected becomes UNKNOWN_SERVER_ERROR in the answer where it has a field for it, and a stack trace in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Coroutine
+from struct import Struct
+from struct import error as StructError
+from struct import unpack as struct_unpack
+from typing import Any
+
+from broker.error_map import error_code
+from broker.handlers.api_versions import unsupported_version_response
+from broker.handlers.table import IMPLEMENTED, FrameHandler, Handler, handlers_of
+from broker.network.connection import Connection
+from broker.network.request_channel import CLOSE, Answer, Pending
+from broker.request_context import RequestContext
+from broker.services import Services
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.registry import Api, api
+from protocol.schema import Message
+from protocol.wire import ProtocolError, read_uvarint
+
+logger = logging.getLogger(__name__)
+
+_HEADER = Struct(">hhih")
+_CORRELATION_ID = Struct(">i")
+_FLEXIBLE_RESPONSE_HEADER = Struct(">ib")
+
+
+class Route:
+    """How one (api, version) is served."""
+
+    __slots__ = ("api_key", "encode", "flexible_request_header", "frame_handler", "handler", "request_class", "response_class", "version")
+
+    def __init__(self, types: Api, version: int, handler: Handler, frame_handler: FrameHandler | None) -> None:
+        self.api_key = types.key
+        self.version = version
+        self.handler = handler
+        self.frame_handler = frame_handler
+        self.request_class = types.request
+        self.response_class = types.response
+        self.flexible_request_header = types.request_header_version(version) >= 2
+        header_is_flexible = types.response_header_version(version) >= 1
+        self.encode = encoder(version, header_is_flexible=header_is_flexible, in_parts=types.key == ApiKey.FETCH)
+
+
+def encoder(version: int, *, header_is_flexible: bool, in_parts: bool) -> Callable[[int, Message], Any]:
+    """A function (correlation id, response) -> what the network sends: header and body."""
+    if header_is_flexible:
+        flexible_header = _FLEXIBLE_RESPONSE_HEADER.pack
+
+        def header(correlation_id: int) -> bytes:
+            return flexible_header(correlation_id, 0)
+    else:
+        header = _CORRELATION_ID.pack
+
+    def encode(correlation_id: int, response: Message) -> bytes:
+        return header(correlation_id) + response.encode(version)
+
+    def encode_parts(correlation_id: int, response: Message) -> list[Any]:
+        parts: list[Any] = response.encode_parts(version)
+        parts[0] = header(correlation_id) + parts[0]
+        return parts
+
+    return encode_parts if in_parts else encode
+
+
+class Dispatcher:
+    """The one door from the network to the handlers."""
+
+    __slots__ = ("_loop", "_routes", "_services", "_tasks")
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        # (api key << 16 | version) -> Route. Filled when the first such request comes: start-up imports and compiles nothing it may not need.
+        self._routes: dict[int, Route] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+
+    def handle(self, frame: memoryview, connection: Connection) -> Answer:
+        """Answer one request."""
+        try:
+            api_key, version, correlation_id, client_id_length = _HEADER.unpack_from(frame)
+            route = self._routes.get(api_key << 16 | version & 0xFFFF)
+            if route is None:
+                route = self._route(api_key, version)
+                if route is None:
+                    return self._unsupported(frame, api_key, correlation_id, connection)
+            offset = 10 if client_id_length < 0 else 10 + client_id_length
+            if offset > len(frame):
+                raise ProtocolError(f"client id of {client_id_length} bytes in a frame of {len(frame)}")
+            if route.flexible_request_header:
+                if frame[offset]:
+                    offset = skip_tagged_fields(frame, offset)
+                else:
+                    offset += 1
+            if route.frame_handler is not None:
+                answer = route.frame_handler(frame, offset, version, correlation_id, connection, self._services)
+                if answer is not None:
+                    return answer
+            request, _ = route.request_class.decode(frame, version, offset)
+            client_id = None if client_id_length < 0 else str(frame[10 : 10 + client_id_length], "utf-8")
+        except (ProtocolError, IndexError, StructError, UnicodeDecodeError) as malformed:
+            connection.offend(f"a request that cannot be read ({name_of(frame)}): {malformed}")
+            return CLOSE
+        context = RequestContext(api_key, version, correlation_id, client_id, connection.info, self._services, route.encode)
+        try:
+            response = route.handler(request, context)
+        except Exception as error:
+            return self._unexpected(route, context, error)
+        if isinstance(response, Message):
+            return route.encode(correlation_id, response)
+        if inspect.iscoroutine(response):
+            return self._run(response, route, context)
+        return response
+
+    def _route(self, api_key: int, version: int) -> Route | None:
+        """The route of a request seen for the first time; None when it is not advertised."""
+        if api_key not in IMPLEMENTED:
+            return None
+        types = api(ApiKey(api_key))
+        if not types.versions.cover(version):
+            return None
+        handler, frame_handler = handlers_of(types.key)
+        route = Route(types, version, handler, frame_handler)
+        self._routes[api_key << 16 | version] = route
+        return route
+
+    def _unsupported(self, frame: memoryview, api_key: int, correlation_id: int, connection: Connection) -> Answer:
+        if api_key == ApiKey.API_VERSIONS:
+            return _CORRELATION_ID.pack(correlation_id) + unsupported_version_response().encode(0)
+        connection.offend(f"{name_of(frame)} is not supported here")
+        return CLOSE
+
+    def _run(self, coroutine: Coroutine[Any, Any, Any], route: Route, context: RequestContext) -> Pending:
+        """Admin work, which waits for the store or a thread: a task that holds a handler slot."""
+        pending = Pending(occupies_slot=True)
+        task = self._loop.create_task(self._complete(coroutine, route, context, pending))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return pending
+
+    async def _complete(self, coroutine: Coroutine[Any, Any, Any], route: Route, context: RequestContext, pending: Pending) -> None:
+        try:
+            response = await coroutine
+        except asyncio.CancelledError:
+            pending.complete(CLOSE)
+            raise
+        except Exception as error:
+            pending.complete(self._unexpected(route, context, error))
+            return
+        pending.complete(route.encode(context.correlation_id, response) if isinstance(response, Message) else response)
+
+    def _unexpected(self, route: Route, context: RequestContext, error: Exception) -> Any:
+        """The answer to a request whose handler raised."""
+        code = error_code(error)
+        if code == ErrorCode.UNKNOWN_SERVER_ERROR:
+            logger.error(
+                "%s v%d of %s (client id %s) failed",
+                ApiKey(context.api_key).name, context.api_version, context.connection.connection_id, context.client_id,
+                exc_info=error,
+            )  # fmt: skip
+        if "error_code" in route.response_class.__slots__:
+            return route.encode(context.correlation_id, route.response_class(error_code=code))
+        return CLOSE
+
+    async def drain(self) -> None:
+        """Wait for the handlers that still run; the caller bounds the time."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+def skip_tagged_fields(frame: memoryview, offset: int) -> int:
+    """The offset behind the tagged fields of a request header: a broker acts on none of them. Raises ProtocolError."""
+    count, offset = read_uvarint(frame, offset)
+    for _ in range(count):
+        _, offset = read_uvarint(frame, offset)
+        size, offset = read_uvarint(frame, offset)
+        offset += size
+        if offset > len(frame):
+            raise ProtocolError("a tagged field of the header is longer than the request")
+    return offset
+
+
+def name_of(frame: memoryview) -> str:
+    """What the first bytes say a request is, for the log."""
+    if len(frame) < 4:
+        return f"{len(frame)} bytes"
+    api_key, version = struct_unpack(">hh", frame[:4])
+    try:
+        return f"{ApiKey(api_key).name} v{version}"
+    except ValueError:
+        return f"api {api_key} v{version}"

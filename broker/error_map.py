@@ -1,0 +1,55 @@
+"""Exceptions of the floors below, as Kafka's error codes. The only place that knows both; a test walks every subclass."""
+
+from config import errors as config_errors
+from controller import errors as controller_errors
+from protocol.errors import ErrorCode
+from replication import errors as replication_errors
+from storage import errors as storage_errors
+
+ERROR_CODES: dict[type[Exception], ErrorCode] = {
+    # storage
+    storage_errors.StorageError: ErrorCode.UNKNOWN_SERVER_ERROR,
+    storage_errors.LogDirFailure: ErrorCode.KAFKA_STORAGE_ERROR,
+    storage_errors.LogClosed: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    storage_errors.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
+    storage_errors.CorruptRecord: ErrorCode.CORRUPT_MESSAGE,
+    storage_errors.InvalidRecord: ErrorCode.INVALID_RECORD,
+    storage_errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
+    storage_errors.RecordTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
+    storage_errors.RecordBatchTooLarge: ErrorCode.RECORD_LIST_TOO_LARGE,
+    storage_errors.UnsupportedForMessageFormat: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    storage_errors.UnsupportedCompressionType: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    storage_errors.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    storage_errors.DuplicateSequence: ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+    storage_errors.InvalidProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
+    storage_errors.UnknownProducerId: ErrorCode.UNKNOWN_PRODUCER_ID,
+    storage_errors.InvalidTxnState: ErrorCode.INVALID_TXN_STATE,
+    storage_errors.TransactionCoordinatorFenced: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    storage_errors.InconsistentTopicId: ErrorCode.INCONSISTENT_TOPIC_ID,
+    # replication
+    replication_errors.ReplicationError: ErrorCode.UNKNOWN_SERVER_ERROR,
+    replication_errors.UnknownTopicOrPartition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    replication_errors.UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
+    replication_errors.InconsistentTopicId: ErrorCode.INCONSISTENT_TOPIC_ID,
+    replication_errors.NotLeaderOrFollower: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    replication_errors.FencedLeaderEpoch: ErrorCode.FENCED_LEADER_EPOCH,
+    replication_errors.UnknownLeaderEpoch: ErrorCode.UNKNOWN_LEADER_EPOCH,
+    replication_errors.NotEnoughReplicas: ErrorCode.NOT_ENOUGH_REPLICAS,
+    replication_errors.NotEnoughReplicasAfterAppend: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    replication_errors.UnknownReplica: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    replication_errors.OffsetNotAvailable: ErrorCode.OFFSET_NOT_AVAILABLE,
+    replication_errors.ReplicaStorageFailure: ErrorCode.KAFKA_STORAGE_ERROR,
+    replication_errors.StaleControllerEpoch: ErrorCode.STALE_CONTROLLER_EPOCH,
+    replication_errors.StaleBrokerEpoch: ErrorCode.STALE_BROKER_EPOCH,
+}
+
+FLOORS = (config_errors, controller_errors, replication_errors, storage_errors)
+
+
+def error_code(error: BaseException) -> ErrorCode:
+    """The code of an exception: its own, or its nearest base's; UNKNOWN_SERVER_ERROR for what no floor raises on purpose."""
+    for base in type(error).__mro__:
+        code = ERROR_CODES.get(base)
+        if code is not None:
+            return code
+    return ErrorCode.UNKNOWN_SERVER_ERROR

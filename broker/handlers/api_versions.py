@@ -1,0 +1,42 @@
+"""ApiVersions (api 18), versions 0-4.
+
+KIP-511: the client's software name and version from 3; an unknown version is answered in version 0. KIP-584: features from 3. ZooKeeper mode
+finalizes no features, so the list is empty and its epoch -1.
+"""
+
+import re
+
+from broker.handlers.table import IMPLEMENTED
+from broker.request_context import RequestContext
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from protocol.registry import advertised, api
+
+FIRST_VERSION_WITH_SOFTWARE_NAME = 3
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle_api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+    """List the APIs that the handler table implements, in the order in which Apache Kafka lists them."""
+    if context.api_version >= FIRST_VERSION_WITH_SOFTWARE_NAME:
+        name, version = request.client_software_name, request.client_software_version
+        if not _SOFTWARE.fullmatch(name) or not _SOFTWARE.fullmatch(version):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        context.connection.client_software_name = name
+        context.connection.client_software_version = version
+    return ApiVersionsResponse(
+        error_code=ErrorCode.NONE,
+        api_keys=[
+            ApiVersion(api_key=line.key, min_version=line.min_version, max_version=line.max_version) for line in advertised(IMPLEMENTED)
+        ],
+    )
+
+
+def unsupported_version_response() -> ApiVersionsResponse:
+    """What a client that speaks a newer ApiVersions is told, in version 0: which versions of this one API it may try."""
+    versions = api(ApiKey.API_VERSIONS).versions
+    return ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=versions.first, max_version=versions.last)],
+    )

@@ -1,0 +1,42 @@
+"""Which APIs this broker implements: the source of ApiVersions, of what the dispatcher lets in, and of docs/protocol-support.md.
+
+Each has its module `broker/handlers/<api>.py` with `handle_<api>`. Modules are imported when the first request of their API comes, so that the
+broker is ready early and pays only for what its clients use.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from broker.network.connection import Connection
+    from broker.network.request_channel import Answer
+    from broker.request_context import RequestContext
+    from broker.services import Services
+
+Handler = Callable[[Any, "RequestContext"], Any]
+"""(request, context) -> the response message, a coroutine of it, or an Answer of the network floor."""
+
+FrameHandler = Callable[[memoryview, int, int, int, "Connection", "Services"], "Answer | None"]
+"""(frame, where the body begins, version, correlation id, connection, services) -> Answer, or None to take the ordinary way."""
+
+IMPLEMENTED: frozenset[ApiKey] = frozenset(
+    {
+        ApiKey.PRODUCE,
+        ApiKey.FETCH,
+        ApiKey.LIST_OFFSETS,
+        ApiKey.METADATA,
+        ApiKey.API_VERSIONS,
+        ApiKey.DELETE_RECORDS,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    }
+)
+
+
+def handlers_of(key: ApiKey) -> tuple[Handler, FrameHandler | None]:
+    """The handler of an implemented API and, where it has one, the handler that reads frames itself."""
+    name = key.name.lower()
+    module = import_module(f"broker.handlers.{name}")
+    return getattr(module, f"handle_{name}"), getattr(module, f"handle_{name}_frame", None)

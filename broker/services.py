@@ -1,0 +1,72 @@
+"""What a handler may delegate to. `broker/server.py` fills it; handlers reach it as `context.broker`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from broker.dynamic_config import DynamicConfig
+    from broker.fetch_sessions import FetchSessionCache
+    from broker.groups.coordinator import GroupCoordinator
+    from broker.producer_ids import ProducerIds
+    from broker.purgatory import Purgatory
+    from broker.security.authorizer import Authorizer
+    from config.broker import BrokerConfig
+    from controller.controller import Controller
+    from controller.store import MetadataStore
+    from replication.cluster import MetadataCache
+    from replication.replica_manager import ReplicaManager
+    from storage.clock import Clock
+    from storage.log_manager import LogManager
+
+
+class Services:
+    """The parts of one running broker. Assigned once, before the first request; all of them live on the broker's event loop."""
+
+    __slots__ = (
+        "authorizer",
+        "broker_epoch",
+        "broker_id",
+        "clock",
+        "cluster",
+        "cluster_id",
+        "config",
+        "controller",
+        "delete_records_purgatory",
+        "dynamic_config",
+        "fetch_max_bytes",
+        "fetch_purgatory",
+        "fetch_sessions",
+        "groups",
+        "log_manager",
+        "produce_purgatory",
+        "producer_ids",
+        "replica_manager",
+        "store",
+        "workers",
+    )
+
+    broker_id: int
+    broker_epoch: int
+    cluster_id: str
+    config: BrokerConfig
+    clock: Clock
+    cluster: MetadataCache
+    replica_manager: ReplicaManager
+    log_manager: LogManager
+    controller: Controller
+    store: MetadataStore
+    dynamic_config: DynamicConfig
+    groups: GroupCoordinator
+    producer_ids: ProducerIds
+    authorizer: Authorizer
+    fetch_sessions: FetchSessionCache
+    produce_purgatory: Purgatory
+    fetch_purgatory: Purgatory
+    delete_records_purgatory: Purgatory
+    fetch_max_bytes: int
+    """`fetch.max.bytes`, read per Fetch."""
+    workers: Executor
+    """Threads for what blocks or computes long: recompression, cold reads."""
