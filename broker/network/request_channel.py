@@ -1,9 +1,240 @@
-"""What passes between processors and request handlers. Skeleton: the network floor completes it.
+"""What passes between processors and request handlers, and the queue where requests wait for a handler slot.
 
-A `Request` is one frame of one connection. The handler (`Dispatcher.handle`) returns an `Answer`:
-* bytes, or a list of parts (bytes, memoryview, FileRegion): the whole response without the 4-byte length, sent in request order;
+A handler is a plain function `handler(frame, connection) -> Answer`. `frame` is one request without its 4-byte length, as a writable
+memoryview of a receive buffer: it is valid only until the handler returns; what must wait copies first. The answer is one of
+
+* `bytes`, or a list of parts (bytes, memoryview, FileRegion): the whole response without the 4-byte length, which the network prefixes;
 * a `Pending`: a later event completes it (acks=all, long poll, join group, admin work);
 * `NO_RESPONSE`: Produce with acks=0;
-* `CLOSE`: the connection is closed, as Apache Kafka closes it (unsupported version, malformed request, acks=0 that failed).
-`Request.frame` is a writable memoryview of the receive buffer and is valid only until the handler returns; what must wait copies first.
+* `CLOSE`: the connection is closed once the answers before it are out (unsupported version, malformed request, acks=0 that failed).
+
+The queue is where requests wait, not a toll every request pays. While it is empty and a handler slot is free (`RequestChannel.inline`) a
+handler runs in the callback that read the bytes. A slot (`num.io.threads`) is held by what executes over several loop turns: a `Pending`
+with `occupies_slot`. What merely waits for an event (purgatory) holds none, as in Apache Kafka. With all slots taken, requests queue, one
+per connection, first come first served; a connection whose request waits is not read. Nothing here is thread safe: the loop owns it.
 """
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from broker.security.principals import ANONYMOUS, Principal
+from storage.file_region import FileRegion
+
+if TYPE_CHECKING:
+    from broker.network.connection import Connection
+
+
+class Control(Enum):
+    """Answers that are not a response."""
+
+    NO_RESPONSE = "no response"
+    CLOSE = "close"
+
+
+NO_RESPONSE: Final = Control.NO_RESPONSE
+CLOSE: Final = Control.CLOSE
+
+Part: TypeAlias = bytes | memoryview | FileRegion
+Parts: TypeAlias = list[Part]
+Completion: TypeAlias = bytes | Parts | Literal[Control.NO_RESPONSE, Control.CLOSE]
+
+
+class Pending:
+    """An answer that a later event completes, exactly once.
+
+    `appended`: a Produce that is in the log and only waits for replicas, so the next Produce of its connection may be handled before this
+    one is answered. `occupies_slot`: the handler still executes (a coroutine). `on_closed` is called when the connection goes away first;
+    completing it then is still allowed and sends nothing.
+    """
+
+    __slots__ = ("answer", "appended", "channel", "completed", "connection", "occupies_slot", "on_closed")
+
+    def __init__(self, *, appended: bool = False, occupies_slot: bool = False, on_closed: Callable[[], None] | None = None) -> None:
+        self.appended = appended
+        self.occupies_slot = occupies_slot
+        self.on_closed = on_closed
+        self.completed = False
+        self.answer: Completion = NO_RESPONSE
+        # Set by the connection that waits for it, cleared when it is answered or gone, so that no cycle is left.
+        self.connection: Connection | None = None
+        self.channel: RequestChannel | None = None
+
+    def complete(self, answer: Completion) -> None:
+        """Answer the request; it leaves when all requests before it on the connection are answered. Later calls are ignored."""
+        if self.completed:
+            return
+        self.completed = True
+        self.answer = answer
+        self.on_closed = None
+        channel = self.channel
+        if channel is not None:
+            self.channel = None
+            channel.release_slot()
+        connection = self.connection
+        if connection is not None:
+            self.connection = None
+            connection.on_answer_ready()
+
+
+Answer: TypeAlias = Completion | Pending
+Handler: TypeAlias = "Callable[[memoryview, Connection], Answer]"
+
+
+class ConnectionInfo:
+    """What is known of a client connection; handlers see it, `principal` and the client's software are set as they become known."""
+
+    __slots__ = (
+        "client_host",
+        "client_port",
+        "client_software_name",
+        "client_software_version",
+        "connection_id",
+        "listener_name",
+        "principal",
+        "security_protocol",
+    )
+
+    def __init__(
+        self,
+        connection_id: str,
+        client_host: str,
+        client_port: int,
+        listener_name: str,
+        security_protocol: str = "PLAINTEXT",
+        principal: Principal = ANONYMOUS,
+    ) -> None:
+        self.connection_id = connection_id
+        self.client_host = client_host
+        self.client_port = client_port
+        self.listener_name = listener_name
+        self.security_protocol = security_protocol
+        self.principal = principal
+        self.client_software_name: str = "unknown"
+        self.client_software_version: str = "unknown"
+
+
+class Request:
+    """One request that waits for a handler slot. `frame` is a copy that the connection keeps; `received_ns` is monotonic."""
+
+    __slots__ = ("connection", "frame", "received_ns", "size")
+
+    def __init__(self, connection: Connection, frame: memoryview, received_ns: int) -> None:
+        self.connection = connection
+        self.frame = frame
+        self.received_ns = received_ns
+        self.size = len(frame)
+
+
+class RequestChannel:
+    """The handler slots and the requests that wait for one.
+
+    `max_requests` and `max_request_bytes` (-1: no limit) say when the channel is `full`: connections are then read only in small windows
+    and paused at their first request, so what a broker that cannot keep up holds is bounded. `inline` and `full` are plain attributes
+    because the hot path reads them.
+    """
+
+    __slots__ = (
+        "_armed",
+        "_call_soon",
+        "_clock_ns",
+        "_queue",
+        "full",
+        "inline",
+        "max_request_bytes",
+        "max_requests",
+        "queue_time_ns",
+        "queued_bytes",
+        "requests_queued",
+        "slots",
+        "slots_in_use",
+    )
+
+    def __init__(
+        self,
+        slots: int,
+        max_requests: int,
+        max_request_bytes: int,
+        call_soon: Callable[[Callable[[], None]], object],
+        clock_ns: Callable[[], int],
+    ) -> None:
+        self.slots = slots
+        self.max_requests = max_requests
+        self.max_request_bytes = max_request_bytes
+        self.slots_in_use = 0
+        self.queued_bytes = 0
+        self.requests_queued = 0
+        self.queue_time_ns = 0
+        self.inline = True
+        self.full = False
+        self._queue: deque[Request] = deque()
+        self._call_soon = call_soon
+        self._clock_ns = clock_ns
+        self._armed = False
+
+    @property
+    def queue_size(self) -> int:
+        """Requests that wait for a slot (RequestQueueSize)."""
+        return len(self._queue)
+
+    @property
+    def idle_slots(self) -> int:
+        """Handler slots that nothing executes in."""
+        return max(0, self.slots - self.slots_in_use)
+
+    def resize(self, slots: int) -> None:
+        """num.io.threads changed. Handlers beyond a smaller number finish first."""
+        self.slots = slots
+        self._update()
+
+    def hold_slot(self, pending: Pending) -> None:
+        """The handler behind `pending` executes until it completes."""
+        pending.channel = self
+        self.slots_in_use += 1
+        self._update()
+
+    def release_slot(self) -> None:
+        """A handler finished; whoever waits longest may run in the next loop turn."""
+        self.slots_in_use -= 1
+        self._update()
+
+    def submit(self, request: Request) -> None:
+        """Wait for a slot. The connection stops reading until its request ran, so this holds at most one request per connection."""
+        self._queue.append(request)
+        self.queued_bytes += request.size
+        self.requests_queued += 1
+        self._update()
+
+    def withdraw(self, request: Request) -> None:
+        """The connection of a waiting request is gone."""
+        try:
+            self._queue.remove(request)
+        except ValueError:
+            return
+        self.queued_bytes -= request.size
+        self._update()
+
+    def _update(self) -> None:
+        waiting = len(self._queue)
+        free = self.slots_in_use < self.slots
+        self.inline = free and not waiting
+        self.full = waiting >= self.max_requests or (0 < self.max_request_bytes <= self.queued_bytes)
+        if free and waiting and not self._armed:
+            self._armed = True
+            self._call_soon(self._run)
+
+    def _run(self) -> None:
+        self._armed = False
+        queue = self._queue
+        # Only those that wait now: a connection that queues its next request meanwhile comes after everybody else's and after other events.
+        for _ in range(len(queue)):
+            if self.slots_in_use >= self.slots or not queue:
+                break
+            request = queue.popleft()
+            self.queued_bytes -= request.size
+            self.queue_time_ns += self._clock_ns() - request.received_ns
+            request.connection.run_queued()
+        self._update()

@@ -1,0 +1,61 @@
+"""Bad input by the thousand must not fill the log: a few lines per host and minute, then a count.
+
+Pure: time is an argument. Holds at most MAX_HOSTS hosts; those beyond share one entry.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+LINES_PER_WINDOW: Final = 5
+WINDOW_SECONDS: Final = 60.0
+MAX_HOSTS: Final = 1000
+_OTHERS: Final = "other hosts"
+
+_HTTP_METHODS: Final = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI ")
+
+
+def describe_length(size: int, limit: int, head: bytes) -> str:
+    """What is wrong with a frame that claims `size` bytes; `head` is its first bytes, length included."""
+    if head[:1] == b"\x16" and head[1:2] == b"\x03":
+        return "this looks like TLS on a plaintext listener: check security.protocol of the client and the port"
+    if head[:4] in _HTTP_METHODS:
+        return "this looks like HTTP: the port speaks the Kafka protocol only"
+    if size < 0:
+        return f"a request of {size} bytes cannot be: the peer does not speak the Kafka protocol"
+    if size == 0:
+        return "an empty request has no header: the peer does not speak the Kafka protocol"
+    return f"a request of {size} bytes is larger than socket.request.max.bytes={limit}"
+
+
+class Offenders:
+    """Counts per host and decides what is said."""
+
+    __slots__ = ("_hosts", "_say", "_window_ends")
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        """`say` gets each line that may be said."""
+        self._say = say
+        self._hosts: dict[str, int] = {}
+        self._window_ends = 0.0
+
+    def report(self, host: str, line: str, now: float) -> None:
+        """One event of `host`; `now` in monotonic seconds."""
+        if now >= self._window_ends:
+            self.summarize()
+            self._window_ends = now + WINDOW_SECONDS
+        hosts = self._hosts
+        if host not in hosts and len(hosts) >= MAX_HOSTS:
+            host = _OTHERS
+        count = hosts.get(host, 0) + 1
+        hosts[host] = count
+        if count <= LINES_PER_WINDOW:
+            self._say(line)
+        if count == LINES_PER_WINDOW:
+            self._say(f"{host}: more of this is counted for {WINDOW_SECONDS:.0f} s and not shown")
+
+    def summarize(self) -> None:
+        """Says what was counted in silence and starts over."""
+        for host, count in self._hosts.items():
+            if count > LINES_PER_WINDOW:
+                self._say(f"{host}: {count - LINES_PER_WINDOW} more connections were closed for bad or refused input")
+        self._hosts.clear()

@@ -1,0 +1,116 @@
+"""A processor owns connections: their shared receive buffer, the answers that are ready to leave, and the expiry of idle ones.
+
+`num.network.threads` of them share the loop; each acceptor deals connections to them in turn. Answers that an event completes (`wake`) are
+sent together in one callback of the next loop turn: completing a request never runs a handler or a write inside somebody else's call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.network.limits import FULL_WINDOW_BYTES, RECEIVE_BUFFER_BYTES, NetworkLimits
+from broker.network.offenders import Offenders, describe_length
+from broker.network.request_channel import ConnectionInfo, Handler, RequestChannel
+
+if TYPE_CHECKING:
+    from broker.network.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+
+class Processor:
+    """See the module. The hot path reads the plain attributes."""
+
+    __slots__ = (
+        "_armed",
+        "_limits",
+        "_offenders",
+        "_on_closed",
+        "_ready",
+        "buffer",
+        "channel",
+        "clock_ns",
+        "connections",
+        "expired_connections",
+        "handler",
+        "loop",
+        "request_max_bytes",
+        "view",
+        "window",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        handler: Handler,
+        channel: RequestChannel,
+        limits: NetworkLimits,
+        clock_ns: Callable[[], int],
+        offenders: Offenders,
+        on_closed: Callable[[Connection], None],
+    ) -> None:
+        self.loop = loop
+        self.handler = handler
+        self.channel = channel
+        self.clock_ns = clock_ns
+        self.request_max_bytes = limits.socket_request_max_bytes
+        self.buffer = bytearray(RECEIVE_BUFFER_BYTES)
+        self.view = memoryview(self.buffer)
+        self.window = self.view[:FULL_WINDOW_BYTES]
+        self.connections: set[Connection] = set()
+        self.expired_connections = 0
+        self._limits = limits
+        self._offenders = offenders
+        self._on_closed = on_closed
+        self._ready: list[Connection] = []
+        self._armed = False
+
+    @property
+    def response_queue_size(self) -> int:
+        """Connections with answers that leave in the next loop turn (ResponseQueueSize)."""
+        return len(self._ready)
+
+    def wake(self, connection: Connection) -> None:
+        """Let the connection send what is ready and handle what waited, once, in the next loop turn."""
+        self._ready.append(connection)
+        if not self._armed:
+            self._armed = True
+            self.loop.call_soon(self._run)
+
+    def _run(self) -> None:
+        self._armed = False
+        ready = self._ready
+        self._ready = []
+        # Several answers of one connection leave together.
+        for connection in dict.fromkeys(ready) if len(ready) > 1 else ready:
+            connection.run()
+
+    def on_connection_made(self, connection: Connection) -> None:
+        self.connections.add(connection)
+
+    def on_connection_lost(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self._on_closed(connection)
+
+    def on_bad_length(self, info: ConnectionInfo, size: int, head: bytes) -> None:
+        """A connection is closed because of what it sent instead of a request length."""
+        reason = describe_length(size, self.request_max_bytes, head)
+        self.report(info, reason)
+
+    def report(self, info: ConnectionInfo, reason: str) -> None:
+        """One line about a client, unless that host had many lately."""
+        line = f"{info.connection_id} on listener {info.listener_name}: {reason}; closing the connection"
+        self._offenders.report(info.client_host, line, self.clock_ns() / 1e9)
+
+    def expire_idle(self) -> None:
+        """Close the connections on which nothing happened for connections.max.idle.ms, the one idle longest first."""
+        oldest = self.clock_ns() - self._limits.connections_max_idle_ms * 1_000_000
+        idle = [connection for connection in self.connections if connection.last_active_ns <= oldest]
+        idle.sort(key=lambda connection: connection.last_active_ns)
+        for connection in idle:
+            logger.debug("%s: idle for connections.max.idle.ms, closing", connection.info.connection_id)
+            self.expired_connections += 1
+            connection.abort()

@@ -1,0 +1,210 @@
+"""Sends file regions by os.sendfile on the transport's own socket, beside the transport.
+
+uvloop has no `loop.sendfile`, and an asyncio one would need a task. So a connection that has file regions to send hands everything from the
+first region on to its `FileSender`. Rules that make two writers on one socket safe: the sender writes only while the transport's write
+buffer is empty, and the connection writes nothing to the transport until the sender called `on_sent`. It waits for room with `add_writer`
+on a duplicate of the descriptor, because the loop refuses a descriptor that a transport uses.
+
+A turn of the loop sends at most TURN_BYTES of one connection. Bytes that are not in the page cache are pulled in by a thread first, so one
+consumer that reads old data never stalls the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from broker.network.request_channel import Parts
+from storage.file_region import FileRegion
+
+if TYPE_CHECKING:
+    from broker.network.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+INLINE_BYTES: Final = 16 * 1024
+"""A region up to this size is cheaper to read and write together with its header than to send by itself."""
+TURN_BYTES: Final = 1024 * 1024
+PROBE_STEP: Final = 128 * 1024
+"""Linux reads ahead in windows of this size by default, so a probe per window tells."""
+
+_MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
+_NOWAIT: Final = getattr(os, "RWF_NOWAIT", None)
+_probe: Final = [bytearray(1)]
+
+
+def is_cached(descriptor: int, position: int, length: int) -> bool:
+    """Whether reading the range would (very likely) not wait for the disk."""
+    if _NOWAIT is None:
+        return True
+    try:
+        for at in range(position, position + length, PROBE_STEP):
+            os.preadv(descriptor, _probe, at, _NOWAIT)
+        os.preadv(descriptor, _probe, position + length - 1, _NOWAIT)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        # A file system that cannot tell (EOPNOTSUPP) is read as it is.
+        return error.errno == errno.EOPNOTSUPP
+    return True
+
+
+def read_cached(region: FileRegion) -> bytes | None:
+    """The bytes of a small region; None when reading them would wait for the disk."""
+    return region.read() if is_cached(region.file.fileno(), region.position, region.length) else None
+
+
+def _pull_in(region: FileRegion, position: int, length: int) -> None:
+    """Runs in a thread: read the range into the page cache."""
+    descriptor = region.file.fileno()
+    for at in range(position, position + length, PROBE_STEP):
+        os.pread(descriptor, min(PROBE_STEP, position + length - at), at)
+
+
+class FileSender:
+    """What a connection has to send from its first file region on. Made at the first one, kept for the next."""
+
+    __slots__ = ("_closed", "_connection", "_loop", "_parts", "_position", "_pulling", "_sock", "_transport", "_warm", "_writer")
+
+    def __init__(
+        self, connection: Connection, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, sock: socket.socket | None
+    ) -> None:
+        self._connection = connection
+        self._loop = loop
+        self._transport = transport
+        self._sock = sock
+        self._parts: deque[bytes | FileRegion] = deque()
+        self._position = 0  # bytes of the first part that are sent
+        self._warm = 0  # bytes of the first part that are known to be in the page cache
+        self._pulling: asyncio.Future[None] | None = None
+        self._writer = -1
+        self._closed = False
+
+    def send(self, parts: Parts) -> None:
+        """Send `parts` behind what is queued. Memory parts next to each other become one."""
+        idle = not self._parts
+        memory: list[bytes | memoryview] = []
+        for part in parts:
+            if isinstance(part, FileRegion):
+                if memory:
+                    self._parts.append(b"".join(memory))
+                    memory = []
+                if part.length:
+                    self._parts.append(part)
+            else:
+                memory.append(part)
+        if memory:
+            self._parts.append(b"".join(memory))
+        if idle:
+            self.pump()
+
+    def pump(self) -> None:
+        """Send what the socket takes, at most TURN_BYTES. Called when there is something new, room, or bytes from the disk."""
+        if self._closed or self._pulling is not None or self._transport.get_write_buffer_size():
+            return  # the thread, or resume_writing of the connection, calls again
+        budget = TURN_BYTES
+        parts = self._parts
+        try:
+            while parts and budget > 0:
+                part = parts[0]
+                asked = min(len(part) - self._position, budget)
+                if isinstance(part, FileRegion):
+                    if self._position >= self._warm and not self._ensure_cached(part, asked):
+                        return
+                    asked = min(asked, self._warm - self._position)
+                    sent = self._send_region(part, asked)
+                else:
+                    sent = self._send_memory(part, asked, more=len(parts) > 1)
+                budget -= sent
+                self._position += sent
+                if self._position == len(part):
+                    parts.popleft()
+                    self._position = self._warm = 0
+                if sent < asked or (self._sock is None and self._transport.get_write_buffer_size()):
+                    break
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            logger.info(
+                "%s: sending %d bytes of files failed: %s; closing the connection", self._connection.info.connection_id, self.unsent, error
+            )
+            self._connection.abort()
+            return
+        if parts:
+            self._wait_for_room()
+        else:
+            self._stop_waiting()
+            self._connection.on_sent()
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that are queued here."""
+        return sum(len(part) for part in self._parts) - self._position
+
+    def close(self) -> None:
+        """The connection is gone: forget the rest and the files."""
+        self._closed = True
+        self._stop_waiting()
+        self._parts.clear()
+        self._sock = None
+
+    def _send_region(self, region: FileRegion, length: int) -> int:
+        position = region.position + self._position
+        if self._sock is not None:
+            sent = os.sendfile(self._sock.fileno(), region.file.fileno(), position, length)
+            if sent == 0:
+                raise OSError(errno.EIO, "the file is shorter than the log said")
+            return sent
+        data = region.file.pread(min(length, PROBE_STEP), position)
+        if not data:
+            raise OSError(errno.EIO, "the file is shorter than the log said")
+        self._transport.write(data)
+        return len(data)
+
+    def _send_memory(self, part: bytes, length: int, more: bool) -> int:
+        data = memoryview(part)[self._position : self._position + length]
+        if self._sock is not None:
+            # Without MSG_MORE a header would leave as a packet of its own (TCP_NODELAY).
+            return self._sock.send(data, _MSG_MORE if more else 0)
+        self._transport.write(data)
+        return length
+
+    def _ensure_cached(self, region: FileRegion, length: int) -> bool:
+        """Whether the next `length` bytes are in the page cache; if not, a thread fetches them and calls `pump`."""
+        position = region.position + self._position
+        self._warm = self._position + length
+        if is_cached(region.file.fileno(), position, length):
+            return True
+        self._stop_waiting()
+        self._pulling = self._loop.run_in_executor(None, _pull_in, region, position, length)
+        self._pulling.add_done_callback(self._on_pulled_in)
+        return False
+
+    def _on_pulled_in(self, pulling: asyncio.Future[None]) -> None:
+        self._pulling = None
+        # A disk that fails here fails again in sendfile, which tells the client by closing.
+        if not pulling.cancelled():
+            pulling.exception()
+        self.pump()
+
+    def _wait_for_room(self) -> None:
+        sock = self._sock
+        if sock is None:
+            # The transport holds bytes and calls resume_writing, or this turn's share is used up.
+            if not self._transport.get_write_buffer_size():
+                self._loop.call_soon(self.pump)
+        elif self._writer < 0:
+            self._writer = os.dup(sock.fileno())
+            self._loop.add_writer(self._writer, self.pump)
+
+    def _stop_waiting(self) -> None:
+        if self._writer >= 0:
+            # In this order: epoll watches the open file, not the number, and would report it for ever.
+            self._loop.remove_writer(self._writer)
+            os.close(self._writer)
+            self._writer = -1

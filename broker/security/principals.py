@@ -1,0 +1,40 @@
+"""Who sends a request. A principal travels with every connection from the first day; mechanisms that prove one live beside this file.
+
+Apache Kafka writes a principal as `Type:name`; ACLs and logs show that text.
+"""
+
+USER_TYPE = "User"
+
+
+class Principal:
+    """Kafka's KafkaPrincipal: a type and a name. Immutable by agreement; compared and hashed by both."""
+
+    __slots__ = ("name", "principal_type", "token_authenticated")
+
+    def __init__(self, principal_type: str, name: str, token_authenticated: bool = False) -> None:
+        self.principal_type = principal_type
+        self.name = name
+        self.token_authenticated = token_authenticated
+
+    def __str__(self) -> str:
+        return f"{self.principal_type}:{self.name}"
+
+    def __repr__(self) -> str:
+        return f"Principal({self})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Principal) and self.principal_type == other.principal_type and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash((self.principal_type, self.name))
+
+    @classmethod
+    def parse(cls, text: str) -> "Principal":
+        """The principal that `Type:name` stands for. Raises ValueError when one of the two is missing."""
+        principal_type, colon, name = text.partition(":")
+        if not colon or not principal_type or not name:
+            raise ValueError(f"expected a string in format principalType:principalName but got {text}")
+        return cls(principal_type, name)
+
+
+ANONYMOUS = Principal(USER_TYPE, "ANONYMOUS")
