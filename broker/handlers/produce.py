@@ -1,0 +1,261 @@
+"""Produce (api 0), versions 0-11.
+
+KIP-98 record batches from 3, zstd from 7, errors of single records from 8 (KIP-467), the leader to ask instead from 10 (KIP-951).
+
+Every partition is answered for itself: one refused batch does not hold up the others of the request. With acks=0 nothing is answered, and an
+error closes the connection, because the producer has no other way to learn of it.
+
+Deviations: records in message format 0 or 1 are refused with INVALID_RECORD, as Apache Kafka 4 does; null records are refused with
+INVALID_RECORD where Apache Kafka leaves the client without an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from broker.error_map import error_code
+from broker.handlers.leader_hints import current_leader
+from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Pending
+from broker.purgatory import DelayedOperation
+from broker.request_context import RequestContext
+from protocol.errors import ErrorCode
+from protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from protocol.records import TRANSACTIONAL_MASK
+from replication.errors import NotEnoughReplicasAfterAppend, ReplicationError
+from replication.partition import Partition
+from storage.errors import InvalidRecord, LogDirFailure, StorageError
+from storage.partition_log import Appended
+from storage.record_errors import WITHOUT_LOG_START_OFFSET, error_message
+from storage.record_validation import complete_validation
+from storage.validation import ValidatedBatch, check_request, validate_produce
+
+logger = logging.getLogger(__name__)
+
+ACKS_ALL = -1
+VALID_ACKS = (ACKS_ALL, 0, 1)
+FIRST_VERSION_WITH_LEADER_HINTS = 10
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+ADMIN_CLIENT_ID = "__admin_client"
+"""The client id that may write into internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
+
+
+def handle_produce(request: ProduceRequest, context: RequestContext) -> Answer:
+    """Append every batch that can be appended now; what needs a worker thread (recompression, long checks) makes the request wait."""
+    produce = Produce(request, context)
+    if request.acks not in VALID_ACKS:
+        produce.refuse_all(ErrorCode.INVALID_REQUIRED_ACKS)
+        return produce.answer()
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            produce.append(topic.name, data.index, data.records)
+    if produce.in_work:
+        produce.detach()
+        pending = Pending()
+        task = asyncio.get_running_loop().create_task(produce.work(pending))
+        produce.task = task  # a task that nobody refers to may vanish
+        return pending
+    return produce.answer()
+
+
+class Produce:
+    """One Produce request on its way: what was appended, what was refused, what is still in work."""
+
+    __slots__ = ("appended", "context", "in_work", "request", "results", "task")
+
+    def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
+        self.request = request
+        self.context = context
+        self.results: list[tuple[str, PartitionProduceResponse]] = []
+        self.appended: list[tuple[Partition, int, PartitionProduceResponse]] = []
+        """(partition, offset behind its last record, result) of what acks=all waits for."""
+        self.in_work: list[tuple[str, Partition, ValidatedBatch, PartitionProduceResponse]] = []
+        self.task: asyncio.Task[None] | None = None
+
+    def append(self, topic: str, index: int, records: memoryview | bytes | None) -> None:
+        """Validate one batch and append it, or note why not, or leave it for a worker."""
+        context = self.context
+        broker = context.broker
+        now_ms = broker.clock.now_ms()
+        result = PartitionProduceResponse(index=index, base_offset=-1)
+        self.results.append((topic, result))
+        partition: Partition | None = None
+        try:
+            if topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
+                result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+                return
+            partition = broker.replica_manager.partition(topic, index)
+            if partition is None:
+                partition = broker.replica_manager.partition_or_raise(topic, index)
+            if records is None:
+                raise InvalidRecord(partition.topic_partition, "a Produce request without records")
+            header = check_request(records, context.api_version)
+            if header.attributes & TRANSACTIONAL_MASK:
+                result.error_code = self._no_transaction()
+                return
+            batch = validate_produce(records, partition.log.rules, now_ms, header)
+            if batch.needs_worker:
+                self.in_work.append((topic, partition, batch, result))
+                return
+            self._appended(partition, partition.append_as_leader(batch, self.request.acks, now_ms), result)
+        except (StorageError, ReplicationError) as error:
+            self._refused(topic, partition, result, error)
+
+    def _no_transaction(self) -> ErrorCode:
+        """Why a transactional batch is refused: no transaction is open here, as long as there is no transaction coordinator."""
+        if self.request.transactional_id is None:
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+    def _appended(self, partition: Partition, appended: Appended, result: PartitionProduceResponse) -> None:
+        result.base_offset = appended.first_offset
+        result.log_append_time_ms = appended.log_append_time_ms
+        result.log_start_offset = appended.log_start_offset
+        if self.request.acks == ACKS_ALL and partition.log.high_watermark <= appended.last_offset:
+            self.appended.append((partition, appended.last_offset + 1, result))
+
+    def _refused(
+        self, topic: str, partition: Partition | None, result: PartitionProduceResponse, error: StorageError | ReplicationError
+    ) -> None:
+        code = error_code(error)
+        result.error_code = code
+        result.error_message = error_message(error) if isinstance(error, StorageError) else None
+        if isinstance(error, InvalidRecord):
+            result.record_errors = [
+                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message) for index, message in error.record_errors
+            ]
+        if partition is not None and isinstance(error, StorageError) and not isinstance(error, WITHOUT_LOG_START_OFFSET):
+            result.log_start_offset = partition.log.log_start_offset
+        if isinstance(error, LogDirFailure):
+            self.context.broker.replica_manager.on_log_dir_failure(error.log_dir)
+        if self.context.api_version >= FIRST_VERSION_WITH_LEADER_HINTS:
+            leader_id, leader_epoch, _, _ = current_leader(
+                self.context.broker.cluster, code, topic, result.index, self.context.connection.listener_name
+            )
+            if leader_id != -1:
+                result.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+
+    def refuse_all(self, code: ErrorCode) -> None:
+        """Nothing of the request is appended."""
+        for topic in self.request.topic_data:
+            for data in topic.partition_data:
+                self.results.append((topic.name, PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1)))
+
+    # -- what needs a worker ---------------------------------------------------------------------------------------------
+
+    def detach(self) -> None:
+        """Copy what is still in work: the receive buffer is used again as soon as the handler returns."""
+        self.in_work = [(topic, partition, batch.detached(), result) for topic, partition, batch, result in self.in_work]
+
+    async def work(self, pending: Pending) -> None:
+        """Validate and recompress in worker threads, append on the loop, answer."""
+        loop = asyncio.get_running_loop()
+        broker = self.context.broker
+        for topic, partition, batch, result in self.in_work:
+            try:
+                now_ms = broker.clock.now_ms()
+                done = await loop.run_in_executor(broker.workers, complete_validation, batch, partition.log.rules, now_ms)
+                # leadership may have moved meanwhile: append_as_leader looks again
+                self._appended(partition, partition.append_as_leader(done, self.request.acks, now_ms), result)
+            except (StorageError, ReplicationError) as error:
+                self._refused(topic, partition, result, error)
+        answer = self.answer(pending)
+        if not isinstance(answer, Pending):
+            pending.complete(answer)
+
+    # -- answers ---------------------------------------------------------------------------------------------------------
+
+    def answer(self, pending: Pending | None = None) -> Answer:
+        """The response, or `pending` (one of its own when not given) while replicas are waited for."""
+        if self.request.acks == 0:
+            return self._answer_to_nobody()
+        if not self.appended:
+            return self.context.encode(self.response())
+        if pending is None:
+            pending = Pending(appended=True)
+        delayed = DelayedProduce(self, pending)
+        purgatory = self.context.broker.produce_purgatory
+        purgatory.try_complete_else_watch(delayed, [partition.waiters for partition, _, _ in self.appended], self.request.timeout_ms)
+        return pending
+
+    def _answer_to_nobody(self) -> Answer:
+        failed = [(topic, result) for topic, result in self.results if result.error_code]
+        if not failed:
+            return NO_RESPONSE
+        topic, result = failed[0]
+        logger.info(
+            "closing %s (client id %s): Produce with acks=0 to %s-%d failed with %s",
+            self.context.connection.connection_id,
+            self.context.client_id,
+            topic,
+            result.index,
+            ErrorCode(result.error_code).name,
+        )
+        return CLOSE
+
+    def response(self) -> ProduceResponse:
+        """All results, grouped by topic as the request was."""
+        topics: list[TopicProduceResponse] = []
+        for name, result in self.results:
+            if not topics or topics[-1].name != name:
+                topics.append(TopicProduceResponse(name=name))
+            topics[-1].partition_responses.append(result)
+        response = ProduceResponse(responses=topics)
+        leaders = {result.current_leader.leader_id for _, result in self.results} - {-1}
+        if leaders:
+            response.node_endpoints = [node for leader in sorted(leaders) if (node := self._node(leader)) is not None]
+        return response
+
+    def _node(self, broker_id: int) -> NodeEndpoint | None:
+        cluster = self.context.broker.cluster
+        endpoint = cluster.endpoint(broker_id, self.context.connection.listener_name)
+        if endpoint is None:
+            return None
+        return NodeEndpoint(node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=cluster.brokers[broker_id].rack)
+
+
+class DelayedProduce(DelayedOperation):
+    """An acks=all Produce that waits until every in-sync replica has its records."""
+
+    __slots__ = ("_pending", "_produce", "_waiting")
+
+    def __init__(self, produce: Produce, pending: Pending) -> None:
+        super().__init__()
+        self._produce = produce
+        self._pending = pending
+        self._waiting = produce.appended
+
+    def try_complete(self) -> bool:
+        """Complete when no partition is left whose high watermark is below what was appended."""
+        self._waiting = [entry for entry in self._waiting if not _is_settled(*entry)]
+        return not self._waiting and self.force_complete()
+
+    def on_expiration(self) -> None:
+        """The timeout of the request passed: what is not replicated by now is answered with REQUEST_TIMED_OUT."""
+        for _, _, result in self._waiting:
+            result.error_code = ErrorCode.REQUEST_TIMED_OUT
+
+    def on_complete(self) -> None:
+        """Answer."""
+        self._pending.complete(self._produce.context.encode(self._produce.response()))
+
+
+def _is_settled(partition: Partition, required_offset: int, result: PartitionProduceResponse) -> bool:
+    """Whether one partition of an acks=all Produce is decided, well or badly."""
+    if not partition.is_leader:
+        result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return True
+    if partition.log.high_watermark < required_offset:
+        return False
+    if len(partition.isr) < partition.min_insync_replicas:
+        result.error_code = error_code(NotEnoughReplicasAfterAppend())
+    return True
