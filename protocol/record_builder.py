@@ -68,7 +68,7 @@ def build_batch(
     if timestamp_type:
         max_timestamp = log_append_time
     else:
-        max_timestamp = max(record.timestamp for record in records)
+        max_timestamp = max(NO_TIMESTAMP, *(record.timestamp for record in records))
     attributes = codec
     if timestamp_type:
         attributes |= TIMESTAMP_TYPE_MASK

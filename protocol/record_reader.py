@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from protocol.compression import MAX_DECOMPRESSED_BYTES, decompress
 from protocol.record_errors import InvalidRecord
-from protocol.records import CODEC_MASK, HEADER_SIZE, TIMESTAMP_TYPE_MASK, BatchHeader, Buffer, known_codec, parse_header
+from protocol.records import CODEC_MASK, HEADER_SIZE, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, BatchHeader, Buffer, known_codec, parse_header
 
 _STRUCTURE: Final = "Found invalid record structure"
 _PREMATURE_END: Final = "Incorrect declared batch size, premature EOF reached"
@@ -96,7 +96,7 @@ def parse_records(data: bytes, header: BatchHeader) -> Iterator[Record]:
         if at != record_end:
             read = at - record_end + size
             raise InvalidRecord(f"Invalid record size: expected to read {size} bytes in record payload, but instead read {read}")
-        timestamp = _int64(header.base_timestamp + timestamp_delta) if log_append_time is None else log_append_time
+        timestamp = int64(header.base_timestamp + timestamp_delta) if log_append_time is None else log_append_time
         yield Record(header.base_offset + offset_delta, timestamp, key, value, headers[0])
     if count and at != end:
         raise InvalidRecord(_RECORDS_REMAIN)
@@ -180,12 +180,12 @@ def walk_records(data: bytes, header: BatchHeader) -> RecordsSummary:
         raise InvalidRecord(_RECORDS_REMAIN)
     if header.attributes & TIMESTAMP_TYPE_MASK:
         return RecordsSummary(header.max_timestamp, header.max_timestamp, consecutive, null_key)
-    max_timestamp = _int64(base_timestamp + (latest or 0))
-    min_timestamp = max_timestamp if earliest is None else _int64(base_timestamp + earliest)
+    max_timestamp = max(int64(base_timestamp + latest), NO_TIMESTAMP) if latest is not None else header.max_timestamp
+    min_timestamp = max_timestamp if earliest is None else int64(base_timestamp + earliest)
     return RecordsSummary(max_timestamp, min_timestamp, consecutive, null_key)
 
 
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: Buffer, at: int) -> tuple[int, int]:
     """A zigzag varint of at most 5 bytes, wrapped to 32 bits as in Java: (value, position behind it).
 
     Raises IndexError at the end of the data, InvalidRecord if it is longer.
@@ -204,7 +204,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
     raise InvalidRecord(_STRUCTURE)
 
 
-def read_varlong(data: bytes, at: int) -> tuple[int, int]:
+def read_varlong(data: Buffer, at: int) -> tuple[int, int]:
     """A zigzag varint of at most 10 bytes, wrapped to 64 bits. Raises as `read_varint`."""
     raw = 0
     for shift in range(0, 70, 7):
@@ -242,6 +242,6 @@ def _read_headers(data: bytes, at: int, end: int, count: int) -> tuple[tuple[Hea
     return tuple(headers), at
 
 
-def _int64(value: int) -> int:
+def int64(value: int) -> int:
     """Java's long arithmetic: deltas may carry a timestamp around the end of the range, and the header must still hold the result."""
     return value if -(1 << 63) <= value < 1 << 63 else (value + (1 << 63)) % (1 << 64) - (1 << 63)
