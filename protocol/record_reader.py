@@ -121,11 +121,15 @@ def walk_records(data: bytes, header: BatchHeader) -> RecordsSummary:
     try:
         for index in range(count):
             size = data[at]
+            at += 1
             if size < 0x80:
-                size = (size >> 1) ^ -(size & 1)
+                size = size >> 1 ^ -(size & 1)
+            elif (high := data[at]) < 0x80:  # two bytes hold what most records are long
+                size += (high << 7) - 0x80
+                size = size >> 1 ^ -(size & 1)
                 at += 1
             else:
-                size, at = read_varint(data, at)
+                size, at = read_varint(data, at - 1)
             record_end = at + size
             at += 1  # attributes, all unused
             delta = data[at]
@@ -157,11 +161,15 @@ def walk_records(data: bytes, header: BatchHeader) -> RecordsSummary:
             else:
                 at += length
             length = data[at]
+            at += 1
             if length < 0x80:
-                length = (length >> 1) ^ -(length & 1)
+                length = length >> 1 ^ -(length & 1)
+            elif (high := data[at]) < 0x80:
+                length += (high << 7) - 0x80
+                length = length >> 1 ^ -(length & 1)
                 at += 1
             else:
-                length, at = read_varint(data, at)
+                length, at = read_varint(data, at - 1)
             if length > 0:
                 at += length
             length = data[at]

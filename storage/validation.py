@@ -51,6 +51,7 @@ WALK_MAX_RECORDS: Final = 4
 INLINE_CHECK_MAX_RECORDS: Final = 256
 INLINE_CHECK_MAX_BYTES: Final = 64 * 1024  # decompressed
 
+_LAST_CODEC: Final = int(CompressionCodec.ZSTD)  # reading an enum member costs 40 ns
 _MIN_RECORD_BYTES: Final = 7  # length, attributes, timestamp delta, offset delta, key length, value length, header count
 
 # How a body begins. Snappy without the Java framing begins with any byte, so nothing can be told from it.
@@ -155,8 +156,7 @@ def validate_produce(
     """
     if header is None:
         header = check_request(records)
-    base_offset, batch_length, _, _, crc, attributes, last_offset_delta, base_timestamp, max_timestamp, *rest = header
-    producer_id, _, sequence, count = rest
+    base_offset, batch_length, _, _, crc, attributes, last_delta, base_timestamp, max_timestamp, producer_id, _, sequence, count = header
     size = batch_length + LOG_OVERHEAD
     if len(records) != size:
         records = memoryview(records)[:size]
@@ -171,12 +171,12 @@ def validate_produce(
     if crc32c.crc32c(memoryview(records)[ATTRIBUTES_OFFSET:]) != crc:
         raise CorruptRecord(rules.topic_partition, f"stored crc = {crc}")
     codec = attributes & CODEC_MASK
-    if codec > CompressionCodec.ZSTD:
+    if codec > _LAST_CODEC:
         raise UnreadableRecords(rules.topic_partition, f"unknown compression codec {codec}")
     if from_client:
         # One comparison for Kafka's three: an offset range that is empty or negative, a count below one, and the two disagreeing.
-        if count != last_offset_delta + 1 or count <= 0:
-            reason = f"Inconsistent batch offset range [0, {last_offset_delta}] and count of records {count}"
+        if count != last_delta + 1 or count <= 0:
+            reason = f"Inconsistent batch offset range [0, {last_delta}] and count of records {count}"
             raise InvalidRecord(rules.topic_partition, reason)
         if attributes & CONTROL_MASK:
             raise InvalidRecord(rules.topic_partition, "Clients are not allowed to write control records")
@@ -249,16 +249,17 @@ def _walk_lengths(records: memoryview | bytearray, header: BatchHeader, topic_pa
     try:
         for _ in range(header.record_count):
             length = records[at]
+            at += 1
             if length < 0x80:
-                length = (length >> 1) ^ -(length & 1)
+                length = length >> 1 ^ -(length & 1)
+            elif (high := records[at]) < 0x80:
+                length += (high << 7) - 0x80
+                length = length >> 1 ^ -(length & 1)
                 at += 1
             else:
-                length, at = read_varint(records, at)
+                length, at = read_varint(records, at - 1)
             delta = records[at + 1]
-            if delta < 0x80:
-                delta = (delta >> 1) ^ -(delta & 1)
-            else:
-                delta = read_varlong(records, at + 1)[0]
+            delta = delta >> 1 ^ -(delta & 1) if delta < 0x80 else read_varlong(records, at + 1)[0]
             latest = delta if delta > latest else latest
             at += length
             if length < _MIN_RECORD_BYTES - 1 or at > end:

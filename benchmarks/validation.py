@@ -1,0 +1,80 @@
+"""What produce validation costs per batch: `python -m benchmarks.validation`.
+
+Prints µs per batch for header-only validation of several shapes, beside two baselines of the same run: passing the batch through, and the
+checksum alone, which nothing can avoid. Absolute figures differ from machine to machine; compare within one run.
+"""
+
+import sys
+import timeit
+from collections.abc import Callable
+
+from protocol.compression import CODEC_BY_NAME
+from protocol.record_builder import build_batch
+from protocol.record_reader import Record, parse_records, record_data, walk_records
+from protocol.records import crc_is_valid, parse_header, stamp
+from storage.topic_partition import TopicPartition
+from storage.validation import check_request, validate_produce
+from storage.validation_rules import ValidationRules
+
+FIRST_TIMESTAMP = 1_700_000_000_000
+REPEAT = 7
+
+
+def batch_of(records: int, value_bytes: int, codec: str = "none") -> memoryview:
+    """A batch with values that compress about as well as log lines do."""
+    values = [(b"%d user=%d path=/orders/%d status=200 " % (i, i * 7919, i * 104729)) * 40 for i in range(records)]
+    made = [Record(i, FIRST_TIMESTAMP + i, b"key-%d" % i, value[:value_bytes]) for i, value in enumerate(values)]
+    return memoryview(build_batch(made, CODEC_BY_NAME[codec]))
+
+
+SHAPES = {
+    "1 record of 100 B": batch_of(1, 100),
+    "4 records of 100 B": batch_of(4, 100),
+    "5 records of 100 B": batch_of(5, 100),
+    "16 KiB, 150 records, plain": batch_of(150, 96),
+    "16 KiB uncompressed, 150 records, lz4": batch_of(150, 96, "lz4"),
+    "16 KiB uncompressed, 150 records, zstd": batch_of(150, 96, "zstd"),
+    "16 KiB uncompressed, 150 records, gzip": batch_of(150, 96, "gzip"),
+    "1 MB, 1000 records, plain": batch_of(1000, 1000),
+}
+
+
+def microseconds(work: Callable[[], object]) -> float:
+    """The best of several runs; each long enough for the clock."""
+    number = max(1, int(0.02 / max(timeit.timeit(work, number=3) / 3, 1e-7)))
+    return min(timeit.repeat(work, number=number, repeat=REPEAT)) / number * 1e6
+
+
+def passed_through(records: memoryview) -> memoryview:
+    return records
+
+
+def main() -> int:
+    plain = ValidationRules(TopicPartition("orders", 0))
+    compacted = ValidationRules(TopicPartition("orders", 0), compact=True)
+    columns = ("pass", "crc", "check", "validate", "+stamp", "walk", "iterate", "compacted")
+    print(f"{'µs per batch':<42}{'bytes':>9}" + "".join(f"{name:>11}" for name in columns))
+    for name, records in SHAPES.items():
+        header = parse_header(records)
+
+        def append(records: memoryview = records) -> None:
+            validate_produce(records, plain, FIRST_TIMESTAMP).stamp(0, 5)
+            stamp(records, 0, 0, -1, len(records) - 12)
+
+        works: list[Callable[[], object]] = [
+            lambda records=records: passed_through(records),
+            lambda records=records: crc_is_valid(records),
+            lambda records=records: check_request(records),
+            lambda records=records: validate_produce(records, plain, FIRST_TIMESTAMP),
+            append,
+            lambda records=records, header=header: walk_records(record_data(records, 0, header), header),
+            lambda records=records, header=header: list(parse_records(record_data(records, 0, header), header)),
+            lambda records=records: validate_produce(records, compacted, FIRST_TIMESTAMP),
+        ]
+        print(f"{name:<42}{len(records):>9}" + "".join(f"{microseconds(work):>11.2f}" for work in works))
+    print("\ncompacted: above 256 records or 64 KiB only the decision to hand the batch to a worker thread")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
