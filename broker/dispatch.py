@@ -13,10 +13,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import struct
 from collections.abc import Callable, Coroutine
 from struct import Struct
-from struct import error as StructError
-from struct import unpack as struct_unpack
 from typing import Any
 
 from broker.error_map import error_code
@@ -84,7 +83,7 @@ class Dispatcher:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        # (api key << 16 | version) -> Route. Filled when the first such request comes: start-up imports and compiles nothing it may not need.
+        # (api key << 16 | version) -> Route, made when the first such request comes: start-up imports and compiles nothing in vain.
         self._routes: dict[int, Route] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
@@ -112,7 +111,7 @@ class Dispatcher:
                     return answer
             request, _ = route.request_class.decode(frame, version, offset)
             client_id = None if client_id_length < 0 else str(frame[10 : 10 + client_id_length], "utf-8")
-        except (ProtocolError, IndexError, StructError, UnicodeDecodeError) as malformed:
+        except (ProtocolError, IndexError, struct.error, UnicodeDecodeError) as malformed:
             connection.offend(f"a request that cannot be read ({name_of(frame)}): {malformed}")
             return CLOSE
         context = RequestContext(api_key, version, correlation_id, client_id, connection.info, self._services, route.encode)
@@ -198,7 +197,7 @@ def name_of(frame: memoryview) -> str:
     """What the first bytes say a request is, for the log."""
     if len(frame) < 4:
         return f"{len(frame)} bytes"
-    api_key, version = struct_unpack(">hh", frame[:4])
+    api_key, version = struct.unpack_from(">hh", frame)
     try:
         return f"{ApiKey(api_key).name} v{version}"
     except ValueError:

@@ -1,8 +1,9 @@
 """Incremental fetch sessions (KIP-227): the broker remembers which partitions a client fetches and what it last told it about each.
 
 Called by the Fetch handler alone. A session is named by an id and moves by an epoch with every request, so a request that was lost,
-repeated or sent by somebody else is refused instead of being misread. Their number is bounded (`max.incremental.fetch.session.cache.slots`):
-a full cache gives up a session that was not used for two minutes, or prefers a follower or a larger session to a consumer's small one.
+repeated or sent by somebody else is refused instead of being misread. Their number is bounded by
+`max.incremental.fetch.session.cache.slots`: a full cache gives up a session that was not used for two minutes, or prefers a follower
+or a larger session to a consumer's small one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reading one partition for a Fetch: which offsets the asker may see, and what it is told beside the records.
 
-Called by the Fetch handler for consumers and followers alike; the difference is the bound: a consumer reads below the high watermark (or the
-last stable offset), a follower up to the log end offset, and what a follower asks for is what its leader learns of it.
+Called by the Fetch handler for consumers and followers alike; the difference is the bound: a consumer reads below the high watermark
+(or the last stable offset), a follower up to the log end offset, and what a follower asks for is what its leader learns of it.
 """
 
 from __future__ import annotations

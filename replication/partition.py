@@ -22,9 +22,13 @@ from replication.errors import (
 )
 from replication.progress import ReplicaProgress
 from replication.waiters import Waiters
+from storage.errors import OffsetOutOfRange
 from storage.partition_log import Appended, PartitionLog
 from storage.topic_partition import TopicPartition
 from storage.validation import ValidatedBatch
+
+HIGH_WATERMARK = -1
+"""The offset by which DeleteRecords means the high watermark."""
 
 logger = logging.getLogger(__name__)
 
@@ -168,6 +172,24 @@ class Partition:
         self.followers[broker_id].on_fetch(fetch_offset, follower_start_offset, self.log.log_end_offset, now_ms)
         if self.maybe_advance_high_watermark():
             self.waiters.notify()
+
+    def delete_records(self, offset: int) -> int:
+        """Raise the log start offset to `offset` (-1: the high watermark); the offset that was meant.
+
+        Raises NotLeaderOrFollower, OffsetOutOfRange beyond the high watermark or below zero.
+        """
+        log = self.check_leader()
+        if offset == HIGH_WATERMARK:
+            offset = log.high_watermark
+        if offset < 0:
+            raise OffsetOutOfRange(self.topic_partition, offset, log.log_start_offset, log.high_watermark)
+        log.increment_log_start_offset(offset, "records were deleted by a client")
+        return offset
+
+    @property
+    def low_watermark(self) -> int:
+        """The log start offset of the replica that is furthest behind."""
+        return min([self.log.log_start_offset, *(progress.log_start_offset for progress in self.followers.values())])
 
     # -- what every request to a partition checks ------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """ApiVersions (api 18), versions 0-4.
 
-KIP-511: the client's software name and version from 3; an unknown version is answered in version 0. KIP-584: features from 3. ZooKeeper mode
-finalizes no features, so the list is empty and its epoch -1.
+KIP-511: the client's software name and version from 3; an unknown version is answered in version 0. KIP-584: features from 3.
+ZooKeeper mode finalizes no features, so the list is empty and its epoch -1.
 """
 
 import re

@@ -1,10 +1,10 @@
 """Fetch (api 1), versions 0-17.
 
-KIP-227 sessions from 7, zstd topics only from 10, leader epochs from 9, diverging epochs from 12, topic ids from 13 (KIP-516), the leader to ask
-instead from 16 (KIP-951). A fetch that finds less than `min_bytes` waits in the purgatory up to `max_wait_ms`.
+KIP-227 sessions from 7, zstd topics only from 10, leader epochs from 9, diverging epochs from 12, topic ids from 13 (KIP-516), the
+leader to ask instead from 16 (KIP-951). A fetch that finds less than `min_bytes` waits in the purgatory up to `max_wait_ms`.
 
-Deviation: versions 0-3 would need the records in message format 0 or 1. Ottla stores and serves format 2 only and answers UNSUPPORTED_VERSION for
-a partition that has records, as Apache Kafka does with `log.message.downconversion.enable=false`.
+Deviation: versions 0-3 would need the records in message format 0 or 1. Ottla stores and serves format 2 only and answers
+UNSUPPORTED_VERSION for a partition that has records, as Apache Kafka does with `log.message.downconversion.enable=false`.
 """
 
 from __future__ import annotations
@@ -272,10 +272,10 @@ class DelayedFetch(DelayedOperation):
         self._sizes = [partition.log.size_bytes for partition, _ in self._waited]
 
     def try_complete(self) -> bool:
-        """Complete when a partition changed hands, or may have grown enough. The reading itself is done once, on completion.
+        """Complete when a partition changed hands, or has grown enough.
 
-        The growth of the logs stands in for the bytes that became readable: with a high watermark that lags it can wake the fetch too early,
-        and then it is read again and waits on.
+        The growth of the logs stands in for the bytes that became readable: with a high watermark that lags it can wake the fetch too
+        early, and then it is read again and waits on.
         """
         fetch = self._fetch
         grown = fetch.size

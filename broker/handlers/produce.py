@@ -2,8 +2,8 @@
 
 KIP-98 record batches from 3, zstd from 7, errors of single records from 8 (KIP-467), the leader to ask instead from 10 (KIP-951).
 
-Every partition is answered for itself: one refused batch does not hold up the others of the request. With acks=0 nothing is answered, and an
-error closes the connection, because the producer has no other way to learn of it.
+Every partition is answered for itself: one refused batch does not hold up the others of the request. With acks=0 nothing is
+answered, and an error closes the connection, because the producer has no other way to learn of it.
 
 Deviations: records in message format 0 or 1 are refused with INVALID_RECORD, as Apache Kafka 4 does; null records are refused with
 INVALID_RECORD where Apache Kafka leaves the client without an answer.
@@ -16,6 +16,7 @@ import logging
 
 from broker.error_map import error_code
 from broker.handlers.leader_hints import current_leader
+from broker.internal_topics import INTERNAL_TOPICS
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Pending
 from broker.purgatory import DelayedOperation
 from broker.request_context import RequestContext
@@ -44,7 +45,6 @@ ACKS_ALL = -1
 VALID_ACKS = (ACKS_ALL, 0, 1)
 FIRST_VERSION_WITH_LEADER_HINTS = 10
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write into internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
 

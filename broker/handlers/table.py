@@ -1,7 +1,7 @@
 """Which APIs this broker implements: the source of ApiVersions, of what the dispatcher lets in, and of docs/protocol-support.md.
 
-Each has its module `broker/handlers/<api>.py` with `handle_<api>`. Modules are imported when the first request of their API comes, so that the
-broker is ready early and pays only for what its clients use.
+Each has its module `broker/handlers/<api>.py` with `handle_<api>`. Modules are imported when the first request of their API comes, so
+that the broker is ready early and pays only for what its clients use.
 """
 
 from collections.abc import Callable

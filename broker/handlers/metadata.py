@@ -1,0 +1,157 @@
+"""Metadata (api 3), versions 0-12.
+
+The controller from 1, cluster id from 2, auto creation as the client's choice from 4, leader epochs from 7, authorized operations 8-10 (KIP-430;
+of topics beyond), topic ids from 10 (asking by id from 12, KIP-516).
+
+A topic that does not exist is created when the client allows it and `auto.create.topics.enable` is on; the answer is LEADER_NOT_AVAILABLE and the
+client asks again, as with Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from broker.internal_topics import INTERNAL_TOPICS
+from broker.request_context import RequestContext
+from broker.security.authorizer import ResourceType, authorized_operations
+from controller.topic_names import is_valid_topic_name
+from protocol.errors import ErrorCode
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.messages.update_metadata import UpdateMetadataPartitionState
+from protocol.uuid import ZERO_UUID
+from replication.cluster import LEADER_NONE, TopicImage
+
+FIRST_VERSION_WITH_NULL_FOR_ALL = 1
+FIRST_VERSION_BY_TOPIC_ID = 12
+NOT_ASKED = -(2**31)
+"""The authorized operations of a response to a request that did not ask for them."""
+CLUSTER_NAME = "kafka-cluster"
+
+
+def handle_metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+    """Say where everything is. Waits for the controller only when topics are to be created."""
+    cluster = context.broker.cluster
+    topics = request.topics
+    if topics is None or (not topics and context.api_version < FIRST_VERSION_WITH_NULL_FOR_ALL):
+        return _response([_topic(image, request, context) for image in cluster.topics.values()], request, context)
+    asks_by_id = any(topic.topic_id != ZERO_UUID for topic in topics)
+    if asks_by_id and (context.api_version < FIRST_VERSION_BY_TOPIC_ID or any(topic.name is not None for topic in topics)):
+        return MetadataResponse(
+            topics=[
+                MetadataResponseTopic(
+                    error_code=ErrorCode.INVALID_REQUEST,
+                    name=topic.name or "",
+                    topic_id=topic.topic_id,
+                    topic_authorized_operations=NOT_ASKED,
+                )
+                for topic in topics
+            ],
+            controller_id=-1,
+        )
+    found: list[MetadataResponseTopic] = []
+    missing: list[str] = []
+    for topic in topics:
+        name = cluster.names_by_id.get(topic.topic_id) if topic.topic_id != ZERO_UUID else topic.name
+        if name is None:
+            found.append(_absent(ErrorCode.UNKNOWN_TOPIC_ID, None, topic.topic_id))
+            continue
+        image = cluster.topics.get(name)
+        if image is not None:
+            found.append(_topic(image, request, context))
+        elif not is_valid_topic_name(name):
+            found.append(_absent(ErrorCode.INVALID_TOPIC_EXCEPTION, name))
+        else:
+            missing.append(name)
+    allowed = context.api_version < 4 or request.allow_auto_topic_creation
+    if missing and allowed and context.broker.auto_topics.enabled:
+        return _create(missing, found, request, context)
+    found.extend(_absent(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name) for name in missing)
+    return _response(found, request, context)
+
+
+async def _create(
+    missing: list[str], found: list[MetadataResponseTopic], request: MetadataRequest, context: RequestContext
+) -> MetadataResponse:
+    codes = await context.broker.auto_topics.create(missing)
+    found.extend(_absent(codes[name], name) for name in missing)
+    return _response(found, request, context)
+
+
+def _response(topics: list[MetadataResponseTopic], request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+    broker = context.broker
+    listener = context.connection.listener_name
+    brokers = [
+        MetadataResponseBroker(node_id=live.broker_id, host=endpoint.host, port=endpoint.port, rack=live.rack)
+        for live in broker.cluster.brokers.values()
+        if (endpoint := live.endpoints.get(listener)) is not None
+    ]
+    response = MetadataResponse(
+        brokers=brokers,
+        cluster_id=broker.cluster_id,
+        controller_id=broker.cluster.controller_id,
+        topics=topics,
+        cluster_authorized_operations=NOT_ASKED,
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = authorized_operations(
+            broker.authorizer, str(context.connection.principal), context.connection.client_host, ResourceType.CLUSTER, CLUSTER_NAME
+        )
+    return response
+
+
+def _absent(code: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=code, name=name, topic_id=topic_id, is_internal=name in INTERNAL_TOPICS, topic_authorized_operations=NOT_ASKED
+    )
+
+
+def _topic(image: TopicImage, request: MetadataRequest, context: RequestContext) -> MetadataResponseTopic:
+    operations = NOT_ASKED
+    if request.include_topic_authorized_operations:
+        operations = authorized_operations(
+            context.broker.authorizer, str(context.connection.principal), context.connection.client_host, ResourceType.TOPIC, image.name
+        )
+    return MetadataResponseTopic(
+        name=image.name,
+        topic_id=image.topic_id,
+        is_internal=image.name in INTERNAL_TOPICS,
+        partitions=[_partition(state, context) for state in image.partitions.values()],
+        topic_authorized_operations=operations,
+    )
+
+
+def _partition(state: UpdateMetadataPartitionState, context: RequestContext) -> MetadataResponsePartition:
+    """One partition as a client of this listener may see it: version 0 filtered out dead replicas, later ones name them offline."""
+    cluster = context.broker.cluster
+    replicas = list(state.replicas)
+    isr = list(state.isr)
+    code = ErrorCode.NONE
+    leader = cluster.brokers.get(state.leader)
+    leader_id = state.leader
+    if leader is None:
+        code = ErrorCode.LEADER_NOT_AVAILABLE
+        leader_id = LEADER_NONE
+    elif context.connection.listener_name not in leader.endpoints:
+        code = ErrorCode.LISTENER_NOT_FOUND if context.api_version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE
+        leader_id = LEADER_NONE
+    if context.api_version == 0:
+        replicas = [replica for replica in replicas if replica in cluster.brokers]
+        isr = [replica for replica in isr if replica in cluster.brokers]
+        if code == ErrorCode.NONE and (len(replicas) < len(state.replicas) or len(isr) < len(state.isr)):
+            code = ErrorCode.REPLICA_NOT_AVAILABLE
+    return MetadataResponsePartition(
+        error_code=code,
+        partition_index=state.partition_index,
+        leader_id=leader_id,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=[*state.offline_replicas, *(r for r in replicas if r not in cluster.brokers and r not in state.offline_replicas)],
+    )
