@@ -1,0 +1,174 @@
+"""Several processes on one metadata file: what one of them leaves behind when it is killed, and what a stopped one may still do."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from controller.embedded_store import EmbeddedStore
+from controller.errors import SessionExpired, StoreUnavailable
+from controller.session_lock import ObservedSession, OwnSessionLock
+from controller.store import WatchedEvent
+
+OTHER_BROKER = """
+import asyncio, sys, time
+from controller.embedded_store import EmbeddedStore
+class Clock:
+    now_ms = staticmethod(lambda: time.time_ns() // 1_000_000)
+    monotonic = staticmethod(time.monotonic)
+async def main():
+    store = EmbeddedStore(sys.argv[1], Clock(), session_timeout_ms=int(sys.argv[2]))
+    await store.open_session()
+    await store.create("/other", b"alive", ephemeral=True)
+    await store.create("/kept", b"acknowledged")
+    print("ready", flush=True)
+    await asyncio.Event().wait()
+asyncio.run(main())
+"""
+
+
+class RealClock:
+    """The machine's clocks."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+def start_other_broker(path: Path, session_timeout_ms: int = 18_000) -> subprocess.Popen[bytes]:
+    """A process that holds an ephemeral node /other."""
+    process = subprocess.Popen([sys.executable, "-c", OTHER_BROKER, str(path), str(session_timeout_ms)], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    return process
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come"
+        await asyncio.sleep(0.005)
+
+
+def test_a_killed_process_loses_its_ephemerals_long_before_its_timeout_and_keeps_what_was_acknowledged(tmp_path: Path) -> None:
+    path = tmp_path / "metadata.db"
+    process = start_other_broker(path)
+
+    async def scenario() -> None:
+        store = EmbeddedStore(str(path), RealClock())
+        await store.open_session()
+        try:
+            events: list[WatchedEvent] = []
+            assert await store.exists("/other", events.append) is not None
+            kill(process)
+            await until(lambda: bool(events))
+            assert await store.exists("/other") is None
+            assert (await store.get("/kept"))[0] == b"acknowledged"
+        finally:
+            await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_process_that_starts_after_a_kill_finds_the_way_free(tmp_path: Path) -> None:
+    path = tmp_path / "metadata.db"
+    kill(start_other_broker(path))
+
+    async def scenario() -> None:
+        store = EmbeddedStore(str(path), RealClock())
+        await store.open_session()
+        assert await store.create("/other", ephemeral=True) == "/other"
+        await store.close()
+
+    asyncio.run(scenario())
+    assert os.listdir(f"{path}.sessions") == []
+
+
+def test_a_stopped_process_loses_its_session_and_cannot_write_under_it_when_it_wakes(tmp_path: Path) -> None:
+    path = tmp_path / "metadata.db"
+    process = start_other_broker(path, session_timeout_ms=300)
+
+    async def scenario() -> None:
+        store = EmbeddedStore(str(path), RealClock())
+        await store.open_session()
+        try:
+            events: list[WatchedEvent] = []
+            await store.exists("/other", events.append)
+            os.kill(process.pid, signal.SIGSTOP)
+            await until(lambda: bool(events))
+        finally:
+            await store.close()
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        kill(process)
+
+
+def test_a_store_whose_session_was_ended_by_another_is_told_and_may_begin_a_new_one(tmp_path: Path) -> None:
+    path = str(tmp_path / "metadata.db")
+
+    async def scenario() -> None:
+        silent = EmbeddedStore(path, RealClock())
+        first = await silent.open_session()
+        told: list[int] = []
+        silent.on_session_expired(lambda: told.append(silent.session_id))
+        await silent.create("/silent", ephemeral=True)
+        os.unlink(f"{path}.sessions/{first}")  # as if its owner were gone
+        other = EmbeddedStore(path, RealClock())
+        await other.open_session()
+        assert await other.exists("/silent") is None
+        with pytest.raises(SessionExpired):
+            await silent.create("/silent", ephemeral=True)
+        assert told == [0]
+        assert await silent.open_session() > first
+        await silent.create("/silent", ephemeral=True)
+        await other.close()
+        await silent.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_file_that_is_no_database_is_named_in_the_error(tmp_path: Path) -> None:
+    path = tmp_path / "metadata.db"
+    path.write_bytes(b"not a database" * 1000)
+
+    async def scenario() -> None:
+        store = EmbeddedStore(str(path), RealClock())
+        with pytest.raises(StoreUnavailable, match=r"metadata\.db: file is not a database"):
+            await store.open_session()
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_silent_owner_is_dead_after_its_timeout_and_not_while_its_heart_beats(tmp_path: Path) -> None:
+    path = str(tmp_path / "1")
+    own = OwnSessionLock(path)
+    observed = ObservedSession(path, timeout_ms=1000, now=0.0)
+    assert not observed.is_dead(0.9)
+    own.beat()
+    assert not observed.is_dead(1.8)
+    assert not observed.is_dead(2.7)
+    assert observed.is_dead(2.9)
+    observed.excuse(2.9)
+    assert not observed.is_dead(3.8)
+    own.release()
+    assert observed.is_dead(3.8)
+    observed.forget(remove=True)
+    assert ObservedSession(path, timeout_ms=1000, now=0.0).is_dead(0.0)
