@@ -2,126 +2,41 @@
 
 A value comes, first found first taken, from the dynamic configuration of this broker, the dynamic default of the cluster, the static
 properties the broker was started with, and the default of the declaration. The server builds one `BrokerConfig` from what `config.loader`
-read and hands it to all floors; `config.dynamic` changes it when the metadata store says that /config/brokers changed. Reading a value
+read and hands it to all floors; `update_dynamic` changes it when the metadata store says that /config/brokers changed. Reading a value
 (`config[KEY]`) is one dict lookup.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
-from config import (
-    broker_cleaner,
-    broker_general,
-    broker_groups,
-    broker_groups_next,
-    broker_kraft,
-    broker_log,
-    broker_metrics,
-    broker_network,
-    broker_quotas,
-    broker_replication,
-    broker_security,
-    broker_tiered,
-    broker_tls,
-    broker_transactions,
-    broker_zookeeper,
-)
-from config.broker_general import BROKER_ID
-from config.broker_kraft import NODE_ID
-from config.broker_zookeeper import ZOOKEEPER_CONNECT
+from config.broker_keys import BROKER_KEYS, broker_synonyms, key_of
+from config.broker_properties import BrokerProperties, ListenerConfig, with_broker_id
 from config.describe import ConfigEntry, ConfigSource, ConfigSynonym
-from config.key import Key, Reading
+from config.dynamic import check_change, check_dynamic, overridden, without_invalid
+from config.errors import ConfigError
+from config.key import Key
+from config.listeners import BrokerListeners
 from config.types import ConfigKind
+from config.validation import validate
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-SUBJECTS = (
-    broker_general,
-    broker_network,
-    broker_log,
-    broker_cleaner,
-    broker_replication,
-    broker_groups,
-    broker_groups_next,
-    broker_transactions,
-    broker_security,
-    broker_tls,
-    broker_zookeeper,
-    broker_tiered,
-    broker_metrics,
-    broker_kraft,
-)
-"""The modules that declare broker keys, in the order of the reference page."""
-
-BROKER_KEYS: Mapping[str, Key[Any]] = MappingProxyType(
-    {key.name: key for module in SUBJECTS for key in vars(module).values() if isinstance(key, Key)}
-)
-DYNAMIC_ONLY_KEYS: Mapping[str, Key[Any]] = MappingProxyType(
-    {key.name: key for key in vars(broker_quotas).values() if isinstance(key, Key)}
-)
-
-_LISTENER_PREFIX = "listener.name."
-
-
-class ListenerConfig:
-    """The values in force for one listener: `listener.name.NAME.KEY` where it is set, otherwise KEY."""
-
-    def __init__(self, base: Reading, overrides: Mapping[Key[Any], Any]) -> None:
-        self._base = base
-        self._overrides = overrides
-
-    def __getitem__(self, key: Key[T]) -> T:
-        """The value in force for this listener."""
-        return cast(T, self._overrides[key]) if key in self._overrides else self._base[key]
-
-
-class BrokerProperties:
-    """One complete set of properties with every value parsed; what cross-key checks look at. Immutable."""
-
-    def __init__(self, properties: Mapping[str, str]) -> None:
-        """Raises ConfigValueError for the first bad value, in the order of the declarations."""
-        self.properties = MappingProxyType(dict(properties))
-        self.standalone = ZOOKEEPER_CONNECT.name not in properties
-        self.given: dict[Key[Any], Any] = {}
-        for name, key in BROKER_KEYS.items():
-            text = properties.get(name)
-            self.given[key] = key.default_for(self.standalone) if text is None else key.parse(text)
-        self.values = dict(self.given)
-        for key, value in self.given.items():
-            if value is None and key.otherwise is not None:
-                self.values[key] = key.otherwise(self)
-
-    def __getitem__(self, key: Key[T]) -> T:
-        """The value in force."""
-        return cast(T, self.values[key])
-
-    def has(self, key: Key[Any]) -> bool:
-        """Whether the properties name the key at all."""
-        return key.name in self.properties
-
-    def for_listener(self, listener_name: str) -> ListenerConfig:
-        """The values of one listener. Raises ConfigValueError when an override of that listener is bad."""
-        prefix = f"{_LISTENER_PREFIX}{listener_name.lower()}."
-        overrides: dict[Key[Any], Any] = {}
-        for name, text in self.properties.items():
-            key = BROKER_KEYS.get(name.removeprefix(prefix)) if name.startswith(prefix) else None
-            if key is not None:
-                overrides[key] = key.type.parse(name, text)
-        return ListenerConfig(self, overrides)
 
 
 class BrokerConfig:
     """The configuration in force. Mutable through `update_dynamic` only."""
 
     def __init__(self, static: Mapping[str, str] | None = None) -> None:
-        """Takes the static properties as text. Raises ConfigError when one of them is bad; cross-key rules are `config.validation`'s."""
+        """Takes the static properties as text. Raises ConfigError when one is bad or when they do not go together."""
         self._static = with_broker_id(static or {})
-        self._dynamic_broker: Mapping[str, str] = {}
-        self._dynamic_default: Mapping[str, str] = {}
+        self._dynamic_broker: dict[str, str] = {}
+        self._dynamic_default: dict[str, str] = {}
         self._callbacks: list[tuple[frozenset[str] | None, Callable[[frozenset[str]], None]]] = []
         self._current = BrokerProperties(self._static)
         self._values = self._current.values
+        self._listeners = validate(self._current)
 
     def __getitem__(self, key: Key[T]) -> T:
         """The value in force."""
@@ -138,6 +53,21 @@ class BrokerConfig:
         return self._current.standalone
 
     @property
+    def listeners(self) -> BrokerListeners:
+        """The listeners in force."""
+        return self._listeners
+
+    @property
+    def unknown(self) -> list[str]:
+        """The static properties that no key declares, sorted; they are kept for DescribeConfigs."""
+        return sorted(name for name in self._static if key_of(name) is None)
+
+    @property
+    def without_effect(self) -> list[str]:
+        """The static properties that are known but on which this server does not act, sorted."""
+        return sorted(name for name in self._static if (key := key_of(name)) is not None and not key.effective)
+
+    @property
     def static(self) -> Mapping[str, str]:
         """The properties the broker was started with."""
         return self._static
@@ -150,21 +80,33 @@ class BrokerConfig:
         """Calls `callback` with the changed names after an update that changed one of `keys` (or anything, without `keys`)."""
         self._callbacks.append((None if keys is None else frozenset(key.name for key in keys), callback))
 
-    def with_dynamic(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> BrokerProperties:
-        """The properties that would be in force with these dynamic configurations. Raises ConfigValueError."""
-        properties = dict(self._static)
-        for overrides in (cluster, broker):
-            for name, text in overrides.items():
-                for synonym in broker_synonyms(name, with_listener=False):
-                    properties.pop(synonym, None)
-                properties[name] = text
-        return BrokerProperties(properties)
+    def validate_dynamic(self, overrides: Mapping[str, str], *, per_broker: bool) -> None:
+        """Whether `overrides` may become the whole dynamic configuration of this broker, or the cluster's default. Raises ConfigError."""
+        check_dynamic(overrides, per_broker=per_broker)
+        levels = (self._dynamic_default, overrides) if per_broker else (overrides, self._dynamic_broker)
+        proposed = BrokerProperties(overridden(self._static, *levels))
+        check_change(self._current, self._listeners, proposed, validate(proposed))
 
-    def replace_dynamic(self, broker: Mapping[str, str], cluster: Mapping[str, str], properties: BrokerProperties) -> frozenset[str]:
-        """Puts validated dynamic configurations in force, tells the callbacks, and returns the names whose text changed."""
-        before, after = self._current.properties, properties.properties
-        self._dynamic_broker, self._dynamic_default = dict(broker), dict(cluster)
-        self._current, self._values = properties, properties.values
+    def update_dynamic(self, broker: Mapping[str, str], cluster: Mapping[str, str], *, at_start: bool = False) -> frozenset[str]:
+        """Puts the stored dynamic configurations in force, tells the callbacks, and returns the names whose value changed.
+
+        What is stored may be wrong, because another broker wrote it: entries that cannot be dynamic are left out and logged. When the
+        rest is not valid with the static properties, that is logged and nothing changes. `at_start` skips the rules about changes
+        of a running broker.
+        """
+        broker = without_invalid(broker, per_broker=True)
+        cluster = without_invalid(cluster, per_broker=False)
+        try:
+            proposed = BrokerProperties(overridden(self._static, cluster, broker))
+            listeners = validate(proposed)
+            if not at_start:
+                check_change(self._current, self._listeners, proposed, listeners)
+        except ConfigError as reason:
+            log.error("dynamic configuration %s stays as it was: %s", sorted(broker.keys() | cluster.keys()), reason)
+            return frozenset()
+        before, after = self._current.properties, proposed.properties
+        self._dynamic_broker, self._dynamic_default = broker, cluster
+        self._current, self._values, self._listeners = proposed, proposed.values, listeners
         changed = frozenset(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
         if changed:
             for wanted, callback in self._callbacks:
@@ -236,43 +178,3 @@ class BrokerConfig:
             kind=ConfigKind.UNKNOWN if key is None else key.type.kind,
             documentation=BROKER_KEYS[name].doc if name in BROKER_KEYS else None,
         )
-
-
-def listener_base_name(name: str) -> str | None:
-    """KEY of `listener.name.NAME.KEY`; None when `name` is not of that form."""
-    if not name.startswith(_LISTENER_PREFIX):
-        return None
-    listener, dot, base = name.removeprefix(_LISTENER_PREFIX).partition(".")
-    return base if dot and listener is not None else None
-
-
-def broker_synonyms(name: str, *, with_listener: bool) -> list[str]:
-    """The names that set the same thing as `name`, strongest first. `with_listener` adds the base key of a listener's key."""
-    key = BROKER_KEYS.get(name)
-    if key is not None:
-        return [name, *(synonym.name for synonym in key.synonyms)]
-    base = listener_base_name(name) if with_listener else None
-    if base is None:
-        return [name]
-    # SASL keys carry the mechanism between the listener's prefix and their own name.
-    mechanism_key = next((key.name for key in broker_security.LISTENER_MECHANISM_KEYS if base.endswith(key.name)), None)
-    return [name, mechanism_key or base]
-
-
-def key_of(name: str) -> Key[Any] | None:
-    """The declaration that gives `name` its type, also for a listener's key; None for a name nobody declared."""
-    for each in broker_synonyms(name, with_listener=True):
-        key = BROKER_KEYS.get(each) or DYNAMIC_ONLY_KEYS.get(each)
-        if key is not None:
-            return key
-    return None
-
-
-def with_broker_id(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties with broker.id and node.id filled in from each other, as Kafka does."""
-    filled = dict(properties)
-    if BROKER_ID.name in filled:
-        filled.setdefault(NODE_ID.name, filled[BROKER_ID.name])
-    elif NODE_ID.name in filled:
-        filled[BROKER_ID.name] = filled[NODE_ID.name]
-    return filled

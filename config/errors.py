@@ -32,5 +32,14 @@ class ConfigConflictError(ConfigError):
         return f"requirement failed: {self}"
 
 
+class DynamicConfigError(ConfigError):
+    """A change that would be valid at a start but cannot be made while the broker runs."""
+
+    @property
+    def client_message(self) -> str:
+        """The reason as Apache Kafka wraps it."""
+        return f"Invalid value org.apache.kafka.common.config.ConfigException: {self} for configuration Invalid dynamic configuration"
+
+
 class TopicConfigError(ConfigError):
     """Topic overrides that a topic cannot have. Kafka's InvalidConfigurationException."""

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 from config import broker_cleaner, broker_general, broker_log, broker_replication, broker_tiered
-from config.broker import BROKER_KEYS, BrokerConfig
+from config.broker import BrokerConfig
+from config.broker_keys import BROKER_KEYS
 from config.describe import ConfigEntry, ConfigSource, ConfigSynonym
 from config.errors import ConfigError, ConfigValueError, TopicConfigError
 from config.key import CLUSTER, DAY, LONG_MAX, LOW, MEDIUM, Importance, Key, key

@@ -125,7 +125,7 @@ class _Integer(ValueType[int]):
         if value == self.or_else or inside:
             return
         if self.maximum is None:
-            raise ConfigValueError(name, value, f"Value must be at least {self.minimum}")
+            raise ConfigValueError(name, value, f"Value can be {self.or_else} or greater than {(self.minimum or 0) - 1}")
         raise ConfigValueError(name, value, f"Value must be between {self.minimum} and {self.maximum} or equal to {self.or_else}")
 
 

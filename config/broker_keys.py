@@ -1,0 +1,85 @@
+"""All broker keys by name, and which names set the same thing.
+
+A name is that of a key, of a key of one listener (`listener.name.NAME.KEY`), of a quota that exists only dynamically, or of nothing
+known here.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from config import (
+    broker_cleaner,
+    broker_general,
+    broker_groups,
+    broker_groups_next,
+    broker_kraft,
+    broker_log,
+    broker_metrics,
+    broker_network,
+    broker_quotas,
+    broker_replication,
+    broker_security,
+    broker_tiered,
+    broker_tls,
+    broker_transactions,
+    broker_zookeeper,
+)
+from config.key import Key
+
+SUBJECTS = (
+    broker_general,
+    broker_network,
+    broker_log,
+    broker_cleaner,
+    broker_replication,
+    broker_groups,
+    broker_groups_next,
+    broker_transactions,
+    broker_security,
+    broker_tls,
+    broker_zookeeper,
+    broker_tiered,
+    broker_metrics,
+    broker_kraft,
+)
+"""The modules that declare broker keys, in the order of the reference page."""
+
+BROKER_KEYS: Mapping[str, Key[Any]] = MappingProxyType(
+    {key.name: key for module in SUBJECTS for key in vars(module).values() if isinstance(key, Key)}
+)
+DYNAMIC_ONLY_KEYS: Mapping[str, Key[Any]] = MappingProxyType(
+    {key.name: key for key in vars(broker_quotas).values() if isinstance(key, Key)}
+)
+
+LISTENER_PREFIX = "listener.name."
+
+
+def listener_base_name(name: str) -> str | None:
+    """KEY of `listener.name.NAME.KEY`; None when `name` is not of that form."""
+    if not name.startswith(LISTENER_PREFIX):
+        return None
+    listener, dot, base = name.removeprefix(LISTENER_PREFIX).partition(".")
+    return base if dot and listener is not None else None
+
+
+def broker_synonyms(name: str, *, with_listener: bool) -> list[str]:
+    """The names that set the same thing as `name`, strongest first. `with_listener` adds the base key of a listener's key."""
+    key = BROKER_KEYS.get(name)
+    if key is not None:
+        return [name, *(synonym.name for synonym in key.synonyms)]
+    base = listener_base_name(name) if with_listener else None
+    if base is None:
+        return [name]
+    # SASL keys carry the mechanism between the listener's prefix and their own name.
+    mechanism_key = next((key.name for key in broker_security.LISTENER_MECHANISM_KEYS if base.endswith(key.name)), None)
+    return [name, mechanism_key or base]
+
+
+def key_of(name: str) -> Key[Any] | None:
+    """The declaration that gives `name` its type, also for a listener's key; None for a name nobody declared."""
+    for each in broker_synonyms(name, with_listener=True):
+        key = BROKER_KEYS.get(each) or DYNAMIC_ONLY_KEYS.get(each)
+        if key is not None:
+            return key
+    return None

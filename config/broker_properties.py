@@ -1,0 +1,70 @@
+"""One complete set of broker properties with every value parsed; what checks across keys look at before it is put in force."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar, cast
+
+from config.broker_general import BROKER_ID
+from config.broker_keys import BROKER_KEYS, LISTENER_PREFIX
+from config.broker_kraft import NODE_ID
+from config.broker_zookeeper import ZOOKEEPER_CONNECT
+from config.key import Key, Reading
+
+T = TypeVar("T")
+
+
+class ListenerConfig:
+    """The values in force for one listener: `listener.name.NAME.KEY` where it is set, otherwise KEY."""
+
+    def __init__(self, base: Reading, overrides: Mapping[Key[Any], Any]) -> None:
+        self._base = base
+        self._overrides = overrides
+
+    def __getitem__(self, key: Key[T]) -> T:
+        """The value in force for this listener."""
+        return cast(T, self._overrides[key]) if key in self._overrides else self._base[key]
+
+
+class BrokerProperties:
+    """The properties and their values. Immutable."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        """Raises ConfigValueError for the first bad value, in the order of the declarations."""
+        self.properties = MappingProxyType(dict(properties))
+        self.standalone = ZOOKEEPER_CONNECT.name not in properties
+        self.given: dict[Key[Any], Any] = {}
+        for name, key in BROKER_KEYS.items():
+            text = properties.get(name)
+            self.given[key] = key.default_for(self.standalone) if text is None else key.parse(text)
+        self.values = dict(self.given)
+        for key, value in self.given.items():
+            if value is None and key.otherwise is not None:
+                self.values[key] = key.otherwise(self)
+
+    def __getitem__(self, key: Key[T]) -> T:
+        """The value in force."""
+        return cast(T, self.values[key])
+
+    def has(self, key: Key[Any]) -> bool:
+        """Whether the properties name the key at all."""
+        return key.name in self.properties
+
+    def for_listener(self, listener_name: str) -> ListenerConfig:
+        """The values of one listener. Raises ConfigValueError when an override of that listener is bad."""
+        prefix = f"{LISTENER_PREFIX}{listener_name.lower()}."
+        overrides: dict[Key[Any], Any] = {}
+        for name, text in self.properties.items():
+            key = BROKER_KEYS.get(name.removeprefix(prefix)) if name.startswith(prefix) else None
+            if key is not None:
+                overrides[key] = key.type.parse(name, text)
+        return ListenerConfig(self, overrides)
+
+
+def with_broker_id(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties with broker.id and node.id filled in from each other, as Kafka does."""
+    filled = dict(properties)
+    if BROKER_ID.name in filled:
+        filled.setdefault(NODE_ID.name, filled[BROKER_ID.name])
+    elif NODE_ID.name in filled:
+        filled[BROKER_ID.name] = filled[NODE_ID.name]
+    return filled

@@ -1,0 +1,196 @@
+"""The rules of dynamic broker configuration: what may be changed at run time, at which level, and by how much at once.
+
+Two levels are stored under /config/brokers: one of each broker and the default of the cluster. Pure functions; `BrokerConfig` holds the state.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from config.broker_cleaner import LOG_CLEANER_THREADS
+from config.broker_general import BACKGROUND_THREADS
+from config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY_KEYS, broker_synonyms, key_of, listener_base_name
+from config.broker_log import LOG_RETENTION_BYTES, LOG_RETENTION_MS, NUM_RECOVERY_THREADS_PER_DATA_DIR
+from config.broker_network import MAX_CONNECTION_CREATION_RATE, MAX_CONNECTIONS, NUM_IO_THREADS, NUM_NETWORK_THREADS
+from config.broker_properties import BrokerProperties
+from config.broker_replication import NUM_REPLICA_FETCHERS
+from config.broker_tiered import LOG_LOCAL_RETENTION_BYTES, LOG_LOCAL_RETENTION_MS
+from config.errors import ConfigError, ConfigValueError, DynamicConfigError
+from config.key import DynamicScope, Key
+from config.listeners import BrokerListeners
+
+log = logging.getLogger(__name__)
+
+_POOLS = (NUM_IO_THREADS, NUM_REPLICA_FETCHERS, NUM_RECOVERY_THREADS_PER_DATA_DIR, BACKGROUND_THREADS)
+_LISTENER_LIMITS = (MAX_CONNECTIONS, MAX_CONNECTION_CREATION_RATE)
+_CLUSTER_LEVEL_OF_LISTENERS = frozenset({MAX_CONNECTIONS.name, MAX_CONNECTION_CREATION_RATE.name, NUM_NETWORK_THREADS.name})
+_CHANGEABLE_OF_LISTENERS = _CLUSTER_LEVEL_OF_LISTENERS | {name for name, key in BROKER_KEYS.items() if key.listener_only}
+
+
+def check_dynamic(overrides: Mapping[str, str], *, per_broker: bool) -> None:
+    """Whether `overrides` may be stored as dynamic configuration of a broker, or of the cluster. Raises ConfigError.
+
+    Names that nobody knows may: a plugin may know them.
+    """
+    _refuse(_read_only(overrides), "Cannot update these configs dynamically")
+    _refuse(_listener_only(overrides), "These security configs can be dynamically updated only per-listener using the listener prefix")
+    for name, text in overrides.items():
+        _check_value(name, text)
+    if not per_broker:
+        _refuse(_per_broker(overrides), "Cannot update these configs at default cluster level, broker id must be specified")
+
+
+def without_invalid(overrides: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
+    """`overrides` without what `check_dynamic` would refuse; each kind of refusal is one log line."""
+    level = "broker" if per_broker else "default cluster"
+    kept = dict(overrides)
+    bad_values = [name for name, text in overrides.items() if not _has_good_value(name, text)]
+    _leave_out(kept, bad_values, f"Dynamic {level} config contains invalid values, these configs will be ignored")
+    _leave_out(kept, _read_only(kept), f"Dynamic {level} config contains keys that cannot be dynamic, these configs will be ignored")
+    _leave_out(
+        kept, _listener_only(kept), "Security configs can be dynamically updated only using listener prefix, base configs will be ignored"
+    )
+    if not per_broker:
+        _leave_out(kept, _per_broker(kept), "Per-broker configs defined at default cluster level will be ignored")
+    return kept
+
+
+def overridden(static: Mapping[str, str], cluster: Mapping[str, str], broker: Mapping[str, str]) -> dict[str, str]:
+    """The properties with both dynamic levels laid over the static ones.
+
+    An override also takes away the synonyms below it: log.roll.ms of the cluster beats log.roll.hours of the file.
+    """
+    properties = dict(static)
+    for level in (cluster, broker):
+        for name, text in level.items():
+            for synonym in broker_synonyms(name, with_listener=False):
+                properties.pop(synonym, None)
+            properties[name] = text
+    return properties
+
+
+def check_change(
+    current: BrokerProperties, listeners: BrokerListeners, proposed: BrokerProperties, proposed_listeners: BrokerListeners
+) -> None:
+    """Whether a running broker can go from `current` to `proposed`. Raises DynamicConfigError."""
+    for key in _POOLS:
+        _check_threads(key, current[key], proposed[key])
+    _check_cleaner_threads(current[LOG_CLEANER_THREADS], proposed[LOG_CLEANER_THREADS])
+    # Checked only when one of them changes: a static contradiction is not the fault of another key's change.
+    if _differ(current, proposed, (LOG_LOCAL_RETENTION_MS, LOG_RETENTION_MS)):
+        _check_local(LOG_LOCAL_RETENTION_MS, LOG_RETENTION_MS, proposed)
+    if _differ(current, proposed, (LOG_LOCAL_RETENTION_BYTES, LOG_RETENTION_BYTES)):
+        _check_local(LOG_LOCAL_RETENTION_BYTES, LOG_RETENTION_BYTES, proposed)
+    staying = {each.listener_name for each in listeners.listeners} & {each.listener_name for each in proposed_listeners.listeners}
+    for name in sorted(staying):
+        _check_listener(name, current, proposed)
+        if listeners.security_protocols[name] is not proposed_listeners.security_protocols[name]:
+            raise DynamicConfigError(f"Security protocol cannot be updated for existing listener ListenerName({name})")
+
+
+def _check_listener(name: str, current: BrokerProperties, proposed: BrokerProperties) -> None:
+    if _fixed_of_listener(name, current) != _fixed_of_listener(name, proposed):
+        raise DynamicConfigError(
+            f"Configs cannot be updated dynamically for existing listener ListenerName({name}), "
+            "restart broker or create a new listener for update"
+        )
+    before, after = current.for_listener(name), proposed.for_listener(name)
+    _check_threads(NUM_NETWORK_THREADS, before[NUM_NETWORK_THREADS], after[NUM_NETWORK_THREADS])
+    for key in _LISTENER_LIMITS:
+        if after[key] != before[key] and after[key] <= 0:
+            raise DynamicConfigError(f"Invalid {key.name} {after[key]}")
+
+
+def _fixed_of_listener(name: str, properties: BrokerProperties) -> dict[str, str]:
+    prefix = f"listener.name.{name.lower()}."
+    return {
+        each: text
+        for each, text in properties.properties.items()
+        if each.startswith(prefix) and each.removeprefix(prefix) not in _CHANGEABLE_OF_LISTENERS
+    }
+
+
+def _check_threads(key: Key[int], old: int, new: int) -> None:
+    if new == old:
+        return
+    failed = f"Dynamic thread count update validation failed for {key.name}={new}"
+    if new <= 0:
+        raise DynamicConfigError(f"{failed}, value should be at least 1")
+    if new < old // 2:
+        raise DynamicConfigError(f"{failed}, value should be at least half the current value {old}")
+    if new > old * 2:
+        raise DynamicConfigError(f"{failed}, value should not be greater than double the current value {old}")
+
+
+def _check_cleaner_threads(old: int, new: int) -> None:
+    if new < old // 2:
+        raise DynamicConfigError(f"Log cleaner threads cannot be reduced to less than half the current value {old}")
+    if new > old * 2:
+        raise DynamicConfigError(f"Log cleaner threads cannot be increased to more than double the current value {old}")
+
+
+def _check_local(local: Key[int], total: Key[int], proposed: BrokerProperties) -> None:
+    kept, whole = proposed[local], proposed[total]
+    if whole < 0 or kept == -2:
+        return
+    if kept == -1:
+        raise DynamicConfigError(str(ConfigValueError(local.name, kept, f"Value must not be -1 as {total.name} value is set as {whole}.")))
+    if kept > whole:
+        raise DynamicConfigError(
+            str(ConfigValueError(local.name, kept, f"Value must not be more than {total.name} property value: {whole}"))
+        )
+
+
+def _differ(current: BrokerProperties, proposed: BrokerProperties, keys: tuple[Key[int], ...]) -> bool:
+    return any(current[key] != proposed[key] for key in keys)
+
+
+def _read_only(names: Iterable[str]) -> list[str]:
+    return [name for name in names if name in BROKER_KEYS and BROKER_KEYS[name].dynamic is DynamicScope.READ_ONLY]
+
+
+def _listener_only(names: Iterable[str]) -> list[str]:
+    return [name for name in names if name in BROKER_KEYS and BROKER_KEYS[name].listener_only]
+
+
+def _per_broker(names: Iterable[str]) -> list[str]:
+    return [name for name in names if _is_per_broker(name)]
+
+
+def _is_per_broker(name: str) -> bool:
+    base = listener_base_name(name)
+    if base is not None:
+        return base not in _CLUSTER_LEVEL_OF_LISTENERS
+    return name in BROKER_KEYS and BROKER_KEYS[name].dynamic is DynamicScope.PER_BROKER
+
+
+def _check_value(name: str, text: str) -> None:
+    base = listener_base_name(name) or name
+    key = DYNAMIC_ONLY_KEYS.get(base) or BROKER_KEYS.get(base)
+    if key is not None:
+        key.parse(text)
+
+
+def _has_good_value(name: str, text: str) -> bool:
+    try:
+        _check_value(name, text)
+    except ConfigError:
+        return False
+    return True
+
+
+def is_password(name: str) -> bool:
+    """Whether the value of `name` is a secret, which is stored encrypted and only for one broker."""
+    key = key_of(name)
+    return key is not None and key.sensitive
+
+
+def _refuse(names: list[str], why: str) -> None:
+    if names:
+        raise ConfigError(f"{why}: Set({', '.join(names)})")
+
+
+def _leave_out(kept: dict[str, str], names: list[str], why: str) -> None:
+    for name in names:
+        kept.pop(name, None)
+    if names:
+        log.error("%s: %s", why, ", ".join(names))
