@@ -1,0 +1,133 @@
+"""The kinds of brokers that can be measured. A kind starts one broker in a folder of its own, optionally bound to one core.
+
+Add a kind by a class with the members of `Broker` and an entry in `KINDS`.
+"""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+from tests.support.apache_kafka import (
+    KAFKA_VERSION,
+    ApacheKafka,
+    DidNotStartError,
+    answers_api_versions,
+    free_ports,
+    pinned_to,
+    process_guard,
+)
+
+# Told to every kind: topics dropped between two loads give their pages back before the next load, instead of being written to the disk.
+COMMON_CONFIG = {"log.segment.delete.delay.ms": "500"}
+_START_SECONDS = 60
+_STOP_SECONDS = 30
+
+
+class Broker(Protocol):
+    """One broker of one kind; `start` returns when it answers ApiVersions, `start_s` is how long that took from the first fork."""
+
+    label: ClassVar[str]
+    first_warm_up_s: ClassVar[float]
+
+    def __init__(self, directory: Path, pin_cpu: int | None = None) -> None: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    @property
+    def pid(self) -> int: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def start_s(self) -> float: ...
+
+
+class ApacheKafkaBroker:
+    """Apache Kafka with Apache's own JVM options and heap; its ZooKeeper is neither bound nor counted."""
+
+    label: ClassVar[str] = f"Apache Kafka {KAFKA_VERSION}"
+    first_warm_up_s: ClassVar[float] = 10.0  # until the JIT has compiled the hot path
+
+    def __init__(self, directory: Path, pin_cpu: int | None = None) -> None:
+        self._cluster = ApacheKafka(directory, 1, {**COMMON_CONFIG, "zookeeper.session.timeout.ms": "18000"}, pin_cpu=pin_cpu, heap="1g")
+
+    def start(self) -> None:
+        self._cluster.start()
+
+    def stop(self) -> None:
+        self._cluster.stop()
+
+    @property
+    def pid(self) -> int:
+        return self._cluster.pid()
+
+    @property
+    def port(self) -> int:
+        return self._cluster.port()
+
+    @property
+    def start_s(self) -> float:
+        return self._cluster.start_seconds[self._cluster.broker_ids[0]]
+
+
+class OttlaBroker:
+    """Ottla as its command starts it, without ZooKeeper."""
+
+    label: ClassVar[str] = "Ottla"
+    first_warm_up_s: ClassVar[float] = 2.0
+
+    def __init__(self, directory: Path, pin_cpu: int | None = None) -> None:
+        self._directory = directory
+        self._pin_cpu = pin_cpu
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = 0
+        self._start_s = 0.0
+
+    def start(self) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        (self._port,) = free_ports(1)
+        settings = {"listeners": f"PLAINTEXT://127.0.0.1:{self._port}", "log.dirs": str(self._directory / "data"), **COMMON_CONFIG}
+        command = [str(Path(sys.executable).with_name("ottla")), "serve"]
+        for key, value in settings.items():
+            command += ["--set", f"{key}={value}"]
+        log = self._directory / "broker.log"
+        began = time.monotonic()
+        with open(log, "wb") as output, pinned_to(self._pin_cpu):
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self._directory)
+        process_guard().watch(self._process.pid)
+        while not answers_api_versions("127.0.0.1", self._port):
+            if self._process.poll() is not None or time.monotonic() - began > _START_SECONDS:
+                self.stop()
+                raise DidNotStartError(f"`{' '.join(command)}` does not serve:\n{log.read_text(errors='replace')[-3000:]}")
+            time.sleep(0.002)
+        self._start_s = time.monotonic() - began
+
+    def stop(self) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        process_guard().release(self._process.pid)
+        self._process = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    @property
+    def start_s(self) -> float:
+        return self._start_s
+
+
+KINDS: dict[str, type[Broker]] = {"apache": ApacheKafkaBroker, "ottla": OttlaBroker}
+REFERENCE = "apache"

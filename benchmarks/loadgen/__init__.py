@@ -1,0 +1,1 @@
+"""The load generators in C, compiled on demand (`compiler`), and how they are run (`runner`)."""

@@ -1,0 +1,111 @@
+"""Runs loadgen against a broker and reads what it printed.
+
+The generator announces the start and end of its measuring window; the caller's `probe` is called at both, so that processor time is
+taken over the same window as the requests.
+"""
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.histogram import Histogram
+from benchmarks.loadgen.compiler import compiled
+from tests.support.apache_kafka import pinned_to, process_guard
+
+
+class LoadFailedError(RuntimeError):
+    """The broker answered with errors, closed a connection or stopped answering: the numbers would mean nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What to send: frames dealt round robin to connections, closed loop unless `rate` (requests per second) is given."""
+
+    frames: Sequence[bytes]
+    connections: int
+    in_flight: int
+    warm_up_s: float
+    duration_s: float
+    rate: float = 0.0
+    total: int = 0
+    max_bytes: int = 0
+    error_offsets: tuple[int, ...] = ()
+    discard_bodies: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One window: requests answered in it and what they cost."""
+
+    responses: int
+    window_s: float
+    bytes_sent: int
+    bytes_received: int
+    latency_ns: Histogram
+    generator_cpu_s: float
+    broker_cpu_s: float
+
+    @property
+    def per_second(self) -> float:
+        return self.responses / self.window_s if self.window_s else 0.0
+
+
+def run_load(host: str, port: int, load: Load, *, pin_cpu: int | None = None, probe: Callable[[], float] = lambda: 0.0) -> Measured:
+    """Run one load to its end. `probe` tells the broker's processor seconds so far. Raises LoadFailedError, NoCompilerError."""
+    with tempfile.NamedTemporaryFile(prefix="loadgen-", suffix=".frames") as prepared:
+        for frame in load.frames:
+            prepared.write(frame)
+        prepared.flush()
+        command = [str(compiled("loadgen")), "--host", host, "--port", str(port), "--frames", prepared.name, *_options(load)]
+        with pinned_to(pin_cpu), subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as generator:
+            process_guard().watch(generator.pid)
+            try:
+                before, after, report = _follow(generator, probe)
+            finally:
+                generator.kill()
+                generator.wait()
+                process_guard().release(generator.pid)
+    if report["errors"] or report["unanswered"]:
+        code, unanswered = report["first_error"], report["unanswered"]
+        raise LoadFailedError(f"{report['errors']} responses with errors (first code {code}), unanswered: {unanswered}")
+    return Measured(
+        responses=report["responses"],
+        window_s=report["window_s"],
+        bytes_sent=report["bytes_sent"],
+        bytes_received=report["bytes_received"],
+        latency_ns=Histogram(((bucket, count) for bucket, count in report["buckets"]), report["max_ns"]),
+        generator_cpu_s=report["generator_cpu_s"],
+        broker_cpu_s=after - before,
+    )
+
+
+def generator_core() -> int | None:
+    """The core for the generator, the last one of those this process may use; None when there is only one."""
+    cores = sorted(os.sched_getaffinity(0))
+    return cores[-1] if len(cores) > 1 else None
+
+
+def _options(load: Load) -> list[str]:
+    options = ["--connections", str(load.connections), "--in-flight", str(load.in_flight)]
+    options += ["--warm-up", str(load.warm_up_s), "--duration", str(load.duration_s)]
+    options += ["--rate", str(load.rate), "--total", str(load.total), "--max-bytes", str(load.max_bytes)]
+    for offset in load.error_offsets:
+        options += ["--check", str(offset)]
+    return [*options, "--discard"] if load.discard_bodies else options
+
+
+def _follow(generator: "subprocess.Popen[str]", probe: Callable[[], float]) -> tuple[float, float, dict[str, Any]]:
+    assert generator.stdout is not None
+    assert generator.stderr is not None
+    before = 0.0
+    for line in generator.stdout:
+        report = json.loads(line)
+        if report["event"] == "measuring":
+            before = probe()
+        else:
+            return before, probe(), report
+    raise LoadFailedError(generator.stderr.read().strip() or f"the generator ended with exit code {generator.wait()} and said nothing")
