@@ -1,0 +1,68 @@
+# Ottla: `make serve` runs a broker, `make test` shows that it works. Everything is installed into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+DATA ?= ./data
+WORKERS ?= auto
+TEST_TIMEOUT ?= 180
+
+.PHONY: help install serve test test-fast lint format docs bench soak validate clean
+
+help:
+	@echo "make serve      run a broker on 127.0.0.1:9092, data under $(DATA)"
+	@echo "make test       install what the tests need and run them all"
+	@echo "make test-fast  unit, wire and contract tests (under a minute)"
+	@echo "make lint       ruff, mypy --strict, import-linter"
+	@echo "make bench      Apache Kafka 3.9.1 and Ottla side by side (needs Java 17, Maven, a C compiler)"
+	@echo "make soak       random work with kill -9 against a model, minutes long"
+	@echo "make docs       write the generated reference pages anew"
+
+# A virtual environment needs Python >= 3.11 with ensurepip (Debian: python3-venv).
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else f"Ottla needs Python >= 3.11, {sys.executable} is {sys.version.split()[0]}; set PYTHON=")'
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "Python's venv module is missing; on Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.installed-test: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --constraint constraints.txt --editable '.[test,dev]'
+	@touch $@ $(VENV)/.installed
+
+install: $(VENV)/.installed
+
+serve: install
+	@exec $(BIN)/ottla serve --set log.dirs=$(DATA)
+
+test: $(VENV)/.installed-test
+	@$(BIN)/python -m tests.support.prerequisites
+	$(BIN)/python -m pytest -n $(WORKERS) --timeout $(TEST_TIMEOUT) tests
+
+test-fast: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -n $(WORKERS) --timeout 60 tests/unit tests/wire tests/contract
+
+lint: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.installed-test
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: $(VENV)/.installed-test
+	$(BIN)/python -m config.docs
+	$(BIN)/python -m broker.handlers.docs
+
+bench: $(VENV)/.installed-test
+	$(BIN)/python -m benchmarks.single_broker $(BENCH_ARGS)
+
+soak: $(VENV)/.installed-test
+	$(BIN)/python -m tests.soak $(SOAK_ARGS)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,50 @@
+"""Says before a test run what is missing for some of the tests, and installs what Debian or Ubuntu can give to root.
+
+Tests whose program is missing are skipped with the reason; this page makes sure that nobody has to find that out from a skip.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+
+PROGRAMS = {
+    "kcat": ("kcat", "tests with kcat"),
+    "java": ("openjdk-17-jre-headless", "tests with Apache Kafka's own tools"),
+    "mvn": ("maven", "fetching Apache Kafka's tools"),
+}
+
+
+def missing_programs() -> list[str]:
+    """The programs of PROGRAMS that are not on the PATH."""
+    return [program for program in PROGRAMS if shutil.which(program) is None]
+
+
+def can_install() -> bool:
+    """Whether this is a Debian or Ubuntu machine and we are root."""
+    return shutil.which("apt-get") is not None and os.geteuid() == 0
+
+
+def install(program: str) -> None:
+    """Install one program's package; says so when that fails."""
+    package, _ = PROGRAMS[program]
+    print(f"installing {package} ...", flush=True)
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    command = ["apt-get", "install", "--yes", "--quiet=2", "--no-install-recommends", package]
+    if subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        subprocess.run(["apt-get", "update", "--quiet=2"], env=environment, stdout=subprocess.DEVNULL, check=False)
+        subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False)
+
+
+def main() -> None:
+    """Install what can be installed, name what stays missing."""
+    for program in missing_programs():
+        if can_install():
+            install(program)
+    for program in missing_programs():
+        package, purpose = PROGRAMS[program]
+        print(f"missing: {program}: {purpose} will be skipped (Debian, Ubuntu: apt-get install {package})", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
