@@ -36,7 +36,6 @@ from replication.partition import Partition
 from storage.errors import InvalidRecord, LogDirFailure, StorageError
 from storage.partition_log import Appended
 from storage.record_errors import WITHOUT_LOG_START_OFFSET, error_message
-from storage.record_validation import complete_validation
 from storage.validation import ValidatedBatch, check_request, complete_validation, validate_produce
 
 logger = logging.getLogger(__name__)
