@@ -6,7 +6,7 @@ Called by the Fetch handler for consumers and followers alike; the difference is
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, cast
 
 from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from replication.partition import Partition
@@ -85,12 +85,13 @@ def read_partition(
         high_watermark=log.high_watermark,
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
-        records=b"" if region is None else region,
+        # encode_parts hands on whatever has a length; the network sends a region without reading it
+        records=b"" if region is None else cast("memoryview", region),
     )
     if isolation == READ_COMMITTED and replica_id == CONSUMER:
         answer.aborted_transactions = [
             AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-            for aborted in (log.aborted_transactions(offset, log.last_stable_offset) if region is not None else ())
+            for aborted in (log.aborted_transactions(offset, found.next_offset) if region is not None else ())
         ]
     else:
         answer.aborted_transactions = None

@@ -23,7 +23,8 @@ from replication.errors import (
 from replication.progress import ReplicaProgress
 from replication.waiters import Waiters
 from storage.errors import OffsetOutOfRange
-from storage.partition_log import Appended, PartitionLog
+from storage.log_append import Appended
+from storage.partition_log import PartitionLog
 from storage.topic_partition import TopicPartition
 from storage.validation import ValidatedBatch
 

@@ -9,7 +9,7 @@ ASKS_FOR_A_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCE
 def current_leader(
     cluster: MetadataCache, code: int, topic: str, partition: int, listener: str
 ) -> tuple[int, int, EndPoint | None, str | None]:
-    """(leader id, its epoch, its end point on `listener`, its rack) for an error that a new leader would cure; else (-1, -1, None, None)."""
+    """(leader id, its epoch, its end point on `listener`, its rack) for an error that a new leader cures; else (-1, -1, None, None)."""
     if code not in ASKS_FOR_A_LEADER:
         return -1, -1, None, None
     leader_id, leader_epoch = cluster.leader_of(topic, partition)

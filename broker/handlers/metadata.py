@@ -1,10 +1,10 @@
 """Metadata (api 3), versions 0-12.
 
-The controller from 1, cluster id from 2, auto creation as the client's choice from 4, leader epochs from 7, authorized operations 8-10 (KIP-430;
-of topics beyond), topic ids from 10 (asking by id from 12, KIP-516).
+The controller from 1, cluster id from 2, auto creation as the client's choice from 4, leader epochs from 7, authorized operations
+8-10 (KIP-430; of topics beyond), topic ids from 10 (asking by id from 12, KIP-516).
 
-A topic that does not exist is created when the client allows it and `auto.create.topics.enable` is on; the answer is LEADER_NOT_AVAILABLE and the
-client asks again, as with Apache Kafka.
+A topic that does not exist is created when the client allows it and `auto.create.topics.enable` is on; the answer is
+LEADER_NOT_AVAILABLE and the client asks again, as with Apache Kafka.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from protocol.records import TRANSACTIONAL_MASK
 from replication.errors import NotEnoughReplicasAfterAppend, ReplicationError
 from replication.partition import Partition
 from storage.errors import InvalidRecord, LogDirFailure, StorageError
-from storage.partition_log import Appended
+from storage.log_append import Appended
 from storage.record_errors import WITHOUT_LOG_START_OFFSET, error_message
 from storage.validation import ValidatedBatch, check_request, complete_validation, validate_produce
 

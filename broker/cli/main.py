@@ -1,0 +1,36 @@
+"""`ottla`: the command line. Each command is a module of this package, imported when it is called, so that `--help` answers at once."""
+
+from importlib import import_module
+
+import click
+
+COMMANDS = {
+    "serve": "Run a broker.",
+}
+
+
+class LazyGroup(click.Group):
+    """Knows the names and one-line helps of its commands without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of COMMANDS: what is used most comes first."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the module of one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(import_module(f"broker.cli.{cmd_name.replace('-', '_')}"), cmd_name.replace("-", "_"))
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The table of commands, from COMMANDS alone."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="ottla", prog_name="ottla")
+def main() -> None:
+    """Ottla, a broker that speaks the Kafka wire protocol."""

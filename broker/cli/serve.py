@@ -1,0 +1,70 @@
+"""`ottla serve`: run one broker until it is told to stop.
+
+Prints one line with its addresses on standard output once it listens; the log goes to standard error. Bad configuration is one line
+and exit status 1, before any data is touched.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import click
+
+from broker.logs import set_up_logging
+from config.broker import BrokerConfig
+from config.errors import ConfigError
+from config.loader import load_properties
+
+
+@click.command()
+@click.argument("properties", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A configuration key; wins over the file and the environment.")
+def serve(properties: Path | None, overrides: tuple[str, ...]) -> None:
+    """Run a broker.
+
+    PROPERTIES is a server.properties file as Apache Kafka's. Environment variables KAFKA_NUM_PARTITIONS and the like are read as
+    the official container image reads them. Without any of it: 127.0.0.1:9092, data under ./data, no ZooKeeper.
+    """
+    set_up_logging()
+    try:
+        config = BrokerConfig(load_properties(properties, os.environ, overrides))
+    except ConfigError as error:
+        raise SystemExit(f"ottla: {error}") from None
+    sys.exit(run(config))
+
+
+def run(config: BrokerConfig) -> int:
+    """Run the event loop until the broker has stopped; the exit status."""
+    import uvloop  # not needed to say what is wrong with a configuration
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(config))
+
+
+async def _serve(config: BrokerConfig) -> int:
+    from broker.server import Broker, CannotStart
+
+    broker = Broker(config)
+    stop = asyncio.Event()
+    hurry = asyncio.Event()
+
+    def on_signal() -> None:
+        if stop.is_set():
+            hurry.set()
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    broker.on_fatal = stop.set
+    try:
+        addresses = await broker.start()
+    except CannotStart as reason:
+        print(f"ottla: {reason}", file=sys.stderr)
+        return 1
+    print(f"ottla is ready: {', '.join(addresses)}", flush=True)
+    await stop.wait()
+    await broker.stop(hurry)
+    return 1 if broker.failed else 0
