@@ -1,4 +1,4 @@
-"""The log cleaner, which compacts logs."""
+"""Log cleaner: the compaction of logs."""
 
 from config.key import CLUSTER, DAY, DOUBLE_MAX, LONG_MAX, MEDIUM, SECOND, KiB, MiB, key
 from config.types import Bool, Double, Int, Long

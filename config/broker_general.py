@@ -1,4 +1,4 @@
-"""Who the broker is, which topics it makes, and how it stops."""
+"""The broker: who it is, which topics it makes, and how it stops."""
 
 from config.key import CLUSTER, HIGH, LOW, MEDIUM, SECOND, key
 from config.types import Bool, Class, Int, Long, String

@@ -1,4 +1,4 @@
-"""Consumer groups of the classic protocol and their committed offsets."""
+"""Consumer groups: the classic protocol and committed offsets."""
 
 from config.key import HIGH, INT_MAX, MEDIUM, MINUTE, SECOND, KiB, MiB, key
 from config.types import Int, Long, Short

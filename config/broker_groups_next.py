@@ -1,4 +1,4 @@
-"""The newer kinds of groups: the consumer protocol of KIP-848 and share groups."""
+"""Newer groups: the consumer protocol of KIP-848 and share groups."""
 
 from config.key import INT_MAX, MEDIUM, MINUTE, SECOND, key
 from config.types import Bool, Int, List, Short, String

@@ -1,4 +1,4 @@
-"""KRaft, a mode that this server does not have. Its keys are known because configuration files name them."""
+"""KRaft: a mode this server does not have. The keys are known because configuration files name them."""
 
 from config.key import DAY, HIGH, HOUR, LONG_MAX, LOW, MEDIUM, MINUTE, SECOND, GiB, MiB, key
 from config.types import Bool, Int, List, Long, String

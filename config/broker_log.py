@@ -1,4 +1,4 @@
-"""The log on disk: directories, segments, indexes, retention, flushing, timestamps and compression."""
+"""Log: directories, segments, indexes, retention, flushing, timestamps and compression."""
 
 from config.key import CLUSTER, HIGH, HOUR, LONG_MAX, LOW, MEDIUM, MINUTE, SECOND, GiB, KiB, MiB, Reading, key
 from config.metadata_version import MetadataVersion
@@ -304,7 +304,7 @@ LOG_FLUSH_INTERVAL_MS = key(
     importance=HIGH,
     dynamic=CLUSTER,
     effective=True,
-    doc="After how long unflushed messages of a partition are forced to disk; without it, log.flush.scheduler.interval.ms.",
+    doc="After how long unflushed messages of a partition are forced to disk.",
 )
 
 

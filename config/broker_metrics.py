@@ -1,4 +1,4 @@
-"""Metrics, and the windows over which quotas are measured."""
+"""Metrics: what is measured, and the windows over which quotas are measured."""
 
 from config.key import CLUSTER, LOW, SECOND, MiB, key
 from config.types import Bool, Class, Int, List, Long, String

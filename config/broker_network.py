@@ -1,4 +1,4 @@
-"""Listeners, connections, request queues and the limits of a request."""
+"""Network: listeners, connections, request queues and the limits of a request."""
 
 from config.key import CLUSTER, HIGH, INT_MAX, LOW, MEDIUM, MINUTE, PER_BROKER, SECOND, KiB, MiB, key
 from config.types import Int, Long, String

@@ -1,4 +1,4 @@
-"""Replication between brokers and the election of leaders."""
+"""Replication: between brokers, and the election of leaders."""
 
 from config.key import CLUSTER, HIGH, MEDIUM, MINUTE, SECOND, KiB, MiB, key
 from config.metadata_version import MetadataVersion

@@ -1,4 +1,4 @@
-"""Authentication with SASL, delegation tokens, authorisation and stored secrets."""
+"""Security: SASL, delegation tokens, authorisation and stored secrets."""
 
 from config.key import DAY, HOUR, LOW, MEDIUM, PER_BROKER, SECOND, KiB, key
 from config.types import Class, Double, Int, List, Long, PasswordType, Short, String

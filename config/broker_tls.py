@@ -1,4 +1,4 @@
-"""TLS of the listeners."""
+"""TLS: keys, certificates and what is allowed on the listeners."""
 
 from config.key import LOW, MEDIUM, PER_BROKER, key
 from config.types import Bool, Class, List, PasswordType, String

@@ -1,4 +1,4 @@
-"""Idempotent producers and transactions."""
+"""Transactions: idempotent producers and transactional ids."""
 
 from config.key import CLUSTER, DAY, HIGH, HOUR, LOW, MINUTE, SECOND, MiB, key
 from config.types import Bool, Int, Short

@@ -1,6 +1,7 @@
 """The rules of dynamic broker configuration: what may be changed at run time, at which level, and by how much at once.
 
-Two levels are stored under /config/brokers: one of each broker and the default of the cluster. Pure functions; `BrokerConfig` holds the state.
+Two levels are stored under /config/brokers: one of each broker and the default of the cluster. Pure functions; `BrokerConfig` holds the
+state.
 """
 
 import logging

@@ -96,8 +96,8 @@ def _require(satisfied: bool, message: str) -> None:
 
 
 def _check_mode(properties: BrokerProperties) -> None:
-    if properties[PROCESS_ROLES] or properties[ZOOKEEPER_METADATA_MIGRATION_ENABLE]:
-        asked = PROCESS_ROLES.name if properties[PROCESS_ROLES] else ZOOKEEPER_METADATA_MIGRATION_ENABLE.name
+    asked = next((key.name for key in (PROCESS_ROLES, ZOOKEEPER_METADATA_MIGRATION_ENABLE) if properties.given[key]), None)
+    if asked is not None:
         raise ConfigError(
             f"{asked} asks for KRaft, which this server does not have: remove it and the controller.* keys; "
             "the metadata is kept in ZooKeeper (zookeeper.connect) or, without it, in the broker's own store"

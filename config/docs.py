@@ -1,0 +1,140 @@
+"""Writes the reference page docs/configuration.md from the declarations: `python -m config.docs [FILE]`. A test holds the two together."""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY_KEYS, SUBJECTS
+from config.key import DynamicScope, Key
+from config.metadata_version import MetadataVersion
+from config.topic import BROKER_KEY_OF, TOPIC_KEYS
+
+PAGE = Path("docs/configuration.md")
+
+_HEAD = """\
+# Configuration
+
+This page is written by `python -m config.docs` from the declarations in `config/`; change those, not the page.
+
+The keys, their types, bounds and defaults are those of Apache Kafka 3.9. A broker takes them from a `server.properties` file, from
+environment variables (`KAFKA_NUM_PARTITIONS` is `num.partitions`; `__` stands for an underscore and `___` for a hyphen) and from
+`--set key=value`; the later ones win. A value that cannot be used ends the start with one line; a key nobody knows is a warning.
+
+- **Change** says where a key may be changed while the broker runs: `cluster-wide` keys in the cluster's default or for one broker,
+  `per-broker` keys for one broker only. Keys marked `per listener` need the prefix `listener.name.NAME.`; without it the others may have
+  it too, where they concern a listener. Empty: only with a restart.
+- **Effect** is `yes` where this server acts on the key. The others are accepted and checked, shown by DescribeConfigs, and named in one
+  line of the log when they are set.
+"""
+
+_STANDALONE = """\
+## Without zookeeper.connect
+
+Apache Kafka in this mode requires `zookeeper.connect`. Here it may be left out: the broker then keeps the metadata in an embedded store.
+Such a broker is usually alone and on somebody's own machine, so these defaults differ, and DescribeConfigs shows them as defaults: internal
+topics are not held up waiting for brokers that do not exist, nobody else on the network is let in unasked, and the data stays where the
+broker was started.
+"""
+
+
+def page() -> str:
+    """The whole reference page."""
+    parts = [_HEAD, _STANDALONE, _table(("Key", "Default without zookeeper.connect", "Apache Kafka's default"), _standalone_rows())]
+    for subject in SUBJECTS:
+        keys = [key for key in vars(subject).values() if isinstance(key, Key) and BROKER_KEYS.get(key.name) is key]
+        parts += [_section(subject.__doc__), _table(_COLUMNS, (_row(key) for key in _sorted(keys)))]
+    parts += [
+        "## Quotas of a broker\n",
+        "These exist only as dynamic configuration of one broker; a properties file cannot set them.\n",
+        _table(_COLUMNS, (_row(key) for key in _sorted(DYNAMIC_ONLY_KEYS.values()))),
+        "## Topics\n",
+        "A topic without a key of its own takes the value of the broker's key.\n",
+        _table(
+            ("Key", "Type", "Default: the broker's", "Valid values", "Effect", "What it does"),
+            (_topic_row(key) for key in _sorted(TOPIC_KEYS.values())),
+        ),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+_COLUMNS = ("Key", "Type", "Default", "Valid values", "Change", "Importance", "Effect", "What it does")
+
+
+def _standalone_rows() -> Iterable[tuple[str, ...]]:
+    for key in _sorted(BROKER_KEYS.values()):
+        if key.has_standalone_default:
+            yield f"`{key.name}`", _value(key, key.default_for(standalone=True)), _value(key, key.default)
+
+
+def _row(key: Key[Any]) -> tuple[str, ...]:
+    synonyms = "".join(f" Without it, `{synonym.name}`." for synonym in key.synonyms)
+    default = _value(key, key.default) + (" (differs without zookeeper.connect)" if key.has_standalone_default else "")
+    return (
+        f"`{key.name}`" + (" (internal)" if key.internal else ""),
+        _type(key),
+        default,
+        _bounds(key),
+        _change(key),
+        key.importance.value,
+        "yes" if key.effective else "",
+        key.doc + synonyms,
+    )
+
+
+def _topic_row(key: Key[Any]) -> tuple[str, ...]:
+    broker = BROKER_KEY_OF.get(key.name)
+    default = _value(key, key.default) if broker is None else f"`{broker.name}`"
+    return f"`{key.name}`", _type(key), default, _bounds(key), "yes" if key.effective else "", key.doc
+
+
+def _change(key: Key[Any]) -> str:
+    if key.dynamic is DynamicScope.READ_ONLY:
+        return ""
+    return f"{key.dynamic.value}, per listener" if key.listener_only else str(key.dynamic.value)
+
+
+def _type(key: Key[Any]) -> str:
+    return key.type.kind.name.lower()
+
+
+def _value(key: Key[Any], value: object) -> str:
+    text = key.render(value)
+    if text is None:
+        return "none"
+    return f"`{text}`" if text else "empty"
+
+
+def _bounds(key: Key[Any]) -> str:
+    if isinstance(key.type, MetadataVersion):
+        return "`0.8.0` to `4.0-IV1`"
+    bounds = key.type.bounds()
+    if bounds is None:
+        return ""
+    return f"`{bounds}`" if bounds.startswith(("[", "(")) else "-1 or at least 1" if "-1" in bounds else bounds
+
+
+def _sorted(keys: Iterable[Key[Any]]) -> list[Key[Any]]:
+    return sorted(keys, key=lambda key: key.name)
+
+
+def _section(doc: str | None) -> str:
+    title, _, rest = (doc or "").strip().partition(": ")
+    return f"## {title}\n\n{rest[:1].upper()}{rest[1:]}\n"
+
+
+def _table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: list[str]) -> None:
+    """Writes the page to the file of the first argument, or to docs/configuration.md."""
+    target = Path(arguments[0]) if arguments else PAGE
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,176 @@
+"""From a properties file, the environment and the command line to the static properties of a broker.
+
+The command line beats the environment, which beats the file. Called by the CLI, which logs what `remarks` says of the result and prints the
+one line of a ConfigError when there is no result.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from config.broker import BrokerConfig
+from config.broker_network import ADVERTISED_LISTENERS, LISTENERS
+from config.errors import ConfigError
+
+ENVIRONMENT_PREFIX = "KAFKA_"
+NOT_CONFIGURATION = frozenset(
+    {
+        "KAFKA_GC_LOG_OPTS",
+        "KAFKA_HEAP_OPTS",
+        "KAFKA_JMX_HOSTNAME",
+        "KAFKA_JMX_OPTS",
+        "KAFKA_JVM_PERFORMANCE_OPTS",
+        "KAFKA_LOG4J_LOGGERS",
+        "KAFKA_LOG4J_OPTS",
+        "KAFKA_LOG4J_ROOT_LOGLEVEL",
+        "KAFKA_OPTS",
+        "KAFKA_TOOLS_LOG4J_LOGLEVEL",
+        "KAFKA_VERSION",
+    }
+)
+"""The variables of Apache Kafka's container image that are not broker keys."""
+
+_NATURAL_LINE = re.compile(r"\r\n|\r|\n")
+_BLANK = " \t\f"
+_SEPARATORS = "=:"
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_UNICODE_ESCAPE = re.compile(r"[0-9a-fA-F]{4}")
+_HOST_OF_LISTENER = re.compile(r"://[^:]*:")
+
+
+def load_properties(
+    file: Path | None = None, environment: Mapping[str, str] | None = None, assignments: Sequence[str] = ()
+) -> dict[str, str]:
+    """The static properties of all three sources. Raises ConfigError for a file that cannot be read and for text in a wrong form."""
+    properties: dict[str, str] = {}
+    if file is not None:
+        try:
+            properties = parse_properties(decode(file.read_bytes()))
+        except OSError as reason:
+            raise ConfigError(f"{file} cannot be read: {reason.strerror}") from None
+    properties.update(from_environment(environment or {}))
+    properties.update(parse_assignment(assignment) for assignment in assignments)
+    return properties
+
+
+def remarks(config: BrokerConfig) -> list[str]:
+    """One line for each property nobody knows, and one that names all those without effect."""
+    lines = [f"Unknown configuration {name}: no key of a broker has this name; it is kept but has no effect" for name in config.unknown]
+    if config.without_effect:
+        lines.append(f"Without effect in this server: {', '.join(config.without_effect)}")
+    return lines
+
+
+def decode(file: bytes) -> str:
+    """The text of a properties file: UTF-8 if it is that, otherwise ISO-8859-1, which Java expects."""
+    try:
+        return file.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return file.decode("iso-8859-1")
+
+
+def parse_assignment(text: str) -> tuple[str, str]:
+    """The key and value of `key=value`. Raises ConfigError."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise ConfigError(f"'{text}' is not of the form key=value")
+    return name.strip(), value
+
+
+def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The properties in the variables KAFKA_*, spelled as Apache Kafka's container image spells them.
+
+    `_` stands for a dot, `__` for an underscore, `___` for a hyphen. With advertised listeners alone, the broker listens on every
+    interface.
+    """
+    properties = {
+        property_name(variable): value
+        for variable, value in environment.items()
+        if variable.startswith(ENVIRONMENT_PREFIX) and variable not in NOT_CONFIGURATION
+    }
+    advertised = properties.get(ADVERTISED_LISTENERS.name)
+    if advertised and not properties.get(LISTENERS.name):
+        properties[LISTENERS.name] = _HOST_OF_LISTENER.sub("://0.0.0.0:", advertised)
+    return properties
+
+
+def property_name(variable: str) -> str:
+    """The property that the variable `KAFKA_...` sets."""
+    name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
+    return name.replace("_", ".").replace("...", "-").replace("..", "_")
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """The properties of a file in Java's format; a key that repeats has its last value. Raises ConfigError for a broken \\u escape."""
+    properties: dict[str, str] = {}
+    for number, line in _logical_lines(text):
+        key_end, value_start = _split(line)
+        try:
+            properties[_unescape(line[:key_end])] = _unescape(line[value_start:])
+        except ValueError:
+            raise ConfigError(f"Malformed \\uxxxx encoding in the property that begins in line {number}: {line}") from None
+    return properties
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines with continuations joined, comments and blank lines left out, each with the number of its first natural line."""
+    pending: str | None = None
+    first = 0
+    for number, natural in enumerate(_NATURAL_LINE.split(text), 1):
+        line = natural.lstrip(_BLANK)
+        if pending is None:
+            if not line or line[0] in "#!":
+                continue
+            pending, first = "", number
+        pending += line
+        # An odd number of backslashes at the end: the last one is not escaped and joins the next line.
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            pending = pending[:-1]
+            continue
+        yield first, pending
+        pending = None
+    if pending:
+        yield first, pending
+
+
+def _split(line: str) -> tuple[int, int]:
+    """Where the key ends and where the value starts."""
+    end = 0
+    while end < len(line) and line[end] not in _SEPARATORS + _BLANK:
+        end += 2 if line[end] == "\\" else 1
+    end = min(end, len(line))
+    start = end
+    while start < len(line) and line[start] in _BLANK:
+        start += 1
+    if start < len(line) and line[start] in _SEPARATORS:
+        start += 1
+        while start < len(line) and line[start] in _BLANK:
+            start += 1
+    return end, start
+
+
+def _unescape(text: str) -> str:
+    """`text` without its backslashes. Raises ValueError for \\u without four hexadecimal digits."""
+    if "\\" not in text:
+        return text
+    out = []
+    position = 0
+    while position < len(text):
+        char = text[position]
+        position += 1
+        if char == "\\" and position < len(text):
+            char = text[position]
+            position += 1
+            if char == "u":
+                digits = _UNICODE_ESCAPE.match(text, position)
+                if digits is None:
+                    raise ValueError(text)
+                char = chr(int(digits[0], 16))
+                position += 4
+            else:
+                char = _ESCAPES.get(char, char)
+        elif char == "\\":
+            continue
+        out.append(char)
+    # Two \u escapes may be the halves of one character.
+    return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
