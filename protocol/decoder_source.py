@@ -114,7 +114,11 @@ class _DecoderSource:
         self._flush()
 
     def _field(self, field: Field, target: str, flexible: bool) -> None:
-        self._value(field.type, target, field.nullable.cover(self._version), flexible, field.name)
+        nullable = field.nullable.cover(self._version)
+        if isinstance(field.type, StructOf) and nullable:
+            self._nullable_struct(field.type, target, field.tag is not None, field.name)
+        else:
+            self._value(field.type, target, nullable, flexible, field.name)
 
     def _value(self, wire_type: WireType, target: str, nullable: bool, flexible: bool, name: str) -> None:
         match wire_type:
@@ -125,7 +129,7 @@ class _DecoderSource:
             case ArrayOf():
                 self._array(wire_type.element, target, nullable, flexible, name)
             case StructOf():
-                self._nested(wire_type, target, nullable, name)
+                self._nested(wire_type, target, name)
 
     def _flush(self) -> None:
         """Read the run of fixed-size fields collected so far."""
@@ -215,21 +219,20 @@ class _DecoderSource:
             source.line(f"{items}.append({item})")
         source.line(f"{target} = {items}")
 
-    def _nested(self, wire_type: StructOf, target: str, nullable: bool, name: str) -> None:
-        source = self._source
-        item = source.name(f"{name}_item")
-        if nullable:
-            self._run.append(("b", 1, "present"))
-            self._flush()
-            with source.block("if present < 0:"):
-                source.line(f"{target} = None")
-            with source.block("else:"):
-                self._struct(wire_type.cls, item)
-                source.line(f"{target} = {item}")
-        else:
-            self._flush()
-            self._struct(wire_type.cls, item)
-            source.line(f"{target} = {item}")
+    def _nested(self, wire_type: StructOf, target: str, name: str) -> None:
+        item = self._source.name(f"{name}_item")
+        self._flush()
+        self._struct(wire_type.cls, item)
+        self._source.line(f"{target} = {item}")
+
+    def _nullable_struct(self, wire_type: StructOf, target: str, tagged: bool, name: str) -> None:
+        """A byte before the structure says whether it is there: negative is null, but as a tagged field 0 is null."""
+        self._run.append(("b", 1, "present"))
+        self._flush()
+        with self._source.block("if present <= 0:" if tagged else "if present < 0:"):
+            self._source.line(f"{target} = None")
+        with self._source.block("else:"):
+            self._nested(wire_type, target, name)
 
     def _tagged_section(self, cls: type[Struct], var: str, tagged: list[Field]) -> None:
         source = self._source

@@ -82,8 +82,7 @@ class _EncoderSource:
                 with self._source.block(f"if {self._differs(field, f'{var}.{field.name}')}:"):
                     self._source.line(f"raise UnsupportedField('{cls.__name__}.{field.name} cannot be said in version {self._version}')")
         for field in present_fields(fields, self._version):
-            value = f"{var}.{field.name}"
-            self._value(field.type, value, field.nullable.cover(self._version), self._flexible and field.flexible, field.name)
+            self._field(field, f"{var}.{field.name}", self._flexible and field.flexible)
         if self._flexible:
             self._tagged_section(var, tagged_fields_of(fields, self._version))
         self._flush()
@@ -93,6 +92,8 @@ class _EncoderSource:
         if isinstance(field.type, StructOf):
             if field.default is None:
                 return f"{value} is not None"
+            if field.nullable.cover(self._version):
+                return f"{value} != {self._source.constant(f'default_{field.name}', field.make_default())}"
             inner = [self._differs(inner, f"{value}.{inner.name}") for inner in field.type.fields]
             return " or ".join([*inner, f"{value}.unknown_tagged_fields"])
         if field.default is None:
@@ -101,6 +102,13 @@ class _EncoderSource:
             # Zero, false or empty; null is another value than empty.
             return f"{value} or {value} is None" if not isinstance(field.type, Fixed) else value
         return f"{value} != {field.default!r}"
+
+    def _field(self, field: Field, value: str, flexible: bool) -> None:
+        nullable = field.nullable.cover(self._version)
+        if isinstance(field.type, StructOf) and nullable:
+            self._nullable_struct(field.type, value, field.tag is not None, field.name)
+        else:
+            self._value(field.type, value, nullable, flexible, field.name)
 
     def _value(self, wire_type: WireType, value: str, nullable: bool, flexible: bool, name: str) -> None:
         match wire_type:
@@ -111,7 +119,7 @@ class _EncoderSource:
             case ArrayOf():
                 self._array(wire_type.element, value, nullable, flexible, name)
             case StructOf():
-                self._nested(wire_type, value, nullable, name)
+                self._struct(wire_type.cls, value)
 
     def _pack(self, run: list[tuple[str, str]]) -> None:
         """Write a run of fixed-size values with one call."""
@@ -196,19 +204,18 @@ class _EncoderSource:
                 self._value(element, item, False, flexible, name)
                 self._flush()
 
-    def _nested(self, wire_type: StructOf, value: str, nullable: bool, name: str) -> None:
+    def _nullable_struct(self, wire_type: StructOf, value: str, tagged: bool, name: str) -> None:
+        """A byte before the structure says whether it is there: -1 is null, but as a tagged field 0 is null."""
         source = self._source
-        if nullable:
-            self._flush()
-            item = source.name(f"{name}_item")
-            source.line(f"{item} = {value}")
-            with source.block(f"if {item} is None:"):
-                source.line(f"{self._append}(b'\\xff')")
-            with source.block("else:"):
-                self._run.append(("b", "1"))
-                self._struct(wire_type.cls, item)
-        else:
-            self._struct(wire_type.cls, value)
+        null = b"\x00" if tagged else b"\xff"
+        self._flush()
+        item = source.name(f"{name}_item")
+        source.line(f"{item} = {value}")
+        with source.block(f"if {item} is None:"):
+            source.line(f"{self._append}({null!r})")
+        with source.block("else:"):
+            self._run.append(("b", "1"))
+            self._struct(wire_type.cls, item)
 
     def _tagged_section(self, var: str, tagged: list[Field]) -> None:
         source = self._source
@@ -229,7 +236,7 @@ class _EncoderSource:
                 pieces = source.name("pieces")
                 source.line(f"{pieces} = []")
                 outer, self._append = self._append, f"{pieces}.append"
-                self._value(field.type, value, field.nullable.cover(self._version), True, field.name)
+                self._field(field, value, True)
                 self._flush()
                 self._append = outer
                 source.line(f"{section}.append(({field.tag}, join({pieces})))")

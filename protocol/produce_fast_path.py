@@ -31,9 +31,9 @@ _unpack_int32 = struct.Struct(">i").unpack_from
 
 
 def read_produce(frame: memoryview, offset: int, version: int) -> ProduceShape | None:
-    """(transactional_id, acks, timeout_ms, [(topic, [(partition, records)])]) of the request body at `offset`, or None to read it the general way.
+    """(transactional_id, acks, timeout_ms, [(topic, [(partition, records)])]) of the body at `offset`, or None to read it the general way.
 
-    Records are views of the frame. Versions 3 to 11; 1.1 µs for one partition where the generated decoder takes 2.3.
+    Records are views of the frame. Versions 3 to 11; half the time of the generated decoder.
     """
     try:
         if version >= _FIRST_FLEXIBLE:

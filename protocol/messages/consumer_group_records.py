@@ -52,7 +52,7 @@ class ConsumerGroupMemberMetadataValue(Message):
     subscribed_topic_regex: NullableString = field()
     rebalance_timeout_ms: Int32 = field(default=-1)
     server_assignor: NullableString = field()
-    classic_member_metadata: ClassicMemberMetadata | None = field(default=None, tag=0)
+    classic_member_metadata: ClassicMemberMetadata | None = field(tag=0)
 
 
 @data(versions=(3, 3), flexible=None)
