@@ -1,0 +1,180 @@
+"""The producers of one partition and the snapshot files that keep them over a restart.
+
+`PartitionLog` owns one per partition; recovery loads it from the newest valid snapshot and replays the log from there. A snapshot
+`<offset>.snapshot` stands beside the segment that begins at that offset, and one at the log end offset is written at a clean stop, so that
+a start need not read the log.
+
+Invariants: `state` covers the log below `map_end_offset`; a snapshot file is complete or its CRC says so (it is written in place, as Kafka
+does). The log sets `map_end_offset` before it calls `take_snapshot` or `truncate_and_reload`; the append path does not touch it.
+"""
+
+import logging
+from bisect import bisect_left, insort
+from collections.abc import Collection
+
+from storage.errors import CorruptSnapshot
+from storage.filesystem import FileSystem
+from storage.producer_snapshot import decode_snapshot, encode_snapshot
+from storage.producer_state import ProducerState, ProducerStateEntry, is_expired
+from storage.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+SNAPSHOT_SUFFIX = ".snapshot"
+_OFFSET_DIGITS = 20
+
+
+class ProducerStateManager:
+    """`ProducerState` with its snapshots in `directory`."""
+
+    __slots__ = ("_fs", "_last_snapshot_offset", "_offsets", "directory", "map_end_offset", "producer_id_expiration_ms", "state")
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        directory: str,
+        producer_id_expiration_ms: int,
+        filesystem: FileSystem,
+        *,
+        is_new: bool = False,
+    ) -> None:
+        """`is_new` promises an empty directory, which spares listing it."""
+        self.state = ProducerState(topic_partition)
+        self.directory = directory
+        self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.map_end_offset = 0
+        self._fs = filesystem
+        self._last_snapshot_offset = 0
+        self._offsets: list[int] = [] if is_new else self._list_snapshots()
+
+    @property
+    def snapshot_offsets(self) -> list[int]:
+        """Offsets of the snapshot files, ascending."""
+        return list(self._offsets)
+
+    @property
+    def latest_snapshot_offset(self) -> int | None:
+        """Offset of the newest snapshot file."""
+        return self._offsets[-1] if self._offsets else None
+
+    @property
+    def oldest_snapshot_offset(self) -> int | None:
+        """Offset of the oldest snapshot file."""
+        return self._offsets[0] if self._offsets else None
+
+    def snapshot_path(self, offset: int) -> str:
+        """Where the snapshot at `offset` stands, or would."""
+        return f"{self.directory}/{offset:0{_OFFSET_DIGITS}d}{SNAPSHOT_SUFFIX}"
+
+    def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
+        """Fits the state to a log of `[log_start_offset, log_end_offset]`: snapshots outside are deleted, and the newest left is loaded.
+
+        Afterwards the caller replays the log from `map_end_offset`. When the state already ends at `log_end_offset`, it stays.
+        """
+        for offset in [offset for offset in self._offsets if offset > log_end_offset or offset <= log_start_offset]:
+            self.delete_snapshot(offset)
+        if log_end_offset == self.map_end_offset:
+            self.on_log_start_offset_incremented(log_start_offset)
+            return
+        self.state.clear()
+        self._load(log_start_offset, now_ms)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Forgets all producers and deletes all snapshots."""
+        self.state.clear()
+        for snapshot in self.snapshot_offsets:
+            self.delete_snapshot(snapshot)
+        self._last_snapshot_offset = 0
+        self.map_end_offset = offset
+
+    def take_snapshot(self, *, sync: bool = True) -> str | None:
+        """Writes a snapshot at `map_end_offset` and returns its path; None when the last one stands there already.
+
+        With `sync` false the caller syncs the file when it may wait.
+        """
+        offset = self.map_end_offset
+        if offset <= self._last_snapshot_offset:
+            return None
+        path = self.snapshot_path(offset)
+        data = encode_snapshot(self.state.producers.values())
+        file = self._fs.open(path, create=True)
+        try:
+            file.write(data)
+            if file.size() > len(data):
+                file.truncate(len(data))
+            if sync:
+                file.sync()
+        finally:
+            file.close()
+        self._remember(offset)
+        self._last_snapshot_offset = offset
+        return path
+
+    def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
+        """The log now starts at `log_start_offset`: markers below it need no replication any more."""
+        self.state.on_high_watermark(log_start_offset)
+        self.map_end_offset = max(self.map_end_offset, log_start_offset)
+        latest = self.latest_snapshot_offset
+        self._last_snapshot_offset = log_start_offset if latest is None else latest
+
+    def remove_expired_producers(self, now_ms: int) -> int:
+        """Forgets producers that were idle for `producer.id.expiration.ms` and have no open transaction; returns how many."""
+        return self.state.remove_expired(now_ms, self.producer_id_expiration_ms)
+
+    def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
+        """Deletes snapshots without a segment, but for the newest if it is beyond all segments: a clean stop wrote that one."""
+        self._offsets = self._list_snapshots()
+        strays = sorted(set(self._offsets).difference(segment_base_offsets))
+        if strays and (not segment_base_offsets or strays[-1] >= max(segment_base_offsets)):
+            strays.pop()
+        for offset in strays:
+            self.delete_snapshot(offset)
+
+    def delete_snapshots_before(self, offset: int) -> None:
+        """Deletes the snapshots below `offset`."""
+        for snapshot in self._offsets[: bisect_left(self._offsets, offset)]:
+            self.delete_snapshot(snapshot)
+
+    def forget_snapshot(self, offset: int) -> str | None:
+        """Gives the file of the snapshot at `offset` out of hand, for the caller to delete later; None if there is none."""
+        at = bisect_left(self._offsets, offset)
+        if at == len(self._offsets) or self._offsets[at] != offset:
+            return None
+        del self._offsets[at]
+        return self.snapshot_path(offset)
+
+    def delete_snapshot(self, offset: int) -> None:
+        """Deletes the snapshot at `offset`, if there is one."""
+        path = self.forget_snapshot(offset)
+        if path is not None and self._fs.exists(path):
+            self._fs.unlink(path)
+
+    def _load(self, log_start_offset: int, now_ms: int) -> None:
+        while self._offsets:
+            offset = self._offsets[-1]
+            path = self.snapshot_path(offset)
+            try:
+                entries = self._read(path, now_ms)
+            except CorruptSnapshot as error:
+                log.warning("%s; it is deleted and producer state is rebuilt from an older snapshot or the log itself", error)
+                self.delete_snapshot(offset)
+                continue
+            self.state.load(entries)
+            self._last_snapshot_offset = self.map_end_offset = offset
+            return
+        self._last_snapshot_offset = self.map_end_offset = log_start_offset
+
+    def _read(self, path: str, now_ms: int) -> list[ProducerStateEntry]:
+        entries = decode_snapshot(self._fs.read_file(path), path)
+        return [entry for entry in entries if not is_expired(entry, now_ms, self.producer_id_expiration_ms)]
+
+    def _remember(self, offset: int) -> None:
+        at = bisect_left(self._offsets, offset)
+        if at == len(self._offsets) or self._offsets[at] != offset:
+            insort(self._offsets, offset)
+
+    def _list_snapshots(self) -> list[int]:
+        if not self._fs.is_directory(self.directory):
+            return []
+        stems = [name.removesuffix(SNAPSHOT_SUFFIX) for name in self._fs.list_directory(self.directory) if name.endswith(SNAPSHOT_SUFFIX)]
+        return sorted(int(stem) for stem in stems if stem.isdecimal())
