@@ -1,11 +1,11 @@
 """Kafka's checkpoint files: small texts that are replaced whole.
 
-`recovery-point-offset-checkpoint`, `replication-offset-checkpoint`, `log-start-offset-checkpoint` and `cleaner-offset-checkpoint` stand in each log directory
-and hold an offset per partition. All have a line `0` (the version), a line with the count, and one line `topic partition offset` for each. The leader epoch
-file of a partition has the same frame.
+`recovery-point-offset-checkpoint`, `replication-offset-checkpoint`, `log-start-offset-checkpoint` and `cleaner-offset-checkpoint` stand in
+each log directory and hold an offset per partition. All have a line `0` (the version), a line with the count, and one line `topic partition
+offset` for each. The leader epoch file of a partition has the same frame.
 
-Written by LogManager, the replica manager (high watermarks) and the cleaner. Invariant: a reader finds the old file or the new one, never a mixture;
-therefore garbage in one means a broken disk or a hand in it, and the log directory is not used.
+Written by LogManager, the replica manager (high watermarks) and the cleaner. Invariant: a reader finds the old file or the new one, never a
+mixture; therefore garbage in one means a broken disk or a hand in it, and the log directory is not used.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,11 +1,12 @@
 """Which leader epoch began at which offset of a partition, and the file `leader-epoch-checkpoint` that keeps it.
 
-`PartitionLog` owns one. Replication asks it where the epoch of a diverging replica ended (KIP-101, KIP-279); the answer is where the replica truncates.
+`PartitionLog` owns one. Replication asks it where the epoch of a diverging replica ended (KIP-101, KIP-279); the answer is where the
+replica truncates.
 
 The file is text: a line `0` (the version), a line with the count, and a line `epoch start_offset` for each.
 
-Invariants: epochs and start offsets both grow strictly; an epoch is on the file before a record of that epoch counts as written (`assign` writes at once),
-while what truncation removes may stand in the file until the next write, because loading a log truncates again.
+Invariants: epochs and start offsets both grow strictly; an epoch is on the file before a record of that epoch counts as written (`assign`
+writes at once), while what truncation removes may stand in the file until the next write, because loading a log truncates again.
 """
 
 import logging
@@ -74,8 +75,8 @@ class LeaderEpochCache:
     def assign(self, epoch: int, start_offset: int, *, sync: bool = True) -> bool:
         """`epoch` begins at `start_offset`; writes the file and returns True if that is news.
 
-        Entries that contradict the new one are removed: the leader's word counts. `sync` false leaves the file to the operating system, which is enough
-        where losing the entry loses the records too.
+        Entries that contradict the new one are removed: the leader's word counts. `sync` false leaves the file to the operating system,
+        which is enough where losing the entry loses the records too.
         """
         if not self._append(epoch, start_offset):
             return False
@@ -107,9 +108,9 @@ class LeaderEpochCache:
         self._start_offsets.clear()
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The greatest epoch not above `epoch`, and where it ended: Kafka's answer to OffsetForLeaderEpoch. (-1, -1) when nothing can be said.
+        """The greatest epoch not above `epoch`, and where it ended: Kafka's answer to OffsetForLeaderEpoch.
 
-        An epoch below the first one known ended, as far as this log can tell, where that one begins.
+        (-1, -1) when nothing can be said. An epoch below the first one known ended, as far as this log can tell, where that one begins.
         """
         if epoch == UNDEFINED_EPOCH or not self._epochs:
             return UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
