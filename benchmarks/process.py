@@ -35,6 +35,17 @@ def peak_resident_bytes(pid: int) -> int:
     return sum(_status(one, "VmHWM") for one in tree(pid))
 
 
+def machine_busy_s() -> float:
+    """Seconds that all cores together were not idle since the machine started, time stolen by its host included."""
+    user, nice, system, _idle, _iowait, irq, softirq, steal = (int(field) for field in _read(Path("/proc/stat")).split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / _TICKS_PER_S
+
+
+def own_s() -> float:
+    """Processor seconds of this process and of the children it has waited for."""
+    return sum(os.times()[:4])
+
+
 def _status(pid: int, name: str) -> int:
     for line in _read(Path(f"/proc/{pid}/status")).splitlines():
         if line.startswith(name + ":"):

@@ -5,7 +5,6 @@ taken over the same window as the requests.
 """
 
 import json
-import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
@@ -81,12 +80,6 @@ def run_load(host: str, port: int, load: Load, *, pin_cpu: int | None = None, pr
         generator_cpu_s=report["generator_cpu_s"],
         broker_cpu_s=after - before,
     )
-
-
-def generator_core() -> int | None:
-    """The core for the generator, the last one of those this process may use; None when there is only one."""
-    cores = sorted(os.sched_getaffinity(0))
-    return cores[-1] if len(cores) > 1 else None
 
 
 def _options(load: Load) -> list[str]:

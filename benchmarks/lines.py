@@ -1,0 +1,107 @@
+"""The lines of the result: which number of the turns each shows, what it should reach, and whether it does.
+
+A ratio is always "how many times better than the reference": measured rates are divided by the reference's, times and memory the other
+way round. A target is either such a ratio or an absolute bound.
+"""
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from benchmarks.histogram import Histogram
+from benchmarks.turns import Turn
+from benchmarks.workloads import LOADS, STEADY_RATE
+
+Value = Callable[[Sequence[Turn]], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One row. `ratio_at_least` and `at_most` are the target, if it has one; `at_most` implies that less is better."""
+
+    key: str
+    title: str
+    unit: str
+    value: Value
+    digits: int = 0
+    less_is_better: bool = False
+    ratio_at_least: float | None = None
+    at_most: float | None = None
+
+    def ratio(self, ours: float | None, reference: float | None) -> float | None:
+        """How many times better; None when either number is missing or zero."""
+        if not ours or not reference:
+            return None
+        return reference / ours if self.less_is_better else ours / reference
+
+    def target(self) -> str:
+        if self.ratio_at_least is not None:
+            return f"≥ {self.ratio_at_least:g} ×"
+        return "" if self.at_most is None else f"≤ {self.at_most:g} {self.unit}"
+
+    def reached(self, ours: float | None, reference: float | None) -> bool | None:
+        """None when there is no target or nothing to judge by."""
+        if self.at_most is not None:
+            return None if ours is None else ours <= self.at_most
+        ratio = self.ratio(ours, reference)
+        return None if ratio is None or self.ratio_at_least is None else ratio >= self.ratio_at_least
+
+
+def rate_of(key: str) -> Value:
+    """Requests per second: the median of the turns."""
+    return lambda turns: _median([turn.loads[key].per_second for turn in turns if key in turn.loads])
+
+
+def latency_of(key: str, percent: float) -> Value:
+    """Milliseconds that so many percent of the requests of all turns together did not exceed."""
+
+    def value(turns: Sequence[Turn]) -> float | None:
+        merged = reduce(Histogram.merged, [turn.loads[key].latency_ns for turn in turns if key in turn.loads], Histogram())
+        return merged.percentile(percent) / 1e6 if merged.count else None
+
+    return value
+
+
+def cpu_of(key: str) -> Value:
+    """Microseconds of the broker's processor time per request, over all turns."""
+
+    def value(turns: Sequence[Turn]) -> float | None:
+        loads = [turn.loads[key] for turn in turns if key in turn.loads]
+        responses = sum(load.responses for load in loads)
+        return sum(load.broker_cpu_s for load in loads) / responses * 1e6 if responses else None
+
+    return value
+
+
+def generator_load_of(key: str) -> Value:
+    """How busy the generator's core was with it, 0 to 1: near 1, the generator and not the broker was measured (spinning apart)."""
+    return lambda turns: _median([turn.loads[key].generator_cpu_s / turn.loads[key].window_s for turn in turns if key in turn.loads])
+
+
+def number(name: str, divisor: float = 1.0) -> Value:
+    """The median of a single number of every turn."""
+    return lambda turns: _median([turn.numbers[name] / divisor for turn in turns if name in turn.numbers])
+
+
+_RATE_TARGETS = {"produce-1": 1.5, "produce-16k": 3, "produce-16k-lz4": 3, "produce-1m": 2.5, "fetch-64k": 3, "fetch-1m": 1}
+
+LINES: Sequence[Line] = (
+    *(
+        Line(load.key, load.title, "req/s", rate_of(load.key), ratio_at_least=_RATE_TARGETS[load.key])
+        for load in LOADS
+        if load.key in _RATE_TARGETS
+    ),
+    Line("steady-p50", f"16 KiB at {STEADY_RATE:,} req/s: p50", "ms", latency_of("steady", 50), 2, True),
+    Line("steady-p99", f"16 KiB at {STEADY_RATE:,} req/s: p99", "ms", latency_of("steady", 99), 2, True, at_most=1),
+    Line("steady-p99.9", f"16 KiB at {STEADY_RATE:,} req/s: p99.9", "ms", latency_of("steady", 99.9), 2, True, at_most=5),
+    Line("librdkafka-produce", "librdkafka produce, 100 B, linger 5 ms", "msg/s", number("librdkafka_produce"), ratio_at_least=1),
+    Line("librdkafka-consume", "librdkafka consume", "msg/s", number("librdkafka_consume"), ratio_at_least=1),
+    Line("start", "start to the first answer", "s", number("start_s"), 2, True, at_most=0.3),
+    Line("memory-idle", "resident memory, idle", "MB", number("idle_bytes", 1e6), 0, True, at_most=60),
+    Line("memory-loaded", "resident memory, after load", "MB", number("loaded_bytes", 1e6), 0, True, at_most=150),
+)
+
+
+def _median(numbers: Sequence[float]) -> float | None:
+    return statistics.median(numbers) if numbers else None

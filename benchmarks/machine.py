@@ -1,0 +1,53 @@
+"""The facts about the machine and the programs without which a figure means nothing."""
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+_PACKAGES = ("ottla", "uvloop", "crc32c", "lz4", "confluent-kafka")
+
+
+def machine_facts() -> dict[str, str]:
+    """Name -> value, for the head of a result."""
+    return {
+        "command": " ".join([Path(sys.executable).name, "-m", "benchmarks.single_broker", *sys.argv[1:]]),
+        "commit": _output("git", "describe", "--always", "--dirty") or "unknown",
+        "cpu": _field("/proc/cpuinfo", "model name"),
+        "cores": f"{len(os.sched_getaffinity(0))} of {os.cpu_count()}",
+        "memory": _field("/proc/meminfo", "MemTotal"),
+        "kernel": platform.release(),
+        "load average before": " ".join(f"{one:.2f}" for one in os.getloadavg()),
+        "python": platform.python_version(),
+        "java": next(iter(_output("java", "-version").splitlines()), "none"),
+        "compiler": next(iter(_output(os.environ.get("CC", "cc"), "--version").splitlines()), "none"),
+        **dict(_versions(_PACKAGES)),
+    }
+
+
+def _versions(packages: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for package in packages:
+        try:
+            yield package, importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            yield package, "not installed"
+
+
+def _field(path: str, name: str) -> str:
+    for line in Path(path).read_text(encoding="utf-8").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == name:
+            return value.strip()
+    return "unknown"
+
+
+def _output(*command: str) -> str:
+    """What a program says on either stream; empty when it cannot be run."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, cwd=Path(__file__).parent)
+    except OSError:
+        return ""
+    return (done.stdout or done.stderr).strip() if done.returncode == 0 else ""

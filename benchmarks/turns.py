@@ -1,0 +1,166 @@
+"""One turn of one broker: started fresh, loaded, measured, stopped, its data removed.
+
+A turn has two halves. Bound to one core, with the generator on another: all loads of workloads.py, memory before and after. On all cores:
+start time, and librdkafka as producer and consumer. A load that fails is noted and the turn goes on.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from benchmarks import frames, process, workloads
+from benchmarks.admin import Admin, BrokerRefusedError, Topic
+from benchmarks.brokers import Broker
+from benchmarks.loadgen import librdkafka
+from benchmarks.loadgen.runner import Load, LoadFailedError, Measured, run_load
+from benchmarks.workloads import Pace
+
+_GROUP_APIS = (8, 9, 10, 11, 12, 14)  # OffsetCommit, OffsetFetch, FindCoordinator, JoinGroup, Heartbeat, SyncGroup
+_FETCH_PARTITIONS = 4
+_RDKAFKA_PARTITIONS = 4
+_SETTLE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """Where the bound half runs; None where the machine has too few cores to bind anything."""
+
+    broker: int | None
+    generator: int | None
+
+
+@dataclass(slots=True)
+class Turn:
+    """What one turn showed: loads by workload key, single numbers by name, and what failed and why."""
+
+    label: str
+    loads: dict[str, Measured] = field(default_factory=dict)
+    numbers: dict[str, float] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    consumed_by: str = ""
+
+
+def take_turn(kind: type[Broker], label: str, directory: Path, cores: Cores, pace: Pace, say: Callable[[str], None]) -> Turn:
+    """Both halves, one after the other. Raises when the broker does not start or lacks a request version."""
+    turn = Turn(label)
+    for half in (_bound_half, _free_half):
+        try:
+            half(kind, turn, directory, cores, pace, say)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+    return turn
+
+
+def _bound_half(kind: type[Broker], turn: Turn, directory: Path, cores: Cores, pace: Pace, say: Callable[[str], None]) -> None:
+    broker = kind(directory, cores.broker)
+    broker.start()
+    try:
+        turn.numbers["start_s_one_core"] = broker.start_s
+        _check_versions(broker)
+        time.sleep(_SETTLE_S)  # what a broker does right after its start is not its idle state
+        turn.numbers["idle_bytes"] = process.resident_bytes(broker.pid)
+        foreign_share = _foreign_share(broker.pid)
+        with Admin("127.0.0.1", broker.port) as admin:
+            _Loads(broker, admin, turn, cores, pace, say).run(kind.first_warm_up_s)
+        turn.numbers["foreign_share"] = foreign_share()
+        turn.numbers["loaded_bytes"] = process.resident_bytes(broker.pid)
+        turn.numbers["peak_bytes"] = process.peak_resident_bytes(broker.pid)
+    finally:
+        broker.stop()
+
+
+def _free_half(kind: type[Broker], turn: Turn, directory: Path, _cores: Cores, pace: Pace, say: Callable[[str], None]) -> None:
+    broker = kind(directory)
+    broker.start()
+    try:
+        turn.numbers["start_s"] = broker.start_s
+        say(f"{turn.label}: answers ApiVersions {broker.start_s:.2f} s after its start")
+        bootstrap, probe = f"127.0.0.1:{broker.port}", partial(process.cpu_s, broker.pid)
+        with Admin("127.0.0.1", broker.port) as admin:
+            topic = admin.create_topic("librdkafka", _RDKAFKA_PARTITIONS)
+            turn.consumed_by = "group" if all(api in admin.api_versions() for api in _GROUP_APIS) else "assign"
+        try:
+            warm_up_s = kind.first_warm_up_s / 2
+            produced = librdkafka.produce(bootstrap, topic.name, warm_up_s, pace.duration_s, probe)
+            turn.numbers["librdkafka_produce"] = produced.per_second
+            say(f"{turn.label}: librdkafka produces {produced.per_second:,.0f} msg/s")
+            group = turn.consumed_by == "group"
+            consumed = librdkafka.consume(bootstrap, topic.name, produced.in_all, topic.partitions, probe, group=group)
+            turn.numbers["librdkafka_consume"] = consumed.per_second
+            say(f"{turn.label}: librdkafka consumes ({turn.consumed_by}) {consumed.per_second:,.0f} msg/s")
+        except LoadFailedError as failure:
+            turn.failures["librdkafka"] = str(failure)
+            say(f"{turn.label}: librdkafka FAILED: {failure}")
+    finally:
+        broker.stop()
+
+
+class _Loads:
+    """The loads of the bound half, each on a topic of its own that is dropped after it."""
+
+    def __init__(self, broker: Broker, admin: Admin, turn: Turn, cores: Cores, pace: Pace, say: Callable[[str], None]) -> None:
+        self._broker = broker
+        self._admin = admin
+        self._turn = turn
+        self._cores = cores
+        self._pace = pace
+        self._say = say
+
+    def run(self, first_warm_up_s: float) -> None:
+        self._on_topic("warm-up", workloads.PRODUCE_CONNECTIONS, partial(self._warm_up, first_warm_up_s))
+        for produce in workloads.PRODUCE:
+            self._on_topic(produce.key, workloads.PRODUCE_CONNECTIONS, partial(self._produce, produce))
+        self._on_topic("fetched", _FETCH_PARTITIONS, self._fetch_all)
+
+    def _produce(self, produce: workloads.Produce, topic: Topic) -> None:
+        self._measure(produce.key, produce.title, produce.load(topic, self._pace))
+
+    def _fetch_all(self, topic: Topic) -> None:
+        self._load(workloads.prefill(topic, self._pace))
+        for fetch in workloads.FETCH:
+            self._measure(fetch.key, fetch.title, fetch.load(topic, self._pace))
+
+    def _warm_up(self, seconds: float, topic: Topic) -> None:
+        half = Pace(seconds / 2, seconds / 2, 0, 0)
+        self._load(workloads.WARM_UP.load(topic, half))
+
+    def _measure(self, key: str, title: str, load: Load) -> None:
+        measured = self._load(load)
+        self._turn.loads[key] = measured
+        self._say(f"{self._turn.label}: {title}: {measured.per_second:,.0f} req/s, p99 {measured.latency_ns.percentile(99) / 1e6:.2f} ms")
+
+    def _load(self, load: Load) -> Measured:
+        probe = partial(process.cpu_s, self._broker.pid)
+        return run_load("127.0.0.1", self._broker.port, load, pin_cpu=self._cores.generator, probe=probe)
+
+    def _on_topic(self, key: str, partitions: int, work: Callable[[Topic], None]) -> None:
+        try:
+            topic = self._admin.create_topic(key, partitions)
+            work(topic)
+            self._admin.delete_topic(key)
+        except (LoadFailedError, BrokerRefusedError) as failure:
+            self._turn.failures[key] = str(failure)
+            self._say(f"{self._turn.label}: {key} FAILED: {failure}")
+
+
+def _foreign_share(pid: int) -> Callable[[], float]:
+    """A function that tells which part of the machine neither the broker nor this process and its children used since now."""
+
+    def foreign_s() -> float:
+        return process.machine_busy_s() - process.cpu_s(pid) - process.own_s()
+
+    began, before = time.monotonic(), foreign_s()
+    return lambda: max(foreign_s() - before, 0.0) / ((time.monotonic() - began) * (os.cpu_count() or 1))
+
+
+def _check_versions(broker: Broker) -> None:
+    with Admin("127.0.0.1", broker.port) as admin:
+        listed = admin.api_versions()
+    for api_key, version in frames.VERSIONS.items():
+        lowest, highest = listed.get(api_key, (0, -1))
+        if not lowest <= version <= highest:
+            raise BrokerRefusedError(f"the generator sends api {api_key} in version {version}, the broker lists {lowest} to {highest}")

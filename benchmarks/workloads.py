@@ -1,0 +1,117 @@
+"""The loads of a single-broker run: what each sends, over how many connections, and how its frames are made.
+
+Eight connections with two requests in flight produce, four fetch. Every produce connection has a partition of its own, as clients have
+after a rebalance; batches are made once, so the generator only copies headers.
+"""
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from benchmarks import frames
+from benchmarks.admin import Topic
+from benchmarks.batches import Codec, batch_of_size, record_batch, values_like_text
+from benchmarks.loadgen.runner import Load
+
+PRODUCE_CONNECTIONS = 8
+FETCH_CONNECTIONS = 4
+IN_FLIGHT = 2
+STEADY_RATE = 8000
+RECORDS_OF_16_KIB = 150
+PREFILL_BATCH_BYTES = 16 * 1024
+_FETCH_POSITIONS = 1024  # different offsets, dealt to the connections
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long everything takes; `max_bytes` ends a produce window early, before the disk would be what is measured."""
+
+    warm_up_s: float
+    duration_s: float
+    max_bytes: int
+    prefill_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Produce:
+    """One load of Produce requests. `batch` makes the batch for a create time in ms."""
+
+    key: str
+    title: str
+    batch: Callable[[int], bytes]
+    rate: float = 0.0
+
+    def load(self, topic: Topic, pace: Pace, warm_up_s: float | None = None) -> Load:
+        batch = self.batch(int(time.time() * 1000))
+        return Load(
+            frames=[frames.produce(topic.name, partition, batch) for partition in range(topic.partitions)],
+            connections=PRODUCE_CONNECTIONS,
+            in_flight=IN_FLIGHT,
+            warm_up_s=pace.warm_up_s if warm_up_s is None else warm_up_s,
+            duration_s=pace.duration_s,
+            rate=self.rate,
+            max_bytes=pace.max_bytes,
+            error_offsets=(frames.produce_error_offset(topic.name),),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """One load of Fetch requests of up to `max_bytes` at random offsets of prefilled partitions."""
+
+    key: str
+    title: str
+    max_bytes: int
+
+    def load(self, topic: Topic, pace: Pace) -> Load:
+        chosen = random.Random(7)
+        batches = pace.prefill_bytes // topic.partitions // PREFILL_BATCH_BYTES
+        last = batches - self.max_bytes // PREFILL_BATCH_BYTES - 2  # so that every answer can be full
+        asked = [
+            frames.fetch(topic.topic_id, i % topic.partitions, RECORDS_OF_16_KIB * chosen.randrange(last), self.max_bytes)
+            for i in range(_FETCH_POSITIONS)
+        ]
+        return Load(
+            frames=asked,
+            connections=FETCH_CONNECTIONS,
+            in_flight=IN_FLIGHT,
+            warm_up_s=pace.warm_up_s,
+            duration_s=pace.duration_s,
+            error_offsets=frames.FETCH_ERROR_OFFSETS,
+            discard_bodies=True,
+        )
+
+
+def prefill(topic: Topic, pace: Pace) -> Load:
+    """Fills every partition with its share of `prefill_bytes`, and at most a few batches more."""
+    batch = batch_of_16_kib("none")(int(time.time() * 1000))
+    return Load(
+        frames=[frames.produce(topic.name, partition, batch) for partition in range(topic.partitions)],
+        connections=topic.partitions,
+        in_flight=IN_FLIGHT,
+        warm_up_s=0,
+        duration_s=600,
+        # The generator stops at the sum over all connections, one of which may lag behind: fill a tenth more than is read.
+        total=pace.prefill_bytes // PREFILL_BATCH_BYTES * 11 // 10,
+        error_offsets=(frames.produce_error_offset(topic.name),),
+    )
+
+
+def batch_of_16_kib(codec: Codec) -> Callable[[int], bytes]:
+    return lambda now_ms: batch_of_size(PREFILL_BATCH_BYTES, RECORDS_OF_16_KIB, now_ms, codec)
+
+
+PRODUCE: Sequence[Produce] = (
+    Produce("produce-1", "produce, 1 record of 100 B", lambda now_ms: record_batch(values_like_text(1, 100, 1), now_ms)),
+    Produce("produce-16k", "produce, 16 KiB batch of 150 records", batch_of_16_kib("none")),
+    Produce("produce-16k-lz4", "produce, the same batch as lz4", batch_of_16_kib("lz4")),
+    Produce("produce-1m", "produce, 1 MB batch of 9,600 records", lambda now_ms: batch_of_size(1 << 20, 9600, now_ms)),
+    Produce("steady", f"produce 16 KiB at a steady {STEADY_RATE:,} req/s", batch_of_16_kib("none"), rate=STEADY_RATE),
+)
+FETCH: Sequence[Fetch] = (
+    Fetch("fetch-64k", "fetch, 64 KiB", 64 * 1024),
+    Fetch("fetch-1m", "fetch, 1 MiB", 1 << 20),
+)
+LOADS: Sequence[Produce | Fetch] = (*PRODUCE, *FETCH)
+WARM_UP = PRODUCE[1]
