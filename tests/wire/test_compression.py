@@ -1,0 +1,171 @@
+"""The codecs: what they write, what they read, and how much they may cost."""
+
+import contextlib
+import tracemalloc
+import zlib
+
+import lz4.frame
+import pytest
+import snappy
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.compression import CODEC_BY_NAME, CompressionCodec, compress, decompress
+from protocol.record_errors import CorruptCompressedData, DecompressionTooLarge, UnknownCompressionCodec
+
+CODECS = [CompressionCodec.GZIP, CompressionCodec.SNAPPY, CompressionCodec.LZ4, CompressionCodec.ZSTD]
+LIMIT = 1 << 20
+each_codec = pytest.mark.parametrize("codec", CODECS, ids=[codec.label for codec in CODECS])
+
+
+@given(data=st.binary(max_size=500), repeat=st.integers(0, 400), codec=st.sampled_from(list(CompressionCodec)))
+@settings(max_examples=150, deadline=None)
+def test_what_is_compressed_comes_back(data: bytes, repeat: int, codec: CompressionCodec) -> None:
+    original = data * repeat
+    assert decompress(codec, compress(codec, original), len(original)) == original
+
+
+@each_codec
+@pytest.mark.parametrize("size", [0, 1, 32767, 32768, 32769, 65536, 65537, 400_000])
+def test_sizes_around_block_boundaries_come_back(codec: CompressionCodec, size: int) -> None:
+    original = bytes(range(251)) * (size // 251 + 1)
+    assert decompress(codec, memoryview(compress(codec, original[:size])), LIMIT) == original[:size]
+
+
+@given(data=st.binary(max_size=200), codec=st.sampled_from(CODECS))
+@settings(max_examples=300, deadline=None)
+def test_arbitrary_bytes_give_bytes_or_a_declared_error(data: bytes, codec: CompressionCodec) -> None:
+    with contextlib.suppress(CorruptCompressedData, DecompressionTooLarge):
+        assert len(decompress(codec, data, 4096)) <= 4096
+
+
+@given(
+    original=st.binary(min_size=1, max_size=2000),
+    codec=st.sampled_from(CODECS),
+    flips=st.lists(st.tuples(st.integers(0, 10_000), st.integers(1, 255)), min_size=1, max_size=4),
+    cut=st.integers(0, 10_000),
+)
+@settings(max_examples=300, deadline=None)
+def test_damaged_streams_give_bytes_or_a_declared_error(
+    original: bytes, codec: CompressionCodec, flips: list[tuple[int, int]], cut: int
+) -> None:
+    damaged = bytearray(compress(codec, original * 3))
+    for position, change in flips:
+        damaged[position % len(damaged)] ^= change
+    del damaged[len(damaged) - cut % len(damaged) :]
+    with contextlib.suppress(CorruptCompressedData, DecompressionTooLarge):
+        assert len(decompress(codec, damaged, 64 * 1024)) <= 64 * 1024
+
+
+@each_codec
+def test_a_truncated_stream_is_corrupt_wherever_it_is_cut(codec: CompressionCodec) -> None:
+    original = bytes(range(256)) * 300
+    whole = compress(codec, original)
+    for end in [*range(1, 40), len(whole) // 2, len(whole) - 5, len(whole) - 1]:
+        if codec is CompressionCodec.SNAPPY and end == 16:
+            continue  # a stream header without blocks is an empty stream
+        with pytest.raises(CorruptCompressedData):
+            decompress(codec, whole[:end], LIMIT)
+
+
+@each_codec
+def test_a_stream_may_expand_to_the_limit_and_not_a_byte_further(codec: CompressionCodec) -> None:
+    stream = compress(codec, b"x" * 100_000)
+    assert len(decompress(codec, stream, 100_000)) == 100_000
+    with pytest.raises(DecompressionTooLarge) as caught:
+        decompress(codec, stream, 99_999)
+    assert (caught.value.codec, caught.value.max_bytes) == (codec.label, 99_999)
+
+
+@each_codec
+def test_a_bomb_costs_no_more_memory_than_the_limit(codec: CompressionCodec) -> None:
+    bomb = compress(codec, bytes(64 << 20))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DecompressionTooLarge):
+            decompress(codec, bomb, LIMIT)
+        assert tracemalloc.get_traced_memory()[1] < 4 * LIMIT
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_snappy_block_that_declares_more_than_it_can_hold_is_corrupt() -> None:
+    assert snappy.decompress(b"\x05\x10hello") == b"hello"
+    for block in (b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\x07\x10hello", b"\xff\xff\xff\xff\xff\x0f", b"\xff", b""):
+        with pytest.raises((CorruptCompressedData, DecompressionTooLarge)):
+            decompress(CompressionCodec.SNAPPY, block, 1 << 30)
+
+
+def test_snappy_without_the_java_framing_is_read() -> None:
+    assert decompress(CompressionCodec.SNAPPY, snappy.compress(b"from librdkafka" * 50), LIMIT) == b"from librdkafka" * 50
+
+
+def test_snappy_is_written_with_the_java_framing_in_blocks_of_32_kib() -> None:
+    stream = compress(CompressionCodec.SNAPPY, b"a" * 40_000)
+    assert stream[:16] == b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
+    first = int.from_bytes(stream[16:20], "big")
+    assert len(snappy.decompress(stream[20 : 20 + first])) == 32 * 1024
+    assert len(snappy.decompress(stream[24 + first :])) == 40_000 - 32 * 1024
+
+
+def test_concatenated_snappy_streams_are_read() -> None:
+    stream = compress(CompressionCodec.SNAPPY, b"one ") + compress(CompressionCodec.SNAPPY, b"two")
+    assert decompress(CompressionCodec.SNAPPY, stream, LIMIT) == b"one two"
+
+
+def test_lz4_frames_are_as_kafka_writes_them() -> None:
+    stream = compress(CompressionCodec.LZ4, bytes(200_000))
+    info = lz4.frame.get_frame_info(stream)
+    assert (info["block_size"], info["block_linked"], info["content_checksum"], info["content_size"]) == (64 * 1024, False, False, 0)
+    assert stream[4:7] == b"\x60\x40\x82"
+    assert stream[-4:] == bytes(4)
+
+
+def test_zstd_frames_do_not_tell_their_content_size() -> None:
+    stream = compress(CompressionCodec.ZSTD, b"v" * 1000)
+    assert zstandard.get_frame_parameters(stream).content_size == zstandard.CONTENTSIZE_UNKNOWN
+    assert stream[-3:] == b"\x01\x00\x00"
+
+
+def test_zstd_frames_of_any_shape_are_read() -> None:
+    original = bytes(range(256)) * 2000
+    for options in ({}, {"write_checksum": True}, {"write_content_size": True, "level": 19}, {"level": -5}):
+        frame = zstandard.ZstdCompressor(**options).compress(original)
+        assert decompress(CompressionCodec.ZSTD, frame, LIMIT) == original
+    skippable = b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc"
+    small = zstandard.ZstdCompressor().compress(b"behind")
+    assert decompress(CompressionCodec.ZSTD, skippable + small + skippable + small, LIMIT) == b"behindbehind"
+
+
+def test_gzip_members_may_follow_each_other_and_what_follows_the_last_is_ignored() -> None:
+    member = compress(CompressionCodec.GZIP, b"again ")
+    assert decompress(CompressionCodec.GZIP, member + member + b"garbage", LIMIT) == b"again again "
+
+
+def test_gzip_is_readable_for_others_and_has_the_header_that_java_writes() -> None:
+    stream = compress(CompressionCodec.GZIP, b"value" * 100)
+    assert zlib.decompress(stream, zlib.MAX_WBITS | 16) == b"value" * 100
+    assert stream[:10] == b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+
+
+@pytest.mark.parametrize(("codec", "weak", "strong"), [("gzip", 1, 9), ("lz4", 9, 17), ("zstd", -100, 19)])
+def test_a_higher_level_compresses_better(codec: str, weak: int, strong: int) -> None:
+    original = b"".join(b"%d user=%d path=/orders/%d\n" % (i, i * 7919 % 1000, i * 31 % 77) for i in range(3000))
+    weakly, strongly = (compress(CODEC_BY_NAME[codec], original, level) for level in (weak, strong))
+    assert len(strongly) < len(weakly)
+    assert decompress(CODEC_BY_NAME[codec], strongly, LIMIT) == original
+
+
+def test_every_level_kafka_allows_is_accepted() -> None:
+    for codec, levels in {"gzip": (-1, *range(1, 10)), "lz4": range(1, 18), "zstd": (-131072, 1, 3, 22)}.items():
+        for level in levels:
+            assert decompress(CODEC_BY_NAME[codec], compress(CODEC_BY_NAME[codec], b"level", level), LIMIT) == b"level"
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7, -1])
+def test_codecs_that_do_not_exist_are_refused(codec: int) -> None:
+    with pytest.raises(UnknownCompressionCodec):
+        compress(codec, b"")
+    with pytest.raises(UnknownCompressionCodec):
+        decompress(codec, b"", LIMIT)
