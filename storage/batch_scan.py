@@ -1,0 +1,41 @@
+"""Batch headers of a log file, one after the other, without reading the bodies.
+
+Used by segments to find a position, and by recovery. Reads a few KiB at a time: small batches come many per system call, large ones
+cost one each.
+"""
+
+from collections.abc import Iterator
+
+from protocol.records import HEADER_SIZE, BatchHeader, next_batch_size, parse_header
+from storage.filesystem import File
+
+_CHUNK_BYTES = 4096
+
+
+def batches_from(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each batch in `[position, end)`; stops before one that is cut off.
+
+    Raises protocol's RecordFormatError where no batch can begin.
+    """
+    length = _CHUNK_BYTES
+    while end - position >= HEADER_SIZE:
+        chunk = file.pread(min(length, end - position), position)
+        at = 0
+        while len(chunk) - at >= HEADER_SIZE:
+            size = next_batch_size(chunk, at, at + end - position)
+            if size is None:
+                return
+            yield position, parse_header(chunk, at)
+            at += size
+            position += size
+        if at == 0:
+            return
+        # Behind a batch larger than a chunk there is little use in more than the next header.
+        length = _CHUNK_BYTES if at <= len(chunk) else HEADER_SIZE
+
+
+def header_at(file: File, position: int, end: int) -> BatchHeader | None:
+    """The header of the complete batch at `position`, None if there is none before `end`."""
+    for _, header in batches_from(file, position, end):
+        return header
+    return None

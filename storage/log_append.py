@@ -1,0 +1,236 @@
+"""Appending to a log: methods of `PartitionLog`, kept in a file of their own.
+
+`append_as_leader` is the hottest path of the broker: it runs on the event loop once per produced batch. Everything that is not needed
+by a plain batch (producer state, rolling, epochs) stands behind one comparison.
+"""
+
+import logging
+import struct
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from protocol.record_errors import RecordFormatError
+from protocol.record_reader import iter_records
+from protocol.records import (
+    CONTROL_MASK,
+    LOG_OVERHEAD,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    crc_is_valid,
+    increment_sequence,
+    iter_batches,
+)
+from storage.errors import CorruptRecord, OffsetsOutOfOrder, RecordBatchTooLarge, UnexpectedAppendOffset
+from storage.producer_state import BatchMetadata, ProducerState
+from storage.segment import Segment
+from storage.transaction_index import AbortedTransaction
+from storage.validation import ValidatedBatch
+
+if TYPE_CHECKING:
+    from storage.partition_log import PartitionLog
+
+log = logging.getLogger(__name__)
+
+ABORT_MARKER = 0
+COMMIT_MARKER = 1
+_CONTROL_KEY = struct.Struct(">hh")
+_MARKER_VALUE = struct.Struct(">hi")
+
+
+class AppendOrigin(IntEnum):
+    """Who appends, which decides what producer state is held against the batch."""
+
+    REPLICATION = 0
+    COORDINATOR = 1
+    CLIENT = 2
+
+
+class Appended:
+    """Where an append went. `log_append_time_ms` is -1 under CreateTime."""
+
+    __slots__ = ("duplicate", "first_offset", "last_offset", "log_append_time_ms", "log_start_offset")
+
+    def __init__(
+        self, first_offset: int, last_offset: int, log_append_time_ms: int, log_start_offset: int, duplicate: bool = False
+    ) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.duplicate = duplicate
+
+
+def append_as_leader(
+    self: "PartitionLog", batch: ValidatedBatch, leader_epoch: int, now_ms: int, origin: AppendOrigin = AppendOrigin.CLIENT
+) -> Appended:
+    """Stamps offset and leader epoch into the batch, writes it with one system call, and tells where it went.
+
+    A batch that its producer sent before is not written again; `duplicate` is then set. Raises RecordBatchTooLarge, OutOfOrderSequence,
+    InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced, LogDirFailure; the log is unchanged by all of them.
+    """
+    header = batch.header
+    _, batch_length, _, _, _, _, last_offset_delta, _, _, producer_id, _, _, _ = header
+    length = batch_length + LOG_OVERHEAD
+    first_offset = self.log_end_offset
+    last_offset = first_offset + last_offset_delta
+    marker = None
+    if producer_id >= 0:
+        if header.attributes & CONTROL_MASK:
+            marker = read_marker(batch.records, 0, header)
+        duplicate = _check_producer(self.producer_state.state, header, marker, first_offset, origin)
+        if duplicate is not None:
+            return Appended(duplicate.first_offset, duplicate.last_offset, duplicate.timestamp, self.log_start_offset, True)
+    max_timestamp = batch.max_timestamp
+    segment = self.active_segment
+    try:
+        if leader_epoch != self.latest_epoch:
+            self.assign_epoch(leader_epoch, first_offset)
+        if segment.should_roll(length, last_offset, max_timestamp, now_ms):
+            if length > self.settings.segment_bytes:
+                raise RecordBatchTooLarge(self.topic_partition, length, self.settings.segment_bytes)
+            segment = self.roll(first_offset)
+        batch.stamp(first_offset, leader_epoch)
+        segment.append(batch.records, length, last_offset, max_timestamp, last_offset)
+    except OSError as error:
+        raise self.disk_failure(segment.path, error) from error
+    self.log_end_offset = last_offset + 1
+    if producer_id >= 0:
+        _update_producer(self, segment, header, marker, first_offset)
+    if last_offset >= self.next_flush_offset:
+        self.on_flush_due()
+    return Appended(first_offset, last_offset, batch.log_append_time, self.log_start_offset)
+
+
+def append_as_follower(self: "PartitionLog", records: memoryview, leader_epoch: int) -> Appended:
+    """Writes batches as the leader has them, with the leader's offsets, in one system call.
+
+    A batch that is cut off at the end is left out, as are batches of a later epoch than `leader_epoch`: the answer came from a leader that
+    is no longer ours. Raises CorruptRecord, OffsetsOutOfOrder, UnexpectedAppendOffset, RecordBatchTooLarge, LogDirFailure.
+    """
+    batches: list[tuple[int, BatchHeader]] = []
+    max_timestamp, offset_of_max_timestamp = NO_TIMESTAMP, -1
+    last_offset, length = -1, 0
+    try:
+        for position, header in iter_batches(records):
+            if header.partition_leader_epoch > leader_epoch:
+                log.warning(
+                    "%s: batches from offset %d on have leader epoch %d, the current one is %d; left out",
+                    self.topic_partition,
+                    header.base_offset,
+                    header.partition_leader_epoch,
+                    leader_epoch,
+                )
+                break
+            if not crc_is_valid(records, position):
+                raise CorruptRecord(self.topic_partition, f"the CRC of the batch at offset {header.base_offset} is not {header.crc:#010x}")
+            if header.last_offset <= last_offset:
+                raise OffsetsOutOfOrder(self.topic_partition, last_offset, header.last_offset)
+            last_offset = header.last_offset
+            if header.max_timestamp > max_timestamp:
+                max_timestamp, offset_of_max_timestamp = header.max_timestamp, last_offset
+            length = position + header.size
+            batches.append((position, header))
+    except RecordFormatError as error:
+        raise CorruptRecord(self.topic_partition, str(error)) from None
+    log_end_offset = self.log_end_offset
+    if not batches:
+        return Appended(log_end_offset, log_end_offset - 1, NO_TIMESTAMP, self.log_start_offset)
+    first_offset = batches[0][1].base_offset
+    if first_offset < log_end_offset:
+        raise UnexpectedAppendOffset(self.topic_partition, first_offset, last_offset, log_end_offset)
+    if length > self.settings.segment_bytes:
+        raise RecordBatchTooLarge(self.topic_partition, length, self.settings.segment_bytes)
+    segment = self.active_segment
+    try:
+        for _, header in batches:
+            if header.partition_leader_epoch != self.latest_epoch and header.partition_leader_epoch >= 0:
+                self.assign_epoch(header.partition_leader_epoch, header.base_offset)
+        if segment.should_roll(length, last_offset, max_timestamp, self.context.clock.now_ms()):
+            segment = self.roll(first_offset)
+        segment.append(records[:length], length, last_offset, max_timestamp, offset_of_max_timestamp)
+    except OSError as error:
+        raise self.disk_failure(segment.path, error) from error
+    self.log_end_offset = last_offset + 1
+    for position, header in batches:
+        if header.producer_id >= 0:
+            marker = read_marker(records, position, header) if header.attributes & CONTROL_MASK else None
+            _update_producer(self, segment, header, marker, header.base_offset)
+    if last_offset >= self.next_flush_offset:
+        self.on_flush_due()
+    return Appended(first_offset, last_offset, NO_TIMESTAMP, self.log_start_offset)
+
+
+def read_marker(records: memoryview | bytearray | bytes, position: int, header: BatchHeader) -> tuple[int, int] | None:
+    """(marker type, coordinator epoch) of a control batch; None when it holds no record, as the cleaner may leave it, or another kind."""
+    for record in iter_records(records, position, header):
+        if record.key is None or record.value is None or len(record.key) < _CONTROL_KEY.size:
+            return None
+        kind = _CONTROL_KEY.unpack_from(record.key)[1]
+        if kind not in (ABORT_MARKER, COMMIT_MARKER) or len(record.value) < _MARKER_VALUE.size:
+            return None
+        return kind, _MARKER_VALUE.unpack_from(record.value)[1]
+    return None
+
+
+def _check_producer(
+    state: ProducerState, header: BatchHeader, marker: tuple[int, int] | None, first_offset: int, origin: AppendOrigin
+) -> BatchMetadata | None:
+    attributes = header.attributes
+    if marker is not None:
+        state.check_marker(header.producer_id, header.producer_epoch, marker[1], first_offset)
+        return None
+    is_transactional = bool(attributes & TRANSACTIONAL_MASK)
+    if origin is AppendOrigin.CLIENT:
+        return state.check_append(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            increment_sequence(header.base_sequence, header.last_offset_delta),
+            is_transactional=is_transactional,
+            first_offset=first_offset,
+        )
+    state.check_coordinator_append(header.producer_id, header.producer_epoch, is_transactional, first_offset)
+    return None
+
+
+def _update_producer(
+    self: "PartitionLog", segment: Segment, header: BatchHeader, marker: tuple[int, int] | None, first_offset: int
+) -> None:
+    try:
+        replay_producer(self.producer_state.state, segment, header, marker, first_offset)
+    except OSError as error:
+        raise self.disk_failure(segment.transaction_index.path, error) from error
+
+
+def replay_producer(
+    state: ProducerState, segment: Segment | None, header: BatchHeader, marker: tuple[int, int] | None, first_offset: int
+) -> None:
+    """Takes one batch that stands in the log into the producer state. `segment` gets the index entry of an aborted transaction."""
+    if marker is None:
+        if not header.attributes & CONTROL_MASK:
+            state.on_append(
+                header.producer_id,
+                header.producer_epoch,
+                header.last_sequence,
+                first_offset,
+                last_offset=first_offset + header.last_offset_delta,
+                timestamp=header.max_timestamp,
+                is_transactional=bool(header.attributes & TRANSACTIONAL_MASK),
+            )
+        return
+    kind, coordinator_epoch = marker
+    completed = state.on_marker(
+        header.producer_id,
+        header.producer_epoch,
+        coordinator_epoch,
+        first_offset,
+        timestamp=header.max_timestamp,
+        is_aborted=kind == ABORT_MARKER,
+    )
+    if completed is not None:
+        if completed.is_aborted and segment is not None:
+            segment.transaction_index.append(
+                AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, completed.last_stable_offset)
+            )
+        state.complete(completed)

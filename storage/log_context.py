@@ -1,0 +1,41 @@
+"""What all logs of a broker share: the ports to the world and the broker's own limits."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from storage.clock import Clock
+from storage.filesystem import FileSystem
+from storage.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from storage.partition_log import PartitionLog
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+def _nothing(log: "PartitionLog") -> None:
+    pass
+
+
+class LogContext:
+    """Handed to every log that is opened; `LogManager` owns the one of the broker."""
+
+    __slots__ = ("clock", "filesystem", "on_flush_due", "producer_id_expiration_ms", "random", "scheduler")
+
+    def __init__(
+        self,
+        filesystem: FileSystem,
+        clock: Clock,
+        scheduler: Scheduler,
+        *,
+        random: Callable[[], float] = lambda: 0.0,
+        producer_id_expiration_ms: int = DAY_MS,
+        on_flush_due: Callable[["PartitionLog"], None] = _nothing,
+    ) -> None:
+        """`random` gives numbers in [0, 1). `on_flush_due` hears when a log rolled or reached `flush.messages`; it must not block."""
+        self.filesystem = filesystem
+        self.clock = clock
+        self.scheduler = scheduler
+        self.random = random
+        self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.on_flush_due = on_flush_due

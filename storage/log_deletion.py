@@ -1,0 +1,139 @@
+"""Taking segments out of a log: methods of `PartitionLog`, kept in a file of their own.
+
+Files are renamed to `.deleted` at once and removed after `file.delete.delay.ms`, so that a read that is under way still finds them.
+Retention decides which segments go; it calls `delete_old_segments`. The cleaner calls `replace_segments`.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from storage.errors import LogDirFailure
+from storage.file_names import DELETED_SUFFIX, SWAP_SUFFIX
+from storage.segment import Segment
+
+if TYPE_CHECKING:
+    from storage.partition_log import PartitionLog
+
+log = logging.getLogger(__name__)
+
+
+def delete_old_segments(self: "PartitionLog", should_delete: Callable[[Segment, Segment | None], bool], reason: str) -> int:
+    """Deletes segments from the oldest on, as long as `should_delete(segment, next)` says so and the high watermark is past them.
+
+    When that takes the active one too, an empty one follows. Moves the log start offset. Returns how many; raises LogDirFailure.
+    """
+    segments = list(self.segments)
+    deletable = []
+    for at, segment in enumerate(segments):
+        following = segments[at + 1] if at + 1 < len(segments) else None
+        if following is None and segment.size == 0:
+            break
+        upper_bound = self.log_end_offset if following is None else following.base_offset
+        if self.high_watermark < upper_bound or not should_delete(segment, following):
+            break
+        deletable.append(segment)
+    if deletable:
+        log.info("%s: segments %s are deleted: %s", self.topic_partition, _bases(deletable), reason)
+        remove_segments(self, deletable)
+    return len(deletable)
+
+
+def remove_segments(self: "PartitionLog", deletable: Sequence[Segment]) -> None:
+    """Deletes the oldest segments, `deletable`, and moves the log start offset behind them. Raises LogDirFailure."""
+    try:
+        if len(deletable) == len(self.segments):
+            self.roll()
+        following = self.segments.higher(deletable[-1].base_offset)
+        if following is not None:
+            self.increment_log_start_offset(following.base_offset, "segment deletion")
+        discard_segments(self, deletable)
+        forget_snapshots(self, deletable)
+    except OSError as error:
+        raise self.disk_failure(self.directory, error) from error
+
+
+def discard_segments(self: "PartitionLog", segments: Sequence[Segment]) -> None:
+    """Takes `segments` out of the log and their files out of sight; the files go later. May raise OSError."""
+    if not segments:
+        return
+    self.read_hints.clear()
+    for segment in segments:
+        self.segments.remove(segment)
+        segment.change_suffix(DELETED_SUFFIX)
+    _delete_later(self, "delete-file", [segment.delete for segment in segments])
+
+
+def forget_snapshots(self: "PartitionLog", segments: Sequence[Segment]) -> None:
+    """Deletes, later, the producer snapshots that stand beside `segments`."""
+    filesystem = self.context.filesystem
+    paths = []
+    for segment in segments:
+        path = self.producer_state.forget_snapshot(segment.base_offset)
+        if path is not None and filesystem.exists(path):
+            filesystem.rename(path, path + DELETED_SUFFIX)
+            paths.append(path + DELETED_SUFFIX)
+    if paths:
+        _delete_later(self, "delete-producer-snapshot", [_unlinking(self, path) for path in paths])
+
+
+def _unlinking(self: "PartitionLog", path: str) -> Callable[[], None]:
+    def unlink() -> None:
+        if self.context.filesystem.exists(path):
+            self.context.filesystem.unlink(path)
+
+    return unlink
+
+
+def _delete_later(self: "PartitionLog", name: str, actions: Sequence[Callable[[], None]]) -> None:
+    def delete_all() -> None:
+        for action in actions:
+            try:
+                action()
+            except OSError as error:
+                # The name says .deleted: the next start tries again.
+                log.warning("%s: %s of %s failed: %s", self.directory, name, self.topic_partition, error)
+
+    self.context.scheduler.schedule_once(name, delete_all, self.settings.file_delete_delay_ms)
+
+
+def replace_segments(self: "PartitionLog", new: Sequence[Segment], old: Sequence[Segment]) -> None:
+    """Puts the cleaned segments `new` (their files end in `.cleaned`) in the place of `old`. Raises LogDirFailure.
+
+    A crash at any point leaves either the old segments, or the new ones as `.swap` files that the next start finishes.
+    """
+    ordered = sorted(new, key=lambda segment: segment.base_offset)
+    kept = {segment.base_offset for segment in ordered}
+    replaced = [segment for segment in old if segment in list(self.segments)]
+    try:
+        for segment in reversed(ordered):
+            segment.change_suffix(SWAP_SUFFIX)
+        discard_segments(self, replaced)
+        for segment in ordered:
+            self.segments.add(segment)
+            segment.change_suffix("")
+        self.active_segment = self.segments.active
+        self.context.filesystem.sync_directory(self.directory)
+        forget_snapshots(self, [segment for segment in replaced if segment.base_offset not in kept])
+    except OSError as error:
+        raise self.disk_failure(self.directory, error) from error
+    self.read_hints.clear()
+
+
+def delete(self: "PartitionLog") -> None:
+    """Deletes the partition's directory and everything in it, now. Blocks; raises LogDirFailure."""
+    self.close_without_writing()
+    self.segments.clear()
+    filesystem = self.context.filesystem
+    try:
+        for name in filesystem.list_directory(self.directory):
+            filesystem.unlink(f"{self.directory}/{name}")
+        filesystem.remove_directory(self.directory)
+        filesystem.sync_directory(self.log_dir)
+    except OSError as error:
+        raise LogDirFailure(self.log_dir, self.directory, error.strerror or str(error)) from error
+    log.info("%s: deleted %s", self.topic_partition, self.directory)
+
+
+def _bases(segments: Sequence[Segment]) -> str:
+    return ", ".join(str(segment.base_offset) for segment in segments)

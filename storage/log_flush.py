@@ -1,0 +1,86 @@
+"""Making a log durable: methods of `PartitionLog`, kept in a file of their own.
+
+In three steps, so that the event loop never waits for the disk: `prepare_flush` on the loop notes what is to be flushed,
+`FlushPlan.run` in a worker thread flushes it, `finish_flush` on the loop moves the recovery point.
+"""
+
+from typing import TYPE_CHECKING
+
+from storage.filesystem import FileSystem
+from storage.segment import Segment
+
+if TYPE_CHECKING:
+    from storage.partition_log import PartitionLog
+
+
+class FlushPlan:
+    """What one flush covers. `recovery_point` holds once `run` has returned."""
+
+    __slots__ = ("_directory", "_filesystem", "_segments", "_snapshot", "is_new_directory_entry", "recovery_point")
+
+    def __init__(
+        self, filesystem: FileSystem, directory: str, segments: list[Segment], snapshot: str | None, recovery_point: int, has_new: bool
+    ) -> None:
+        self._filesystem = filesystem
+        self._directory = directory
+        self._segments = segments
+        self._snapshot = snapshot
+        self.recovery_point = recovery_point
+        self.is_new_directory_entry = has_new
+
+    def run(self) -> None:
+        """Blocks until everything is on the disk. Touches no state, so it may run on any thread. Raises OSError.
+
+        A segment that is deleted meanwhile needs no flush.
+        """
+        for segment in self._segments:
+            try:
+                segment.sync()
+            except FileNotFoundError:
+                continue
+        if self._snapshot is not None and self._filesystem.exists(self._snapshot):
+            file = self._filesystem.open(self._snapshot)
+            file.sync()
+            file.close()
+        if self.is_new_directory_entry:
+            self._filesystem.sync_directory(self._directory)
+
+
+def prepare_flush(self: "PartitionLog", up_to: int | None = None) -> FlushPlan | None:
+    """What has to be flushed so that everything below `up_to` (the log end offset) survives a crash; None if nothing has to be.
+
+    Raises LogDirFailure.
+    """
+    recovery_point = self.log_end_offset if up_to is None else up_to
+    if recovery_point <= self.recovery_point or self.is_closed:
+        return None
+    segments = self.segments.between(self.recovery_point, recovery_point)
+    try:
+        for segment in segments:
+            segment.write_out_indexes()
+            _ = segment.file  # opened here, for the thread must not change the segment
+    except OSError as error:
+        raise self.disk_failure(self.directory, error) from error
+    has_new = any(segment.base_offset >= self.recovery_point for segment in segments)
+    snapshot = self.producer_state.latest_snapshot_offset
+    path = None if snapshot is None else self.producer_state.snapshot_path(snapshot)
+    return FlushPlan(self.context.filesystem, self.directory, segments, path, recovery_point, has_new)
+
+
+def finish_flush(self: "PartitionLog", plan: FlushPlan) -> None:
+    """The plan has run: moves the recovery point, unless the log was truncated below it meanwhile."""
+    recovery_point = min(plan.recovery_point, self.log_end_offset)
+    if recovery_point > self.recovery_point:
+        self.recovery_point = recovery_point
+        self.next_flush_offset = recovery_point + self.settings.flush_messages - 1
+
+
+def flush(self: "PartitionLog") -> None:
+    """All three steps at once, for shutdown and for callers that may block. Raises LogDirFailure."""
+    plan = self.prepare_flush()
+    if plan is not None:
+        try:
+            plan.run()
+        except OSError as error:
+            raise self.disk_failure(self.directory, error) from error
+        self.finish_flush(plan)

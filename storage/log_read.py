@@ -1,0 +1,169 @@
+"""Reading from a log: methods of `PartitionLog`, kept in a file of their own.
+
+A read is a region of a segment's file, found without touching the disk when the reader is sequential: the log remembers, for the ends
+of recent reads, the byte at which the next one begins. The same places tell where the high watermark lies, for it moves to where
+followers have read.
+
+Invariant of a hint `offset -> (segment, position)`: the first batch that ends at or after `offset` begins at `position`, or the segment
+ends there.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.record_errors import RecordFormatError
+from storage.batch_scan import header_at
+from storage.errors import CorruptRecord, OffsetOutOfRange
+from storage.file_region import FileRegion
+from storage.segment import RecordPosition, Segment
+from storage.transaction_index import AbortedTransaction
+
+if TYPE_CHECKING:
+    from storage.partition_log import PartitionLog
+
+MAX_HINTS = 64
+
+
+class FetchSlice:
+    """Whole batches for one fetch; `next_offset` follows the last of them."""
+
+    __slots__ = ("first_batch_larger_than_max", "next_offset", "region")
+
+    def __init__(self, region: FileRegion | None, next_offset: int, first_batch_larger_than_max: bool = False) -> None:
+        self.region = region
+        self.next_offset = next_offset
+        self.first_batch_larger_than_max = first_batch_larger_than_max
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The answer to a search by timestamp. `leader_epoch` is -1 when the batch does not say."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+def read(self: "PartitionLog", offset: int, max_bytes: int, end_offset: int, min_one_batch: bool) -> FetchSlice:
+    """Whole batches from the one that holds `offset`, below `end_offset`, at most `max_bytes`; `min_one_batch` lets the first be larger.
+
+    May begin with records before `offset`. Raises OffsetOutOfRange, CorruptRecord, LogDirFailure.
+    """
+    log_end_offset = self.log_end_offset
+    if not self.log_start_offset <= offset <= log_end_offset:
+        raise OffsetOutOfRange(self.topic_partition, offset, self.log_start_offset, log_end_offset)
+    end_offset = min(end_offset, log_end_offset)
+    if offset >= end_offset:
+        return FetchSlice(None, offset)
+    hints = self.read_hints
+    hint = hints.get(offset)
+    try:
+        if hint is None or hint[1] >= hint[0].size:
+            hint = _find(self, offset)
+            if hint is None:
+                return FetchSlice(None, offset)
+        segment, position = hint
+        next_offset = end_offset
+        if segment is self.active_segment:
+            limit = segment.size if end_offset == log_end_offset else _position_of(self, segment, end_offset)
+        else:
+            higher = self.segments.higher(segment.base_offset)
+            if higher is not None and end_offset >= higher.base_offset:
+                limit = segment.size
+                next_offset = higher.base_offset
+            else:
+                limit = _position_of(self, segment, end_offset)
+        length = limit - position
+        if length > max_bytes:
+            end, next_offset = segment.whole_batches_end(position, position + max_bytes)
+            length = end - position
+            if length == 0:
+                header = header_at(segment.file, position, segment.size)
+                if header is None or not min_one_batch or max_bytes < 0:
+                    return FetchSlice(None, offset, True)
+                length = header.size
+                next_offset = header.next_offset
+        elif length <= 0:
+            return FetchSlice(None, offset)
+        if next_offset not in hints:
+            _remember(hints, next_offset, segment, position + length)
+        return FetchSlice(FileRegion(segment.file, position, length), next_offset)
+    except OSError as error:
+        raise self.disk_failure(self.directory, error) from error
+    except RecordFormatError as error:
+        raise CorruptRecord(self.topic_partition, f"at offset {offset}: {error}") from None
+
+
+def _find(self: "PartitionLog", offset: int) -> tuple[Segment, int] | None:
+    segment = self.segments.floor(offset)
+    while segment is not None:
+        found = segment.locate(offset)
+        if found is not None:
+            return segment, found[0]
+        segment = self.segments.higher(segment.base_offset)
+    return None
+
+
+def _position_of(self: "PartitionLog", segment: Segment, end_offset: int) -> int:
+    """Where the batches of `segment` that end below `end_offset` end."""
+    hint = self.read_hints.get(end_offset)
+    if hint is not None and hint[0] is segment:
+        return hint[1]
+    found = segment.locate(end_offset)
+    position = segment.size if found is None else found[0]
+    _remember(self.read_hints, end_offset, segment, position)
+    return position
+
+
+def _remember(hints: dict[int, tuple[Segment, int]], offset: int, segment: Segment, position: int) -> None:
+    if len(hints) >= MAX_HINTS:
+        del hints[next(iter(hints))]
+    hints[offset] = (segment, position)
+
+
+def offset_for_timestamp(self: "PartitionLog", timestamp_ms: int) -> OffsetAndTimestamp | None:
+    """The first record whose timestamp is at least `timestamp_ms`; None if there is none. Reads the disk, decompresses one batch.
+
+    Raises CorruptRecord, LogDirFailure.
+    """
+    try:
+        for segment in self.segments:
+            if segment.largest_timestamp >= timestamp_ms:
+                return _answer(segment.find_by_timestamp(timestamp_ms, self.log_start_offset))
+    except OSError as error:
+        raise self.disk_failure(self.directory, error) from error
+    except RecordFormatError as error:
+        raise CorruptRecord(self.topic_partition, str(error)) from None
+    return None
+
+
+def offset_of_max_timestamp(self: "PartitionLog") -> OffsetAndTimestamp | None:
+    """The first record that has the largest timestamp of the log; None if no record has one. Reads the disk, decompresses one batch.
+
+    Raises CorruptRecord, LogDirFailure.
+    """
+    try:
+        segment = max(self.segments, key=lambda each: each.max_timestamp.timestamp)
+        return _answer(segment.record_of_max_timestamp())
+    except OSError as error:
+        raise self.disk_failure(self.directory, error) from error
+    except RecordFormatError as error:
+        raise CorruptRecord(self.topic_partition, str(error)) from None
+
+
+def _answer(found: RecordPosition | None) -> OffsetAndTimestamp | None:
+    return None if found is None else OffsetAndTimestamp(found.offset, found.timestamp, found.leader_epoch)
+
+
+def aborted_transactions(self: "PartitionLog", start: int, end: int) -> list[AbortedTransaction]:
+    """The aborted transactions that have records in `[start, end)`, for a read-committed fetch of that range. Raises LogDirFailure."""
+    found: list[AbortedTransaction] = []
+    segment = self.segments.floor(start)
+    try:
+        while segment is not None:
+            some, is_complete = segment.transaction_index.collect(start, end)
+            found += some
+            if is_complete:
+                break
+            segment = self.segments.higher(segment.base_offset)
+    except OSError as error:
+        raise self.disk_failure(self.directory, error) from error
+    return found

@@ -1,0 +1,89 @@
+"""The offset index of a segment: which byte of the log file to begin at when an offset is looked for.
+
+8-byte entries: offset relative to the segment's base (int32), position of the batch that ends with that offset (int32). Sparse: one
+entry per `index.interval.bytes` or batch, whichever is larger.
+"""
+
+import struct
+from typing import NamedTuple
+
+from storage.errors import CorruptIndex
+from storage.filesystem import FileSystem
+from storage.index_file import IndexFile
+
+ENTRY_SIZE = 8
+MAX_RELATIVE_OFFSET = 2**31 - 1
+
+_ENTRY = struct.Struct(">ii")
+_OFFSET = struct.Struct(">i")
+_POSITION = struct.Struct(">4xi")
+
+
+class OffsetPosition(NamedTuple):
+    """An offset and where its batch begins in the log file."""
+
+    offset: int
+    position: int
+
+
+class OffsetIndex(IndexFile):
+    """Grows by `append`, whose offsets increase."""
+
+    __slots__ = ("last_offset",)
+
+    def __init__(self, filesystem: FileSystem, path: str, base_offset: int, max_size: int, length: int) -> None:
+        super().__init__(filesystem, path, base_offset, max_size=max_size, entry_size=ENTRY_SIZE, length=length)
+        self.last_offset = self._last_offset()
+
+    def append(self, offset: int, position: int) -> None:
+        """Raises CorruptIndex when `offset` is not above the last one: the log file then holds offsets out of order."""
+        if self.entries and offset <= self.last_offset:
+            raise CorruptIndex(self.path, f"offset {offset} appended after {self.last_offset}")
+        self.append_entry(_ENTRY.pack(offset - self.base_offset, position))
+        self.last_offset = offset
+
+    def is_full(self) -> bool:
+        return self.entries >= self.max_entries
+
+    def entry(self, slot: int) -> OffsetPosition:
+        relative, position = _ENTRY.unpack(self.raw_entries(slot, 1))
+        return OffsetPosition(self.base_offset + relative, position)
+
+    def lookup(self, offset: int) -> OffsetPosition:
+        """The last entry at or below `offset`, the beginning of the segment if there is none."""
+        slot = self.last_slot_at_most(_OFFSET, min(offset - self.base_offset, MAX_RELATIVE_OFFSET))
+        return self.entry(slot) if slot >= 0 else OffsetPosition(self.base_offset, 0)
+
+    def lookup_position(self, position: int) -> OffsetPosition:
+        """The last entry whose batch begins at or before `position`."""
+        slot = self.last_slot_at_most(_POSITION, position)
+        return self.entry(slot) if slot >= 0 else OffsetPosition(self.base_offset, 0)
+
+    def upper_bound_of(self, position: int) -> int | None:
+        """The offset of the first entry whose batch begins at `position` or later; None if there is none."""
+        slot = self.last_slot_at_most(_POSITION, position - 1) + 1
+        return self.entry(slot).offset if slot < self.entries else None
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops the entries at and above `offset`."""
+        self.truncate_to_entries(self.last_slot_at_most(_OFFSET, offset - 1 - self.base_offset) + 1)
+        self.last_offset = self._last_offset()
+
+    def reset(self) -> None:
+        super().reset()
+        self.last_offset = self.base_offset
+
+    def check(self, log_size: int) -> None:
+        """Raises CorruptIndex if the file cannot be this segment's index."""
+        if self.length % ENTRY_SIZE:
+            raise CorruptIndex(self.path, f"{self.length} bytes are not a multiple of {ENTRY_SIZE}")
+        if self.entries:
+            last = self.entry(self.entries - 1)
+            if last.offset < self.base_offset or not 0 <= last.position < log_size:
+                raise CorruptIndex(self.path, f"last entry is offset {last.offset} at {last.position} in a log file of {log_size} bytes")
+
+    def all_entries(self) -> list[OffsetPosition]:
+        return [OffsetPosition(self.base_offset + o, p) for o, p in _ENTRY.iter_unpack(self.raw_entries(0, self.entries))]
+
+    def _last_offset(self) -> int:
+        return self.entry(self.entries - 1).offset if self.entries else self.base_offset

@@ -1,0 +1,261 @@
+"""The log of one replica: what `replication` appends to, reads from, truncates and asks about.
+
+Owns the segments of a partition's directory, its producer state and leader epochs, and the offsets that bound it. Made by
+`recovery.open_log`; called on the event loop only. The methods stand in `log_append`, `log_read`, `log_flush`, `log_truncation` and
+`log_deletion` by subject; what is here holds them together.
+
+Invariants: log_start_offset <= high_watermark <= log_end_offset; recovery_point <= log_end_offset; the last segment is the active one
+and begins at or below the log end offset. An OSError becomes a `LogDirFailure`: its log directory is to be taken offline.
+"""
+
+import logging
+
+from config.topic import TopicConfig
+from storage import log_append, log_deletion, log_flush, log_read, log_truncation
+from storage.errors import LogDirFailure, OffsetOutOfRange
+from storage.file_names import INDEX_SUFFIXES, LOG_SUFFIX, file_name
+from storage.leader_epochs import LeaderEpochCache
+from storage.log_context import LogContext
+from storage.log_segments import LogSegments
+from storage.log_settings import LogSettings, rules_for
+from storage.partition_metadata import ZERO_UUID
+from storage.producer_state import ProducerStateEntry
+from storage.producer_state_manager import ProducerStateManager
+from storage.segment import Segment
+from storage.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+class PartitionLog:
+    """A partition's log on this broker."""
+
+    __slots__ = (
+        "active_segment",
+        "config",
+        "context",
+        "directory",
+        "high_watermark",
+        "is_closed",
+        "latest_epoch",
+        "leader_epochs",
+        "log_dir",
+        "log_end_offset",
+        "log_start_offset",
+        "next_flush_offset",
+        "producer_state",
+        "read_hints",
+        "recovery_point",
+        "rules",
+        "segments",
+        "settings",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        context: LogContext,
+        topic_partition: TopicPartition,
+        log_dir: str,
+        directory: str,
+        config: TopicConfig,
+        settings: LogSettings,
+        *,
+        segments: LogSegments,
+        producer_state: ProducerStateManager,
+        leader_epochs: LeaderEpochCache,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+    ) -> None:
+        self.context = context
+        self.topic_partition = topic_partition
+        self.topic_id = ZERO_UUID
+        self.log_dir = log_dir
+        self.directory = directory
+        self.config = config
+        self.settings = settings
+        self.rules = rules_for(topic_partition, config)
+        self.segments = segments
+        self.active_segment = segments.active
+        self.producer_state = producer_state
+        self.leader_epochs = leader_epochs
+        self.latest_epoch = leader_epochs.latest_epoch
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.high_watermark = log_start_offset
+        self.recovery_point = max(recovery_point, log_start_offset)
+        self.next_flush_offset = self.recovery_point + settings.flush_messages - 1
+        self.read_hints: dict[int, tuple[Segment, int]] = {}
+        self.is_closed = False
+        self.producer_state.state.on_high_watermark(self.high_watermark)
+
+    append_as_leader = log_append.append_as_leader
+    append_as_follower = log_append.append_as_follower
+    read = log_read.read
+    offset_for_timestamp = log_read.offset_for_timestamp
+    offset_of_max_timestamp = log_read.offset_of_max_timestamp
+    aborted_transactions = log_read.aborted_transactions
+    prepare_flush = log_flush.prepare_flush
+    finish_flush = log_flush.finish_flush
+    flush = log_flush.flush
+    truncate_to = log_truncation.truncate_to
+    truncate_fully_and_start_at = log_truncation.truncate_fully_and_start_at
+    delete_old_segments = log_deletion.delete_old_segments
+    remove_segments = log_deletion.remove_segments
+    replace_segments = log_deletion.replace_segments
+    delete = log_deletion.delete
+
+    # ---- what it knows
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of batches in all segments."""
+        return self.segments.size_bytes
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Below it every transaction is decided and replicated: read-committed consumers see no further."""
+        first_unstable = self.producer_state.state.first_unstable_offset
+        if 0 <= first_unstable < self.high_watermark:
+            return max(first_unstable, self.log_start_offset)
+        return self.high_watermark
+
+    def active_producers(self) -> list[ProducerStateEntry]:
+        """The idempotent and transactional producers known here."""
+        return list(self.producer_state.state.producers.values())
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """The greatest epoch at or below `epoch` and where it ended; (-1, -1) if that cannot be told (KIP-101, KIP-279)."""
+        return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
+
+    # ---- what moves it
+
+    def update_high_watermark(self, offset: int) -> bool:
+        """Moves the high watermark to `offset`, or as near as the log goes; True if it moved."""
+        if offset > self.log_end_offset:
+            offset = self.log_end_offset
+        elif offset < self.log_start_offset:
+            offset = self.log_start_offset
+        if offset == self.high_watermark:
+            return False
+        self.high_watermark = offset
+        self.producer_state.state.on_high_watermark(offset)
+        return True
+
+    def on_new_leader_epoch(self, epoch: int) -> None:
+        """This broker leads from the log end offset on. Raises LogDirFailure."""
+        try:
+            self.assign_epoch(epoch, self.log_end_offset)
+        except OSError as error:
+            raise self.disk_failure(self.leader_epochs.path, error) from error
+
+    def assign_epoch(self, epoch: int, start_offset: int) -> None:
+        """`epoch` begins at `start_offset`, if that is news."""
+        self.leader_epochs.assign(epoch, start_offset)
+        self.latest_epoch = self.leader_epochs.latest_epoch
+
+    def increment_log_start_offset(self, offset: int, reason: str) -> bool:
+        """Hides what is below `offset`; True if that is more than before. Raises OffsetOutOfRange above the high watermark."""
+        if offset > self.high_watermark:
+            raise OffsetOutOfRange(self.topic_partition, offset, self.log_start_offset, self.high_watermark)
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.recovery_point = max(self.recovery_point, offset)
+        self.leader_epochs.truncate_from_start(offset)
+        self.producer_state.on_log_start_offset_incremented(offset)
+        log.info("%s: log start offset is %d now: %s", self.topic_partition, offset, reason)
+        return True
+
+    def update_config(self, config: TopicConfig) -> None:
+        """Takes effect with the next append; a segment keeps the size of its indexes."""
+        self.config = config
+        self.settings = LogSettings(config)
+        self.rules = rules_for(self.topic_partition, config)
+        self.next_flush_offset = self.recovery_point + self.settings.flush_messages - 1
+        for segment in self.segments:
+            segment.update_settings(self.settings)
+
+    def on_flush_due(self) -> None:
+        """`flush.messages` were appended since the last flush was asked for."""
+        self.next_flush_offset = self.log_end_offset + self.settings.flush_messages - 1
+        self.context.on_flush_due(self)
+
+    def roll(self, expected_next_offset: int = 0) -> Segment:
+        """Closes the active segment and begins one at the log end offset, or `expected_next_offset` if higher. May raise OSError."""
+        base_offset = max(expected_next_offset, self.log_end_offset)
+        active = self.active_segment
+        if active.base_offset == base_offset:
+            if active.size:
+                raise LogDirFailure(self.log_dir, active.path, f"a segment from offset {base_offset} on exists already")
+            log.warning("%s: the empty active segment at offset %d is replaced", self.topic_partition, base_offset)
+            log_deletion.discard_segments(self, [active])
+        else:
+            self._remove_leftovers(base_offset)
+            active.become_inactive()
+        segment = self.new_segment(base_offset)
+        self.producer_state.map_end_offset = base_offset
+        self.producer_state.take_snapshot(sync=False)
+        log.info("%s: rolled a new segment at offset %d", self.topic_partition, base_offset)
+        self.context.on_flush_due(self)
+        return segment
+
+    def new_segment(self, base_offset: int) -> Segment:
+        """An empty active segment. May raise OSError."""
+        settings = self.settings
+        jitter_ms = int(self.context.random() * min(settings.segment_jitter_ms, settings.segment_ms))
+        now_ms = self.context.clock.now_ms()
+        segment = Segment.create(self.context.filesystem, self.directory, base_offset, settings, now_ms=now_ms, roll_jitter_ms=jitter_ms)
+        self.segments.add(segment)
+        self.active_segment = segment
+        return segment
+
+    def _remove_leftovers(self, base_offset: int) -> None:
+        for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
+            path = f"{self.directory}/{file_name(base_offset, suffix)}"
+            if self.context.filesystem.exists(path):
+                log.warning("%s stands where a new segment begins, and is no part of the log; deleted", path)
+                self.context.filesystem.unlink(path)
+
+    # ---- the end
+
+    def move_to(self, directory: str) -> None:
+        """The partition's directory is renamed to `directory`: it is to be deleted, or it takes a log's place. Raises LogDirFailure."""
+        try:
+            self.context.filesystem.rename(self.directory, directory)
+        except OSError as error:
+            raise self.disk_failure(self.directory, error) from error
+        self.directory = directory
+        self.producer_state.directory = directory
+        self.leader_epochs.directory = directory
+        for segment in self.segments:
+            segment.move_to(directory)
+
+    def close(self) -> None:
+        """Leaves the directory as a clean shutdown does: indexes complete and trimmed, producers in a snapshot. Raises LogDirFailure."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        try:
+            self.leader_epochs.flush()
+            self.producer_state.map_end_offset = self.log_end_offset
+            self.producer_state.take_snapshot()
+            for segment in self.segments:
+                segment.close()
+        except OSError as error:
+            raise self.disk_failure(self.directory, error) from error
+        finally:
+            self.read_hints.clear()
+
+    def close_without_writing(self) -> None:
+        """Lets go of all files: the disk has failed, or the test wants a crash."""
+        self.is_closed = True
+        self.read_hints.clear()
+        for segment in self.segments:
+            segment.close_without_writing()
+
+    def disk_failure(self, path: str, error: OSError) -> LogDirFailure:
+        """What `error` means to the floors above."""
+        return LogDirFailure(self.log_dir, str(error.filename or path), error.strerror or str(error))

@@ -1,0 +1,320 @@
+"""Opening the log of a partition, after a clean shutdown or a crash.
+
+Called by `LogManager` for every partition directory at start, and for new partitions. After a clean shutdown the files are trusted.
+After a crash every segment from the recovery point on is read and checked, its indexes and the producer state are rebuilt, and what
+cannot be valid is cut off together with everything behind it: it was never flushed.
+
+Invariant: what `open_log` returns can be appended to; every batch in it was complete and had a valid CRC, if recovery looked at it.
+"""
+
+import logging
+from collections.abc import Iterator
+
+from config.topic import TopicConfig
+from protocol.record_errors import LegacyMessageFormat, RecordFormatError
+from protocol.records import CONTROL_MASK, HEADER_SIZE, BatchHeader, crc_is_valid, next_batch_size, parse_header
+from storage.errors import CorruptIndex, InconsistentTopicId, LogDirFailure, UnsupportedForMessageFormat
+from storage.file_names import (
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    file_name,
+    offset_of_file_name,
+)
+from storage.filesystem import File
+from storage.leader_epochs import LeaderEpochCache
+from storage.leftovers import settle_leftovers
+from storage.log_append import read_marker, replay_producer
+from storage.log_context import LogContext
+from storage.log_segments import LogSegments
+from storage.log_settings import LogSettings
+from storage.offset_index import MAX_RELATIVE_OFFSET
+from storage.partition_log import PartitionLog
+from storage.partition_metadata import ZERO_UUID, read_topic_id, write_topic_id
+from storage.producer_replay import rebuild_producer_state
+from storage.producer_state_manager import ProducerStateManager
+from storage.segment import Segment
+from storage.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+_READ_BYTES = 1024 * 1024
+_NEEDED_INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+MAX_OFFSET = 2**63 - 1
+
+
+def open_log(
+    context: LogContext,
+    topic_partition: TopicPartition,
+    log_dir: str,
+    config: TopicConfig,
+    *,
+    directory: str | None = None,
+    topic_id: bytes = ZERO_UUID,
+    is_new: bool = False,
+    clean_shutdown: bool = True,
+    log_start_offset: int = 0,
+    recovery_point: int = 0,
+) -> PartitionLog:
+    """The log in `directory` (that of the partition in `log_dir` unless given), created if need be.
+
+    `log_start_offset` and `recovery_point` are what the checkpoints say. `is_new` promises an empty or missing directory. Raises
+    LogDirFailure, InconsistentTopicId, UnsupportedForMessageFormat (batches of magic 0 or 1), CorruptCheckpoint. Blocks.
+    """
+    where = directory or f"{log_dir}/{topic_partition}"
+    try:
+        context.filesystem.make_directory(where)
+        opened = _Loader(context, topic_partition, log_dir, where, config, clean_shutdown, is_new).load(log_start_offset, recovery_point)
+        opened.topic_id = _topic_id(context, topic_partition, where, topic_id)
+    except OSError as error:
+        raise LogDirFailure(log_dir, str(error.filename or where), error.strerror or str(error)) from error
+    return opened
+
+
+def _topic_id(context: LogContext, topic_partition: TopicPartition, directory: str, topic_id: bytes) -> bytes:
+    found = read_topic_id(context.filesystem, directory)
+    if found is None:
+        if topic_id != ZERO_UUID:
+            write_topic_id(context.filesystem, directory, topic_id)
+        return topic_id
+    if topic_id not in (ZERO_UUID, found):
+        raise InconsistentTopicId(topic_partition, topic_id, found)
+    return found
+
+
+class _Loader:
+    """One opening of one directory."""
+
+    def __init__(
+        self,
+        context: LogContext,
+        topic_partition: TopicPartition,
+        log_dir: str,
+        directory: str,
+        config: TopicConfig,
+        clean: bool,
+        is_new: bool,
+    ) -> None:
+        self.context = context
+        self.filesystem = context.filesystem
+        self.topic_partition = topic_partition
+        self.log_dir = log_dir
+        self.directory = directory
+        self.config = config
+        self.settings = LogSettings(config)
+        self.clean = clean
+        self.is_new = is_new
+        self.now_ms = context.clock.now_ms()
+        self.segments = LogSegments()
+        self.leader_epochs = LeaderEpochCache(topic_partition, directory, context.filesystem, is_new=is_new)
+        self.log_start_offset = 0
+
+    def load(self, log_start_offset: int, recovery_point: int) -> PartitionLog:
+        self.log_start_offset = log_start_offset
+        if not self.is_new:
+            names = settle_leftovers(self.filesystem, self.directory, self.settings, self.now_ms)
+            self._open_segments(names, recovery_point)
+            if not self.clean:
+                self._recover_from(recovery_point)
+        log_end_offset = self._log_end_offset()
+        if log_end_offset is None:
+            log_end_offset = log_start_offset
+            self.segments.add(self._new_segment(log_start_offset))
+            recovery_point = min(recovery_point, log_end_offset)
+        else:
+            # After a crash the recovery point stays where the last flush was: what was just checked may still be in the page cache only.
+            recovery_point = log_end_offset if self.clean else min(recovery_point, log_end_offset)
+        self.segments.active.become_active()
+        self.leader_epochs.truncate_from_end(log_end_offset)
+        log_start_offset = max(log_start_offset, self.segments.first.base_offset)
+        self.leader_epochs.truncate_from_start(log_start_offset)
+        producer_state = self._producer_state(is_new=self.is_new)
+        if not self.is_new:
+            producer_state.remove_stray_snapshots(self.segments.bases)
+            rebuild_producer_state(producer_state, self.segments, log_start_offset, log_end_offset, self.now_ms, clean=self.clean)
+        else:
+            producer_state.map_end_offset = log_end_offset
+        return PartitionLog(
+            self.context,
+            self.topic_partition,
+            self.log_dir,
+            self.directory,
+            self.config,
+            self.settings,
+            segments=self.segments,
+            producer_state=producer_state,
+            leader_epochs=self.leader_epochs,
+            log_start_offset=log_start_offset,
+            log_end_offset=log_end_offset,
+            recovery_point=recovery_point,
+        )
+
+    # ---- finding the segments
+
+    def _open_segments(self, names: list[str], recovery_point: int) -> None:
+        present = set(names)
+        bases = [offset_of_file_name(name) or 0 for name in names if name.endswith(LOG_SUFFIX)]
+        unflushed_from = MAX_OFFSET if self.clean else max((base for base in bases if base <= recovery_point), default=0)
+        for name in names:
+            offset = offset_of_file_name(name)
+            if offset is None:
+                continue
+            if name.endswith(INDEX_SUFFIXES):
+                if file_name(offset, LOG_SUFFIX) not in present:
+                    log.warning("%s/%s: an index without a log file; deleted", self.directory, name)
+                    self.filesystem.unlink(f"{self.directory}/{name}")
+            elif name.endswith(LOG_SUFFIX):
+                segment = self._segment(offset)
+                if offset < unflushed_from:
+                    # What an index says is not looked at before somebody needs it: a log may have thousands.
+                    missing = [suffix for suffix in _NEEDED_INDEXES if file_name(offset, suffix) not in present]
+                    if missing or (file_name(offset, TRANSACTION_INDEX_SUFFIX) in present and not self._check_transactions(segment)):
+                        log.warning("%s: its index files are missing or wrong; it is checked and they are rebuilt", segment.path)
+                        self._recover_segment(segment)
+                self.segments.add(segment)
+
+    def _check_transactions(self, segment: Segment) -> bool:
+        try:
+            segment.transaction_index.check()
+        except CorruptIndex as error:
+            log.warning("%s", error)
+            return False
+        return True
+
+    def _segment(self, base_offset: int) -> Segment:
+        jitter_ms = int(self.context.random() * min(self.settings.segment_jitter_ms, self.settings.segment_ms))
+        return Segment(self.filesystem, self.directory, base_offset, self.settings, now_ms=self.now_ms, roll_jitter_ms=jitter_ms)
+
+    def _new_segment(self, base_offset: int) -> Segment:
+        return Segment.create(self.filesystem, self.directory, base_offset, self.settings, now_ms=self.now_ms)
+
+    def _producer_state(self, *, is_new: bool = False) -> ProducerStateManager:
+        return ProducerStateManager(
+            self.topic_partition, self.directory, self.context.producer_id_expiration_ms, self.filesystem, is_new=is_new
+        )
+
+    def _log_end_offset(self) -> int | None:
+        """Where the log ends; None when there is no segment, or none that reaches the log start offset."""
+        if not len(self.segments):
+            return None
+        active = self.segments.active
+        try:
+            log_end_offset, end = active.read_end()
+        except RecordFormatError:
+            end = -1
+        if end != active.size:
+            log.warning("%s: it does not end with a batch although the log was closed properly; it is checked", active.path)
+            self._recover_segment(active)
+            log_end_offset, end = active.read_end()
+        if log_end_offset >= self.log_start_offset:
+            return log_end_offset
+        log.warning(
+            "%s: the log ends at offset %d, below its log start offset %d: segment files were removed; what is left is deleted",
+            self.directory,
+            log_end_offset,
+            self.log_start_offset,
+        )
+        for segment in list(self.segments):
+            segment.delete()
+        self.segments.clear()
+        self.leader_epochs.clear()
+        self.leader_epochs.flush()
+        self._producer_state().truncate_fully_and_start_at(self.log_start_offset)
+        return None
+
+    # ---- after a crash
+
+    def _recover_from(self, recovery_point: int) -> None:
+        unflushed = self.segments.between(recovery_point, MAX_OFFSET)
+        for at, segment in enumerate(unflushed):
+            log.info("%s: checking unflushed segment %d of %d, offset %d", self.directory, at + 1, len(unflushed), segment.base_offset)
+            if self._recover_segment(segment):
+                self._delete_behind(unflushed[at + 1 :])
+                return
+
+    def _delete_behind(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            log.warning(
+                "%s: %d bytes from offset %d on follow what was cut and are deleted with it",
+                segment.path,
+                segment.size,
+                segment.base_offset,
+            )
+            self.segments.remove(segment)
+            segment.delete()
+
+    def _recover_segment(self, segment: Segment) -> int:
+        """Checks every batch, rebuilds the indexes, cuts what is not valid; returns how many bytes that was."""
+        manager = self._producer_state()
+        rebuild_producer_state(manager, self.segments, self.log_start_offset, segment.base_offset, self.now_ms)
+        segment.begin_rebuild()
+        segment.transaction_index.reset()
+        valid_bytes = last_entry = 0
+        next_offset = segment.base_offset
+        reason = "incomplete"
+        try:
+            for position, header, chunk, at in _whole_batches(segment.file, segment.size):
+                reason = _fault(segment, header, next_offset) or ("" if crc_is_valid(chunk, at) else "its CRC is wrong")
+                if reason:
+                    break
+                last_entry = segment.index_batch(position, header, last_entry)
+                if header.producer_id >= 0:
+                    marker = read_marker(chunk, at, header) if header.attributes & CONTROL_MASK else None
+                    replay_producer(manager.state, segment, header, marker, header.base_offset)
+                epoch = header.partition_leader_epoch
+                if epoch >= 0 and (self.leader_epochs.latest_epoch is None or epoch > self.leader_epochs.latest_epoch):
+                    self.leader_epochs.assign(epoch, header.base_offset)
+                valid_bytes = position + header.size
+                next_offset = header.next_offset
+                reason = "incomplete"
+        except LegacyMessageFormat as error:
+            raise UnsupportedForMessageFormat(f"{segment.path} at byte {valid_bytes}: {error}") from None
+        except RecordFormatError as error:
+            reason = str(error)
+        torn = segment.size - valid_bytes
+        if torn:
+            log.warning(
+                "%s: %d bytes from byte %d on, after offset %d, are torn (%s); cut, nothing acknowledged after a flush is lost",
+                segment.path,
+                torn,
+                valid_bytes,
+                next_offset - 1,
+                reason,
+            )
+            segment.cut_at(valid_bytes)
+        segment.finish_rebuild()
+        manager.map_end_offset = next_offset
+        manager.take_snapshot()
+        return torn
+
+
+def _fault(segment: Segment, header: BatchHeader, next_offset: int) -> str:
+    if header.base_offset < next_offset:
+        return f"its offset {header.base_offset} is below {next_offset}, which has to follow"
+    if header.last_offset_delta < 0 or header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+        return f"its last offset {header.last_offset} cannot be"
+    return ""
+
+
+def _whole_batches(file: File, end: int) -> Iterator[tuple[int, BatchHeader, memoryview, int]]:
+    """(position, header, buffer, position in buffer) of each complete batch, read a megabyte at a time."""
+    position = 0
+    length = _READ_BYTES
+    while end - position >= HEADER_SIZE:
+        chunk = memoryview(file.pread(min(length, end - position), position))
+        length = _READ_BYTES
+        at = 0
+        while len(chunk) - at >= HEADER_SIZE:
+            size = next_batch_size(chunk, at, at + end - position)
+            if size is None:
+                return
+            if size > len(chunk) - at:
+                length = max(size, _READ_BYTES)
+                break
+            yield position, parse_header(chunk, at), chunk, at
+            at += size
+            position += size
+        if at == 0 and length <= len(chunk):
+            return

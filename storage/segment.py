@@ -1,0 +1,496 @@
+"""One segment of a log: a file of batches, the indexes beside it, and the largest timestamp in it.
+
+Owned by a `PartitionLog`; the last segment of a log is appended to, the others are read and one day deleted. Files and indexes of segments
+that nobody reads stay closed, so opening a log costs a few `stat` calls for each.
+
+Invariants: `size` counts whole batches; bytes behind it (torn by a failed write, or preallocated) are not part of the log, and the next
+append overwrites them. Every method may raise OSError.
+"""
+
+import logging
+from typing import NamedTuple
+
+from protocol.record_errors import RecordFormatError
+from protocol.record_reader import iter_records
+from protocol.records import BatchHeader, Buffer
+from storage.batch_scan import batches_from, header_at
+from storage.errors import CorruptIndex
+from storage.file_names import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    file_name,
+)
+from storage.filesystem import File, FileSystem
+from storage.log_settings import LogSettings
+from storage.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
+from storage.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from storage.transaction_index import TransactionIndex
+
+log = logging.getLogger(__name__)
+
+
+class RecordPosition(NamedTuple):
+    """A record found by its timestamp."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class Segment:
+    """The batches from `base_offset` up to the next segment's."""
+
+    __slots__ = (
+        "_directory",
+        "_file",
+        "_filesystem",
+        "_max_timestamp",
+        "_offset_index",
+        "_settings",
+        "_suffix",
+        "_time_index",
+        "_transaction_index",
+        "base_offset",
+        "bytes_since_last_index_entry",
+        "created_ms",
+        "has_slack",
+        "roll_jitter_ms",
+        "rolling_based_timestamp",
+        "size",
+    )
+
+    def __init__(
+        self,
+        filesystem: FileSystem,
+        directory: str,
+        base_offset: int,
+        settings: LogSettings,
+        *,
+        now_ms: int,
+        roll_jitter_ms: int = 0,
+        suffix: str = "",
+    ) -> None:
+        """A segment whose files exist."""
+        self._filesystem = filesystem
+        self._directory = directory
+        self._settings = settings
+        self._suffix = suffix
+        self.base_offset = base_offset
+        self.created_ms = now_ms
+        self.roll_jitter_ms = roll_jitter_ms
+        self.rolling_based_timestamp: int | None = None
+        self.bytes_since_last_index_entry = 0
+        self.has_slack = False  # whether the file may have bytes behind `size`
+        self._file: File | None = None
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._transaction_index: TransactionIndex | None = None
+        self._max_timestamp: TimestampOffset | None = None
+        self.size = filesystem.size(self.path)
+
+    @classmethod
+    def create(
+        cls,
+        filesystem: FileSystem,
+        directory: str,
+        base_offset: int,
+        settings: LogSettings,
+        *,
+        now_ms: int,
+        roll_jitter_ms: int = 0,
+        suffix: str = "",
+    ) -> "Segment":
+        """A new, empty one with room in its indexes; preallocated if the topic says so."""
+        file = filesystem.open(f"{directory}/{file_name(base_offset, LOG_SUFFIX)}{suffix}", create=True)
+        segment = cls(filesystem, directory, base_offset, settings, now_ms=now_ms, roll_jitter_ms=roll_jitter_ms, suffix=suffix)
+        segment._file = file
+        segment.size = 0
+        if settings.preallocate:
+            file.truncate(settings.segment_bytes)
+            segment.has_slack = True
+        segment.offset_index.reset()
+        segment.time_index.reset()
+        segment._max_timestamp = segment.time_index.last_entry
+        return segment
+
+    # ---- the files
+
+    @property
+    def path(self) -> str:
+        return self._path(LOG_SUFFIX)
+
+    @property
+    def paths(self) -> list[str]:
+        """All files a segment may have; the transaction index exists only if there was an aborted transaction."""
+        return [self._path(suffix) for suffix in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)]
+
+    def _path(self, suffix: str) -> str:
+        return f"{self._directory}/{file_name(self.base_offset, suffix)}{self._suffix}"
+
+    @property
+    def file(self) -> File:
+        file = self._file
+        if file is None:
+            file = self._file = self._filesystem.open(self.path)
+        return file
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        index = self._offset_index
+        if index is None:
+            path = self._path(OFFSET_INDEX_SUFFIX)
+            index = OffsetIndex(self._filesystem, path, self.base_offset, self._settings.index_bytes, self._size_of(path))
+            self._offset_index = index
+        return index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        index = self._time_index
+        if index is None:
+            path = self._path(TIME_INDEX_SUFFIX)
+            index = TimeIndex(self._filesystem, path, self.base_offset, self._settings.index_bytes, self._size_of(path))
+            self._time_index = index
+        return index
+
+    @property
+    def transaction_index(self) -> TransactionIndex:
+        index = self._transaction_index
+        if index is None:
+            path = self._path(TRANSACTION_INDEX_SUFFIX)
+            size = self._filesystem.size(path) if self._filesystem.exists(path) else None
+            index = self._transaction_index = TransactionIndex(self._filesystem, path, self.base_offset, size)
+        return index
+
+    def _size_of(self, path: str) -> int:
+        return self._filesystem.size(path) if self._filesystem.exists(path) else 0
+
+    # ---- timestamps
+
+    @property
+    def max_timestamp(self) -> TimestampOffset:
+        """The largest timestamp and the last offset of its batch; (-1, base offset) if no batch has one."""
+        found = self._max_timestamp
+        if found is None:
+            self._check_indexes()
+            found = self._max_timestamp = self.time_index.last_entry
+        return found
+
+    def _check_indexes(self) -> None:
+        try:
+            self.offset_index.check(self.size)
+            self.time_index.check()
+        except CorruptIndex as error:
+            log.warning("%s; the indexes are rebuilt from the log file", error)
+            self.rebuild_indexes()
+
+    @property
+    def largest_timestamp(self) -> int:
+        """The largest timestamp; when the file was last written if no batch has one. Retention by time goes by it."""
+        timestamp = self.max_timestamp.timestamp
+        return timestamp if timestamp >= 0 else self._filesystem.modified_ms(self.path)
+
+    @property
+    def first_batch_timestamp(self) -> int:
+        """The first batch's largest timestamp, -1 in an empty segment."""
+        timestamp = self.rolling_based_timestamp
+        if timestamp is None:
+            header = header_at(self.file, 0, self.size)
+            if header is None:
+                return NO_TIMESTAMP
+            timestamp = self.rolling_based_timestamp = header.max_timestamp
+        return timestamp
+
+    # ---- appending
+
+    def should_roll(self, length: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        """Whether batches of `length` bytes up to `last_offset` belong into a new segment."""
+        size = self.size
+        settings = self._settings
+        if size > settings.segment_bytes - length or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            return True
+        if size:
+            first = self.first_batch_timestamp
+            waited = max_timestamp - first if first >= 0 else now_ms - self.created_ms
+            if waited > settings.segment_ms - self.roll_jitter_ms:
+                return True
+        return self.offset_index.is_full() or self.time_index.is_full()
+
+    def append(self, data: Buffer, length: int, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int) -> None:
+        """Writes whole batches of `length` bytes with one system call, and an index entry when it is time.
+
+        Changes nothing when it raises OSError: bytes of a torn write are cut off again, or lie where the next append will write.
+        """
+        position = self.size
+        file = self._file
+        if file is None:
+            file = self.file
+        try:
+            file.pwrite(data, position)
+            last_max = self._max_timestamp
+            if last_max is None:
+                last_max = self.max_timestamp
+            if max_timestamp > last_max.timestamp:
+                last_max = self._max_timestamp = TimestampOffset(max_timestamp, offset_of_max_timestamp)
+            if self.bytes_since_last_index_entry > self._settings.index_interval_bytes:
+                self._append_index_entries(last_offset, position, last_max)
+                self.bytes_since_last_index_entry = 0
+        except OSError:
+            self._cut_torn_write(position)
+            raise
+        if position == 0:
+            self.rolling_based_timestamp = max_timestamp
+        self.size = position + length
+        self.bytes_since_last_index_entry += length
+
+    def _append_index_entries(self, last_offset: int, position: int, last_max: TimestampOffset) -> None:
+        offset_index, time_index = self.offset_index, self.time_index
+        offset_entries, time_entries = offset_index.entries, time_index.entries
+        try:
+            offset_index.append(last_offset, position)
+            time_index.maybe_append(last_max.timestamp, last_max.offset)
+        except OSError:
+            # The entries are still in memory: what could not be written is taken back without touching the disk.
+            offset_index.truncate_to_entries(offset_entries)
+            time_index.truncate_to_entries(time_entries)
+            raise
+
+    def _cut_torn_write(self, position: int) -> None:
+        self.has_slack = True
+        try:
+            self.file.truncate(position)
+        except OSError as error:
+            log.error("%s: cannot cut a torn write at byte %d: %s; the next start will", self.path, position, error)
+
+    def become_active(self) -> None:
+        """Makes room in the indexes for appends."""
+        self.offset_index.make_room()
+        self.time_index.make_room()
+
+    def become_inactive(self) -> None:
+        """Completes and trims the indexes, and cuts what was preallocated."""
+        self._complete_time_index()
+        self.offset_index.trim()
+        self.time_index.trim()
+        self.trim()
+
+    def _complete_time_index(self) -> None:
+        timestamp, offset = self.max_timestamp
+        self.time_index.maybe_append(timestamp, offset)
+
+    def trim(self) -> None:
+        """Cuts the file behind its last batch."""
+        if self.has_slack:
+            self.file.truncate(self.size)
+            self.has_slack = False
+
+    # ---- finding
+
+    def locate(self, offset: int, at_least: int = 0) -> tuple[int, BatchHeader] | None:
+        """Position and header of the first batch that ends at or after `offset`; None if all end before."""
+        position = max(self._index_position(offset), at_least)
+        for found, header in batches_from(self.file, position, self.size):
+            if header.last_offset >= offset:
+                return found, header
+        return None
+
+    def _index_position(self, offset: int) -> int:
+        """Where to begin looking for `offset`: a place the index names and that is the beginning of a batch.
+
+        An index that names any other place is not this segment's, and is rebuilt.
+        """
+        position = self.offset_index.lookup(offset).position
+        if position == 0:
+            return 0
+        if 0 < position < self.size:
+            try:
+                header = header_at(self.file, position, self.size)
+            except RecordFormatError:
+                header = None
+            if header is not None and self.base_offset <= header.base_offset <= offset:
+                return position
+        log.warning("%s leads to byte %d, where no batch begins; it is rebuilt from the log file", self.offset_index.path, position)
+        self.rebuild_indexes()
+        return self.offset_index.lookup(offset).position
+
+    def whole_batches_end(self, position: int, cut: int) -> tuple[int, int]:
+        """Of the batches from `position` on, those that end at or before `cut`: where the last ends, and the offset that follows it.
+
+        (`position`, -1) if not even the first does.
+        """
+        end, next_offset = position, -1
+        begin = position
+        # One index entry lies within an index interval below the cut, so that only a few headers are read.
+        near = self.offset_index.lookup_position(cut).position
+        if position < near < cut:
+            header = header_at(self.file, near, self.size)
+            begin = near
+            if header is not None:
+                end, next_offset = near, header.base_offset
+        for found, header in batches_from(self.file, begin, self.size):
+            after = found + header.size
+            if after > cut:
+                break
+            end, next_offset = after, header.next_offset
+        return end, next_offset
+
+    def read_end(self) -> tuple[int, int]:
+        """The offset after the last whole batch, and where that batch ends."""
+        next_offset = self.base_offset
+        end = 0
+        for position, header in batches_from(self.file, self._index_position(self.offset_index.last_offset), self.size):
+            next_offset = header.next_offset
+            end = position + header.size
+        return next_offset, end
+
+    def find_by_timestamp(self, timestamp_ms: int, starting_offset: int) -> RecordPosition | None:
+        """The first record at or after `starting_offset` whose timestamp is at least `timestamp_ms`. Decompresses what it must."""
+        entry = self.time_index.lookup(timestamp_ms)
+        position = self._index_position(max(entry.offset, starting_offset))
+        for found, header in batches_from(self.file, position, self.size):
+            if header.max_timestamp >= timestamp_ms:
+                for record in iter_records(self.file.pread(header.size, found), 0, header):
+                    if record.timestamp >= timestamp_ms and record.offset >= starting_offset:
+                        return RecordPosition(record.timestamp, record.offset, header.partition_leader_epoch)
+        return None
+
+    def record_of_max_timestamp(self) -> RecordPosition | None:
+        """The first record that has the segment's largest timestamp."""
+        timestamp, offset = self.max_timestamp
+        for found, header in batches_from(self.file, self._index_position(offset), self.size):
+            if header.max_timestamp == timestamp:
+                for record in iter_records(self.file.pread(header.size, found), 0, header):
+                    if record.timestamp == timestamp:
+                        return RecordPosition(timestamp, record.offset, header.partition_leader_epoch)
+                return None
+        return None
+
+    # ---- cutting, rebuilding, going away
+
+    def truncate_to(self, offset: int, now_ms: int) -> int:
+        """Removes the batches that end at or after `offset`; returns how many bytes that was."""
+        found = self.locate(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.transaction_index.truncate_to(offset)
+        self.become_active()
+        cut = 0
+        if found is not None:
+            cut = self.size - found[0]
+            self.cut_at(found[0])
+        if self.size == 0:
+            self.created_ms = now_ms
+            self.rolling_based_timestamp = None
+        self.bytes_since_last_index_entry = 0
+        self._find_max_timestamp()
+        return cut
+
+    def _find_max_timestamp(self) -> None:
+        timestamp, offset = self.time_index.last_entry
+        for _, header in batches_from(self.file, self._index_position(offset), self.size):
+            if header.max_timestamp > timestamp:
+                timestamp, offset = header.max_timestamp, header.last_offset
+        self._max_timestamp = TimestampOffset(timestamp, offset)
+
+    def rebuild_indexes(self) -> None:
+        """Writes offset and time index anew from the batch headers."""
+        self.begin_rebuild()
+        last_entry = 0
+        for position, header in batches_from(self.file, 0, self.size):
+            last_entry = self.index_batch(position, header, last_entry)
+        self.finish_rebuild()
+
+    def begin_rebuild(self) -> None:
+        """Empties offset and time index; an index file of a wrong size or kind is replaced."""
+        self.offset_index.reset()
+        self.time_index.reset()
+        self._max_timestamp = self.time_index.last_entry
+
+    def index_batch(self, position: int, header: BatchHeader, last_entry: int) -> int:
+        """Takes the batch at `position` into the indexes if it is far enough from `last_entry`; returns where the last entry is."""
+        last_max = self.max_timestamp
+        if header.max_timestamp > last_max.timestamp:
+            last_max = self._max_timestamp = TimestampOffset(header.max_timestamp, header.last_offset)
+        if position - last_entry > self._settings.index_interval_bytes:
+            self.offset_index.append(header.last_offset, position)
+            self.time_index.maybe_append(*last_max)
+            return position
+        return last_entry
+
+    def finish_rebuild(self) -> None:
+        """Completes and trims the indexes."""
+        self.offset_index.trim()
+        self._complete_time_index()
+        self.time_index.trim()
+
+    def cut_at(self, position: int) -> None:
+        """Ends the segment at byte `position`. The indexes are the caller's to mend."""
+        self.file.truncate(position)
+        self.size = position
+        self.has_slack = False
+
+    def write_out_indexes(self) -> None:
+        """Brings index entries that are still in memory into their files."""
+        if self._offset_index is not None:
+            self._offset_index.write_out()
+        if self._time_index is not None:
+            self._time_index.write_out()
+
+    def sync(self) -> None:
+        """Makes batches and written index entries durable. Blocks; safe on a thread while the owner appends."""
+        self.file.sync()
+        self.offset_index.sync()
+        self.time_index.sync()
+        self.transaction_index.sync()
+
+    def change_suffix(self, suffix: str) -> None:
+        """Renames the files: `.deleted`, `.swap`, or none."""
+        old = self.paths
+        self._suffix = suffix
+        for source, target in zip(old, self.paths, strict=True):
+            if self._filesystem.exists(source):
+                self._filesystem.rename(source, target)
+        if self._offset_index is not None:
+            self._offset_index.path = self._path(OFFSET_INDEX_SUFFIX)
+        if self._time_index is not None:
+            self._time_index.path = self._path(TIME_INDEX_SUFFIX)
+        if self._transaction_index is not None:
+            self._transaction_index.path = self._path(TRANSACTION_INDEX_SUFFIX)
+
+    def move_to(self, directory: str) -> None:
+        """The directory was renamed."""
+        self._directory = directory
+        if self._offset_index is not None:
+            self._offset_index.path = self._path(OFFSET_INDEX_SUFFIX)
+        if self._time_index is not None:
+            self._time_index.path = self._path(TIME_INDEX_SUFFIX)
+        if self._transaction_index is not None:
+            self._transaction_index.path = self._path(TRANSACTION_INDEX_SUFFIX)
+
+    def delete(self) -> None:
+        """Removes the files. Regions of the log file that are being sent stay readable."""
+        self._file = None
+        for path in self.paths:
+            if self._filesystem.exists(path):
+                self._filesystem.unlink(path)
+
+    def close(self) -> None:
+        """Completes and trims what was opened, as a clean shutdown leaves it."""
+        if self._max_timestamp is not None:
+            self._complete_time_index()
+        if self._offset_index is not None:
+            self._offset_index.trim()
+        if self._time_index is not None:
+            self._time_index.trim()
+        self.trim()
+        self._file = None
+
+    def close_without_writing(self) -> None:
+        """Lets go of everything; the disk has failed."""
+        self._file = None
+        self._offset_index = None
+        self._time_index = None
+
+    def update_settings(self, settings: LogSettings) -> None:
+        self._settings = settings
