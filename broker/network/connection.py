@@ -1,10 +1,7 @@
 """One client connection: bytes in, frames to the handler, answers out in request order.
 
-A `BufferedProtocol` that the `Processor` owns. Bytes land in the processor's one shared receive buffer; a frame that is complete in it is
-handled there, without a copy, in the callback that read it. What is left of a read (`_rest`: the head of an unfinished frame, or frames
-that must wait) is copied into memory of the connection's own, so an idle connection holds no buffer. A frame that does not fit the shared
-buffer gets a bytearray of exactly its size, but only once FIRST_BYTES of it came and at first not more than FIRST_ALLOCATION, so a length
-that lies costs its sender more than it costs us.
+The `Processor` owns it. `FrameReader` receives the bytes; a frame that is complete in the shared receive buffer is handled there, without a
+copy, in the callback that read it. What cannot be handled yet is kept and the connection is not read meanwhile.
 
 Invariants:
 * Answers leave in request order. `_waiting` holds the answers from the oldest `Pending` on.
@@ -23,7 +20,7 @@ from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Final, cast
 
-from broker.network.limits import FULL_WINDOW_BYTES
+from broker.network.frame_reader import FrameReader, holds_frame, size_at
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, ConnectionInfo, Parts, Pending, Request
 from broker.network.sendfile import INLINE_BYTES, FileSender, read_cached
 from storage.file_region import FileRegion
@@ -35,16 +32,12 @@ __all__ = ["Connection", "ConnectionInfo"]
 
 logger = logging.getLogger(__name__)
 
-_SIZE: Final = Struct(">i")
-_size_at: Final = _SIZE.unpack_from
-_prefix: Final = _SIZE.pack
+_prefix: Final = Struct(">i").pack
 
 FLUSH_BYTES: Final = 256 * 1024
 """Answers of one read event are written at once, but not more than about this many bytes are gathered before."""
 MAX_APPENDED: Final = 128
 """Produce requests of one connection that may wait for replicas at once before the next has to wait."""
-FIRST_BYTES: Final = 64 * 1024
-FIRST_ALLOCATION: Final = 2 * 1024 * 1024
 
 # Why no frame is handled now. 0: nothing in the way.
 APPENDED: Final = 1  # only Produce requests that are in the log wait for their answer: the next Produce may be handled
@@ -54,46 +47,37 @@ PAUSED: Final = 8  # the client does not take its answers
 SENDING: Final = 16  # a file is on its way
 MUTED: Final = 32  # throttled by a quota
 CLOSING: Final = 64  # closed once what is queued is out
-CLOSED: Final = 128
+DRAINING: Final = 128  # closed once every answer that is owed is out
+CLOSED: Final = 256
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection(FrameReader):
     """See the module. `info` is what handlers may know; `received_ns` is when the bytes of the request at hand were read (monotonic)."""
 
     __slots__ = (
-        "_filled",
         "_paused",
-        "_processor",
         "_request",
-        "_rest",
         "_sender",
         "_sock",
-        "_start",
         "_state",
         "_transport",
         "_waiting",
         "info",
-        "last_active_ns",
-        "received_ns",
     )
 
     def __init__(self, processor: Processor, info: ConnectionInfo, sock: socket.socket | None) -> None:
         """`sock` is the transport's own socket when file regions may be sent around the transport; None on TLS."""
+        super().__init__(processor)
         self.info = info
-        self.received_ns = self.last_active_ns = processor.clock_ns()
-        self._processor = processor
         self._sock = sock
         self._state = 0
         self._paused = False
-        self._rest: bytearray | None = None
-        self._start = 0  # where the unhandled bytes of _rest begin
-        self._filled = 0  # bytes of _rest that came, while a large frame is read right into it; else 0
         self._request: Request | None = None  # in the request channel while QUEUED
         self._waiting: deque[Answer] | None = None
         self._sender: FileSender | None = None
         self._transport: asyncio.Transport = _NO_TRANSPORT
 
-    # Bytes in -------------------------------------------------------------------------------------------------------------------------
+    # Frames in -----------------------------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # A BufferedProtocol over a socket always gets a Transport.
@@ -101,37 +85,10 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=0)
         self._processor.on_connection_made(self)
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        processor = self._processor
-        rest = self._rest
-        if rest is None:
-            return processor.window if processor.channel.full else processor.view
-        if self._filled:
-            return memoryview(rest)[self._filled :]
-        # The head of a frame goes to the head of the shared buffer, and what follows lands behind it.
-        kept = len(rest) - self._start
-        view = processor.view
-        view[:kept] = memoryview(rest)[self._start :]
-        return view[kept : kept + FULL_WINDOW_BYTES] if processor.channel.full else view[kept:]
-
-    def buffer_updated(self, nbytes: int) -> None:
-        processor = self._processor
-        self.received_ns = self.last_active_ns = processor.clock_ns()
-        rest = self._rest
-        if rest is None:
-            self._process(processor.view, 0, nbytes)
-        elif self._filled:
-            self._filled += nbytes
-            if self._filled == len(rest):
-                self._on_allocation_filled(rest)
-        else:
-            self._rest = None
-            self._process(processor.view, 0, len(rest) - self._start + nbytes)
-
     def eof_received(self) -> bool:
         return False
 
-    def _process(self, view: memoryview, start: int, end: int, admitted: bool = False) -> None:
+    def process(self, view: memoryview, start: int, end: int, admitted: bool = False) -> None:
         """Handle the frames in `view`, keep what is left, and read on or not."""
         try:
             position = self._handle_frames(view, start, end, admitted)
@@ -140,7 +97,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
             return
         if position != end:
-            self._keep(view, position, end)
+            self._keep_or_wait(view, position, end)
 
     def _handle_frames(self, view: memoryview, start: int, end: int, admitted: bool) -> int:
         """Handles frames until one is incomplete or must wait; returns where it begins. Writes the answers once, at the end."""
@@ -155,7 +112,7 @@ class Connection(asyncio.BufferedProtocol):
             state = self._state
             if state > APPENDED:
                 break
-            (size,) = _size_at(view, position)
+            (size,) = size_at(view, position)
             if not 0 < size <= max_bytes:
                 self._write(out)
                 self._refuse(size, view[position : min(end, position + 16)])
@@ -188,50 +145,22 @@ class Connection(asyncio.BufferedProtocol):
     def _may_produce(self, view: memoryview, position: int) -> bool:
         """Whether the frame at `position` is a Produce (api key 0) that may be handled while others wait for their replicas."""
         waiting = self._waiting
-        size_ok = _size_at(view, position)[0] >= 2
+        size_ok = size_at(view, position)[0] >= 2
         return size_ok and not view[position + 4] and not view[position + 5] and waiting is not None and len(waiting) < MAX_APPENDED
 
-    def _keep(self, view: memoryview, position: int, end: int) -> None:
-        """Keeps what cannot be handled now; stops reading unless it is the head of a frame whose rest may come."""
-        kept = end - position
-        complete = False
-        if kept >= 4 and self._state <= APPENDED:
-            total = 4 + _size_at(view, position)[0]
-            complete = total <= kept
-            if not complete and total > len(self._processor.view) and kept >= FIRST_BYTES:
-                rest = bytearray(min(total, FIRST_ALLOCATION))
-                rest[:kept] = view[position:end]
-                self._rest = rest
-                self._start = 0
-                self._filled = kept
-                return
-        if view.obj is self._processor.buffer:
-            self._rest = bytearray(view[position:end])
-            self._start = 0
-        else:
-            self._rest = cast("bytearray", view.obj)
-            self._start = position
-        if complete or self._state > APPENDED:
-            self._pause()
-            if self._state & QUEUED and self._request is None:
-                size = _size_at(self._rest, self._start)[0]
-                frame = memoryview(self._rest)[self._start + 4 : self._start + 4 + size]
-                self._request = Request(self, frame, self.received_ns)
-                self._processor.channel.submit(self._request)
-
-    def _on_allocation_filled(self, rest: bytearray) -> None:
-        total = 4 + _size_at(rest)[0]
-        if len(rest) == total:
-            self._rest = None
-            self._filled = 0
-            self._process(memoryview(rest), 0, total)
+    def _keep_or_wait(self, view: memoryview, position: int, end: int) -> None:
+        """Something is left: read on if it is the head of a frame, else keep it until it may be handled."""
+        if self._state <= APPENDED and not holds_frame(view, position, end):
+            self.keep_head(view, position, end)
             return
-        larger = bytearray(min(total, 2 * len(rest)))
-        larger[: len(rest)] = rest
-        self._rest = larger
+        self.keep_all(view, position, end)
+        self._pause()
+        if self._state & QUEUED and self._request is None:
+            self._request = Request(self, self.first_kept_frame(), self.received_ns)
+            self._processor.channel.submit(self._request)
 
     def _pause(self) -> None:
-        if not self._paused and not self._state & CLOSED:
+        if not self._paused and not self._transport.is_closing():
             self._paused = True
             self._transport.pause_reading()
 
@@ -280,6 +209,7 @@ class Connection(asyncio.BufferedProtocol):
         """Send the answers that are ready and handle what waited for them. Called by the processor after `wake`."""
         waiting = self._waiting
         if waiting is not None:
+            self.touch()
             out: Parts = []
             while waiting:
                 head = waiting[0]
@@ -293,31 +223,20 @@ class Connection(asyncio.BufferedProtocol):
                 self._waiting = None
                 self._state &= ~(APPENDED | WAITING)
             self._write(out)
+        if self._state & DRAINING and not self.busy:
+            self.close()
         self._resume()
 
     def _resume(self, admitted: bool = False) -> None:
-        if self._state > APPENDED:
+        """Handle what waited, then read on unless a frame must wait again."""
+        if not self._paused or self._state > APPENDED:
             return
-        paused = self._paused
-        self._paused = False
-        rest = self._rest
-        if rest is not None and not self._filled:
-            self._rest = None
-            self._paused = paused  # so that _keep does not pause a transport that is paused
-            self._process(memoryview(rest), self._start, len(rest), admitted)
-            # Read on unless a frame waits: _keep left one whose rest may come, or nothing.
-            if paused and not self._frame_waits():
-                self._paused = False
-        if paused and not self._paused and not self._state & CLOSED:
+        kept = self.take_kept()
+        if kept is not None:
+            self.process(*kept, admitted)
+        if self._state <= APPENDED and not self.keeps_frame() and not self._transport.is_closing():
+            self._paused = False
             self._transport.resume_reading()
-
-    def _frame_waits(self) -> bool:
-        """Whether what is kept holds a frame that must wait."""
-        rest = self._rest
-        if rest is None or self._filled:
-            return False
-        kept = len(rest) - self._start
-        return self._state > APPENDED or (kept >= 4 and 4 + _size_at(rest, self._start)[0] <= kept)
 
     def _append_answer(self, answer: Completion, out: Parts) -> None:
         """Puts one answer behind those in `out`."""
@@ -387,7 +306,11 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def busy(self) -> bool:
         """Whether an answer is owed or on its way."""
-        return self._waiting is not None or bool(self._state & (QUEUED | PAUSED | SENDING))
+        return self._waiting is not None or bool(self._state & (QUEUED | SENDING))
+
+    def offend(self, reason: str) -> None:
+        """One line in the log about what this client sent; a host that keeps sending it is only counted."""
+        self._processor.report(self.info, reason)
 
     def mute(self) -> None:
         """Handle and read nothing more until `unmute`: throttled, or the server drains."""
@@ -398,6 +321,20 @@ class Connection(asyncio.BufferedProtocol):
         """Go on."""
         self._state &= ~MUTED
         self._processor.wake(self)
+
+    def drain(self) -> None:
+        """Handle nothing more, and close when the answers that are owed are out. A request that waits for a slot is dropped."""
+        self._withdraw()
+        self._state |= DRAINING
+        self._pause()
+        if not self.busy:
+            self.close()
+
+    def _withdraw(self) -> None:
+        if self._request is not None:
+            self._processor.channel.withdraw(self._request)
+            self._request = None
+        self._state &= ~QUEUED
 
     def close(self) -> None:
         """Close once what is written has left; nothing more is read or handled."""
@@ -413,13 +350,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._state |= CLOSING | CLOSED
-        self._rest = None
+        self.forget()
         if self._sender is not None:
             self._sender.close()
             self._sender = None
-        if self._request is not None:
-            self._processor.channel.withdraw(self._request)
-            self._request = None
+        self._withdraw()
         waiting = self._waiting
         self._waiting = None
         for pending in waiting or ():

@@ -38,7 +38,7 @@ class Control(Enum):
 NO_RESPONSE: Final = Control.NO_RESPONSE
 CLOSE: Final = Control.CLOSE
 
-Part: TypeAlias = bytes | memoryview | FileRegion
+Part: TypeAlias = bytes | bytearray | memoryview | FileRegion
 Parts: TypeAlias = list[Part]
 Completion: TypeAlias = bytes | Parts | Literal[Control.NO_RESPONSE, Control.CLOSE]
 

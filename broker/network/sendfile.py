@@ -30,40 +30,35 @@ logger = logging.getLogger(__name__)
 INLINE_BYTES: Final = 16 * 1024
 """A region up to this size is cheaper to read and write together with its header than to send by itself."""
 TURN_BYTES: Final = 1024 * 1024
-PROBE_STEP: Final = 128 * 1024
-"""Linux reads ahead in windows of this size by default, so a probe per window tells."""
+CHUNK_BYTES: Final = 128 * 1024
+"""What a thread, or a connection without a socket of its own (TLS), reads at once."""
 
 _MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", None)
-_probe: Final = [bytearray(1)]
 
 
-def is_cached(descriptor: int, position: int, length: int) -> bool:
-    """Whether reading the range would (very likely) not wait for the disk."""
-    if _NOWAIT is None:
-        return True
-    try:
-        for at in range(position, position + length, PROBE_STEP):
-            os.preadv(descriptor, _probe, at, _NOWAIT)
-        os.preadv(descriptor, _probe, position + length - 1, _NOWAIT)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        # A file system that cannot tell (EOPNOTSUPP) is read as it is.
-        return error.errno == errno.EOPNOTSUPP
-    return True
-
-
-def read_cached(region: FileRegion) -> bytes | None:
+def read_cached(region: FileRegion) -> bytes | bytearray | None:
     """The bytes of a small region; None when reading them would wait for the disk."""
-    return region.read() if is_cached(region.file.fileno(), region.position, region.length) else None
+    if _NOWAIT is None:
+        return region.read()
+    # One call that reads or refuses: a probe of both ends and a read would be three.
+    data = bytearray(region.length)
+    try:
+        count = os.preadv(region.file.fileno(), [data], region.position, _NOWAIT)
+    except BlockingIOError:
+        return None
+    except OSError as error:
+        if error.errno in (errno.EOPNOTSUPP, errno.EINVAL):
+            return region.read()
+        raise
+    return data if count == region.length else None
 
 
 def _pull_in(region: FileRegion, position: int, length: int) -> None:
     """Runs in a thread: read the range into the page cache."""
     descriptor = region.file.fileno()
-    for at in range(position, position + length, PROBE_STEP):
-        os.pread(descriptor, min(PROBE_STEP, position + length - at), at)
+    for at in range(position, position + length, CHUNK_BYTES):
+        os.pread(descriptor, min(CHUNK_BYTES, position + length - at), at)
 
 
 class FileSender:
@@ -88,7 +83,7 @@ class FileSender:
     def send(self, parts: Parts) -> None:
         """Send `parts` behind what is queued. Memory parts next to each other become one."""
         idle = not self._parts
-        memory: list[bytes | memoryview] = []
+        memory: list[bytes | bytearray | memoryview] = []
         for part in parts:
             if isinstance(part, FileRegion):
                 if memory:
@@ -122,6 +117,7 @@ class FileSender:
                     sent = self._send_memory(part, asked, more=len(parts) > 1)
                 budget -= sent
                 self._position += sent
+                self._connection.touch()
                 if self._position == len(part):
                     parts.popleft()
                     self._position = self._warm = 0
@@ -160,7 +156,7 @@ class FileSender:
             if sent == 0:
                 raise OSError(errno.EIO, "the file is shorter than the log said")
             return sent
-        data = region.file.pread(min(length, PROBE_STEP), position)
+        data = region.file.pread(min(length, CHUNK_BYTES), position)
         if not data:
             raise OSError(errno.EIO, "the file is shorter than the log said")
         self._transport.write(data)
@@ -178,7 +174,7 @@ class FileSender:
         """Whether the next `length` bytes are in the page cache; if not, a thread fetches them and calls `pump`."""
         position = region.position + self._position
         self._warm = self._position + length
-        if is_cached(region.file.fileno(), position, length):
+        if region.file.is_cached(length, position):
             return True
         self._stop_waiting()
         self._pulling = self._loop.run_in_executor(None, _pull_in, region, position, length)
