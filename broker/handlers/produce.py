@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from broker.error_map import error_code
 from broker.handlers.leader_hints import current_leader
 from broker.internal_topics import INTERNAL_TOPICS
-from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Pending
+from broker.network.connection import Connection
+from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Parts, Pending
 from broker.purgatory import DelayedOperation
 from broker.request_context import RequestContext
+from broker.services import Services
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -30,6 +33,7 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from protocol.produce_fast_path import encode_produce_response, read_produce
 from protocol.records import TRANSACTIONAL_MASK
 from replication.errors import NotEnoughReplicasAfterAppend, ReplicationError
 from replication.partition import Partition
@@ -64,6 +68,73 @@ def handle_produce(request: ProduceRequest, context: RequestContext) -> Answer:
         produce.task = task  # a task that nobody refers to may vanish
         return pending
     return produce.answer()
+
+
+def handle_produce_frame(
+    frame: memoryview, offset: int, version: int, correlation_id: int, connection: Connection, broker: Services
+) -> Answer | None:
+    """The hot path: one plain batch for one partition that this broker leads. None: take the ordinary way, nothing was appended.
+
+    An error is not answered here either. The ordinary way finds it again, and says it with everything a client wants to know.
+    """
+    shape = read_produce(frame, offset, version)
+    if shape is None:
+        return None
+    _, acks, timeout_ms, topics = shape
+    if len(topics) != 1 or len(topics[0][1]) != 1 or acks not in VALID_ACKS:
+        return None
+    topic, ((index, records),) = topics[0]
+    of_topic = broker.replica_manager.partitions.get(topic)
+    if of_topic is None or topic in INTERNAL_TOPICS:
+        return None
+    partition = of_topic.get(index)
+    if partition is None:
+        return None
+    now_ms = broker.clock.now_ms()
+    try:
+        header = check_request(records, version)
+        if header.attributes & TRANSACTIONAL_MASK:
+            return None
+        batch = validate_produce(records, partition.log.rules, now_ms, header)
+        if batch.needs_worker:
+            return None
+        appended = partition.append_as_leader(batch, acks, now_ms)
+    except (StorageError, ReplicationError):
+        return None
+    if acks == 0:
+        return NO_RESPONSE
+    if acks == ACKS_ALL and partition.log.high_watermark <= appended.last_offset:
+        return _wait_for_replicas(version, correlation_id, topic, partition, appended, timeout_ms, broker)
+    return encode_produce_response(
+        version, correlation_id, topic, index, 0, appended.first_offset, appended.log_append_time_ms, appended.log_start_offset, 0
+    )
+
+
+def _wait_for_replicas(
+    version: int, correlation_id: int, topic: str, partition: Partition, appended: Appended, timeout_ms: int, broker: Services
+) -> Pending:
+    """acks=all on the hot path, while other replicas do not have the batch yet."""
+    result = PartitionProduceResponse()
+
+    def answer() -> bytes:
+        code = result.error_code
+        base_offset = -1 if code else appended.first_offset
+        return encode_produce_response(
+            version,
+            correlation_id,
+            topic,
+            partition.topic_partition.partition,
+            code,
+            base_offset,
+            appended.log_append_time_ms,
+            appended.log_start_offset,
+            0,
+        )
+
+    pending = Pending(appended=True)
+    delayed = DelayedProduce([(partition, appended.last_offset + 1, result)], answer, pending)
+    broker.produce_purgatory.try_complete_else_watch(delayed, [partition.waiters], timeout_ms)
+    return pending
 
 
 class Produce:
@@ -181,7 +252,7 @@ class Produce:
             return self.context.encode(self.response())
         if pending is None:
             pending = Pending(appended=True)
-        delayed = DelayedProduce(self, pending)
+        delayed = DelayedProduce(self.appended, lambda: self.context.encode(self.response()), pending)
         purgatory = self.context.broker.produce_purgatory
         purgatory.try_complete_else_watch(delayed, [partition.waiters for partition, _, _ in self.appended], self.request.timeout_ms)
         return pending
@@ -225,13 +296,15 @@ class Produce:
 class DelayedProduce(DelayedOperation):
     """An acks=all Produce that waits until every in-sync replica has its records."""
 
-    __slots__ = ("_pending", "_produce", "_waiting")
+    __slots__ = ("_answer", "_pending", "_waiting")
 
-    def __init__(self, produce: Produce, pending: Pending) -> None:
+    def __init__(
+        self, waiting: list[tuple[Partition, int, PartitionProduceResponse]], answer: Callable[[], bytes | Parts], pending: Pending
+    ) -> None:
         super().__init__()
-        self._produce = produce
+        self._waiting = waiting
+        self._answer = answer
         self._pending = pending
-        self._waiting = produce.appended
 
     def try_complete(self) -> bool:
         """Complete when no partition is left whose high watermark is below what was appended."""
@@ -245,7 +318,7 @@ class DelayedProduce(DelayedOperation):
 
     def on_complete(self) -> None:
         """Answer."""
-        self._pending.complete(self._produce.context.encode(self._produce.response()))
+        self._pending.complete(self._answer())
 
 
 def _is_settled(partition: Partition, required_offset: int, result: PartitionProduceResponse) -> bool:
