@@ -1,0 +1,143 @@
+"""Whatever bytes arrive: a message or a ProtocolError, nothing else, and memory in proportion to what arrived."""
+
+import tracemalloc
+from functools import cache
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from protocol.api_keys import ApiKey
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.header import RequestHeader
+from protocol.messages.metadata import MetadataRequest
+from protocol.messages.produce import ProduceRequest
+from protocol.produce_fast_path import read_produce
+from protocol.registry import api
+from protocol.schema import Message
+from protocol.wire import InvalidLength, InvalidString, InvalidTaggedField, InvalidVarint, ProtocolError, Truncated, UnexpectedNull
+from tests.support.golden_frames import GoldenFrame, all_golden_frames
+
+
+@cache
+def bodies() -> tuple[tuple[GoldenFrame, bytes], ...]:
+    """One recorded frame of each (api, version, side), without its header."""
+    found: dict[tuple[ApiKey, int, bool], tuple[GoldenFrame, bytes]] = {}
+    for frame in all_golden_frames():
+        _, offset = frame.header_class.decode(frame.data, frame.header_version)
+        key = (frame.api.key, frame.version, frame.is_request)
+        if len(found.get(key, (frame, b""))[1]) < len(frame.data) - offset:
+            found[key] = (frame, frame.data[offset:])
+    return tuple(found.values())
+
+
+def decode_or_refuse(cls: type[Message], data: bytes, version: int) -> Message | None:
+    try:
+        message, end = cls.decode(data, version)
+    except ProtocolError:
+        return None
+    assert 0 <= end <= len(data)
+    return message
+
+
+@st.composite
+def message_versions(draw: st.DrawFn) -> tuple[type[Message], int]:
+    found = api(draw(st.sampled_from(list(ApiKey))))
+    cls = found.request if draw(st.booleans()) else found.response
+    return cls, draw(st.integers(found.versions.first, found.versions.last))
+
+
+# Bytes that steer: short counts and lengths, nulls, and the largest of all.
+BYTES = st.lists(
+    st.one_of(
+        st.sampled_from([b"\x00", b"\x01", b"\x02", b"\xff", b"\x7f", b"\x80", b"\xff\xff\xff\xff\x0f", b"\x7f\xff\xff\xff"]),
+        st.binary(max_size=9),
+    )
+).map(b"".join)
+
+
+@settings(max_examples=400, deadline=None)
+@given(message_versions(), BYTES)
+def test_arbitrary_bytes_give_a_message_or_a_protocol_error(which: tuple[type[Message], int], data: bytes) -> None:
+    cls, version = which
+    message = decode_or_refuse(cls, data, version)
+    if message is not None:
+        again, _ = cls.decode(message.encode(version), version)
+        assert again == message or "nan" in repr(message)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_a_changed_recorded_frame_gives_a_message_or_a_protocol_error(data: st.DataObject) -> None:
+    frame, body = data.draw(st.sampled_from(bodies()))
+    changed = bytearray(body)
+    for _ in range(data.draw(st.integers(1, 3))):
+        if not changed:
+            break
+        at = data.draw(st.integers(0, len(changed) - 1))
+        changed[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=5))
+    decode_or_refuse(frame.body_class, bytes(changed), frame.version)
+
+
+def test_every_recorded_frame_cut_anywhere_is_refused_or_shorter() -> None:
+    for frame, body in bodies():
+        _, end = frame.body_class.decode(body, frame.version)
+        step = max(1, end // 40)
+        for cut in range(0, end, step):
+            with pytest.raises(ProtocolError):
+                frame.body_class.decode(body[:cut], frame.version)
+
+
+@settings(max_examples=300, deadline=None)
+@given(version=st.integers(3, 11), data=BYTES)
+@example(version=9, data=b"\x00\x00\x00\x00\x00\x00\x00\x02\x02a\x02\x00\x00\x00\x00\xff\xff\xff\xff\x0f")
+def test_the_fast_reader_of_produce_reads_what_the_general_one_reads_or_gives_way(version: int, data: bytes) -> None:
+    shape = read_produce(memoryview(data), 0, version)
+    if shape is None:
+        return
+    request, _ = ProduceRequest.decode(data, version)
+    topics = [(topic.name, [(partition.index, partition.records) for partition in topic.partition_data]) for topic in request.topic_data]
+    assert shape == (request.transactional_id, request.acks, request.timeout_ms, topics)
+
+
+@pytest.mark.parametrize(
+    ("cls", "version"),
+    [(found.request, version) for key in ApiKey for found in [api(key)] for version in {found.versions.first, found.versions.last}],
+    ids=lambda value: value.__name__ if isinstance(value, type) else str(value),
+)
+def test_a_huge_count_allocates_nothing(cls: type[Message], version: int) -> None:
+    # A count of two thousand million at every place where one may stand; what is decoded at all is small.
+    cls.decoder(version)
+    for prefix in range(24):
+        for huge in (b"\x7f\xff\xff\xff", b"\xfe\xff\xff\xff\x07"):
+            data = bytes(prefix) + huge + bytes(8)
+            tracemalloc.start()
+            decode_or_refuse(cls, data, version)
+            _, peak = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert peak < 100_000
+
+
+@pytest.mark.parametrize(
+    ("cls", "version", "data", "error"),
+    [
+        (MetadataRequest, 1, b"\x00\x00\x00", Truncated),
+        (MetadataRequest, 1, b"\x00\x00\x00\x05\x00", InvalidLength),
+        (MetadataRequest, 1, b"\x00\x00\x00\x01\x00\x05abc", Truncated),
+        (MetadataRequest, 1, b"\x00\x00\x00\x01\xff\xff", UnexpectedNull),
+        (MetadataRequest, 1, b"\x00\x00\x00\x01\xff\xfe", InvalidLength),
+        (MetadataRequest, 0, b"\xff\xff\xff\xff", UnexpectedNull),
+        (MetadataRequest, 1, b"\x00\x00\x00\x01\x00\x02\xc3\x28", InvalidString),
+        (MetadataRequest, 9, b"\xff\xff\xff\xff\xff\x01", InvalidVarint),
+        (MetadataRequest, 9, b"\xff\xff\xff\xff\x0f", InvalidLength),
+        (MetadataRequest, 9, b"\x02\x81\x80\x02" + bytes(40_000), InvalidLength),
+        (MetadataRequest, 9, b"\x02\x00\x00\x00\x00\x00\x00", UnexpectedNull),
+        (MetadataRequest, 9, b"\x01\x01\x01\x01\x01\x07\x7fab", InvalidLength),
+        (FetchRequest, 17, bytes(21) + b"\x01\x01\x01\x01\x00\x03\x02ab", InvalidTaggedField),
+        (RequestHeader, 1, b"\x00\x03\x00\x01\x00\x00\x00\x01\x00\x04ab", Truncated),
+    ],
+)
+def test_each_kind_of_damage_has_its_error(cls: type[Message], version: int, data: bytes, error: type[ProtocolError]) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        cls.decode(data, version)
+    assert type(caught.value) is error
