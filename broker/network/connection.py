@@ -304,6 +304,11 @@ class Connection(FrameReader):
     # The end --------------------------------------------------------------------------------------------------------------------------
 
     @property
+    def was_made(self) -> bool:
+        """Whether it ever had a transport."""
+        return self._transport is not _NO_TRANSPORT
+
+    @property
     def busy(self) -> bool:
         """Whether an answer is owed or on its way."""
         return self._waiting is not None or bool(self._state & (QUEUED | SENDING))

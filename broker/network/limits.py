@@ -1,9 +1,29 @@
 """The limits of the network floor, under Kafka's names, and how they follow from the configuration.
 
-`SocketServer` and `Processor` read these attributes whenever they need them, so a dynamic change is an assignment.
+`SocketServer.apply` puts changed limits in force.
 """
 
+from collections.abc import Iterable
 from typing import Final
+
+from config.broker import BrokerConfig
+from config.broker_network import (
+    CONNECTIONS_MAX_IDLE_MS,
+    MAX_CONNECTION_CREATION_RATE,
+    MAX_CONNECTIONS,
+    MAX_CONNECTIONS_PER_IP,
+    MAX_CONNECTIONS_PER_IP_OVERRIDES,
+    NUM_IO_THREADS,
+    NUM_NETWORK_THREADS,
+    QUEUED_MAX_REQUEST_BYTES,
+    QUEUED_MAX_REQUESTS,
+    SOCKET_LISTEN_BACKLOG_SIZE,
+    SOCKET_RECEIVE_BUFFER_BYTES,
+    SOCKET_REQUEST_MAX_BYTES,
+    SOCKET_SEND_BUFFER_BYTES,
+)
+from config.key import Key
+from config.validation import max_connections_per_ip_overrides
 
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 """The shared receive buffer of a processor: 64 KiB costs half as much again per request, more gains nothing."""
@@ -68,3 +88,31 @@ class NetworkLimits:
         self.socket_receive_buffer_bytes = socket_receive_buffer_bytes
         self.socket_request_max_bytes = socket_request_max_bytes
         self.socket_send_buffer_bytes = socket_send_buffer_bytes
+
+
+def limits_of(config: BrokerConfig, listener_names: Iterable[str]) -> NetworkLimits:
+    """The limits in force; `listener_names` says whose listener prefixes to look at."""
+    names = list(listener_names)
+    return NetworkLimits(
+        connections_max_idle_ms=config[CONNECTIONS_MAX_IDLE_MS],
+        listener_max_connection_creation_rate=_by_listener(config, names, MAX_CONNECTION_CREATION_RATE),
+        listener_max_connections=_by_listener(config, names, MAX_CONNECTIONS),
+        max_connection_creation_rate=config[MAX_CONNECTION_CREATION_RATE],
+        max_connections=config[MAX_CONNECTIONS],
+        max_connections_per_ip=config[MAX_CONNECTIONS_PER_IP],
+        max_connections_per_ip_overrides=max_connections_per_ip_overrides(config[MAX_CONNECTIONS_PER_IP_OVERRIDES]),
+        num_io_threads=config[NUM_IO_THREADS],
+        num_network_threads=config[NUM_NETWORK_THREADS],
+        queued_max_request_bytes=config[QUEUED_MAX_REQUEST_BYTES],
+        queued_max_requests=config[QUEUED_MAX_REQUESTS],
+        socket_listen_backlog_size=config[SOCKET_LISTEN_BACKLOG_SIZE],
+        socket_receive_buffer_bytes=config[SOCKET_RECEIVE_BUFFER_BYTES],
+        socket_request_max_bytes=config[SOCKET_REQUEST_MAX_BYTES],
+        socket_send_buffer_bytes=config[SOCKET_SEND_BUFFER_BYTES],
+    )
+
+
+def _by_listener(config: BrokerConfig, names: list[str], key: Key[int]) -> dict[str, int]:
+    """The limits of single listeners. A listener without one of its own has none: the broker's counts all listeners together."""
+    limits = {name: config.for_listener(name)[key] for name in names}
+    return {name: limit for name, limit in limits.items() if limit != config[key]}

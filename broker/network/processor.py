@@ -26,7 +26,6 @@ class Processor:
 
     __slots__ = (
         "_armed",
-        "_limits",
         "_offenders",
         "_on_closed",
         "_ready",
@@ -62,7 +61,6 @@ class Processor:
         self.window = self.view[:FULL_WINDOW_BYTES]
         self.connections: set[Connection] = set()
         self.expired_connections = 0
-        self._limits = limits
         self._offenders = offenders
         self._on_closed = on_closed
         self._ready: list[Connection] = []
@@ -105,9 +103,11 @@ class Processor:
         line = f"{info.connection_id} on listener {info.listener_name}: {reason}; closing the connection"
         self._offenders.report(info.client_host, line, self.clock_ns() / 1e9)
 
-    def expire_idle(self) -> None:
-        """Close the connections on which nothing happened for connections.max.idle.ms, the one idle longest first."""
-        oldest = self.clock_ns() - self._limits.connections_max_idle_ms * 1_000_000
+    def expire_idle(self, max_idle_ms: int) -> None:
+        """Close the connections on which nothing happened for that long (connections.max.idle.ms; negative: never), most idle first."""
+        if max_idle_ms < 0:
+            return
+        oldest = self.clock_ns() - max_idle_ms * 1_000_000
         idle = [connection for connection in self.connections if connection.last_active_ns <= oldest]
         idle.sort(key=lambda connection: connection.last_active_ns)
         for connection in idle:

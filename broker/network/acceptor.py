@@ -1,0 +1,256 @@
+"""Accepts the connections of one listener and deals them to the processors.
+
+It accepts itself, instead of leaving that to `loop.create_server`, because it must be able not to: while max.connections is reached or
+connections come faster than max.connection.creation.rate, clients wait in the backlog of the socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from broker.network.connection import Connection
+from broker.network.request_channel import ConnectionInfo
+from config.listeners import EndPoint
+
+if TYPE_CHECKING:
+    from broker.network.connection_quotas import ConnectionQuotas
+    from broker.network.limits import NetworkLimits
+    from broker.network.processor import Processor
+
+logger = logging.getLogger(__name__)
+
+ACCEPTS_PER_TURN: Final = 64
+PAUSE_AFTER_ERROR_SECONDS: Final = 1.0
+HANDSHAKE_SECONDS: Final = 10.0
+_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class BindFailed(Exception):
+    """A listener cannot have its address."""
+
+    def __init__(self, endpoint: EndPoint, error: OSError) -> None:
+        super().__init__(
+            f"listener {endpoint.connection_string} cannot be bound: {error.strerror or error}; "
+            "stop what uses the address or change `listeners`"
+        )
+        self.endpoint = endpoint
+
+
+async def bind(endpoint: EndPoint, limits: NetworkLimits, loop: asyncio.AbstractEventLoop) -> socket.socket:
+    """A listening socket; an empty host stands for all interfaces, IPv6 and IPv4. Raises BindFailed."""
+    try:
+        if endpoint.host:
+            found = await loop.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            return _listen(found[0][0], (found[0][4][0], endpoint.port), limits)
+        try:
+            return _listen(socket.AF_INET6, ("::", endpoint.port), limits)
+        except OSError as error:
+            if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                raise
+            return _listen(socket.AF_INET, ("0.0.0.0", endpoint.port), limits)
+    except OSError as error:
+        raise BindFailed(endpoint, error) from error
+
+
+def _listen(family: int, address: tuple[str | int, ...], limits: NetworkLimits) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address[0] != "::")
+        if limits.socket_receive_buffer_bytes != -1:
+            # Before listen, so that accepted sockets inherit it and the window is negotiated with it.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.socket_receive_buffer_bytes)
+        sock.bind(address)
+        sock.listen(limits.socket_listen_backlog_size)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _host_of(address: tuple[str, int]) -> str:
+    """The address as Java shows it: an IPv4 client of an IPv6 socket is an IPv4 address."""
+    return address[0].removeprefix("::ffff:")
+
+
+class Acceptor:
+    """One listener. `port` is the bound one."""
+
+    __slots__ = (
+        "_accepting",
+        "_closed",
+        "_index",
+        "_loop",
+        "_make_room",
+        "_opening",
+        "_processors",
+        "_quotas",
+        "_report",
+        "_retry",
+        "_sock",
+        "_tls",
+        "_turn",
+        "endpoint",
+        "limits",
+        "port",
+        "throttled",
+    )
+
+    def __init__(
+        self,
+        endpoint: EndPoint,
+        sock: socket.socket,
+        processors: list[Processor],
+        quotas: ConnectionQuotas,
+        limits: NetworkLimits,
+        loop: asyncio.AbstractEventLoop,
+        report: Callable[[str, str], None],
+        make_room: Callable[[], None],
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        """`processors` is the server's own list, which may change. `report(host, line)` logs, but not too often. `make_room` closes a
+        connection of another listener when there are too many."""
+        self.endpoint = endpoint
+        self.limits = limits
+        self.port: int = sock.getsockname()[1]
+        self.throttled = 0
+        self._sock = sock
+        self._processors = processors
+        self._quotas = quotas
+        self._loop = loop
+        self._report = report
+        self._make_room = make_room
+        self._tls = tls
+        self._turn = 0
+        self._index = 0
+        self._accepting = False
+        self._closed = False
+        self._retry: asyncio.TimerHandle | None = None
+        # A task of a connection ends as soon as its transport stands; nothing per connection runs after that.
+        self._opening: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Accept."""
+        self.resume()
+
+    def resume(self) -> None:
+        """There may be room again."""
+        if not self._accepting and not self._closed and self._retry is None:
+            self._accepting = True
+            self._loop.add_reader(self._sock.fileno(), self._on_readable)
+
+    def close(self) -> None:
+        """Accept no more; connections in the backlog are reset by the kernel."""
+        if self._closed:
+            return
+        self._pause()
+        self._closed = True
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        self._sock.close()
+
+    async def settle(self) -> None:
+        """After `close`: wait for the connections that are being opened. A TLS handshake is not waited for."""
+        if self._tls is not None:
+            for task in self._opening:
+                task.cancel()
+        if self._opening:
+            await asyncio.wait(self._opening)
+
+    def _pause(self, seconds: float = 0.0) -> None:
+        if self._accepting:
+            self._accepting = False
+            self._loop.remove_reader(self._sock.fileno())
+        if seconds and self._retry is None:
+            self._retry = self._loop.call_later(seconds, self._on_retry)
+
+    def _on_retry(self) -> None:
+        self._retry = None
+        self.resume()
+
+    def _on_readable(self) -> None:
+        name = self.endpoint.listener_name
+        quotas = self._quotas
+        for _ in range(ACCEPTS_PER_TURN):
+            if not quotas.has_room(name):
+                self._pause()  # the server calls resume when a connection is gone
+                return
+            delay = quotas.creation_delay(name, self._loop.time())
+            if delay > 0:
+                self.throttled += 1
+                self._pause(delay)
+                return
+            try:
+                sock, address = self._sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _EXHAUSTED:
+                    raise
+                logger.error(
+                    "listener %s: cannot accept: %s; raise the limit of open files or lower max.connections; trying again in %.0f s",
+                    name, error, PAUSE_AFTER_ERROR_SECONDS,
+                )  # fmt: skip
+                self._pause(PAUSE_AFTER_ERROR_SECONDS)
+                return
+            host = _host_of(address)
+            if not quotas.open(name, host):
+                sock.close()
+                self._report(
+                    host,
+                    f"rejected a connection from {host} on listener {name}: "
+                    f"the address already has the configured maximum of {quotas.limit_of(host)} connections",
+                )
+                continue
+            self._open(sock, host, address[1])
+
+    def _open(self, sock: socket.socket, host: str, port: int) -> None:
+        name = self.endpoint.listener_name
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if self.limits.socket_send_buffer_bytes != -1:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.limits.socket_send_buffer_bytes)
+            local = sock.getsockname()
+        except OSError:
+            # It left before we looked.
+            sock.close()
+            self._quotas.close(name, host)
+            return
+        info = ConnectionInfo(
+            f"{_host_of(local)}:{local[1]}-{host}:{port}-{self._index}", host, port, name, self.endpoint.security_protocol.name
+        )
+        self._index = (self._index + 1) & 0x7FFFFFFF
+        self._turn += 1
+        processor = self._processors[self._turn % len(self._processors)]
+        # On TLS everything has to go through the transport.
+        connection = Connection(processor, info, sock if self._tls is None else None)
+        task = self._loop.create_task(self._connect(sock, connection))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+        if self._quotas.is_exceeded():
+            self._make_room()
+
+    async def _connect(self, sock: socket.socket, connection: Connection) -> None:
+        timeout = None if self._tls is None else HANDSHAKE_SECONDS
+        try:
+            await self._loop.connect_accepted_socket(lambda: connection, sock, ssl=self._tls, ssl_handshake_timeout=timeout)
+        except BaseException as error:
+            sock.close()
+            if not connection.was_made:
+                self._quotas.close(connection.info.listener_name, connection.info.client_host)
+            if not isinstance(error, OSError):  # ssl.SSLError and ConnectionError are some
+                raise
+            if self._tls is not None:
+                host = connection.info.client_host
+                self._report(host, f"{connection.info.connection_id} on listener {connection.info.listener_name}: no TLS: {error}")

@@ -1,0 +1,107 @@
+"""How many connections may stand, and how fast new ones may come: Kafka's ConnectionQuotas.
+
+The acceptors ask before they accept and before they keep a socket; `SocketServer` tells when a connection is gone. Time is an argument.
+
+* max.connections counts the broker's connections, listener.name.X.max.connections those of one listener. When there is no room a listener
+  does not accept until a connection closes. The inter-broker listener, when it is not the only one, is protected: it accepts beyond
+  max.connections and the most idle connection of another listener makes room.
+* max.connections.per.ip (and its overrides) closes a new connection at once.
+* max.connection.creation.rate, for the broker and by listener prefix, delays accepting.
+"""
+
+from broker.network.limits import INT_MAX, NetworkLimits
+
+
+class Rate:
+    """A token bucket that holds one second's worth."""
+
+    __slots__ = ("_at", "_tokens")
+
+    def __init__(self, now: float) -> None:
+        self._at = now
+        self._tokens: float | None = None
+
+    def delay(self, per_second: int, now: float) -> float:
+        """Seconds until one more is allowed; 0 when it is now."""
+        if per_second >= INT_MAX:
+            return 0.0
+        if per_second <= 0:
+            return 1.0  # none is allowed until the limit changes: look again in a second
+        tokens = per_second if self._tokens is None else min(float(per_second), self._tokens + (now - self._at) * per_second)
+        self._tokens = tokens
+        self._at = now
+        return 0.0 if tokens >= 1 else (1 - tokens) / per_second
+
+    def take(self) -> None:
+        """One came."""
+        if self._tokens is not None:
+            self._tokens -= 1
+
+
+class ConnectionQuotas:
+    """See the module. `limits` is read at every question, so a dynamic change needs no call."""
+
+    __slots__ = ("_broker_rate", "_hosts", "_listener_rates", "_listeners", "limits", "protected_listener", "total")
+
+    def __init__(self, limits: NetworkLimits, now: float) -> None:
+        self.limits = limits
+        self.total = 0
+        self.protected_listener: str | None = None
+        self._listeners: dict[str, int] = {}
+        self._hosts: dict[str, int] = {}
+        self._broker_rate = Rate(now)
+        self._listener_rates: dict[str, Rate] = {}
+
+    def has_room(self, listener_name: str) -> bool:
+        """Whether the listener may accept one more."""
+        limits = self.limits
+        if self._listeners.get(listener_name, 0) >= limits.listener_max_connections.get(listener_name, INT_MAX):
+            return False
+        return listener_name == self.protected_listener or self.total < limits.max_connections
+
+    def is_exceeded(self) -> bool:
+        """Whether the protected listener took more than max.connections, so that another connection has to go."""
+        return self.protected_listener is not None and self.total > self.limits.max_connections
+
+    def creation_delay(self, listener_name: str, now: float) -> float:
+        """Seconds to wait before the next accept."""
+        limits = self.limits
+        rate = self._listener_rates.get(listener_name)
+        if rate is None:
+            rate = self._listener_rates[listener_name] = Rate(now)
+        delay = rate.delay(limits.listener_max_connection_creation_rate.get(listener_name, INT_MAX), now)
+        if listener_name == self.protected_listener:
+            return delay
+        return max(delay, self._broker_rate.delay(limits.max_connection_creation_rate, now))
+
+    def limit_of(self, host: str) -> int:
+        """How many connections one address may have."""
+        return self.limits.max_connections_per_ip_overrides.get(host, self.limits.max_connections_per_ip)
+
+    def open(self, listener_name: str, host: str) -> bool:
+        """A connection was accepted. False, and nothing is counted but its arrival, when that address has too many."""
+        self._broker_rate.take()
+        rate = self._listener_rates.get(listener_name)
+        if rate is not None:
+            rate.take()
+        count = self._hosts.get(host, 0)
+        if count >= self.limit_of(host):
+            return False
+        self._hosts[host] = count + 1
+        self._listeners[listener_name] = self._listeners.get(listener_name, 0) + 1
+        self.total += 1
+        return True
+
+    def close(self, listener_name: str, host: str) -> None:
+        """A connection that `open` counted is gone."""
+        self.total -= 1
+        self._listeners[listener_name] -= 1
+        count = self._hosts[host] - 1
+        if count:
+            self._hosts[host] = count
+        else:
+            del self._hosts[host]
+
+    def count(self, listener_name: str) -> int:
+        """The connections of one listener."""
+        return self._listeners.get(listener_name, 0)
