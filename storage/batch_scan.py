@@ -35,7 +35,11 @@ def batches_from(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
 
 
 def header_at(file: File, position: int, end: int) -> BatchHeader | None:
-    """The header of the complete batch at `position`, None if there is none before `end`."""
-    for _, header in batches_from(file, position, end):
-        return header
-    return None
+    """The header of the complete batch at `position`, None if there is none before `end`.
+
+    Raises protocol's RecordFormatError if no batch can begin there.
+    """
+    data = file.pread(HEADER_SIZE, position)
+    if len(data) < HEADER_SIZE or next_batch_size(data, 0, end - position) is None:
+        return None
+    return parse_header(data)

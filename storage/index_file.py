@@ -21,11 +21,26 @@ _WARM_BYTES = 8192
 class IndexFile:
     """Entries of `entry_size` bytes whose fields grow from entry to entry."""
 
-    __slots__ = ("_filesystem", "_tail", "_written", "base_offset", "entries", "entry_size", "length", "max_entries", "max_size", "path")
+    __slots__ = (
+        "_filesystem",
+        "_tail",
+        "_window",
+        "_window_first",
+        "_written",
+        "base_offset",
+        "entries",
+        "entry_size",
+        "length",
+        "max_entries",
+        "max_size",
+        "path",
+    )
 
     def __init__(self, filesystem: FileSystem, path: str, base_offset: int, *, max_size: int, entry_size: int, length: int) -> None:
         self._filesystem = filesystem
         self._tail = bytearray()
+        self._window = b""  # a part of the file that was read
+        self._window_first = 0
         self.path = path
         self.base_offset = base_offset
         self.max_size = max_size
@@ -61,6 +76,7 @@ class IndexFile:
             self.length = size
             self.max_entries = size // self.entry_size
             if self.entries > self.max_entries:
+                self._window = b""
                 self.entries = self._written = self.max_entries
 
     def make_room(self) -> None:
@@ -77,6 +93,7 @@ class IndexFile:
             self.entries = entries
             return
         self._tail.clear()
+        self._window = b""
         self.entries = self._written = entries
         # What was written behind the cut must read as unused again, as it does in an index that never had it.
         file = self._filesystem.open(self.path, create=True)
@@ -87,6 +104,7 @@ class IndexFile:
     def reset(self) -> None:
         """Empty, with room for appends, whatever stood in the file."""
         self._tail.clear()
+        self._window = b""
         self.entries = self._written = 0
         self.length = self.max_size - self.max_size % self.entry_size
         self.max_entries = self.length // self.entry_size
@@ -107,6 +125,9 @@ class IndexFile:
         if first >= self._written:
             at = (first - self._written) * size
             return bytes(self._tail[at : at + count * size])
+        at = (first - self._window_first) * size
+        if 0 <= at <= len(self._window) - count * size:
+            return self._window[at : at + count * size]
         file = self._filesystem.open(self.path, read_only=True)
         data = file.pread(min(count, self._written - first) * size, first * size)
         file.close()
@@ -115,31 +136,45 @@ class IndexFile:
         return data
 
     def last_slot_at_most(self, field: struct.Struct, target: int) -> int:
-        """The largest slot whose `field` is at most `target`, -1 if there is none. Looks at the newest 8 KiB first."""
+        """The largest slot whose `field` is at most `target`, -1 if there is none.
+
+        Looks in memory first, then at the newest 8 KiB, then by halves; what was read last is kept for the next of a reader's lookups.
+        """
         size = self.entry_size
         tail = self._tail
         if tail and field.unpack_from(tail)[0] <= target:
             return self._written + _last_at_most(tail, field, size, target)
-        low, high = 0, self._written  # the answer is in [low - 1, high)
-        if not high:
+        if not self._written:
             return -1
-        window = max(1, _WARM_BYTES // size)
+        window = self._window
+        if window and field.unpack_from(window)[0] <= target:
+            slot = self._window_first + _last_at_most(window, field, size, target)
+            end = self._window_first + len(window) // size
+            if slot + 1 < end or end == self._written:
+                return slot
+        return self._search(field, target)
+
+    def _search(self, field: struct.Struct, target: int) -> int:
+        size = self.entry_size
+        count = max(1, _WARM_BYTES // size)
+        low, high = 0, self._written  # the answer is in [low - 1, high)
+        first = max(0, high - count)
         file = self._filesystem.open(self.path, read_only=True)
-        probe = max(0, high - window)
         while True:
-            data = file.pread(min(window, high - probe) * size, probe * size)
+            data = file.pread(min(count, high - first) * size, first * size)
             if field.unpack_from(data)[0] > target:
-                high = probe
-                if low == high:
-                    slot = low - 1
-                    break
+                high = first
+                slot = low - 1
             else:
-                slot = probe + _last_at_most(data, field, size, target)
+                slot = first + _last_at_most(data, field, size, target)
                 low = slot + 1
-                if low < probe + len(data) // size or low == high:
-                    break
-            probe = low if high - low <= window else (low + high) // 2
+                if low < first + len(data) // size:
+                    high = low
+            if low == high:
+                break
+            first = low if high - low <= count else (low + high) // 2
         file.close()
+        self._window, self._window_first = data, first
         return slot
 
 

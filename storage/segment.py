@@ -315,24 +315,20 @@ class Segment:
         return self.offset_index.lookup(offset).position
 
     def whole_batches_end(self, position: int, cut: int) -> tuple[int, int]:
-        """Of the batches from `position` on, those that end at or before `cut`: where the last ends, and the offset that follows it.
+        """Of the batches from `position` on, some that end at or before `cut`: where they end, and the offset that follows.
 
-        (`position`, -1) if not even the first does.
+        (`position`, -1) if not even the first does. What the index knows is enough, so up to an index interval may be left out.
         """
-        end, next_offset = position, -1
-        begin = position
-        # One index entry lies within an index interval below the cut, so that only a few headers are read.
         near = self.offset_index.lookup_position(cut).position
-        if position < near < cut:
+        if position < near:
             header = header_at(self.file, near, self.size)
-            begin = near
             if header is not None:
-                end, next_offset = near, header.base_offset
-        for found, header in batches_from(self.file, begin, self.size):
-            after = found + header.size
-            if after > cut:
+                return near, header.base_offset
+        end, next_offset = position, -1
+        for found, header in batches_from(self.file, position, self.size):
+            if found + header.size > cut:
                 break
-            end, next_offset = after, header.next_offset
+            end, next_offset = found + header.size, header.next_offset
         return end, next_offset
 
     def read_end(self) -> tuple[int, int]:
