@@ -1,30 +1,32 @@
-"""A blocking client for what a benchmark asks of a broker besides load: its versions, topics made and dropped, topic ids.
-
-It speaks the frames of benchmarks/frames.py and reads only what it needs from the answers, so it works with any broker.
-"""
+"""A blocking client for what a benchmark asks of a broker besides load: its versions, topics made and dropped, topic ids."""
 
 import socket
 import struct
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
-from uuid import UUID
+from typing import NamedTuple, Self, TypeVar
 
-from benchmarks import frames
+from benchmarks.frames import VERSIONS, request_frame
+from protocol.api_keys import ApiKey
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from protocol.messages.header import ResponseHeader
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from protocol.registry import api
+from protocol.schema import Message
 
 _TIMEOUT_S = 60.0
+_Answer = TypeVar("_Answer", bound=Message)
 
 
 class BrokerRefusedError(RuntimeError):
     """The broker answered with an error code, or not at all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
+class Topic(NamedTuple):
     name: str
-    topic_id: UUID
+    topic_id: bytes
     partitions: int
 
 
@@ -42,74 +44,40 @@ class Admin:
 
     def api_versions(self) -> dict[int, tuple[int, int]]:
         """api key -> (lowest, highest version) the broker lists."""
-        answer = _Reader(self._ask(frames.api_versions()))
-        _check(answer.int16(), "ApiVersions")
-        found = {}
-        for _ in range(answer.compact_length()):
-            key, lowest, highest = answer.int16(), answer.int16(), answer.int16()
-            answer.tags()
-            found[key] = (lowest, highest)
-        return found
+        request = ApiVersionsRequest(client_software_name="loadgen", client_software_version="1")
+        answer = self._ask(ApiKey.API_VERSIONS, request, ApiVersionsResponse)
+        _check(answer.error_code, "ApiVersions")
+        return {listed.api_key: (listed.min_version, listed.max_version) for listed in answer.api_keys}
 
-    def create_topic(self, name: str, partitions: int, replication_factor: int = 1, configs: Mapping[str, str] | None = None) -> Topic:
-        """Create a topic and wait until every partition has a leader. Raises BrokerRefusedError."""
-        answer = _Reader(self._ask(frames.create_topic(name, partitions, replication_factor, configs or {})), flexible_header=True)
-        answer.skip(4)
-        answer.compact_length()
-        answer.compact_string()
-        answer.skip(16)
-        code = answer.int16()
-        _check(code, f"CreateTopics {name}", answer.compact_string() if code else None)
+    def create_topic(self, name: str, partitions: int) -> Topic:
+        """Create a topic with one replica and wait until every partition has its leader. Raises BrokerRefusedError."""
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+        (created,) = self._ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics=[topic]), CreateTopicsResponse).topics
+        _check(created.error_code, f"CreateTopics {name}", created.error_message)
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
         deadline = time.monotonic() + _TIMEOUT_S
         while True:
-            topic, ready = self._describe(name)
-            if topic is not None and ready and topic.partitions == partitions:
-                return topic
+            (found,) = self._ask(ApiKey.METADATA, request, MetadataResponse).topics
+            led = [partition for partition in found.partitions if partition.error_code == 0 and partition.leader_id >= 0]
+            if found.error_code == 0 and len(led) == partitions:
+                return Topic(name, found.topic_id, partitions)
             if time.monotonic() > deadline:
                 raise BrokerRefusedError(f"topic {name} has no leaders {_TIMEOUT_S:.0f} s after its creation")
             time.sleep(0.02)
 
     def delete_topic(self, name: str) -> None:
         """Raises BrokerRefusedError."""
-        answer = _Reader(self._ask(frames.delete_topic(name)), flexible_header=True)
-        answer.skip(4)
-        answer.compact_length()
-        answer.compact_string()
-        answer.skip(16)
-        _check(answer.int16(), f"DeleteTopics {name}")
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=30_000)
+        (deleted,) = self._ask(ApiKey.DELETE_TOPICS, request, DeleteTopicsResponse).responses
+        _check(deleted.error_code, f"DeleteTopics {name}", deleted.error_message)
 
-    def _describe(self, name: str) -> tuple[Topic | None, bool]:
-        """The topic as Metadata tells it, and whether all its partitions have a leader."""
-        answer = _Reader(self._ask(frames.metadata([name])), flexible_header=True)
-        answer.skip(4)
-        for _ in range(answer.compact_length()):
-            answer.skip(4)
-            answer.compact_string()
-            answer.skip(4)
-            answer.compact_string()
-            answer.tags()
-        answer.compact_string()
-        answer.skip(4)
-        answer.compact_length()
-        code = answer.int16()
-        answer.compact_string()
-        topic_id = UUID(bytes=answer.take(16))
-        answer.skip(1)
-        partitions = answer.compact_length()
-        ready = code == 0
-        for _ in range(partitions):
-            partition_code, _index, leader, _epoch = answer.int16(), answer.int32(), answer.int32(), answer.int32()
-            for _ in range(3):
-                answer.skip(4 * answer.compact_length())
-            answer.tags()
-            ready = ready and partition_code == 0 and leader >= 0
-        return (Topic(name, topic_id, partitions) if code == 0 else None), ready
-
-    def _ask(self, request: bytes) -> bytes:
-        """The answer after its correlation id."""
-        self._connection.sendall(request)
+    def _ask(self, key: ApiKey, request: Message, answers: type[_Answer]) -> _Answer:
+        self._connection.sendall(request_frame(key, request))
         (length,) = struct.unpack(">i", self._receive(4))
-        return self._receive(length)[4:]
+        answer = self._receive(length)
+        version = VERSIONS[key]
+        _, body = ResponseHeader.decode(answer, api(key).response_header_version(version))
+        return answers.decode(answer, version, body)[0]
 
     def _receive(self, count: int) -> bytes:
         received = b""
@@ -119,50 +87,6 @@ class Admin:
                 raise BrokerRefusedError("the broker closed the connection instead of answering")
             received += more
         return received
-
-
-class _Reader:
-    """Fields off the front of an answer."""
-
-    def __init__(self, data: bytes, *, flexible_header: bool = False) -> None:
-        self._data = data
-        self._at = 1 if flexible_header else 0  # the empty tagged fields of response header 1; ApiVersions answers with header 0
-
-    def take(self, count: int) -> bytes:
-        self.skip(count)
-        return self._data[self._at - count : self._at]
-
-    def skip(self, count: int) -> None:
-        self._at += count
-
-    def int16(self) -> int:
-        return int.from_bytes(self.take(2), "big", signed=True)
-
-    def int32(self) -> int:
-        return int.from_bytes(self.take(4), "big", signed=True)
-
-    def compact_length(self) -> int:
-        """Elements of a compact array; 0 for null."""
-        return max(self._uvarint() - 1, 0)
-
-    def compact_string(self) -> str | None:
-        length = self._uvarint() - 1
-        return None if length < 0 else self.take(length).decode()
-
-    def tags(self) -> None:
-        for _ in range(self._uvarint()):
-            self._uvarint()
-            self.skip(self._uvarint())
-
-    def _uvarint(self) -> int:
-        number = shift = 0
-        while True:
-            byte = self._data[self._at]
-            self._at += 1
-            number |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return number
-            shift += 7
 
 
 def _check(code: int, asked: str, message: str | None = None) -> None:

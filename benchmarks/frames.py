@@ -1,76 +1,87 @@
-"""Request frames as bytes, length included, and the places in their responses where an error code stands.
+"""Request frames as the load generator sends them, length included, and the places in their responses where an error code stands.
 
-Written by hand for the few (api, version) pairs the load generator sends, all flexible versions: Produce 11, Fetch 17, CreateTopics 7,
-DeleteTopics 6, Metadata 12, ApiVersions 3. The correlation id is 0; whoever sends a frame patches bytes 8 to 12.
+One version per API, the one that Apache Kafka's own 3.9 clients use. The correlation id is 0; whoever sends a frame patches bytes 8 to 12.
 """
 
-import struct
-from collections.abc import Mapping, Sequence
-from uuid import UUID
+from collections.abc import Callable
 
-from benchmarks.batches import uvarint
+from protocol.api_keys import ApiKey
+from protocol.framing import frame
+from protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from protocol.messages.header import RequestHeader, ResponseHeader
+from protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from protocol.registry import api
+from protocol.schema import Message
 
-PRODUCE, FETCH, METADATA, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 3, 18, 19, 20
-VERSIONS = {PRODUCE: 11, FETCH: 17, METADATA: 12, API_VERSIONS: 3, CREATE_TOPICS: 7, DELETE_TOPICS: 6}
-CLIENT_ID = b"loadgen"
-_NO_TAGS = b"\0"
-# Where error codes stand, counted from the correlation id: header (5), then the fields before the code.
-FETCH_ERROR_OFFSETS = (5 + 4, 5 + 4 + 2 + 4 + 1 + 16 + 1 + 4)
-
-
-def frame(api_key: int, body: bytes) -> bytes:
-    """A whole request: length, header version 2, body."""
-    header = struct.pack(">hhih", api_key, VERSIONS[api_key], 0, len(CLIENT_ID)) + CLIENT_ID + _NO_TAGS
-    return struct.pack(">i", len(header) + len(body)) + header + body
-
-
-def compact_string(text: str | None) -> bytes:
-    """A compact nullable string."""
-    if text is None:
-        return b"\0"
-    encoded = text.encode()
-    return uvarint(len(encoded) + 1) + encoded
-
-
-def produce(topic: str, partition: int, batch: bytes, acks: int = -1) -> bytes:
-    """One batch to one partition."""
-    records = uvarint(len(batch) + 1) + batch
-    partitions = uvarint(2) + struct.pack(">i", partition) + records + _NO_TAGS
-    topics = uvarint(2) + compact_string(topic) + partitions + _NO_TAGS
-    return frame(PRODUCE, compact_string(None) + struct.pack(">hi", acks, 30_000) + topics + _NO_TAGS)
-
-
-def produce_error_offset(topic: str) -> int:
-    """Where the partition's error code stands in the answer to `produce`."""
-    return 5 + 1 + len(compact_string(topic)) + 1 + 4
+VERSIONS = {
+    ApiKey.PRODUCE: 11,
+    ApiKey.FETCH: 17,
+    ApiKey.METADATA: 12,
+    ApiKey.API_VERSIONS: 3,
+    ApiKey.CREATE_TOPICS: 7,
+    ApiKey.DELETE_TOPICS: 6,
+}
+_CLIENT_ID = "loadgen"
+_ALL_IN_SYNC_REPLICAS = -1
+_MARK = 0x7BCD  # an error code that stands nowhere else in an answer
 
 
-def fetch(topic_id: UUID, partition: int, offset: int, max_bytes: int) -> bytes:
+def request_frame(key: ApiKey, request: Message) -> bytes:
+    """A whole request in the version of VERSIONS."""
+    version = VERSIONS[key]
+    header = RequestHeader(request_api_key=key, request_api_version=version, correlation_id=0, client_id=_CLIENT_ID)
+    return frame(header.encode(api(key).request_header_version(version)), request.encode(version))
+
+
+def produce(topic: str, partition: int, batch: bytes) -> bytes:
+    """One batch to one partition, acks=all."""
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=memoryview(batch))])
+    return request_frame(ApiKey.PRODUCE, ProduceRequest(acks=_ALL_IN_SYNC_REPLICAS, timeout_ms=30_000, topic_data=[data]))
+
+
+def produce_error_offsets(topic: str) -> tuple[int, ...]:
+    """Where the error code stands in the answer to `produce`, counted from the correlation id."""
+
+    def answer(code: int) -> ProduceResponse:
+        partition = PartitionProduceResponse(index=0, error_code=code, base_offset=0)
+        return ProduceResponse(responses=[TopicProduceResponse(name=topic, partition_responses=[partition])])
+
+    return (_place(ApiKey.PRODUCE, answer),)
+
+
+def fetch(topic_id: bytes, partition: int, offset: int, max_bytes: int) -> bytes:
     """At most `max_bytes` of one partition, outside any session, answered at once if there is a byte."""
-    head = struct.pack(">iiibii", 500, 1, max(max_bytes, 1), 0, 0, -1)
-    part = struct.pack(">iiqiqi", partition, -1, offset, -1, -1, max_bytes) + _NO_TAGS
-    topics = uvarint(2) + topic_id.bytes + uvarint(2) + part + _NO_TAGS
-    return frame(FETCH, head + topics + uvarint(1) + compact_string("") + _NO_TAGS)
+    asked = FetchTopic(
+        topic_id=topic_id, partitions=[FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)]
+    )
+    return request_frame(ApiKey.FETCH, FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=max_bytes, topics=[asked]))
 
 
-def create_topic(topic: str, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> bytes:
-    """Replicas placed by the broker."""
-    pairs = b"".join(compact_string(key) + compact_string(value) + _NO_TAGS for key, value in configs.items())
-    no_assignments = uvarint(1)
-    counts = struct.pack(">ih", partitions, replication_factor)
-    one = compact_string(topic) + counts + no_assignments + uvarint(len(configs) + 1) + pairs + _NO_TAGS
-    return frame(CREATE_TOPICS, uvarint(2) + one + struct.pack(">ib", 30_000, 0) + _NO_TAGS)
+def fetch_error_offsets() -> tuple[int, ...]:
+    """Where the request's and the partition's error codes stand in the answer to `fetch`, counted from the correlation id."""
+
+    def answer(of_request: int, of_partition: int) -> FetchResponse:
+        partition = PartitionData(partition_index=0, error_code=of_partition, high_watermark=0, records=None)
+        return FetchResponse(error_code=of_request, responses=[FetchableTopicResponse(partitions=[partition])])
+
+    return _place(ApiKey.FETCH, lambda code: answer(code, 0)), _place(ApiKey.FETCH, lambda code: answer(0, code))
 
 
-def delete_topic(topic: str) -> bytes:
-    return frame(DELETE_TOPICS, uvarint(2) + compact_string(topic) + bytes(16) + _NO_TAGS + struct.pack(">i", 30_000) + _NO_TAGS)
-
-
-def metadata(topics: Sequence[str]) -> bytes:
-    """About these topics, without creating them."""
-    named = b"".join(bytes(16) + compact_string(topic) + _NO_TAGS for topic in topics)
-    return frame(METADATA, uvarint(len(topics) + 1) + named + b"\0\0" + _NO_TAGS)
-
-
-def api_versions() -> bytes:
-    return frame(API_VERSIONS, compact_string("loadgen") + compact_string("1") + _NO_TAGS)
+def _place(key: ApiKey, answer: Callable[[int], Message]) -> int:
+    version = VERSIONS[key]
+    header = ResponseHeader(correlation_id=0).encode(api(key).response_header_version(version))
+    return (header + answer(_MARK).encode(version)).index(_MARK.to_bytes(2, "big"))

@@ -18,10 +18,12 @@ from benchmarks.brokers import Broker
 from benchmarks.loadgen import librdkafka
 from benchmarks.loadgen.runner import Load, LoadFailedError, Measured, run_load
 from benchmarks.workloads import Pace
+from protocol.api_keys import ApiKey
 
-_GROUP_APIS = (8, 9, 10, 11, 12, 14)  # OffsetCommit, OffsetFetch, FindCoordinator, JoinGroup, Heartbeat, SyncGroup
+_GROUP_APIS = (ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_FETCH, ApiKey.OFFSET_COMMIT)
 _FETCH_PARTITIONS = 4
 _RDKAFKA_PARTITIONS = 4
+_RDKAFKA_TOPIC = "librdkafka"
 _SETTLE_S = 2.0
 
 
@@ -81,15 +83,15 @@ def _free_half(kind: type[Broker], turn: Turn, directory: Path, _cores: Cores, p
         say(f"{turn.label}: answers ApiVersions {broker.start_s:.2f} s after its start")
         bootstrap, probe = f"127.0.0.1:{broker.port}", partial(process.cpu_s, broker.pid)
         with Admin("127.0.0.1", broker.port) as admin:
-            topic = admin.create_topic("librdkafka", _RDKAFKA_PARTITIONS)
+            admin.create_topic(_RDKAFKA_TOPIC, _RDKAFKA_PARTITIONS)
             turn.consumed_by = "group" if all(api in admin.api_versions() for api in _GROUP_APIS) else "assign"
         try:
             warm_up_s = kind.first_warm_up_s / 2
-            produced = librdkafka.produce(bootstrap, topic.name, warm_up_s, pace.duration_s, probe)
+            produced = librdkafka.produce(bootstrap, _RDKAFKA_TOPIC, warm_up_s, pace.duration_s, probe)
             turn.numbers["librdkafka_produce"] = produced.per_second
             say(f"{turn.label}: librdkafka produces {produced.per_second:,.0f} msg/s")
             group = turn.consumed_by == "group"
-            consumed = librdkafka.consume(bootstrap, topic.name, produced.in_all, topic.partitions, probe, group=group)
+            consumed = librdkafka.consume(bootstrap, _RDKAFKA_TOPIC, produced.in_all, _RDKAFKA_PARTITIONS, probe, group=group)
             turn.numbers["librdkafka_consume"] = consumed.per_second
             say(f"{turn.label}: librdkafka consumes ({turn.consumed_by}) {consumed.per_second:,.0f} msg/s")
         except LoadFailedError as failure:

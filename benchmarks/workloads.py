@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from benchmarks import frames
 from benchmarks.admin import Topic
-from benchmarks.batches import Codec, batch_of_size, record_batch, values_like_text
+from benchmarks.batches import Codec, batch_of_size, batch_of_values, values_like_text
 from benchmarks.loadgen.runner import Load
 
 PRODUCE_CONNECTIONS = 8
@@ -52,7 +52,7 @@ class Produce:
             duration_s=pace.duration_s,
             rate=self.rate,
             max_bytes=pace.max_bytes,
-            error_offsets=(frames.produce_error_offset(topic.name),),
+            error_offsets=frames.produce_error_offsets(topic.name),
         )
 
 
@@ -78,7 +78,7 @@ class Fetch:
             in_flight=IN_FLIGHT,
             warm_up_s=pace.warm_up_s,
             duration_s=pace.duration_s,
-            error_offsets=frames.FETCH_ERROR_OFFSETS,
+            error_offsets=frames.fetch_error_offsets(),
             discard_bodies=True,
         )
 
@@ -94,7 +94,7 @@ def prefill(topic: Topic, pace: Pace) -> Load:
         duration_s=600,
         # The generator stops at the sum over all connections, one of which may lag behind: fill a tenth more than is read.
         total=pace.prefill_bytes // PREFILL_BATCH_BYTES * 11 // 10,
-        error_offsets=(frames.produce_error_offset(topic.name),),
+        error_offsets=frames.produce_error_offsets(topic.name),
     )
 
 
@@ -103,7 +103,7 @@ def batch_of_16_kib(codec: Codec) -> Callable[[int], bytes]:
 
 
 PRODUCE: Sequence[Produce] = (
-    Produce("produce-1", "produce, 1 record of 100 B", lambda now_ms: record_batch(values_like_text(1, 100, 1), now_ms)),
+    Produce("produce-1", "produce, 1 record of 100 B", lambda now_ms: batch_of_values(values_like_text(1, 100), now_ms)),
     Produce("produce-16k", "produce, 16 KiB batch of 150 records", batch_of_16_kib("none")),
     Produce("produce-16k-lz4", "produce, the same batch as lz4", batch_of_16_kib("lz4")),
     Produce("produce-1m", "produce, 1 MB batch of 9,600 records", lambda now_ms: batch_of_size(1 << 20, 9600, now_ms)),

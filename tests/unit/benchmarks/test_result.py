@@ -1,0 +1,119 @@
+"""From turns to the result: medians and merged latencies, ratios, targets, the tables and the picture."""
+
+from collections.abc import Sequence
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from benchmarks.histogram import Histogram, bucket_of
+from benchmarks.lines import LINES, Line, cpu_of, latency_of, number, rate_of
+from benchmarks.loadgen.runner import Measured
+from benchmarks.picture import ratio_picture
+from benchmarks.table import result_tables
+from benchmarks.turns import Turn
+
+FASTER = Line("rate", "requests", "req/s", number("rate"), ratio_at_least=3)
+SOONER = Line("time", "start", "s", number("time"), 2, less_is_better=True, at_most=0.3)
+
+
+def a_load(per_second: int, latency_ns: int = 1_000_000, cpu_s: float = 0.5) -> Measured:
+    latency = Histogram([(bucket_of(latency_ns), per_second)], latency_ns)
+    return Measured(per_second, 1.0, 0, 0, latency, generator_cpu_s=0.4, broker_cpu_s=cpu_s)
+
+
+def a_turn(label: str, rate: int = 1000, **numbers: float) -> Turn:
+    return Turn(label, {line.key: a_load(rate) for line in LINES if line.unit == "req/s"}, numbers)
+
+
+def rendered(sides: dict[str, Sequence[Turn]]) -> str:
+    console = Console(width=200, record=True, quiet=False, file=None, force_terminal=False)
+    with console.capture() as captured:
+        console.print(result_tables(sides))
+    return captured.get()
+
+
+def row(text: str, start: str) -> list[str]:
+    """The cells of the first row whose first cell starts so."""
+    lines = [[cell.strip() for cell in line.strip("│").split("│")] for line in text.splitlines() if "│" in line]
+    return next(cells for cells in lines if cells[0].startswith(start))
+
+
+def test_a_rate_is_the_median_of_the_turns() -> None:
+    turns = [Turn("a", {"load": a_load(rate)}) for rate in (100, 5000, 300)]
+
+    assert rate_of("load")(turns) == 300
+
+
+def test_a_latency_percentile_is_taken_over_the_requests_of_all_turns() -> None:
+    turns = [Turn("a", {"load": a_load(900, 1_000_000)}), Turn("a", {"load": a_load(100, 8_000_000)})]
+
+    assert latency_of("load", 50)(turns) == pytest.approx(1, rel=0.01)
+    assert latency_of("load", 95)(turns) == pytest.approx(8, rel=0.01)
+
+
+def test_processor_time_per_request_is_taken_over_the_requests_of_all_turns() -> None:
+    turns = [Turn("a", {"load": a_load(100, cpu_s=0.1)}), Turn("a", {"load": a_load(300, cpu_s=0.7)})]
+
+    assert cpu_of("load")(turns) == pytest.approx(2000)
+
+
+def test_a_load_that_failed_in_every_turn_has_no_value() -> None:
+    assert rate_of("load")([Turn("a")]) is None
+    assert latency_of("load", 99)([Turn("a")]) is None
+    assert cpu_of("load")([Turn("a")]) is None
+
+
+def test_a_ratio_says_how_many_times_better_for_rates_and_for_times() -> None:
+    assert FASTER.ratio(300, 100) == 3
+    assert SOONER.ratio(0.5, 2.0) == 4
+    assert FASTER.ratio(None, 100) is None
+
+
+@pytest.mark.parametrize(("ours", "reached"), [(300, True), (299, False), (None, None)])
+def test_a_ratio_target_is_judged_against_the_reference(ours: float | None, reached: bool | None) -> None:
+    assert FASTER.reached(ours, 100) is reached
+
+
+@pytest.mark.parametrize(("ours", "reached"), [(0.3, True), (0.31, False), (None, None)])
+def test_an_absolute_target_needs_no_reference(ours: float | None, reached: bool | None) -> None:
+    assert SOONER.reached(ours, None) is reached
+
+
+def test_the_table_shows_each_side_the_ratio_the_target_and_the_verdict() -> None:
+    text = rendered({"Apache": [a_turn("Apache", 1000, start_s=2.0)], "Ottla": [a_turn("Ottla", 2500, start_s=0.2)]})
+
+    assert row(text, "produce, 1 record") == ["produce, 1 record of 100 B", "req/s", "1,000", "2,500", "2.50 ×", "≥ 1.5 ×", "yes"]
+    assert row(text, "produce, 16 KiB batch")[2:] == ["1,000", "2,500", "2.50 ×", "≥ 3 ×", "NO"]
+    assert row(text, "start to the first")[1:] == ["s", "2.00", "0.20", "10.00 ×", "≤ 0.3 s", "yes"]
+
+
+def test_a_missing_number_is_a_dash_without_a_verdict() -> None:
+    text = rendered({"Apache": [a_turn("Apache")], "Ottla": [Turn("Ottla", failures={"produce-1": "closed the connection"})]})
+
+    assert row(text, "produce, 1 record") == ["produce, 1 record of 100 B", "req/s", "1,000", "-", "-", "≥ 1.5 ×", ""]
+    assert "Ottla, turn 1, produce-1 failed: closed the connection" in text
+
+
+def test_a_side_alone_is_held_to_the_absolute_bounds_only() -> None:
+    text = rendered({"Ottla": [a_turn("Ottla", 2500, start_s=0.2)]})
+
+    assert row(text, "produce, 1 record")[-1] == ""
+    assert row(text, "start to the first")[-1] == "yes"
+
+
+def test_a_run_on_a_busy_machine_says_so() -> None:
+    text = rendered({"Apache": [a_turn("Apache", foreign_share=0.4)], "Ottla": [a_turn("Ottla", foreign_share=0.01)]})
+
+    assert "Apache: other programs used up to 40% of the machine" in text
+    assert "Ottla: other programs" not in text
+
+
+def test_the_picture_is_well_formed_and_has_a_bar_per_ratio() -> None:
+    sides = {"Apache <3.9>": [a_turn("Apache", 1000, time=2.0)], "Ottla": [a_turn("Ottla", 2500, time=0.2)]}
+
+    picture = ElementTree.fromstring(ratio_picture(sides, [line for line in LINES if line.unit == "req/s"]))
+
+    texts = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts[0] == "Ottla: how many times better than Apache <3.9>"
+    assert texts.count("2.50 ×") == 6
