@@ -6,6 +6,8 @@ so a segment that is deleted while a slow consumer still reads it stays readable
 
 from storage.filesystem import File
 
+_WARM_BYTES = 256 * 1024
+
 
 class FileRegion:
     """`length` bytes of `file` from `position`."""
@@ -23,3 +25,13 @@ class FileRegion:
     def read(self) -> bytes:
         """The bytes, copied; for small bodies, TLS, and what the broker itself reads."""
         return self.file.pread(self.length, self.position)
+
+    def is_cached(self) -> bool:
+        """Whether sending it would not wait for the disk, as far as the page cache tells without waiting (0.5 µs per 64 KiB)."""
+        return self.file.is_cached(self.length, self.position)
+
+    def warm(self) -> None:
+        """Pulls the bytes into the page cache. Blocks; safe on any thread, for it changes nothing."""
+        position, end = self.position, self.position + self.length
+        while position < end and self.file.pread(min(_WARM_BYTES, end - position), position):
+            position += _WARM_BYTES

@@ -14,7 +14,8 @@ from protocol.record_errors import RecordFormatError
 from storage.batch_scan import header_at
 from storage.errors import CorruptRecord, OffsetOutOfRange
 from storage.file_region import FileRegion
-from storage.segment import RecordPosition, Segment
+from storage.segment import Segment
+from storage.segment_search import RecordPosition
 from storage.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:

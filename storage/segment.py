@@ -8,11 +8,9 @@ append overwrites them. Every method may raise OSError.
 """
 
 import logging
-from typing import NamedTuple
 
-from protocol.record_errors import RecordFormatError
-from protocol.record_reader import iter_records
 from protocol.records import BatchHeader, Buffer
+from storage import segment_search
 from storage.batch_scan import batches_from, header_at
 from storage.errors import CorruptIndex
 from storage.file_names import (
@@ -29,14 +27,6 @@ from storage.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from storage.transaction_index import TransactionIndex
 
 log = logging.getLogger(__name__)
-
-
-class RecordPosition(NamedTuple):
-    """A record found by its timestamp."""
-
-    timestamp: int
-    offset: int
-    leader_epoch: int
 
 
 class Segment:
@@ -285,82 +275,12 @@ class Segment:
             self.file.truncate(self.size)
             self.has_slack = False
 
-    # ---- finding
-
-    def locate(self, offset: int, at_least: int = 0) -> tuple[int, BatchHeader] | None:
-        """Position and header of the first batch that ends at or after `offset`; None if all end before."""
-        position = max(self._index_position(offset), at_least)
-        for found, header in batches_from(self.file, position, self.size):
-            if header.last_offset >= offset:
-                return found, header
-        return None
-
-    def _index_position(self, offset: int) -> int:
-        """Where to begin looking for `offset`: a place the index names and that is the beginning of a batch.
-
-        An index that names any other place is not this segment's, and is rebuilt.
-        """
-        position = self.offset_index.lookup(offset).position
-        if position == 0:
-            return 0
-        if 0 < position < self.size:
-            try:
-                header = header_at(self.file, position, self.size)
-            except RecordFormatError:
-                header = None
-            if header is not None and self.base_offset <= header.base_offset <= offset:
-                return position
-        log.warning("%s leads to byte %d, where no batch begins; it is rebuilt from the log file", self.offset_index.path, position)
-        self.rebuild_indexes()
-        return self.offset_index.lookup(offset).position
-
-    def whole_batches_end(self, position: int, cut: int) -> tuple[int, int]:
-        """Of the batches from `position` on, some that end at or before `cut`: where they end, and the offset that follows.
-
-        (`position`, -1) if not even the first does. What the index knows is enough, so up to an index interval may be left out.
-        """
-        near = self.offset_index.lookup_position(cut).position
-        if position < near:
-            header = header_at(self.file, near, self.size)
-            if header is not None:
-                return near, header.base_offset
-        end, next_offset = position, -1
-        for found, header in batches_from(self.file, position, self.size):
-            if found + header.size > cut:
-                break
-            end, next_offset = found + header.size, header.next_offset
-        return end, next_offset
-
-    def read_end(self) -> tuple[int, int]:
-        """The offset after the last whole batch, and where that batch ends."""
-        next_offset = self.base_offset
-        end = 0
-        for position, header in batches_from(self.file, self._index_position(self.offset_index.last_offset), self.size):
-            next_offset = header.next_offset
-            end = position + header.size
-        return next_offset, end
-
-    def find_by_timestamp(self, timestamp_ms: int, starting_offset: int) -> RecordPosition | None:
-        """The first record at or after `starting_offset` whose timestamp is at least `timestamp_ms`. Decompresses what it must."""
-        entry = self.time_index.lookup(timestamp_ms)
-        position = self._index_position(max(entry.offset, starting_offset))
-        for found, header in batches_from(self.file, position, self.size):
-            if header.max_timestamp >= timestamp_ms:
-                for record in iter_records(self.file.pread(header.size, found), 0, header):
-                    if record.timestamp >= timestamp_ms and record.offset >= starting_offset:
-                        return RecordPosition(record.timestamp, record.offset, header.partition_leader_epoch)
-        return None
-
-    def record_of_max_timestamp(self) -> RecordPosition | None:
-        """The first record that has the segment's largest timestamp."""
-        timestamp, offset = self.max_timestamp
-        for found, header in batches_from(self.file, self._index_position(offset), self.size):
-            if header.max_timestamp == timestamp:
-                for record in iter_records(self.file.pread(header.size, found), 0, header):
-                    if record.timestamp == timestamp:
-                        return RecordPosition(timestamp, record.offset, header.partition_leader_epoch)
-                return None
-        return None
+    locate = segment_search.locate
+    index_position = segment_search.index_position
+    whole_batches_end = segment_search.whole_batches_end
+    read_end = segment_search.read_end
+    find_by_timestamp = segment_search.find_by_timestamp
+    record_of_max_timestamp = segment_search.record_of_max_timestamp
 
     # ---- cutting, rebuilding, going away
 
@@ -384,7 +304,7 @@ class Segment:
 
     def _find_max_timestamp(self) -> None:
         timestamp, offset = self.time_index.last_entry
-        for _, header in batches_from(self.file, self._index_position(offset), self.size):
+        for _, header in batches_from(self.file, self.index_position(offset), self.size):
             if header.max_timestamp > timestamp:
                 timestamp, offset = header.max_timestamp, header.last_offset
         self._max_timestamp = TimestampOffset(timestamp, offset)
@@ -447,16 +367,14 @@ class Segment:
         for source, target in zip(old, self.paths, strict=True):
             if self._filesystem.exists(source):
                 self._filesystem.rename(source, target)
-        if self._offset_index is not None:
-            self._offset_index.path = self._path(OFFSET_INDEX_SUFFIX)
-        if self._time_index is not None:
-            self._time_index.path = self._path(TIME_INDEX_SUFFIX)
-        if self._transaction_index is not None:
-            self._transaction_index.path = self._path(TRANSACTION_INDEX_SUFFIX)
+        self._tell_indexes_their_paths()
 
     def move_to(self, directory: str) -> None:
         """The directory was renamed."""
         self._directory = directory
+        self._tell_indexes_their_paths()
+
+    def _tell_indexes_their_paths(self) -> None:
         if self._offset_index is not None:
             self._offset_index.path = self._path(OFFSET_INDEX_SUFFIX)
         if self._time_index is not None:

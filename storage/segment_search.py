@@ -1,0 +1,106 @@
+"""Finding things in a segment: methods of `Segment`, kept in a file of their own.
+
+An index gives a place to begin, headers are read from there on. An index that leads to a place where no batch begins is rebuilt.
+"""
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.record_errors import RecordFormatError
+from protocol.record_reader import iter_records
+from protocol.records import BatchHeader
+from storage.batch_scan import batches_from, header_at
+
+if TYPE_CHECKING:
+    from storage.segment import Segment
+
+log = logging.getLogger(__name__)
+
+
+class RecordPosition(NamedTuple):
+    """A record found by its timestamp."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+def locate(self: "Segment", offset: int, at_least: int = 0) -> tuple[int, BatchHeader] | None:
+    """Position and header of the first batch that ends at or after `offset`; None if all end before."""
+    position = max(self.index_position(offset), at_least)
+    for found, header in batches_from(self.file, position, self.size):
+        if header.last_offset >= offset:
+            return found, header
+    return None
+
+
+def index_position(self: "Segment", offset: int) -> int:
+    """Where to begin looking for `offset`: a place the index names and that is the beginning of a batch.
+
+    An index that names any other place is not this segment's, and is rebuilt.
+    """
+    position = self.offset_index.lookup(offset).position
+    if position == 0:
+        return 0
+    if 0 < position < self.size:
+        try:
+            header = header_at(self.file, position, self.size)
+        except RecordFormatError:
+            header = None
+        if header is not None and self.base_offset <= header.base_offset <= offset:
+            return position
+    log.warning("%s leads to byte %d, where no batch begins; it is rebuilt from the log file", self.offset_index.path, position)
+    self.rebuild_indexes()
+    return self.offset_index.lookup(offset).position
+
+
+def whole_batches_end(self: "Segment", position: int, cut: int) -> tuple[int, int]:
+    """Of the batches from `position` on, some that end at or before `cut`: where they end, and the offset that follows.
+
+    (`position`, -1) if not even the first does. What the index knows is enough, so up to an index interval may be left out.
+    """
+    near = self.offset_index.lookup_position(cut).position
+    if position < near:
+        header = header_at(self.file, near, self.size)
+        if header is not None:
+            return near, header.base_offset
+    end, next_offset = position, -1
+    for found, header in batches_from(self.file, position, self.size):
+        if found + header.size > cut:
+            break
+        end, next_offset = found + header.size, header.next_offset
+    return end, next_offset
+
+
+def read_end(self: "Segment") -> tuple[int, int]:
+    """The offset after the last whole batch, and where that batch ends."""
+    next_offset = self.base_offset
+    end = 0
+    for position, header in batches_from(self.file, self.index_position(self.offset_index.last_offset), self.size):
+        next_offset = header.next_offset
+        end = position + header.size
+    return next_offset, end
+
+
+def find_by_timestamp(self: "Segment", timestamp_ms: int, starting_offset: int) -> RecordPosition | None:
+    """The first record at or after `starting_offset` whose timestamp is at least `timestamp_ms`. Decompresses what it must."""
+    entry = self.time_index.lookup(timestamp_ms)
+    position = self.index_position(max(entry.offset, starting_offset))
+    for found, header in batches_from(self.file, position, self.size):
+        if header.max_timestamp >= timestamp_ms:
+            for record in iter_records(self.file.pread(header.size, found), 0, header):
+                if record.timestamp >= timestamp_ms and record.offset >= starting_offset:
+                    return RecordPosition(record.timestamp, record.offset, header.partition_leader_epoch)
+    return None
+
+
+def record_of_max_timestamp(self: "Segment") -> RecordPosition | None:
+    """The first record that has the segment's largest timestamp."""
+    timestamp, offset = self.max_timestamp
+    for found, header in batches_from(self.file, self.index_position(offset), self.size):
+        if header.max_timestamp == timestamp:
+            for record in iter_records(self.file.pread(header.size, found), 0, header):
+                if record.timestamp == timestamp:
+                    return RecordPosition(timestamp, record.offset, header.partition_leader_epoch)
+            return None
+    return None

@@ -1,0 +1,223 @@
+"""What storage relies on in a file system, held against every one there is."""
+
+import errno
+import gc
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from storage.filesystem import FileSystem, RealFileSystem
+from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
+
+Case = tuple[FileSystem, str]
+
+
+def _real(tmp_path: Path) -> Case:
+    return RealFileSystem(), str(tmp_path)
+
+
+def _memory(tmp_path: Path) -> Case:
+    filesystem = MemoryFileSystem()
+    filesystem.make_directory("/data")
+    return filesystem, "/data"
+
+
+def _faulty(tmp_path: Path) -> Case:
+    filesystem, root = _memory(tmp_path)
+    return FaultyFileSystem(filesystem), root  # type: ignore[return-value]  # it takes the shape of what it wraps
+
+
+@pytest.fixture(params=[_real, _memory, _faulty], ids=["real", "memory", "faulty"])
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
+    make: Callable[[Path], Case] = request.param
+    return make(tmp_path)
+
+
+def test_opening_what_does_not_exist_fails_unless_it_is_to_be_created(case: Case) -> None:
+    filesystem, root = case
+    with pytest.raises(FileNotFoundError):
+        filesystem.open(f"{root}/a")
+    filesystem.open(f"{root}/a", create=True).close()
+    assert filesystem.exists(f"{root}/a")
+    assert filesystem.size(f"{root}/a") == 0
+
+
+def test_opening_to_create_keeps_what_is_there(case: Case) -> None:
+    filesystem, root = case
+    filesystem.open(f"{root}/a", create=True).write(b"content")
+    filesystem.open(f"{root}/a", create=True).close()
+    assert filesystem.read_file(f"{root}/a") == b"content"
+
+
+def test_writes_follow_each_other(case: Case) -> None:
+    filesystem, root = case
+    file = filesystem.open(f"{root}/a", create=True)
+    file.write(b"one")
+    file.write(memoryview(b" two"))
+    assert file.size() == 7
+    assert filesystem.read_file(f"{root}/a") == b"one two"
+
+
+def test_a_write_at_a_position_overwrites_and_extends(case: Case) -> None:
+    filesystem, root = case
+    file = filesystem.open(f"{root}/a", create=True)
+    file.pwrite(b"abcdef", 0)
+    file.pwrite(bytearray(b"XY"), 5)
+    file.pwrite(b"Z", 9)
+    assert file.pread(100, 0) == b"abcdeXY\0\0Z"
+
+
+def test_a_read_ends_at_the_end_of_the_file(case: Case) -> None:
+    filesystem, root = case
+    file = filesystem.open(f"{root}/a", create=True)
+    file.write(b"0123456789")
+    assert file.pread(4, 3) == b"3456"
+    assert file.pread(4, 8) == b"89"
+    assert file.pread(4, 10) == b""
+
+
+def test_truncation_cuts_and_extends_with_zeros(case: Case) -> None:
+    filesystem, root = case
+    file = filesystem.open(f"{root}/a", create=True)
+    file.write(b"0123456789")
+    file.truncate(4)
+    file.truncate(6)
+    assert filesystem.read_file(f"{root}/a") == b"0123\0\0"
+
+
+def test_a_file_opened_for_reading_cannot_be_written(case: Case) -> None:
+    filesystem, root = case
+    filesystem.open(f"{root}/a", create=True).write(b"x")
+    with pytest.raises(OSError) as caught:
+        filesystem.open(f"{root}/a", read_only=True).pwrite(b"y", 0)
+    assert caught.value.errno == errno.EBADF
+
+
+def test_a_deleted_file_stays_readable_for_who_has_it_open(case: Case) -> None:
+    filesystem, root = case
+    file = filesystem.open(f"{root}/a", create=True)
+    file.write(b"still here")
+    filesystem.unlink(f"{root}/a")
+    assert not filesystem.exists(f"{root}/a")
+    assert file.pread(10, 0) == b"still here"
+
+
+def test_a_rename_replaces_its_target(case: Case) -> None:
+    filesystem, root = case
+    filesystem.open(f"{root}/new", create=True).write(b"new")
+    filesystem.open(f"{root}/old", create=True).write(b"old")
+    filesystem.rename(f"{root}/new", f"{root}/old")
+    assert filesystem.list_directory(root) == ["old"]
+    assert filesystem.read_file(f"{root}/old") == b"new"
+
+
+def test_renaming_a_directory_takes_its_files_along(case: Case) -> None:
+    filesystem, root = case
+    filesystem.make_directory(f"{root}/a/b")
+    filesystem.open(f"{root}/a/b/file", create=True).write(b"x")
+    filesystem.rename(f"{root}/a", f"{root}/z")
+    assert filesystem.read_file(f"{root}/z/b/file") == b"x"
+    assert not filesystem.exists(f"{root}/a")
+
+
+def test_names_are_listed_in_order_without_what_is_deeper(case: Case) -> None:
+    filesystem, root = case
+    for name in ("c", "a", "b"):
+        filesystem.open(f"{root}/{name}", create=True).close()
+    filesystem.make_directory(f"{root}/d/e")
+    assert filesystem.list_directory(root) == ["a", "b", "c", "d"]
+    with pytest.raises(FileNotFoundError):
+        filesystem.list_directory(f"{root}/nowhere")
+
+
+def test_only_an_empty_directory_is_removed(case: Case) -> None:
+    filesystem, root = case
+    filesystem.make_directory(f"{root}/d")
+    filesystem.make_directory(f"{root}/d")
+    filesystem.open(f"{root}/d/file", create=True).close()
+    with pytest.raises(OSError):
+        filesystem.remove_directory(f"{root}/d")
+    filesystem.unlink(f"{root}/d/file")
+    filesystem.remove_directory(f"{root}/d")
+    assert not filesystem.is_directory(f"{root}/d")
+
+
+def test_the_time_of_the_last_change_can_be_set(case: Case) -> None:
+    filesystem, root = case
+    filesystem.open(f"{root}/a", create=True).close()
+    filesystem.set_modified_ms(f"{root}/a", 1_700_000_000_123)
+    assert filesystem.modified_ms(f"{root}/a") == 1_700_000_000_123
+
+
+def test_syncing_what_exists_succeeds(case: Case) -> None:
+    filesystem, root = case
+    file = filesystem.open(f"{root}/a", create=True)
+    file.write(b"x")
+    file.sync()
+    filesystem.sync_directory(root)
+
+
+def test_a_lock_is_held_by_one_until_it_is_given_back(case: Case) -> None:
+    filesystem, root = case
+    lock = filesystem.try_lock(f"{root}/.lock")
+    assert lock is not None
+    assert filesystem.try_lock(f"{root}/.lock") is None
+    filesystem.unlock(lock)
+    assert filesystem.try_lock(f"{root}/.lock") is not None
+
+
+def test_what_was_just_written_is_cached(case: Case) -> None:
+    filesystem, root = case
+    file = filesystem.open(f"{root}/a", create=True)
+    file.write(bytes(300_000))
+    assert file.is_cached(300_000, 0)
+
+
+def test_the_disk_has_a_size_and_room(case: Case) -> None:
+    filesystem, root = case
+    total, free = filesystem.total_and_free_bytes(root)
+    assert total >= free > 0
+
+
+def test_a_real_file_closes_its_descriptor_with_its_last_reference(tmp_path: Path) -> None:
+    file = RealFileSystem().open(f"{tmp_path}/a", create=True)
+    descriptor = file.fileno()
+    os.fstat(descriptor)
+    del file
+    gc.collect()
+    with pytest.raises(OSError):
+        os.fstat(descriptor)
+
+
+def test_a_real_file_may_be_closed_twice(tmp_path: Path) -> None:
+    file = RealFileSystem().open(f"{tmp_path}/a", create=True)
+    file.close()
+    file.close()
+
+
+def test_a_short_write_is_carried_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = RealFileSystem().open(f"{tmp_path}/a", create=True)
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: pwrite(fd, bytes(data)[:3], at))
+    file.pwrite(b"0123456789", 0)
+    assert file.pread(10, 0) == b"0123456789"
+
+
+def test_a_write_that_makes_no_progress_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = RealFileSystem().open(f"{tmp_path}/a", create=True)
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: 0)
+    with pytest.raises(OSError, match="0 of 10 bytes"):
+        file.pwrite(b"0123456789", 0)
+
+
+def test_a_write_that_is_made_to_fail_leaves_half_of_it() -> None:
+    inner = MemoryFileSystem()
+    inner.make_directory("/d")
+    faulty = FaultyFileSystem(inner)
+    file = faulty.open("/d/a", create=True)
+    faulty.fail_at = faulty.calls + 1
+    with pytest.raises(OSError):
+        file.pwrite(b"0123456789", 0)
+    assert inner.read_file("/d/a") == b"01234"

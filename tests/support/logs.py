@@ -1,0 +1,81 @@
+"""Builders of partition logs, for tests that need one without a broker around it."""
+
+import logging
+from collections.abc import Callable, Mapping
+
+from config.broker import BrokerConfig
+from config.topic import TopicConfig
+from storage.filesystem import FileSystem
+from storage.log_append import Appended, AppendOrigin
+from storage.log_context import LogContext
+from storage.partition_log import PartitionLog
+from storage.recovery import open_log
+from storage.topic_partition import TopicPartition
+from storage.validation import validate_produce
+from tests.support.batches import a_batch
+from tests.support.clocks import ManualClock
+from tests.support.filesystems import MemoryFileSystem
+
+T0 = TopicPartition("topic", 0)
+LOG_DIR = "/data"
+
+
+class ManualScheduler:
+    """Keeps what was scheduled until the test runs it."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[str, Callable[[], None], int]] = []
+
+    def schedule_once(self, name: str, action: Callable[[], None], delay_ms: int) -> None:
+        self.waiting.append((name, action, delay_ms))
+
+    def run_all(self) -> None:
+        """As if all delays were over."""
+        waiting, self.waiting = self.waiting, []
+        for _, action, _ in waiting:
+            action()
+
+
+def a_context(filesystem: FileSystem | None = None, clock: ManualClock | None = None) -> LogContext:
+    """Ports for a log: everything in memory and under the test's control unless given."""
+    return LogContext(filesystem or MemoryFileSystem(), clock or ManualClock(), ManualScheduler())
+
+
+def a_config(**overrides: str | int) -> TopicConfig:
+    """A topic's configuration; keys with underscores for dots."""
+    return TopicConfig({name.replace("_", "."): str(value) for name, value in overrides.items()}, BrokerConfig({}))
+
+
+def a_topic_config(overrides: Mapping[str, str], broker: Mapping[str, str]) -> TopicConfig:
+    """A topic's configuration on a broker with these properties."""
+    return TopicConfig(overrides, BrokerConfig(broker))
+
+
+def a_log(context: LogContext | None = None, *, clean: bool = True, log_dir: str = LOG_DIR, **config: str | int) -> PartitionLog:
+    """The log of topic-0, opened in `context` (a new one in memory unless given), with recovery of everything unless `clean`."""
+    return open_log(context or a_context(), T0, log_dir, a_config(**config), clean_shutdown=clean)
+
+
+def append(
+    log: PartitionLog, batch: bytearray | None = None, *, epoch: int = 0, now_ms: int | None = None, origin: AppendOrigin = AppendOrigin.CLIENT
+) -> Appended:
+    """Appends a batch (of one record unless given) as the leader, after the checks that every produced batch passes."""
+    now = log.context.clock.now_ms() if now_ms is None else now_ms
+    validated = validate_produce(a_batch() if batch is None else batch, log.rules, now, from_client=origin is AppendOrigin.CLIENT)
+    return log.append_as_leader(validated, epoch, now, origin)
+
+
+def read_all(log: PartitionLog, start: int | None = None, max_bytes: int = 1 << 20) -> bytes:
+    """Everything from `start` (the log start offset) to the log end, fetch by fetch."""
+    offset = log.log_start_offset if start is None else start
+    parts = []
+    while (found := log.read(offset, max_bytes, log.log_end_offset, True)).region is not None:
+        assert found.next_offset > offset
+        parts.append(found.region.read())
+        offset = found.next_offset
+    return b"".join(parts)
+
+
+def silence(name: str = "storage") -> None:
+    """Keeps expected warnings out of the output of property tests, which make thousands."""
+    logging.getLogger(name).setLevel(logging.CRITICAL)
