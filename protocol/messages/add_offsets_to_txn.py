@@ -1,4 +1,7 @@
-"""add_offsets_to_txn (api 25)."""
+"""AddOffsetsToTxn (api 25): the group whose offsets a transaction is about to commit (KIP-98).
+
+2 may answer PRODUCER_FENCED (KIP-588), 4 TRANSACTION_ABORTABLE (KIP-890).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Int16, Int32, Int64, Message, String, field, request, response

@@ -1,4 +1,8 @@
-"""add_partitions_to_txn (api 24)."""
+"""AddPartitionsToTxn (api 24): partitions that a transaction is about to write to (KIP-98).
+
+Clients use versions up to 3, for one transaction. From 4 brokers ask, for many transactions, and may only verify that the partitions are
+in (KIP-890). 2 may answer PRODUCER_FENCED (KIP-588), 5 TRANSACTION_ABORTABLE.
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Bool, Int16, Int32, Int64, Message, String, field, request, response, since, struct, until

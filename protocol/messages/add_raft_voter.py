@@ -1,4 +1,4 @@
-"""add_raft_voter (api 80)."""
+"""AddRaftVoter (api 80, KIP-853): add a voter to a KRaft quorum. Declared, not served."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Message, NullableString, String, UInt16, Uuid, field, request, response, struct

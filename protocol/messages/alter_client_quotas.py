@@ -1,4 +1,4 @@
-"""alter_client_quotas (api 49)."""
+"""AlterClientQuotas (api 49, KIP-546): set or remove quotas of entities."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Bool, Float64, Int16, Int32, Message, NullableString, String, field, request, response, struct

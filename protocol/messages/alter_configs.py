@@ -1,4 +1,4 @@
-"""alter_configs (api 33)."""
+"""AlterConfigs (api 33): replace all dynamic values of a resource (KIP-133). Superseded by IncrementalAlterConfigs."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Bool, Int8, Int16, Int32, Message, NullableString, String, field, request, response, struct

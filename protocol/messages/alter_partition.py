@@ -1,4 +1,8 @@
-"""alter_partition (api 56)."""
+"""AlterPartition (api 56): a leader asks the controller to change its ISR (KIP-497, there called AlterIsr).
+
+1 reports that an unclean leader has recovered (KIP-704), 2 names topics by id (KIP-841), 3 gives each ISR member with its broker epoch
+(KIP-903).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int8, Int16, Int32, Int64, Message, String, Uuid, field, request, response, since, struct, until

@@ -1,4 +1,4 @@
-"""alter_partition_reassignments (api 45)."""
+"""AlterPartitionReassignments (api 45, KIP-455): move replicas to other brokers; null replicas cancel a move."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Message, NullableArray, NullableString, String, field, request, response, struct

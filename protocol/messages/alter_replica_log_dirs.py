@@ -1,4 +1,4 @@
-"""alter_replica_log_dirs (api 34)."""
+"""AlterReplicaLogDirs (api 34): move replicas between the log directories of one broker (KIP-113)."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Message, String, field, request, response, struct

@@ -1,4 +1,4 @@
-"""alter_user_scram_credentials (api 51)."""
+"""AlterUserScramCredentials (api 51, KIP-554): the client salts and hashes the password; the broker stores what it is given."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Bytes, Int8, Int16, Int32, Message, NullableString, String, field, request, response, struct
@@ -12,6 +12,8 @@ class ScramCredentialDeletion:
 
 @struct
 class ScramCredentialUpsertion:
+    """mechanism is 1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
+
     name: String = field()
     mechanism: Int8 = field()
     iterations: Int32 = field()

@@ -1,4 +1,8 @@
-"""api_versions (api 18)."""
+"""ApiVersions (api 18): which APIs and versions this broker speaks (KIP-35). Answered in version 0 when the version asked is not known.
+
+3 carries the client's software name and version (KIP-511) and the features of the cluster as tagged fields (KIP-584); 4 allows a
+feature's minimum to be 0. The response's header is always version 0.
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Bool, Int16, Int32, Int64, Message, String, field, request, response, since, struct

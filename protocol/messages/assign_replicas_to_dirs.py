@@ -1,4 +1,4 @@
-"""assign_replicas_to_dirs (api 73)."""
+"""AssignReplicasToDirs (api 73, KIP-858): a broker of a KRaft cluster says which directory holds which replica. Declared, not served."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Int64, Message, Uuid, field, request, response, struct

@@ -1,4 +1,6 @@
-"""begin_quorum_epoch (api 53)."""
+"""BeginQuorumEpoch (api 53): a KRaft leader announces itself (KIP-595). Version 1 names voters and end points (KIP-853). Declared, not
+served.
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Message, NullableString, String, UInt16, Uuid, field, request, response, since, struct

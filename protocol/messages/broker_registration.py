@@ -1,4 +1,8 @@
-"""broker_registration (api 62)."""
+"""BrokerRegistration (api 62): a broker joins a KRaft cluster (KIP-631). Declared, not served.
+
+1 is for migrating brokers (KIP-866), 2 lists log directories (KIP-858), 3 the previous epoch (KIP-966), 4 allows a feature's minimum to
+be 0.
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import (

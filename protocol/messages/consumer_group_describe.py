@@ -1,4 +1,4 @@
-"""consumer_group_describe (api 69)."""
+"""ConsumerGroupDescribe (api 69, KIP-848): groups of the new protocol with their members and assignments."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Bool, Int16, Int32, Message, NullableString, String, Uuid, field, request, response, struct

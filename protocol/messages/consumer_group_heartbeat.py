@@ -1,4 +1,7 @@
-"""consumer_group_heartbeat (api 68)."""
+"""ConsumerGroupHeartbeat (api 68, KIP-848): join, stay in and leave a group of the new protocol; the assignment comes with the answer.
+
+Null and -1 mean "as before". Member epoch 0 joins, -1 leaves, -2 leaves as a static member that will return.
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Message, NullableArray, NullableString, String, Uuid, field, request, response, struct

@@ -1,4 +1,8 @@
-"""consumer_group_records (api None)."""
+"""Groups of the new protocol as records of `__consumer_offsets` (KIP-848): one pair of key and value per fact.
+
+The version of a key tells what it is: 3 the group, 4 its topics, 5 a member, 6 the target assignment, 7 a member's part of it, 8 what a
+member has now.
+"""
 
 from protocol.schema import Array, Bytes, Int8, Int32, Message, NullableString, String, Uuid, data, field, struct
 

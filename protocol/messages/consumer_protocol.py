@@ -1,4 +1,8 @@
-"""consumer_protocol (api None)."""
+"""What members of consumer groups tell each other through JoinGroup and SyncGroup: subscriptions and assignments.
+
+Opaque to the broker, which reads them only to show them and to know the topics of a group. Each is preceded by its version as an int16. 1
+adds the partitions already owned (KIP-429), 2 the generation they were owned in (KIP-792), 3 the rack (KIP-881).
+"""
 
 from protocol.schema import Array, Int32, Message, NullableBytes, NullableString, String, data, field, since, struct
 

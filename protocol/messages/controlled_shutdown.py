@@ -1,4 +1,7 @@
-"""controlled_shutdown (api 7)."""
+"""ControlledShutdown (api 7): a broker asks the controller to move its leaderships away; the answer lists what could not be moved.
+
+Version 0 alone of all requests has a header without a client id. 2 adds the broker epoch that fences (KIP-380).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Int64, Message, String, field, request, response, since, struct

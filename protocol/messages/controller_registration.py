@@ -1,4 +1,4 @@
-"""controller_registration (api 70)."""
+"""ControllerRegistration (api 70): a KRaft controller says what it is (KIP-919). Declared, not served."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Bool, Int16, Int32, Message, NullableString, String, UInt16, Uuid, field, request, response, struct

@@ -1,4 +1,4 @@
-"""create_delegation_token (api 38)."""
+"""CreateDelegationToken (api 38, KIP-48). 3 creates tokens for another owner and answers who asked (KIP-373)."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Bytes, Int16, Int32, Int64, Message, NullableString, String, field, request, response, since, struct

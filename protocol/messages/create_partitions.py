@@ -1,4 +1,4 @@
-"""create_partitions (api 37)."""
+"""CreatePartitions (api 37): let topics grow (KIP-195). Version 3 may be throttled (KIP-599)."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Bool, Int16, Int32, Message, NullableArray, NullableString, String, field, request, response, struct

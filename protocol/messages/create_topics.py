@@ -1,4 +1,6 @@
-"""create_topics (api 19)."""
+"""CreateTopics (api 19). 1 can only validate; from 4 partitions and replication factor may be -1, the broker's defaults (KIP-464); 5
+answers the configuration of what was made (KIP-525); 6 may be throttled (KIP-599); 7 answers the topic id (KIP-516).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import (
@@ -34,6 +36,8 @@ class CreatableTopicConfig:
 
 @struct
 class CreatableTopic:
+    """Either assignments, or counts (-1: the broker's default) that the controller places."""
+
     name: String = field()
     num_partitions: Int32 = field()
     replication_factor: Int16 = field()

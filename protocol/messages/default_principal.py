@@ -1,4 +1,4 @@
-"""default_principal (api None)."""
+"""A principal as bytes, in Envelope requests (KIP-590); preceded by its version as an int16."""
 
 from protocol.schema import Bool, Message, String, data, field
 

@@ -1,4 +1,4 @@
-"""delete_groups (api 42)."""
+"""DeleteGroups (api 42, KIP-229): forget groups without members, with their offsets."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Message, String, field, request, response, struct

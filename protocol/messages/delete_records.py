@@ -1,4 +1,4 @@
-"""delete_records (api 21)."""
+"""DeleteRecords (api 21): move the log start offset forward (KIP-107); -1 is the high watermark."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Int64, Message, String, field, request, response, struct

@@ -1,4 +1,4 @@
-"""delete_share_group_state (api 86)."""
+"""DeleteShareGroupState (api 86, KIP-932): forget the stored state of a share partition. Between brokers; declared, not served."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Message, NullableString, String, Uuid, field, request, response, struct

@@ -1,4 +1,6 @@
-"""delete_topics (api 20)."""
+"""DeleteTopics (api 20). 3 may answer that deletion is disabled (KIP-322), 5 says why it failed and may be throttled (KIP-599); 6 deletes
+by name or by id (KIP-516).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Message, NullableString, String, Uuid, field, request, response, since, struct, until

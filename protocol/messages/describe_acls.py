@@ -1,4 +1,4 @@
-"""describe_acls (api 29)."""
+"""DescribeAcls (api 29): the ACLs that match a filter (KIP-140). 1 has prefixed patterns (KIP-290), 3 user resources (KIP-373)."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int8, Int16, Int32, Message, NullableString, String, field, request, response, since, struct

@@ -1,4 +1,4 @@
-"""describe_client_quotas (api 48)."""
+"""DescribeClientQuotas (api 48, KIP-546): the quotas of users, client ids and addresses that match all components."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import (
@@ -21,6 +21,8 @@ from protocol.schema import (
 
 @struct
 class ComponentData:
+    """match_type is 0 exact name, 1 default, 2 any."""
+
     entity_type: String = field()
     match_type: Int8 = field()
     match: NullableString = field()

@@ -1,4 +1,4 @@
-"""describe_cluster (api 60)."""
+"""DescribeCluster (api 60, KIP-700): brokers, controller and cluster id. Version 1 can ask for the controllers instead (KIP-919)."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Bool, Int8, Int16, Int32, Message, NullableString, String, field, request, response, since, struct

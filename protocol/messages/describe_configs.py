@@ -1,4 +1,7 @@
-"""describe_configs (api 32)."""
+"""DescribeConfigs (api 32): values of topics, brokers and loggers, and where they come from (KIP-133).
+
+1 adds sources and synonyms (KIP-226), 3 types and documentation (KIP-569).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import (

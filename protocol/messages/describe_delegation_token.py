@@ -1,4 +1,4 @@
-"""describe_delegation_token (api 41)."""
+"""DescribeDelegationToken (api 41, KIP-48): the tokens of some owners, or (null) of all. 3 answers who asked for them (KIP-373)."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Bytes, Int16, Int32, Int64, Message, NullableArray, String, field, request, response, since, struct

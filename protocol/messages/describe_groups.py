@@ -1,4 +1,7 @@
-"""describe_groups (api 15)."""
+"""DescribeGroups (api 15): state, protocol and members of classic groups.
+
+3 can tell authorized operations (KIP-430), 4 the names of static members (KIP-345).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Bool, Bytes, Int16, Int32, Message, NullableString, String, field, request, response, since, struct

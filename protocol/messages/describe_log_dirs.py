@@ -1,4 +1,6 @@
-"""describe_log_dirs (api 35)."""
+"""DescribeLogDirs (api 35): sizes of replicas per log directory (KIP-113). 3 has an error for the whole, 4 total and usable bytes
+(KIP-827).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Bool, Int16, Int32, Int64, Message, NullableArray, String, field, request, response, since, struct

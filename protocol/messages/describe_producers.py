@@ -1,4 +1,4 @@
-"""describe_producers (api 61)."""
+"""DescribeProducers (api 61, KIP-664): the producers a leader remembers for a partition, and their open transactions."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Int64, Message, NullableString, String, field, request, response, struct

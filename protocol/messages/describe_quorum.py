@@ -1,4 +1,6 @@
-"""describe_quorum (api 55)."""
+"""DescribeQuorum (api 55): the KRaft voters and observers (KIP-595). 1 says how far behind they are (KIP-836), 2 who they are (KIP-853).
+Not served.
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import (

@@ -1,4 +1,4 @@
-"""describe_topic_partitions (api 75)."""
+"""DescribeTopicPartitions (api 75, KIP-966): partitions of topics page by page, with eligible leader replicas. Declared, not served."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import (

@@ -1,4 +1,4 @@
-"""describe_transactions (api 65)."""
+"""DescribeTransactions (api 65, KIP-664): what the coordinator knows of transactional ids."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Int64, Message, String, field, request, response, struct

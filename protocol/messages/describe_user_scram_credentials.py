@@ -1,4 +1,4 @@
-"""describe_user_scram_credentials (api 50)."""
+"""DescribeUserScramCredentials (api 50, KIP-554): mechanisms and iterations of users, never their secrets."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int8, Int16, Int32, Message, NullableArray, NullableString, String, field, request, response, struct

@@ -1,4 +1,4 @@
-"""elect_leaders (api 43)."""
+"""ElectLeaders (api 43, KIP-183): elect preferred leaders now; from version 1 also unclean ones (KIP-460). Null partitions are all."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import (
@@ -26,6 +26,8 @@ class TopicPartitions:
 
 @request(ApiKey.ELECT_LEADERS, versions=(0, 2), flexible=2)
 class ElectLeadersRequest(Message):
+    """election_type is 0 preferred, 1 unclean."""
+
     election_type: Int8 = since(1)
     topic_partitions: NullableArray[TopicPartitions] = field()
     timeout_ms: Int32 = field(default=60000)

@@ -1,4 +1,4 @@
-"""end_quorum_epoch (api 54)."""
+"""EndQuorumEpoch (api 54): a KRaft leader resigns (KIP-595). Version 1 names candidates and end points (KIP-853). Declared, not served."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import (

@@ -1,4 +1,7 @@
-"""envelope (api 58)."""
+"""Envelope (api 58, KIP-590): a request forwarded to the controller with the principal it came from.
+
+A broker in ZooKeeper mode lists it and closes the connection of whoever sends it.
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Bytes, Int16, Message, NullableBytes, field, request, response

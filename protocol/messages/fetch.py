@@ -1,4 +1,11 @@
-"""fetch (api 1)."""
+"""Fetch (api 1): read batches from partitions, by consumers and by followers, waiting up to max_wait_ms for min_bytes.
+
+3 bounds the whole response and makes the order of partitions matter (KIP-74); 4 is for transactional readers (KIP-98); 5 carries the
+follower's log start offset (KIP-107); 7 brings incremental sessions (KIP-227); 9 fences by the leader epoch (KIP-320); 10 allows zstd
+(KIP-110); 11 reads from the closest replica (KIP-392); 12 detects divergence by the last fetched epoch (KIP-595); 13 has topic ids for
+names (KIP-516); 14 may answer that an offset is in tiered storage (KIP-405); 15 moves the replica id into replica_state, with its epoch
+(KIP-903); 16 names new leaders (KIP-951); 17 is for KRaft (KIP-853).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import (
@@ -30,6 +37,8 @@ class ReplicaState:
 
 @struct
 class FetchPartition:
+    """log_start_offset is the follower's own, -1 from consumers."""
+
     partition: Int32 = field()
     current_leader_epoch: Int32 = since(9, default=-1, ignorable=True)
     fetch_offset: Int64 = field()
@@ -55,6 +64,8 @@ class ForgottenTopic:
 
 @request(ApiKey.FETCH, versions=(0, 17), flexible=12)
 class FetchRequest(Message):
+    """Sessions: epoch -1 is none, 0 begins one, above 0 continues it. replica_id is -1 for consumers."""
+
     cluster_id: NullableString = since(12, default=None, ignorable=True, tag=0)
     replica_id: Int32 = until(14, default=-1)
     replica_state: ReplicaState = since(15, tag=1)
@@ -95,6 +106,8 @@ class AbortedTransaction:
 
 @struct
 class PartitionData:
+    """preferred_read_replica is -1 when this broker is the one to read from."""
+
     partition_index: Int32 = field()
     error_code: Int16 = field()
     high_watermark: Int64 = field()

@@ -1,4 +1,6 @@
-"""fetch_snapshot (api 59)."""
+"""FetchSnapshot (api 59): a KRaft follower reads the leader's snapshot (KIP-630). Version 1 names directories (KIP-853). Declared, not
+served.
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import (

@@ -1,4 +1,7 @@
-"""find_coordinator (api 10)."""
+"""FindCoordinator (api 10): which broker coordinates a group or a transactional id. KIP-699: many keys at once from version 4.
+
+5 may answer TRANSACTION_ABORTABLE (KIP-890), 6 knows share groups (KIP-932).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import (
@@ -21,6 +24,8 @@ from protocol.schema import (
 
 @request(ApiKey.FIND_COORDINATOR, versions=(0, 6), flexible=3)
 class FindCoordinatorRequest(Message):
+    """key_type is 0 group, 1 transaction, 2 share."""
+
     key: String = until(3)
     key_type: Int8 = since(1)
     coordinator_keys: Array[String] = since(4)

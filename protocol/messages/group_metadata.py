@@ -1,4 +1,8 @@
-"""group_metadata (api None)."""
+"""Classic groups as records of `__consumer_offsets`: the key with the group's name (version 2) and the group with its members.
+
+Keys and values are preceded by their version as an int16; a null value is a tombstone. Values: 1 adds the rebalance timeout, 2 the time
+of the last change of state, 3 static members (KIP-345), 4 is flexible. Apache Kafka 3.9 writes 3.
+"""
 
 from protocol.schema import Array, Bytes, Int32, Int64, Message, NullableString, String, data, field, since, struct
 

@@ -1,4 +1,4 @@
-"""incremental_alter_configs (api 44)."""
+"""IncrementalAlterConfigs (api 44, KIP-339): set, delete, append to or subtract from single values."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Bool, Int8, Int16, Int32, Message, NullableString, String, field, request, response, struct
@@ -6,6 +6,8 @@ from protocol.schema import Array, Bool, Int8, Int16, Int32, Message, NullableSt
 
 @struct
 class AlterableConfig:
+    """config_operation is 0 set, 1 delete, 2 append, 3 subtract."""
+
     name: String = field()
     config_operation: Int8 = field()
     value: NullableString = field()

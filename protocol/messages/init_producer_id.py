@@ -1,4 +1,8 @@
-"""init_producer_id (api 22)."""
+"""InitProducerId (api 22): a producer id and epoch, for a transactional id or for an idempotent producer (KIP-98).
+
+3 lets a producer continue with the id and epoch it had (KIP-360), 4 may answer PRODUCER_FENCED (KIP-588), 5 TRANSACTION_ABORTABLE
+(KIP-890).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Int16, Int32, Int64, Message, NullableString, field, request, response, since

@@ -1,4 +1,4 @@
-"""initialize_share_group_state (api 83)."""
+"""InitializeShareGroupState (api 83, KIP-932): begin the stored state of a share partition. Between brokers; declared, not served."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Int64, Message, NullableString, String, Uuid, field, request, response, struct

@@ -1,4 +1,9 @@
-"""join_group (api 11)."""
+"""JoinGroup (api 11): become a member and wait for the rebalance; the leader is told everybody's metadata.
+
+1 has a rebalance timeout of its own (KIP-62); from 4 a newcomer must come again with the id it was given (KIP-394); 5 names static
+members (KIP-345); 7 answers the protocol type and allows a null protocol (KIP-559); 8 gives the reason (KIP-800); 9 may tell a static
+leader to skip the assignment (KIP-814).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Bool, Bytes, Int16, Int32, Message, NullableString, String, field, request, response, since, struct
@@ -12,6 +17,8 @@ class JoinGroupRequestProtocol:
 
 @request(ApiKey.JOIN_GROUP, versions=(0, 9), flexible=6)
 class JoinGroupRequest(Message):
+    """Without a rebalance timeout (version 0) the session timeout stands for it."""
+
     group_id: String = field()
     session_timeout_ms: Int32 = field()
     rebalance_timeout_ms: Int32 = since(1, default=-1, ignorable=True)

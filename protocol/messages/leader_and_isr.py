@@ -1,4 +1,9 @@
-"""leader_and_isr (api 4)."""
+"""LeaderAndIsr (api 4): the controller tells a broker which partitions it leads or follows.
+
+Up to version 1 partitions stand alone with their topic's name, from 2 below their topic, and the broker epoch fences (KIP-380). 1 says
+which replicas are new, 3 which are being added and removed (KIP-455), 5 the topic id and whether this is the full list (KIP-516), 6
+whether the leader was elected uncleanly and recovers (KIP-704), 7 whether a KRaft controller asks (KIP-866).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Bool, Int8, Int16, Int32, Int64, Message, String, Uuid, field, request, response, since, struct, until
@@ -36,6 +41,8 @@ class LeaderAndIsrLiveLeader:
 
 @request(ApiKey.LEADER_AND_ISR, versions=(0, 7), flexible=4)
 class LeaderAndIsrRequest(Message):
+    """type is 0 unknown, 1 incremental, 2 full."""
+
     controller_id: Int32 = field()
     is_kraft_controller: Bool = since(7)
     controller_epoch: Int32 = field()

@@ -1,4 +1,6 @@
-"""leave_group (api 13)."""
+"""LeaveGroup (api 13): one member, or from version 3 several, leave at once. 3 can name static members (KIP-345), 5 gives the reason
+(KIP-800).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Message, NullableString, String, field, request, response, since, struct, until

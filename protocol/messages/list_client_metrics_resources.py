@@ -1,4 +1,4 @@
-"""list_client_metrics_resources (api 74)."""
+"""ListClientMetricsResources (api 74, KIP-1000): names of client metrics subscriptions. Declared, not served in ZooKeeper mode."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Message, String, field, request, response, struct

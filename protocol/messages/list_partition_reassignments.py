@@ -1,4 +1,4 @@
-"""list_partition_reassignments (api 46)."""
+"""ListPartitionReassignments (api 46, KIP-455): the moves under way."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Message, NullableArray, NullableString, String, field, request, response, struct

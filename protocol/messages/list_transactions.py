@@ -1,4 +1,4 @@
-"""list_transactions (api 66)."""
+"""ListTransactions (api 66, KIP-664): the transactions of one coordinator. Version 1 asks for those older than a duration (KIP-994)."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Int64, Message, String, field, request, response, since, struct

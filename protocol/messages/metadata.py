@@ -1,4 +1,9 @@
-"""metadata (api 3)."""
+"""Metadata (api 3): brokers, the controller, and topics with their leaders, replicas and ISR.
+
+All topics are an empty array in version 0 and null from 1 on, where empty means none. 1 adds the controller and racks, 2 the cluster id
+(KIP-78), 4 whether to create what is missing, 5 offline replicas (KIP-112), 7 leader epochs (KIP-320), 8 authorized operations (KIP-430;
+those of the cluster left again in 11, KIP-700), 10 topic ids, 12 asking by id (KIP-516).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import (
@@ -65,6 +70,8 @@ class MetadataResponseTopic:
 
 @response(ApiKey.METADATA, versions=(0, 12), flexible=9)
 class MetadataResponse(Message):
+    """Authorized operations are bit sets; the smallest int32 says that they were not asked for."""
+
     throttle_time_ms: Int32 = since(3, ignorable=True)
     brokers: Array[MetadataResponseBroker] = field()
     cluster_id: NullableString = since(2, default=None, ignorable=True)

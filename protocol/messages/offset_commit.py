@@ -1,4 +1,9 @@
-"""offset_commit (api 8)."""
+"""OffsetCommit (api 8): a group's offsets, by a member or from outside (generation -1).
+
+0 went to ZooKeeper; 1 carries generation, member and a commit time per partition; 2 to 4 a retention time for all (gone in 5, KIP-211); 6
+the leader epoch (KIP-320); 7 the static member's name (KIP-345); 9 serves members of the new protocol, whose epoch stands in the
+generation's place (KIP-848).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Int64, Message, NullableString, String, between, field, request, response, since, struct
@@ -21,6 +26,8 @@ class OffsetCommitRequestTopic:
 
 @request(ApiKey.OFFSET_COMMIT, versions=(0, 9), flexible=8)
 class OffsetCommitRequest(Message):
+    """retention_time_ms -1 asks for the broker's own."""
+
     group_id: String = field()
     generation_id_or_member_epoch: Int32 = since(1, default=-1, ignorable=True)
     member_id: String = since(1, ignorable=True)

@@ -1,4 +1,8 @@
-"""offset_commit_records (api None)."""
+"""Committed offsets as records of `__consumer_offsets`: keys of versions 0 and 1, preceded like their values by the version as an int16.
+
+Values: 1 alone has an expiry of its own (KIP-211 ended that), 3 adds the leader epoch (KIP-320), 4 is flexible. Apache Kafka 3.9 writes
+3, or 1 when a client gave a retention time.
+"""
 
 from protocol.schema import Int32, Int64, Message, String, between, data, field, since
 

@@ -1,4 +1,4 @@
-"""offset_delete (api 47)."""
+"""OffsetDelete (api 47, KIP-496): forget a group's offsets of topics that no member subscribes to."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Message, String, field, request, response, struct

@@ -1,4 +1,8 @@
-"""offset_for_leader_epoch (api 23)."""
+"""OffsetForLeaderEpoch (api 23): where a leader epoch ended; how followers and consumers find where logs part (KIP-101, KIP-279).
+
+1 answers the epoch it found, 2 fences by the current leader epoch (KIP-320), 3 says which replica asks: -1 a consumer, -2 a debugging one
+(KIP-392).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Int64, Message, String, field, request, response, since, struct

@@ -1,4 +1,10 @@
-"""produce (api 0)."""
+"""Produce (api 0): append record batches to partitions; with acks=0 there is no answer at all.
+
+Before version 3 message sets of the old formats are allowed; from 3 exactly one batch of format 2 per partition, and a transactional id
+(KIP-98). 5 answers the log start offset, 7 allows zstd (KIP-110), 8 says which records were refused and why (KIP-467), 10 names the new
+leader beside NOT_LEADER_OR_FOLLOWER (KIP-951), 11 may answer TRANSACTION_ABORTABLE (KIP-890). 1, 2, 4 and 6 change what errors and
+formats the client understands.
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Int64, Message, NullableString, Records, String, field, request, response, since, struct
@@ -18,6 +24,8 @@ class TopicProduceData:
 
 @request(ApiKey.PRODUCE, versions=(0, 11), flexible=9)
 class ProduceRequest(Message):
+    """acks is 0, 1 or -1 (all in-sync replicas)."""
+
     transactional_id: NullableString = since(3, default=None)
     acks: Int16 = field()
     timeout_ms: Int32 = field()

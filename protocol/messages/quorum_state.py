@@ -1,4 +1,4 @@
-"""quorum_state (api None)."""
+"""The file `quorum-state` of a KRaft voter (KIP-595; version 1: KIP-853). Declared, not used in ZooKeeper mode."""
 
 from protocol.schema import Int32, Int64, Message, NullableArray, String, Uuid, data, field, since, struct, until
 

@@ -1,4 +1,4 @@
-"""read_share_group_state (api 84)."""
+"""ReadShareGroupState (api 84, KIP-932): the stored state of a share partition, for its leader. Between brokers; declared, not served."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int8, Int16, Int32, Int64, Message, NullableString, String, Uuid, field, request, response, struct

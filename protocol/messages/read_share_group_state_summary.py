@@ -1,4 +1,6 @@
-"""read_share_group_state_summary (api 87)."""
+"""ReadShareGroupStateSummary (api 87, KIP-932): where a share partition starts, without its batches. Between brokers; declared, not
+served.
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Int64, Message, NullableString, String, Uuid, field, request, response, struct

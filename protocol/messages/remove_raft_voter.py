@@ -1,4 +1,4 @@
-"""remove_raft_voter (api 81)."""
+"""RemoveRaftVoter (api 81, KIP-853): remove a voter from a KRaft quorum. Declared, not served."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Int16, Int32, Message, NullableString, Uuid, field, request, response

@@ -1,4 +1,4 @@
-"""renew_delegation_token (api 39)."""
+"""RenewDelegationToken (api 39, KIP-48): move the expiry of a token, found by its HMAC."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Bytes, Int16, Int32, Int64, Message, field, request, response

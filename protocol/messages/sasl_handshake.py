@@ -1,4 +1,8 @@
-"""sasl_handshake (api 17)."""
+"""SaslHandshake (api 17): choose the mechanism (KIP-43).
+
+After version 0 the tokens follow without headers; after 1 they travel in SaslAuthenticate (KIP-152). It never became flexible, because
+old clients cannot cope with another version.
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Message, String, field, request, response

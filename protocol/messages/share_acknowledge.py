@@ -1,4 +1,4 @@
-"""share_acknowledge (api 79)."""
+"""ShareAcknowledge (api 79, KIP-932): acknowledge acquired records without fetching. Declared, not served."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int8, Int16, Int32, Int64, Message, NullableString, String, Uuid, field, request, response, struct

@@ -1,4 +1,4 @@
-"""share_fetch (api 78)."""
+"""ShareFetch (api 78, KIP-932): acquire records of a share group, and acknowledge earlier ones. Declared, not served."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import (

@@ -1,4 +1,4 @@
-"""share_group_describe (api 77)."""
+"""ShareGroupDescribe (api 77, KIP-932): share groups with their members and assignments. Declared, not served."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Bool, Int16, Int32, Message, NullableString, String, Uuid, field, request, response, struct

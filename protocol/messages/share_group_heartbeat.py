@@ -1,4 +1,4 @@
-"""share_group_heartbeat (api 76)."""
+"""ShareGroupHeartbeat (api 76, KIP-932): join, stay in and leave a share group. Declared, not served."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Message, NullableArray, NullableString, String, Uuid, field, request, response, struct

@@ -1,4 +1,8 @@
-"""stop_replica (api 5)."""
+"""StopReplica (api 5): the controller tells a broker to stop replicas, and perhaps delete them.
+
+0 lists partitions one by one, 1 and 2 by topic with one delete flag for all, 3 has flag and leader epoch per partition (KIP-570). From 1
+the broker epoch fences (KIP-380); 4 says whether a KRaft controller asks (KIP-866).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Bool, Int16, Int32, Int64, Message, String, between, field, request, response, since, struct, until

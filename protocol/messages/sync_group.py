@@ -1,4 +1,7 @@
-"""sync_group (api 14)."""
+"""SyncGroup (api 14): the leader hands in the assignments, every member gets its own.
+
+3 names static members (KIP-345); 5 says protocol type and name, which must be those of the group (KIP-559).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Bytes, Int16, Int32, Message, NullableString, String, field, request, response, since, struct

@@ -1,4 +1,7 @@
-"""transaction_log (api None)."""
+"""Transactions as records of `__transaction_state` (KIP-98): the transactional id, and what the coordinator knows of it.
+
+Both are preceded by their version as an int16. Version 1 of the value is flexible; Apache Kafka 3.9 in ZooKeeper mode writes 0.
+"""
 
 from protocol.schema import Array, Int8, Int16, Int32, Int64, Message, NullableArray, String, data, field, struct
 

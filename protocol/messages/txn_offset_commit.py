@@ -1,4 +1,8 @@
-"""txn_offset_commit (api 28)."""
+"""TxnOffsetCommit (api 28): a group's offsets as part of a transaction (KIP-98).
+
+2 carries the leader epoch (KIP-320), 3 the group's generation and member, which fence (KIP-447), 4 may answer TRANSACTION_ABORTABLE
+(KIP-890).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Int64, Message, NullableString, String, field, request, response, since, struct

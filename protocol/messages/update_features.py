@@ -1,4 +1,6 @@
-"""update_features (api 57)."""
+"""UpdateFeatures (api 57, KIP-584): finalize or delete feature levels. Version 1 can only validate, and says how it may downgrade
+(KIP-778).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Bool, Int8, Int16, Int32, Message, NullableString, String, field, request, response, since, struct, until
@@ -6,6 +8,8 @@ from protocol.schema import Array, Bool, Int8, Int16, Int32, Message, NullableSt
 
 @struct
 class FeatureUpdateKey:
+    """upgrade_type is 1 upgrade only, 2 safe downgrade, 3 unsafe downgrade."""
+
     feature: String = field()
     max_version_level: Int16 = field()
     allow_downgrade: Bool = until(0)

@@ -1,4 +1,8 @@
-"""update_metadata (api 6)."""
+"""UpdateMetadata (api 6): the controller tells every broker what Metadata is to answer.
+
+0 knows one address per broker; 1 many, 2 racks, 3 listener names (KIP-103), 4 offline replicas (KIP-112), 5 partitions by topic and the
+broker epoch (KIP-380), 7 topic ids (KIP-516), 8 whether a KRaft controller asks and whether the list is full (KIP-866).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import (
@@ -60,6 +64,8 @@ class UpdateMetadataBroker:
 
 @request(ApiKey.UPDATE_METADATA, versions=(0, 8), flexible=6)
 class UpdateMetadataRequest(Message):
+    """type is 0 unknown, 1 incremental, 2 full."""
+
     controller_id: Int32 = field()
     is_kraft_controller: Bool = since(8)
     type: Int8 = since(8, tag=0)

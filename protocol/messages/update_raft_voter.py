@@ -1,4 +1,4 @@
-"""update_raft_voter (api 82)."""
+"""UpdateRaftVoter (api 82, KIP-853): a KRaft voter tells its end points and versions. Declared, not served."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Message, NullableString, String, UInt16, Uuid, field, request, response, struct

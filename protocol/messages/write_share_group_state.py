@@ -1,4 +1,4 @@
-"""write_share_group_state (api 85)."""
+"""WriteShareGroupState (api 85, KIP-932): store delivery states of a share partition. Between brokers; declared, not served."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int8, Int16, Int32, Int64, Message, NullableString, String, Uuid, field, request, response, struct

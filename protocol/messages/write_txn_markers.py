@@ -1,4 +1,4 @@
-"""write_txn_markers (api 27)."""
+"""WriteTxnMarkers (api 27): a transaction coordinator has markers written to the partitions of finished transactions (KIP-98)."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema import Array, Bool, Int16, Int32, Int64, Message, String, field, request, response, struct
@@ -12,6 +12,8 @@ class WritableTxnMarkerTopic:
 
 @struct
 class WritableTxnMarker:
+    """transaction_result is true for a commit."""
+
     producer_id: Int64 = field()
     producer_epoch: Int16 = field()
     transaction_result: Bool = field()
