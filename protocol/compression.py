@@ -155,8 +155,8 @@ def _decode_snappy(data: Buffer, max_bytes: int) -> bytes:
     end = len(view)
     if end < len(_XERIAL_HEADER):
         raise CorruptCompressedData("snappy", "the stream header is cut short")
-    if int.from_bytes(view[12:16], "big") > 1:
-        raise CorruptCompressedData("snappy", "the stream needs a newer version than 1")
+    if int.from_bytes(view[8:12], "big", signed=True) < 1:  # the second version word is not looked at, as in snappy-java
+        raise CorruptCompressedData("snappy", "the stream has a version below 1")
     at = len(_XERIAL_HEADER)
     parts: list[bytes] = []
     room = max_bytes
@@ -198,6 +198,8 @@ def _decode_snappy_block(block: memoryview, room: int, max_bytes: int) -> bytes:
 
 # --- lz4
 
+_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+
 
 def _encode_lz4(data: Buffer, level: int | None) -> bytes:
     fast = level is None or level == LZ4_DEFAULT_LEVEL
@@ -215,6 +217,8 @@ def _encode_lz4(data: Buffer, level: int | None) -> bytes:
 
 
 def _decode_lz4(data: Buffer, max_bytes: int) -> bytes:
+    if bytes(data[:4]) != _LZ4_MAGIC:  # the library would take a skippable frame for an empty one
+        raise CorruptCompressedData("lz4", "no frame")
     decoder = lz4.frame.LZ4FrameDecompressor()
     parts: list[bytes] = []
     room = max_bytes
@@ -275,8 +279,6 @@ def _check_zstd_frames(view: memoryview) -> None:
     """That frames follow each other without a gap and none is cut short, which the library's reader does not tell."""
     at = 0
     end = len(view)
-    if not end:
-        raise CorruptCompressedData("zstd", "no frame")
     while at < end:
         magic = bytes(view[at : at + 4])
         if magic != _ZSTD_MAGIC:

@@ -33,6 +33,9 @@ def check_records(
             _refuse(parse_records(data, header), header, rules, now_ms, partial=bool(header.attributes & CODEC_MASK))
     except RecordFormatError as error:
         raise _refusal(error, rules) from None
+    if not summary.offsets_are_consecutive and header.attributes & CODEC_MASK:
+        # Apache Kafka sets out to write such a batch again, as it did for old clients, and fails because it has skipped keys and values.
+        raise UnreadableRecords(rules.topic_partition, "the offsets in the compressed batch are not consecutive")
     return summary
 
 
@@ -68,7 +71,7 @@ def recompress(records: memoryview | bytearray, header: BatchHeader, rules: Vali
 def _may_refuse(summary: RecordsSummary, header: BatchHeader, rules: ValidationRules, now_ms: int) -> bool:
     if rules.compact and summary.has_null_key:
         return True
-    if rules.timestamp_type is TimestampType.CREATE_TIME and summary.max_timestamp != NO_TIMESTAMP:
+    if rules.timestamp_type is TimestampType.CREATE_TIME and summary.min_timestamp != NO_TIMESTAMP:
         return _out_of_range(summary.min_timestamp, rules, now_ms) or _out_of_range(summary.max_timestamp, rules, now_ms)
     return bool(header.attributes & TIMESTAMP_TYPE_MASK)
 

@@ -129,6 +129,7 @@ def check_request(records: memoryview | bytearray, api_version: int = 7) -> Batc
 def _find_only_batch(records: memoryview | bytearray) -> BatchHeader:
     """The header where the one batch is not the whole of the records. An incomplete second batch is ignored, as Apache Kafka does."""
     end = len(records)
+    size: int | None = None
     try:
         size = next_batch_size(records, 0, end)
         if size is None:
@@ -139,7 +140,9 @@ def _find_only_batch(records: memoryview | bytearray) -> BatchHeader:
         reason = f"Produce requests are only allowed to contain record batches with magic version 2, not {error.magic}"
         raise InvalidProduceRecords(reason) from None
     except CorruptBatch as error:
-        raise MalformedRecords(str(error)) from None
+        if size is None:
+            raise MalformedRecords(str(error)) from None
+        raise CorruptRecord(None, f"behind the first batch: {error}") from None
     return parse_header(records)
 
 
@@ -187,7 +190,11 @@ def validate_produce(
     timestamp_type = rules.timestamp_type
     target = rules.compression_codec
     needs_recompression = target is not None and target != codec and not (attributes & CONTROL_MASK and not codec)
-    look_inside = from_client and (rules.compact or bool(attributes & TIMESTAMP_TYPE_MASK and timestamp_type))
+    look_inside = from_client and (
+        rules.compact
+        or (rules.limits_timestamps and count <= WALK_MAX_RECORDS)
+        or (attributes & TIMESTAMP_TYPE_MASK != 0 and (bool(timestamp_type) or max_timestamp == NO_TIMESTAMP))
+    )
     if codec:
         magic = _CODEC_MAGIC[codec]
         if magic is not None and bytes(records[HEADER_SIZE : HEADER_SIZE + len(magic)]) != magic:
@@ -223,22 +230,16 @@ def complete_validation(batch: ValidatedBatch, rules: ValidationRules, now_ms: i
     Raises InvalidRecord, InvalidTimestamp, UnreadableRecords, RecordTooLarge.
     """
     if not batch.needs_recompression:
-        batch = _accept(batch, check_records(batch.records, batch.header, rules, now_ms))
-    if not batch.needs_recompression:
-        return batch
+        return _accept(batch, check_records(batch.records, batch.header, rules, now_ms))
     records = recompress(batch.records, batch.header, rules, now_ms)
     header = parse_header(records)
     return ValidatedBatch(records, header, rules.timestamp_type, header.max_timestamp)
 
 
 def _accept(batch: ValidatedBatch, summary: RecordsSummary) -> ValidatedBatch:
-    """The batch with what its records taught.
-
-    Compressed records that are not numbered 0, 1, 2 have to be written again, as Apache Kafka does for old clients.
-    """
-    rewrite = bool(batch.header.attributes & CODEC_MASK) and not summary.offsets_are_consecutive
+    """The batch with the maximum timestamp that its records have."""
     max_timestamp = batch.max_timestamp if batch.timestamp_type else summary.max_timestamp
-    return ValidatedBatch(batch.records, batch.header, batch.timestamp_type, max_timestamp, rewrite, rewrite)
+    return ValidatedBatch(batch.records, batch.header, batch.timestamp_type, max_timestamp)
 
 
 def _walk_lengths(records: memoryview | bytearray, header: BatchHeader, topic_partition: TopicPartition) -> int:

@@ -109,6 +109,23 @@ def test_snappy_is_written_with_the_java_framing_in_blocks_of_32_kib() -> None:
     assert len(snappy.decompress(stream[24 + first :])) == 40_000 - 32 * 1024
 
 
+def test_only_the_first_version_word_of_a_snappy_stream_counts() -> None:
+    stream = bytearray(compress(CompressionCodec.SNAPPY, b"versions"))
+    stream[12:16] = b"\x7f\xff\xff\xff"
+    assert decompress(CompressionCodec.SNAPPY, stream, LIMIT) == b"versions"
+    stream[8:12] = bytes(4)
+    with pytest.raises(CorruptCompressedData):
+        decompress(CompressionCodec.SNAPPY, stream, LIMIT)
+
+
+def test_no_zstd_frame_is_an_empty_stream_but_no_lz4_frame_is_corrupt() -> None:
+    assert decompress(CompressionCodec.ZSTD, b"", LIMIT) == b""
+    skippable = b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc"
+    for stream in (b"", skippable, skippable + compress(CompressionCodec.LZ4, b"behind")):
+        with pytest.raises(CorruptCompressedData):
+            decompress(CompressionCodec.LZ4, stream, LIMIT)
+
+
 def test_concatenated_snappy_streams_are_read() -> None:
     stream = compress(CompressionCodec.SNAPPY, b"one ") + compress(CompressionCodec.SNAPPY, b"two")
     assert decompress(CompressionCodec.SNAPPY, stream, LIMIT) == b"one two"
