@@ -1,0 +1,72 @@
+"""Timers on the event loop and threads for what blocks: the ports `Background` and `Scheduler` of the storage floor, for a running broker.
+
+The server owns one. Work of one name is done in the order it was asked for; a callback that raises is logged and the rest goes on.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+
+logger = logging.getLogger(__name__)
+
+
+class LoopBackground:
+    """Must be made on the loop it serves. After `close` nothing is called any more."""
+
+    __slots__ = ("_closed", "_executor", "_loop", "_timers")
+
+    def __init__(self, executor: Executor) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._executor = executor
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._closed = False
+
+    def schedule(self, name: str, delay_ms: int, period_ms: int, callback: Callable[[], None]) -> None:
+        """Calls `callback` on the loop after `delay_ms`, and then every `period_ms`; once only if that is 0."""
+        if self._closed:
+            return
+        timer: asyncio.TimerHandle
+
+        def fire() -> None:
+            self._timers.discard(timer)
+            try:
+                callback()
+            except Exception:
+                logger.exception("background task %s failed; it goes on", name)
+            if period_ms:
+                self.schedule(name, period_ms, period_ms, callback)
+
+        timer = self._loop.call_later(delay_ms / 1000, fire)
+        self._timers.add(timer)
+
+    def schedule_once(self, name: str, action: Callable[[], None], delay_ms: int) -> None:
+        """Runs `action`, which blocks, in a thread after `delay_ms`."""
+        self.schedule(name, delay_ms, 0, lambda: self.submit(name, action, lambda error: _log_failure(name, error)))
+
+    def submit(self, name: str, work: Callable[[], None], then: Callable[[BaseException | None], None]) -> None:
+        """Runs `work`, which blocks, in a thread; afterwards calls `then` on the loop with what it raised, if it did."""
+        if self._closed:
+            return
+        future = self._loop.run_in_executor(self._executor, work)
+
+        def done(finished: asyncio.Future[None]) -> None:
+            error = None if finished.cancelled() else finished.exception()
+            if not self._closed:
+                then(error)
+            elif error is not None:
+                _log_failure(name, error)
+
+        future.add_done_callback(done)
+
+    def close(self) -> None:
+        """Cancel all timers."""
+        self._closed = True
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+
+def _log_failure(name: str, error: BaseException | None) -> None:
+    if error is not None:
+        logger.error("background task %s failed", name, exc_info=error)
