@@ -42,6 +42,11 @@ class BrokerConfig:
         """The value in force."""
         return cast(T, self._values[key])
 
+    def quota(self, key: Key[int]) -> int:
+        """The value of a key of `config.broker_quotas`, which only the dynamic configuration of this broker can set."""
+        text = self._dynamic_broker.get(key.name)
+        return cast(int, key.default) if text is None else key.parse(text)
+
     @property
     def current(self) -> BrokerProperties:
         """The properties in force, as one immutable set."""

@@ -310,7 +310,7 @@ LOG_FLUSH_INTERVAL_MS = key(
 
 def _retention_ms(config: Reading) -> int:
     minutes = config[LOG_RETENTION_MINUTES]
-    return config[LOG_RETENTION_HOURS] * HOUR if minutes is None else minutes * MINUTE
+    return max(-1, config[LOG_RETENTION_HOURS] * HOUR if minutes is None else minutes * MINUTE)
 
 
 LOG_RETENTION_MS = key(

@@ -155,16 +155,19 @@ def _check_ports(text: str, endpoints: Sequence[EndPoint]) -> None:
         versions = sorted(version for each in sharing if (version := _ip_version(each.host)) is not None)
         if len(sharing) - len(versions) > 1:
             raise ConfigConflictError(f"Each listener must have a different port, listeners: {text}")
-        if len(versions) > 2:
+        if len(versions) != 2:
             raise ConfigError(
                 "Each listener must have a different port unless exactly one listener has an IPv4 address and the other IPv6 address, "
                 f"listeners: {text}, port: {port}"
             )
-        # One of each version may share a port: they are different sockets.
-        if versions != [4, 6] or len(sharing) > 2:
-            raise ConfigConflictError(
-                f"If you have two listeners on the same port then one needs to be IPv4 and the other IPv6, listeners: {text}, port: {port}"
-            )
+        # One of each version may share a port, because they are different sockets; nobody knows which one a name would be.
+        sharing_rule = (
+            f"If you have two listeners on the same port then one needs to be IPv4 and the other IPv6, listeners: {text}, port: {port}"
+        )
+        if versions != [4, 6]:
+            raise ConfigConflictError(sharing_rule)
+        if len(sharing) > 2:
+            raise ConfigError(sharing_rule)
 
 
 def _ip_version(host: str) -> int | None:

@@ -114,21 +114,25 @@ def parse_properties(text: str) -> dict[str, str]:
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines with continuations joined, comments and blank lines left out, each with the number of its first natural line."""
-    pending: str | None = None
+    lines = _NATURAL_LINE.split(text)
+    # Where the text ends, a backslash that stands alone is an empty property; elsewhere it is nothing.
+    last = len(lines) - (not lines[-1])
+    pending = ""
     first = 0
-    for number, natural in enumerate(_NATURAL_LINE.split(text), 1):
+    for number, natural in enumerate(lines, 1):
         line = natural.lstrip(_BLANK)
-        if pending is None:
+        if not pending:
             if not line or line[0] in "#!":
                 continue
-            pending, first = "", number
+            first = number
         pending += line
         # An odd number of backslashes at the end: the last one is not escaped and joins the next line.
         if (len(line) - len(line.rstrip("\\"))) % 2:
             pending = pending[:-1]
-            continue
+            if number < last:
+                continue
         yield first, pending
-        pending = None
+        pending = ""
     if pending:
         yield first, pending
 
