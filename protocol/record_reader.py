@@ -105,7 +105,7 @@ def parse_records(data: bytes, header: BatchHeader) -> Iterator[Record]:
 def walk_records(data: bytes, header: BatchHeader) -> RecordsSummary:
     """Check the structure of all records in `data` as `parse_records` does, building nothing.
 
-    0.7 µs per record of one-byte varints (parse_records: 2.2). Raises InvalidRecord.
+    1.1 µs per record (parse_records: 2.5). Raises InvalidRecord.
     """
     count = header.record_count
     if count < 0:
