@@ -10,7 +10,7 @@ from protocol.compression import MAX_DECOMPRESSED_BYTES
 from protocol.record_builder import build_batch
 from protocol.record_errors import CorruptCompressedData, DecompressionTooLarge, RecordFormatError, UnknownCompressionCodec
 from protocol.record_reader import Record, RecordsSummary, int64, parse_records, record_data, walk_records
-from protocol.records import CODEC_MASK, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, BatchHeader, TimestampType
+from protocol.records import CODEC_MASK, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, BatchHeader, Buffer, TimestampType
 from storage.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError
 from storage.record_errors import UnreadableRecords
 from storage.validation_rules import ValidationRules
@@ -19,7 +19,7 @@ _SHOWN_ERRORS = 3  # that many are repeated in the message of the whole; the lis
 
 
 def check_records(
-    records: memoryview | bytearray, header: BatchHeader, rules: ValidationRules, now_ms: int, max_bytes: int = MAX_DECOMPRESSED_BYTES
+    records: Buffer, header: BatchHeader, rules: ValidationRules, now_ms: int, max_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> RecordsSummary:
     """Walk all records of the batch and hold them against the rules: structure, keys on a compacted topic, timestamps.
 
@@ -39,7 +39,7 @@ def check_records(
     return summary
 
 
-def recompress(records: memoryview | bytearray, header: BatchHeader, rules: ValidationRules, now_ms: int) -> bytearray:
+def recompress(records: Buffer, header: BatchHeader, rules: ValidationRules, now_ms: int) -> bytearray:
     """The batch again with the topic's codec, its records checked and their offsets counted from 0. Blocking; for a worker thread.
 
     Raises what `check_records` raises, and RecordTooLarge if the result is larger than the topic allows.

@@ -30,6 +30,7 @@ from protocol.records import (
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
     BatchHeader,
+    Buffer,
     TimestampType,
     next_batch_size,
     parse_header,
@@ -109,7 +110,7 @@ class ValidatedBatch:
         )
 
 
-def check_request(records: memoryview | bytearray, api_version: int = 7) -> BatchHeader:
+def check_request(records: Buffer, api_version: int = 7) -> BatchHeader:
     """The header of the one batch a Produce request has for a partition.
 
     Raises MalformedRecords, InvalidProduceRecords, and UnsupportedCompressionType for zstd below version 7.
@@ -126,7 +127,7 @@ def check_request(records: memoryview | bytearray, api_version: int = 7) -> Batc
     return header
 
 
-def _find_only_batch(records: memoryview | bytearray) -> BatchHeader:
+def _find_only_batch(records: Buffer) -> BatchHeader:
     """The header where the one batch is not the whole of the records. An incomplete second batch is ignored, as Apache Kafka does."""
     end = len(records)
     size: int | None = None
@@ -147,13 +148,13 @@ def _find_only_batch(records: memoryview | bytearray) -> BatchHeader:
 
 
 def validate_produce(
-    records: memoryview | bytearray, rules: ValidationRules, now_ms: int, header: BatchHeader | None = None, *, from_client: bool = True
+    records: Buffer, rules: ValidationRules, now_ms: int, header: BatchHeader | None = None, *, from_client: bool = True
 ) -> ValidatedBatch:
     """Everything that can be told about a produced batch before the log appends it; `now_ms` becomes its LogAppendTime.
 
     `header` is what `check_request` returned, which is called here if it was not before. `from_client` False is a coordinator's own batch,
     which may hold control records and whose records are not looked at. Sequence and epoch are the producer state's to judge, the offset is
-    the log's.
+    the log's. Records that cannot be written to are copied, because `stamp` will.
 
     Raises what `check_request` raises, and CorruptRecord, InvalidRecord, InvalidTimestamp, RecordTooLarge, UnreadableRecords.
     """
@@ -161,8 +162,9 @@ def validate_produce(
         header = check_request(records)
     base_offset, batch_length, _, _, crc, attributes, last_delta, base_timestamp, max_timestamp, producer_id, _, sequence, count = header
     size = batch_length + LOG_OVERHEAD
-    if len(records) != size:
-        records = memoryview(records)[:size]
+    batch = memoryview(records)[:size]
+    if batch.readonly:
+        batch = memoryview(bytearray(batch))
 
     if base_offset and from_client:
         raise InvalidRecord(
@@ -171,7 +173,7 @@ def validate_produce(
         )
     if size > rules.max_message_bytes:
         raise RecordTooLarge(rules.topic_partition, size, rules.max_message_bytes)
-    if crc32c.crc32c(memoryview(records)[ATTRIBUTES_OFFSET:]) != crc:
+    if crc32c.crc32c(batch[ATTRIBUTES_OFFSET:]) != crc:
         raise CorruptRecord(rules.topic_partition, f"stored crc = {crc}")
     codec = attributes & CODEC_MASK
     if codec > _LAST_CODEC:
@@ -197,11 +199,11 @@ def validate_produce(
     )
     if codec:
         magic = _CODEC_MAGIC[codec]
-        if magic is not None and bytes(records[HEADER_SIZE : HEADER_SIZE + len(magic)]) != magic:
+        if magic is not None and bytes(batch[HEADER_SIZE : HEADER_SIZE + len(magic)]) != magic:
             look_inside = True  # finds out that it is not what it says
     elif from_client:
         if count <= WALK_MAX_RECORDS:
-            latest = _walk_lengths(records, header, rules.topic_partition)
+            latest = _walk_lengths(batch, header, rules.topic_partition)
             if not attributes & TIMESTAMP_TYPE_MASK:
                 max_timestamp = latest
         elif count * _MIN_RECORD_BYTES > size - HEADER_SIZE:
@@ -213,15 +215,15 @@ def validate_produce(
     if timestamp_type:
         max_timestamp = now_ms
     if not look_inside and not needs_recompression:
-        return ValidatedBatch(records, header, timestamp_type, max_timestamp)
-    batch = ValidatedBatch(records, header, timestamp_type, max_timestamp, needs_recompression, needs_worker=True)
+        return ValidatedBatch(batch, header, timestamp_type, max_timestamp)
+    unfinished = ValidatedBatch(batch, header, timestamp_type, max_timestamp, needs_recompression, needs_worker=True)
     if needs_recompression or count > INLINE_CHECK_MAX_RECORDS or size > INLINE_CHECK_MAX_BYTES:
-        return batch
+        return unfinished
     try:
-        summary = check_records(records, header, rules, now_ms, INLINE_CHECK_MAX_BYTES)
+        summary = check_records(batch, header, rules, now_ms, INLINE_CHECK_MAX_BYTES)
     except RecordTooLarge:
-        return batch  # small as it came, large inside
-    return _accept(batch, summary)
+        return unfinished  # small as it came, large inside
+    return _accept(unfinished, summary)
 
 
 def complete_validation(batch: ValidatedBatch, rules: ValidationRules, now_ms: int) -> ValidatedBatch:
@@ -242,7 +244,7 @@ def _accept(batch: ValidatedBatch, summary: RecordsSummary) -> ValidatedBatch:
     return ValidatedBatch(batch.records, batch.header, batch.timestamp_type, max_timestamp)
 
 
-def _walk_lengths(records: memoryview | bytearray, header: BatchHeader, topic_partition: TopicPartition) -> int:
+def _walk_lengths(records: memoryview, header: BatchHeader, topic_partition: TopicPartition) -> int:
     """That the lengths of the records add up to the uncompressed body; the latest timestamp. Keys, values and headers are not looked at."""
     at = HEADER_SIZE
     end = len(records)

@@ -55,6 +55,15 @@ def test_a_good_batch_is_accepted_as_it_is(codec: str, records: int) -> None:
     assert crc_is_valid(batch)
 
 
+def test_records_in_a_buffer_that_cannot_be_written_are_copied() -> None:
+    batch = bytes(a_batch(2))
+    for records in (batch, memoryview(batch)):
+        result = validate_produce(records, PLAIN, NOW)
+        result.stamp(9, 1)
+        assert parse_header(result.records).base_offset == 9
+    assert batch == a_batch(2)
+
+
 def test_nothing_and_two_batches_are_no_produce_request() -> None:
     for records in (b"", a_batch()[:-1], a_batch()[:12], a_batch() + a_batch()):
         with pytest.raises(InvalidProduceRecords):
