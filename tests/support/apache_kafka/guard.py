@@ -23,7 +23,9 @@ class ProcessGuard:
 
     def __init__(self) -> None:
         # A session of its own: Ctrl-C in the terminal must not end the guard before the guarded.
-        self._process = subprocess.Popen([sys.executable, "-I", "-S", __file__], stdin=subprocess.PIPE, start_new_session=True)
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", __file__], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+        )
 
     def watch(self, pid: int) -> None:
         """Kill this process when the test process ends, unless it is released before."""
