@@ -127,8 +127,11 @@ def offset_for_timestamp(self: "PartitionLog", timestamp_ms: int) -> OffsetAndTi
     """
     try:
         for segment in self.segments:
-            if segment.largest_timestamp >= timestamp_ms:
-                return _answer(segment.find_by_timestamp(timestamp_ms, self.log_start_offset))
+            # The cleaner leaves empty segments, and batches whose youngest record is gone. Apache Kafka ends its search there; this goes on.
+            if segment.size and segment.largest_timestamp >= timestamp_ms:
+                found = segment.find_by_timestamp(timestamp_ms, self.log_start_offset)
+                if found is not None:
+                    return _answer(found)
     except OSError as error:
         raise self.disk_failure(self.directory, error) from error
     except RecordFormatError as error:

@@ -9,10 +9,9 @@ append overwrites them. Every method may raise OSError.
 
 import logging
 
-from protocol.records import BatchHeader, Buffer
-from storage import segment_search
-from storage.batch_scan import batches_from, header_at
-from storage.errors import CorruptIndex
+from protocol.records import Buffer
+from storage import segment_indexing, segment_search
+from storage.batch_scan import header_at
 from storage.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -163,17 +162,9 @@ class Segment:
         """The largest timestamp and the last offset of its batch; (-1, base offset) if no batch has one."""
         found = self._max_timestamp
         if found is None:
-            self._check_indexes()
+            self.check_indexes()
             found = self._max_timestamp = self.time_index.last_entry
         return found
-
-    def _check_indexes(self) -> None:
-        try:
-            self.offset_index.check(self.size)
-            self.time_index.check()
-        except CorruptIndex as error:
-            log.warning("%s; the indexes are rebuilt from the log file", error)
-            self.rebuild_indexes()
 
     @property
     def largest_timestamp(self) -> int:
@@ -260,12 +251,13 @@ class Segment:
 
     def become_inactive(self) -> None:
         """Completes and trims the indexes, and cuts what was preallocated."""
-        self._complete_time_index()
+        self.complete_time_index()
         self.offset_index.trim()
         self.time_index.trim()
         self.trim()
 
-    def _complete_time_index(self) -> None:
+    def complete_time_index(self) -> None:
+        """Sees to it that the last entry is the segment's largest timestamp."""
         timestamp, offset = self.max_timestamp
         self.time_index.maybe_append(timestamp, offset)
 
@@ -281,6 +273,12 @@ class Segment:
     read_end = segment_search.read_end
     find_by_timestamp = segment_search.find_by_timestamp
     record_of_max_timestamp = segment_search.record_of_max_timestamp
+    check_indexes = segment_indexing.check_indexes
+    rebuild_indexes = segment_indexing.rebuild_indexes
+    begin_rebuild = segment_indexing.begin_rebuild
+    index_batch = segment_indexing.index_batch
+    finish_rebuild = segment_indexing.finish_rebuild
+    find_max_timestamp = segment_indexing.find_max_timestamp
 
     # ---- cutting, rebuilding, going away
 
@@ -299,46 +297,8 @@ class Segment:
             self.created_ms = now_ms
             self.rolling_based_timestamp = None
         self.bytes_since_last_index_entry = 0
-        self._find_max_timestamp()
+        self.find_max_timestamp()
         return cut
-
-    def _find_max_timestamp(self) -> None:
-        timestamp, offset = self.time_index.last_entry
-        for _, header in batches_from(self.file, self.index_position(offset), self.size):
-            if header.max_timestamp > timestamp:
-                timestamp, offset = header.max_timestamp, header.last_offset
-        self._max_timestamp = TimestampOffset(timestamp, offset)
-
-    def rebuild_indexes(self) -> None:
-        """Writes offset and time index anew from the batch headers."""
-        self.begin_rebuild()
-        last_entry = 0
-        for position, header in batches_from(self.file, 0, self.size):
-            last_entry = self.index_batch(position, header, last_entry)
-        self.finish_rebuild()
-
-    def begin_rebuild(self) -> None:
-        """Empties offset and time index; an index file of a wrong size or kind is replaced."""
-        self.offset_index.reset()
-        self.time_index.reset()
-        self._max_timestamp = self.time_index.last_entry
-
-    def index_batch(self, position: int, header: BatchHeader, last_entry: int) -> int:
-        """Takes the batch at `position` into the indexes if it is far enough from `last_entry`; returns where the last entry is."""
-        last_max = self.max_timestamp
-        if header.max_timestamp > last_max.timestamp:
-            last_max = self._max_timestamp = TimestampOffset(header.max_timestamp, header.last_offset)
-        if position - last_entry > self._settings.index_interval_bytes:
-            self.offset_index.append(header.last_offset, position)
-            self.time_index.maybe_append(*last_max)
-            return position
-        return last_entry
-
-    def finish_rebuild(self) -> None:
-        """Completes and trims the indexes."""
-        self.offset_index.trim()
-        self._complete_time_index()
-        self.time_index.trim()
 
     def cut_at(self, position: int) -> None:
         """Ends the segment at byte `position`. The indexes are the caller's to mend."""
@@ -392,7 +352,7 @@ class Segment:
     def close(self) -> None:
         """Completes and trims what was opened, as a clean shutdown leaves it."""
         if self._max_timestamp is not None:
-            self._complete_time_index()
+            self.complete_time_index()
         if self._offset_index is not None:
             self._offset_index.trim()
         if self._time_index is not None:
