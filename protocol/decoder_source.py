@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from protocol import wire
 from protocol.fields import ArrayOf, Field, Fixed, StructOf, Variable, WireType
-from protocol.source import Source, default_source, min_size, present_fields, struct_name, tagged_fields_of
+from protocol.source import Source, min_size, present_fields, struct_name, tagged_fields_of
 
 if TYPE_CHECKING:
     from protocol.schema import Message, Struct
@@ -105,13 +105,27 @@ class _DecoderSource:
         source.line(f"{var} = new({source.constant(cls.__name__, cls)})")
         for field in fields:
             if field not in present:
-                source.line(f"{var}.{field.name} = {default_source(source, field)}")
+                self._default(field, f"{var}.{field.name}")
         source.line(f"{var}.unknown_tagged_fields = None")
         for field in present:
             self._field(field, f"{var}.{field.name}", self._flexible and field.flexible)
         if self._flexible:
             self._tagged_section(cls, var, tagged_fields_of(fields, self._version))
         self._flush()
+
+    def _default(self, field: Field, target: str) -> None:
+        """Set a field that is not on the wire, or not always. Structures are filled in place: their constructor would take thrice that."""
+        source = self._source
+        if field.default is None or not isinstance(field.type, StructOf):
+            source.line(f"{target} = {'[]' if isinstance(field.type, ArrayOf) and field.default is not None else repr(field.default)}")
+            return
+        cls = field.type.cls
+        item = source.name(f"{field.name}_default")
+        source.line(f"{item} = new({source.constant(cls.__name__, cls)})")
+        for inner in field.type.fields:
+            self._default(inner, f"{item}.{inner.name}")
+        source.line(f"{item}.unknown_tagged_fields = None")
+        source.line(f"{target} = {item}")
 
     def _field(self, field: Field, target: str, flexible: bool) -> None:
         nullable = field.nullable.cover(self._version)

@@ -52,16 +52,6 @@ def struct_name(codes: str) -> str:
     return "".join({"?": "bool"}.get(code, code) for code in codes)
 
 
-def default_source(source: Source, field: Field) -> str:
-    """An expression for the default of a field."""
-    if field.default is not None:
-        if isinstance(field.type, ArrayOf):
-            return "[]"
-        if isinstance(field.type, StructOf):
-            return f"{source.constant(field.type.cls.__name__, field.type.cls)}()"
-    return repr(field.default)
-
-
 def present_fields(fields: tuple[Field, ...], version: int) -> list[Field]:
     """The fields that a version has outside its tagged section, in wire order."""
     return [field for field in fields if field.tag is None and field.versions.cover(version)]
