@@ -24,6 +24,10 @@ log = logging.getLogger(__name__)
 _POOLS = (NUM_IO_THREADS, NUM_REPLICA_FETCHERS, NUM_RECOVERY_THREADS_PER_DATA_DIR, BACKGROUND_THREADS)
 _LISTENER_LIMITS = (MAX_CONNECTIONS, MAX_CONNECTION_CREATION_RATE)
 _CLUSTER_LEVEL_OF_LISTENERS = frozenset({MAX_CONNECTIONS.name, MAX_CONNECTION_CREATION_RATE.name, NUM_NETWORK_THREADS.name})
+_LOG_KEYS = frozenset(name for name, key in BROKER_KEYS.items() if key.topic is not None)
+_LISTENER_KEYS = _CLUSTER_LEVEL_OF_LISTENERS | {
+    name for name, key in BROKER_KEYS.items() if key.dynamic is DynamicScope.PER_BROKER and not key.listener_only
+}
 _CHANGEABLE_OF_LISTENERS = _CLUSTER_LEVEL_OF_LISTENERS | {name for name, key in BROKER_KEYS.items() if key.listener_only}
 
 
@@ -33,7 +37,8 @@ def check_dynamic(overrides: Mapping[str, str], *, per_broker: bool) -> None:
     Names that nobody knows may: a plugin may know them.
     """
     _refuse(_read_only(overrides), "Cannot update these configs dynamically")
-    _refuse(_listener_only(overrides), "These security configs can be dynamically updated only per-listener using the listener prefix")
+    why = "These security configs can be dynamically updated only per-listener using the listener prefix"
+    _refuse(_listener_only(overrides), why, scala_set="HashSet")
     for name, text in overrides.items():
         _check_value(name, text)
     if not per_broker:
@@ -76,24 +81,25 @@ def check_change(
     for key in _POOLS:
         _check_threads(key, current[key], proposed[key])
     _check_cleaner_threads(current[LOG_CLEANER_THREADS], proposed[LOG_CLEANER_THREADS])
-    # Checked only when one of them changes: a static contradiction is not the fault of another key's change.
-    if _differ(current, proposed, (LOG_LOCAL_RETENTION_MS, LOG_RETENTION_MS)):
+    # As in Apache Kafka, what no key of its subject changed is not looked at: a contradiction in the file is not this change's fault.
+    changed = {key.name for key in BROKER_KEYS.values() if current.given[key] != proposed.given[key]}
+    if changed & _LOG_KEYS:
         _check_local(LOG_LOCAL_RETENTION_MS, LOG_RETENTION_MS, proposed)
-    if _differ(current, proposed, (LOG_LOCAL_RETENTION_BYTES, LOG_RETENTION_BYTES)):
         _check_local(LOG_LOCAL_RETENTION_BYTES, LOG_RETENTION_BYTES, proposed)
     staying = {each.listener_name for each in listeners.listeners} & {each.listener_name for each in proposed_listeners.listeners}
     for name in sorted(staying):
-        _check_listener(name, current, proposed)
-        if listeners.security_protocols[name] is not proposed_listeners.security_protocols[name]:
-            raise DynamicConfigError(f"Security protocol cannot be updated for existing listener ListenerName({name})")
+        _check_listener_limits(name, current, proposed)
+        if changed & _LISTENER_KEYS:
+            if _fixed_of_listener(name, current) != _fixed_of_listener(name, proposed):
+                raise DynamicConfigError(
+                    f"Configs cannot be updated dynamically for existing listener ListenerName({name}), "
+                    "restart broker or create a new listener for update"
+                )
+            if listeners.security_protocols[name] is not proposed_listeners.security_protocols[name]:
+                raise DynamicConfigError(f"Security protocol cannot be updated for existing listener ListenerName({name})")
 
 
-def _check_listener(name: str, current: BrokerProperties, proposed: BrokerProperties) -> None:
-    if _fixed_of_listener(name, current) != _fixed_of_listener(name, proposed):
-        raise DynamicConfigError(
-            f"Configs cannot be updated dynamically for existing listener ListenerName({name}), "
-            "restart broker or create a new listener for update"
-        )
+def _check_listener_limits(name: str, current: BrokerProperties, proposed: BrokerProperties) -> None:
     before, after = current.for_listener(name), proposed.for_listener(name)
     _check_threads(NUM_NETWORK_THREADS, before[NUM_NETWORK_THREADS], after[NUM_NETWORK_THREADS])
     for key in _LISTENER_LIMITS:
@@ -141,10 +147,6 @@ def _check_local(local: Key[int], total: Key[int], proposed: BrokerProperties) -
         )
 
 
-def _differ(current: BrokerProperties, proposed: BrokerProperties, keys: tuple[Key[int], ...]) -> bool:
-    return any(current[key] != proposed[key] for key in keys)
-
-
 def _read_only(names: Iterable[str]) -> list[str]:
     return [name for name in names if name in BROKER_KEYS and BROKER_KEYS[name].dynamic is DynamicScope.READ_ONLY]
 
@@ -185,9 +187,9 @@ def is_password(name: str) -> bool:
     return key is not None and key.sensitive
 
 
-def _refuse(names: list[str], why: str) -> None:
+def _refuse(names: list[str], why: str, *, scala_set: str = "Set") -> None:
     if names:
-        raise ConfigError(f"{why}: Set({', '.join(names)})")
+        raise ConfigError(f"{why}: {scala_set}({', '.join(names)})")
 
 
 def _leave_out(kept: dict[str, str], names: list[str], why: str) -> None:

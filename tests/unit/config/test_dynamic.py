@@ -22,7 +22,7 @@ REFUSED = [
     (
         "broker",
         {"ssl.keystore.location": "x"},
-        "These security configs can be dynamically updated only per-listener using the listener prefix: Set(ssl.keystore.location)",
+        "These security configs can be dynamically updated only per-listener using the listener prefix: HashSet(ssl.keystore.location)",
     ),
     (
         "cluster",
@@ -91,9 +91,20 @@ REFUSED = [
     ),
     (
         "broker",
-        {"listener.name.plaintext.connections.max.reauth.ms": "5"},
+        {"listener.name.plaintext.connections.max.reauth.ms": "5", "max.connections": "9"},
         "Invalid value org.apache.kafka.common.config.ConfigException: Configs cannot be updated dynamically for existing listener "
         "ListenerName(PLAINTEXT), restart broker or create a new listener for update for configuration Invalid dynamic configuration",
+    ),
+    (
+        "broker",
+        {"log.local.retention.bytes": "-1", "log.retention.bytes": "8"},
+        "Invalid value org.apache.kafka.common.config.ConfigException: Invalid value -1 for configuration log.local.retention.bytes: "
+        "Value must not be -1 as log.retention.bytes value is set as 8. for configuration Invalid dynamic configuration",
+    ),
+    (
+        "broker",
+        {"listener.name.plaintext.max.connections": "x"},
+        "Invalid value x for configuration max.connections: Not a number of type INT",
     ),
     (
         "broker",
@@ -114,6 +125,9 @@ ACCEPTED = [
     ("broker", {"leader.replication.throttled.rate": "100"}),
     ("broker", {"advertised.listeners": "PLAINTEXT://127.0.0.1:9092"}),
     ("broker", {"listener.name.plaintext.max.connections": "5"}),
+    ("broker", {"listener.name.plaintext.connections.max.reauth.ms": "5"}),
+    ("cluster", {"max.connections": "2", "listener.name.plaintext.max.connection.creation.rate": "3"}),
+    ("broker", {"log.local.retention.ms": "604800000"}),
     ("cluster", {"listener.name.plaintext.max.connections": "5"}),
     ("cluster", {"max.connections": "10", "message.max.bytes": "5", "unclean.leader.election.enable": "true"}),
 ]
