@@ -21,9 +21,9 @@ The keys, their types, bounds and defaults are those of Apache Kafka 3.9. A brok
 environment variables (`KAFKA_NUM_PARTITIONS` is `num.partitions`; `__` stands for an underscore and `___` for a hyphen) and from
 `--set key=value`; the later ones win. A value that cannot be used ends the start with one line; a key nobody knows is a warning.
 
-- **Change** says where a key may be changed while the broker runs: `cluster-wide` keys in the cluster's default or for one broker,
-  `per-broker` keys for one broker only. Keys marked `per listener` need the prefix `listener.name.NAME.`; without it the others may have
-  it too, where they concern a listener. Empty: only with a restart.
+- **Change** says where a key may be changed while the broker runs: `cluster-wide` keys for the whole cluster or for one broker,
+  `per-broker` keys for one broker only, those marked `per listener` only with the prefix `listener.name.NAME.` of a listener. Empty means:
+  only with a restart.
 - **Effect** is `yes` where this server acts on the key. The others are accepted and checked, shown by DescribeConfigs, and named in one
   line of the log when they are set.
 """
@@ -68,7 +68,7 @@ def _standalone_rows() -> Iterable[tuple[str, ...]]:
 
 
 def _row(key: Key[Any]) -> tuple[str, ...]:
-    synonyms = "".join(f" Without it, `{synonym.name}`." for synonym in key.synonyms)
+    synonyms = ", then ".join(f"`{synonym.name}`" for synonym in key.synonyms)
     default = _value(key, key.default) + (" (differs without zookeeper.connect)" if key.has_standalone_default else "")
     return (
         f"`{key.name}`" + (" (internal)" if key.internal else ""),
@@ -78,7 +78,7 @@ def _row(key: Key[Any]) -> tuple[str, ...]:
         _change(key),
         key.importance.value,
         "yes" if key.effective else "",
-        key.doc + synonyms,
+        f"{key.doc} Without it, {synonyms}." if synonyms else key.doc,
     )
 
 
