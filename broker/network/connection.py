@@ -234,7 +234,10 @@ class Connection(FrameReader):
         kept = self.take_kept()
         if kept is not None:
             self.process(*kept, admitted)
-        if self._state <= APPENDED and not self.keeps_frame() and not self._transport.is_closing():
+        # While the last request waits and nothing is kept, reading on is how we learn that the client left.
+        state = self._state
+        waits = self.keeps_frame() if state <= APPENDED else state & ~(APPENDED | WAITING) or self.kept_bytes
+        if not waits and not self._transport.is_closing():
             self._paused = False
             self._transport.resume_reading()
 

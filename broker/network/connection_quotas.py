@@ -30,7 +30,8 @@ class Rate:
         tokens = per_second if self._tokens is None else min(float(per_second), self._tokens + (now - self._at) * per_second)
         self._tokens = tokens
         self._at = now
-        return 0.0 if tokens >= 1 else (1 - tokens) / per_second
+        # The margin is for the sums of floats, which may stay a hair below 1 for ever.
+        return 0.0 if tokens >= 1 - 1e-9 else (1 - tokens) / per_second
 
     def take(self) -> None:
         """One came."""

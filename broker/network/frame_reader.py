@@ -98,6 +98,11 @@ class FrameReader(asyncio.BufferedProtocol):
             self._rest = cast("bytearray", view.obj)
             self._start = start
 
+    @property
+    def kept_bytes(self) -> int:
+        """The memory that this connection keeps for bytes it received."""
+        return 0 if self._rest is None else len(self._rest)
+
     def take_kept(self) -> tuple[memoryview, int, int] | None:
         """What `keep_all` kept, to be handled now."""
         rest = self._rest

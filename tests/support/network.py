@@ -1,0 +1,200 @@
+"""Connections without sockets: a transport that records, a loop that is turned by hand, and a processor with an observable handler."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from struct import Struct
+
+from broker.network.connection import Connection
+from broker.network.limits import NetworkLimits
+from broker.network.offenders import Offenders
+from broker.network.processor import Processor
+from broker.network.request_channel import Answer, ConnectionInfo, Handler, RequestChannel
+
+_SIZE = Struct(">i")
+
+
+def framed(*bodies: bytes) -> bytes:
+    """The bodies as a client sends them."""
+    return b"".join(_SIZE.pack(len(body)) + body for body in bodies)
+
+
+def unframed(data: bytes) -> list[bytes]:
+    """The bodies in what was sent; there must be nothing left over."""
+    bodies = []
+    position = 0
+    while position < len(data):
+        (size,) = _SIZE.unpack_from(data, position)
+        position += 4 + size
+        assert position <= len(data), f"a frame of {size} bytes is cut {position - len(data)} bytes before its end"
+        bodies.append(data[position - size : position])
+    return bodies
+
+
+def produce(body: bytes = b"") -> bytes:
+    """A request whose api key is Produce."""
+    return b"\x00\x00" + body
+
+
+def other(body: bytes = b"") -> bytes:
+    """A request that is no Produce."""
+    return b"\x00\x03" + body
+
+
+class FakeTransport(asyncio.Transport):
+    """Records. `takes` is how many bytes the peer takes before the transport has to buffer; None: all."""
+
+    def __init__(self, takes: int | None = None) -> None:
+        super().__init__()
+        self.protocol: asyncio.BaseProtocol | None = None
+        self.sent = bytearray()
+        self.buffered = bytearray()
+        self.takes = takes
+        self.writes = 0
+        self.reading = True
+        self.closing = False
+        self.aborted = False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert high == 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        assert not self.aborted, "a write after abort"
+        self.writes += 1
+        was_empty = not self.buffered
+        self.buffered += data
+        self._drain()
+        if was_empty and self.buffered and self.protocol is not None:
+            self.protocol.pause_writing()
+
+    def take(self, count: int) -> None:
+        """The peer reads."""
+        assert self.takes is not None
+        self.takes += count
+        had = bool(self.buffered)
+        self._drain()
+        if had and not self.buffered and self.protocol is not None:
+            self.protocol.resume_writing()
+
+    def _drain(self) -> None:
+        count = len(self.buffered) if self.takes is None else min(self.takes, len(self.buffered))
+        self.sent += self.buffered[:count]
+        del self.buffered[:count]
+        if self.takes is not None:
+            self.takes -= count
+
+    def get_write_buffer_size(self) -> int:
+        return len(self.buffered)
+
+    def pause_reading(self) -> None:
+        assert self.reading, "paused twice"
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        assert not self.reading, "resumed twice"
+        self.reading = True
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def close(self) -> None:
+        self.closing = True
+
+    def abort(self) -> None:
+        self.closing = self.aborted = True
+
+
+class Turns:
+    """Stands in for the loop where only call_soon is used."""
+
+    def __init__(self) -> None:
+        self._callbacks: list[Callable[[], object]] = []
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """Call back in the next turn."""
+        self._callbacks.append(callback)
+
+    def run(self) -> None:
+        """Turn until nothing is left."""
+        for _ in range(10_000):
+            callbacks, self._callbacks = self._callbacks, []
+            if not callbacks:
+                return
+            for callback in callbacks:
+                callback()
+        raise AssertionError("the loop never comes to rest")
+
+
+class Bench:
+    """A processor and its connections on a hand-turned loop. `handled` has the frames in the order they were handled."""
+
+    def __init__(self, handler: Handler | None = None, *, slots: int = 8, limits: NetworkLimits | None = None) -> None:
+        self.turns = Turns()
+        self.now_ns = 0
+        self.lines: list[str] = []
+        self.lost: list[Connection] = []
+        self.handled: list[bytes] = []
+        limits = limits or NetworkLimits()
+        self.channel = RequestChannel(
+            slots, limits.queued_max_requests, limits.queued_max_request_bytes, self.turns.call_soon, lambda: self.now_ns
+        )
+        self._handler = handler or (lambda frame, connection: bytes(frame))
+        self.processor = Processor(
+            self.turns,  # type: ignore[arg-type]  # only call_soon of the loop is used without file regions
+            self._handle,
+            self.channel,
+            limits,
+            lambda: self.now_ns,
+            Offenders(self.lines.append),
+            self.lost.append,
+        )
+
+    def _handle(self, frame: memoryview, connection: Connection) -> Answer:
+        self.handled.append(bytes(frame))
+        return self._handler(frame, connection)
+
+    def connect(self, takes: int | None = None) -> Client:
+        """A new connection."""
+        return Client(self, takes)
+
+
+class Client:
+    """One connection, from the other side."""
+
+    def __init__(self, bench: Bench, takes: int | None) -> None:
+        self.bench = bench
+        self.transport = FakeTransport(takes)
+        self.connection = Connection(bench.processor, ConnectionInfo("local:1-host:2-0", "host", 2, "PLAINTEXT"), None)
+        self.transport.protocol = self.connection
+        self.connection.connection_made(self.transport)
+
+    def send(self, data: bytes) -> int:
+        """Bytes arrive, as long as the connection reads; returns how many it took."""
+        taken = 0
+        while taken < len(data) and self.transport.reading and not self.transport.closing:
+            buffer = self.connection.get_buffer(-1)
+            count = min(len(buffer), len(data) - taken)
+            assert count > 0
+            buffer[:count] = data[taken : taken + count]
+            del buffer
+            self.connection.buffer_updated(count)
+            # Another connection of the processor reads next: what this one left in the shared buffer is gone.
+            self.bench.processor.buffer[:] = b"\xee" * len(self.bench.processor.buffer)
+            taken += count
+        return taken
+
+    def send_all(self, data: bytes) -> None:
+        """Bytes arrive, and the loop turns whenever the connection does not read."""
+        taken = 0
+        for _ in range(100_000):
+            taken += self.send(data[taken:])
+            self.bench.turns.run()
+            if taken == len(data):
+                return
+        raise AssertionError(f"the connection reads no more after {taken} of {len(data)} bytes")
+
+    @property
+    def answers(self) -> list[bytes]:
+        """What was sent to the client."""
+        return unframed(bytes(self.transport.sent))

@@ -1,0 +1,98 @@
+"""How many connections may stand and how fast new ones may come."""
+
+from broker.network.connection_quotas import ConnectionQuotas
+from broker.network.limits import NetworkLimits, limits_of
+from broker.network.offenders import LINES_PER_WINDOW, MAX_HOSTS, Offenders
+from broker.security.principals import ANONYMOUS, Principal
+from config.broker import BrokerConfig
+
+
+def test_a_listener_stops_accepting_at_the_limit_of_the_broker_until_one_closes() -> None:
+    quotas = ConnectionQuotas(NetworkLimits(max_connections=2), 0.0)
+    assert quotas.open("A", "h1")
+    assert quotas.open("B", "h2")
+    assert not quotas.has_room("A")
+    quotas.close("B", "h2")
+    assert quotas.has_room("A")
+
+
+def test_a_listener_has_a_limit_of_its_own() -> None:
+    quotas = ConnectionQuotas(NetworkLimits(listener_max_connections={"A": 1}), 0.0)
+    quotas.open("A", "h1")
+    assert not quotas.has_room("A")
+    assert quotas.has_room("B")
+    assert quotas.count("A") == 1
+
+
+def test_the_inter_broker_listener_accepts_beyond_the_limit_of_the_broker() -> None:
+    quotas = ConnectionQuotas(NetworkLimits(max_connections=1), 0.0)
+    quotas.protected_listener = "INTERNAL"
+    quotas.open("EXTERNAL", "h1")
+    assert not quotas.has_room("EXTERNAL")
+    assert quotas.has_room("INTERNAL")
+    assert not quotas.is_exceeded()
+    quotas.open("INTERNAL", "h2")
+    assert quotas.is_exceeded()
+
+
+def test_an_address_has_its_limit_or_its_override() -> None:
+    quotas = ConnectionQuotas(NetworkLimits(max_connections_per_ip=1, max_connections_per_ip_overrides={"h2": 2, "h3": 0}), 0.0)
+    assert [quotas.open("A", "h1") for _ in range(2)] == [True, False]
+    assert [quotas.open("A", "h2") for _ in range(3)] == [True, True, False]
+    assert not quotas.open("A", "h3")
+    assert quotas.total == 3
+    quotas.close("A", "h1")
+    assert quotas.open("A", "h1")
+
+
+def test_connections_beyond_the_creation_rate_wait_their_turn() -> None:
+    quotas = ConnectionQuotas(NetworkLimits(max_connection_creation_rate=10), 0.0)
+    accepted, now = 0, 0.0
+    while now < 2.0:
+        delay = quotas.creation_delay("A", now)
+        if delay == 0:
+            quotas.open("A", "h")
+            accepted += 1
+        else:
+            now += delay
+    assert 29 <= accepted <= 31  # one second's worth at once, then 10 a second
+
+
+def test_a_creation_rate_of_none_accepts_none() -> None:
+    quotas = ConnectionQuotas(NetworkLimits(listener_max_connection_creation_rate={"A": 0}), 0.0)
+    assert quotas.creation_delay("A", 100.0) > 0
+    assert quotas.creation_delay("B", 100.0) == 0
+
+
+def test_the_limits_follow_from_the_configuration_and_its_listener_prefixes() -> None:
+    config = BrokerConfig(
+        {
+            "max.connections": "100",
+            "listener.name.external.max.connections": "7",
+            "listener.name.external.max.connection.creation.rate": "3",
+            "max.connections.per.ip": "20",
+            "max.connections.per.ip.overrides": "10.0.0.1:5,::1:6",
+            "num.network.threads": "2",
+            "socket.request.max.bytes": "1000",
+        }
+    )
+    limits = limits_of(config, ["EXTERNAL", "INTERNAL"])
+    assert limits.max_connections == 100
+    assert limits.listener_max_connections == {"EXTERNAL": 7}
+    assert limits.listener_max_connection_creation_rate == {"EXTERNAL": 3}
+    assert limits.max_connections_per_ip_overrides == {"10.0.0.1": 5, "::1": 6}
+    assert (limits.num_network_threads, limits.num_io_threads, limits.socket_request_max_bytes) == (2, 8, 1000)
+
+
+def test_the_memory_of_offenders_is_bounded() -> None:
+    lines: list[str] = []
+    offenders = Offenders(lines.append)
+    for i in range(3 * MAX_HOSTS):
+        offenders.report(f"host{i}", "bad", 1.0)
+    assert len(lines) <= MAX_HOSTS + LINES_PER_WINDOW + 1
+
+
+def test_a_principal_reads_and_writes_as_kafka_shows_it() -> None:
+    assert str(ANONYMOUS) == "User:ANONYMOUS"
+    assert Principal.parse("User:CN=a:b") == Principal("User", "CN=a:b")
+    assert len({Principal("User", "a"), Principal("User", "a"), Principal("Group", "a")}) == 2
