@@ -1,0 +1,154 @@
+"""Delayed operations complete exactly once: by their condition, by their time, or not at all when nobody waits."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.purgatory import DelayedOperation, Purgatory
+from broker.timing_wheel import TimingWheel
+from replication.waiters import Waiters
+from tests.support.timers import FakeTime
+
+
+class Wait(DelayedOperation):
+    """Completes when `ready`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ready = False
+        self.looks = 0
+        self.events: list[str] = []
+
+    def try_complete(self) -> bool:
+        self.looks += 1
+        return self.ready and self.force_complete()
+
+    def on_expiration(self) -> None:
+        self.events.append("expired")
+
+    def on_complete(self) -> None:
+        self.events.append("completed")
+
+
+def a_purgatory(purge_interval: int = 1000) -> tuple[FakeTime, Purgatory]:
+    time = FakeTime()
+    return time, Purgatory("test", TimingWheel(time.clock, time.call_later), purge_interval)
+
+
+def test_an_operation_that_is_ready_completes_at_once_and_is_not_watched() -> None:
+    _, purgatory = a_purgatory()
+    operation, waiters = Wait(), Waiters()
+    operation.ready = True
+    assert purgatory.try_complete_else_watch(operation, [waiters], 1000)
+    assert operation.events == ["completed"]
+    assert waiters.waiting == []
+    assert (purgatory.delayed, purgatory.watched) == (0, 0)
+
+
+def test_a_notification_completes_it_and_its_timer_is_gone() -> None:
+    time, purgatory = a_purgatory()
+    operation, waiters = Wait(), Waiters()
+    assert not purgatory.try_complete_else_watch(operation, [waiters], 1000)
+    waiters.notify()
+    assert operation.events == []
+    operation.ready = True
+    waiters.notify()
+    time.advance(5000)
+    assert operation.events == ["completed"]
+    assert purgatory.expirations == 0
+
+
+def test_its_time_completes_it_and_it_hears_of_the_expiration_first() -> None:
+    time, purgatory = a_purgatory()
+    operation = Wait()
+    purgatory.try_complete_else_watch(operation, [Waiters()], 1000)
+    time.advance(1002)
+    assert operation.events == ["expired", "completed"]
+    assert purgatory.expirations == 1
+    assert not operation.force_complete()
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_a_timeout_of_nothing_expires_in_the_call(timeout_ms: int) -> None:
+    _, purgatory = a_purgatory()
+    operation = Wait()
+    assert purgatory.try_complete_else_watch(operation, [Waiters()], timeout_ms)
+    assert operation.events == ["expired", "completed"]
+
+
+def test_a_cancelled_operation_neither_answers_nor_expires() -> None:
+    time, purgatory = a_purgatory()
+    operation, waiters = Wait(), Waiters()
+    purgatory.try_complete_else_watch(operation, [waiters], 1000)
+    operation.cancel()
+    operation.ready = True
+    waiters.notify()
+    time.advance(2000)
+    assert operation.events == []
+    assert purgatory.delayed == 0
+
+
+def test_one_that_watches_several_lists_completes_by_whichever_moves_first() -> None:
+    _, purgatory = a_purgatory()
+    operation, lists = Wait(), [Waiters(), Waiters(), Waiters()]
+    purgatory.try_complete_else_watch(operation, lists, 1000)
+    assert (purgatory.delayed, purgatory.watched) == (1, 3)
+    operation.ready = True
+    lists[1].notify()
+    lists[0].notify()
+    assert operation.events == ["completed"]
+    assert (purgatory.delayed, purgatory.watched) == (0, 0)
+
+
+def test_lists_of_quiet_partitions_are_swept_of_what_is_complete() -> None:
+    _, purgatory = a_purgatory(purge_interval=10)
+    quiet, busy = Waiters(), Waiters()
+    patient = Wait()
+    purgatory.try_complete_else_watch(patient, [quiet], 10_000)
+    for _ in range(40):
+        operation = Wait()
+        purgatory.try_complete_else_watch(operation, [quiet, busy], 10_000)
+        operation.ready = True
+        busy.notify()
+    assert len(quiet.waiting) <= 12
+    assert patient in quiet.waiting
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.just("add"), st.sets(st.integers(0, 3)), st.integers(0, 3000)),
+            st.tuples(st.just("ready"), st.integers(0, 100), st.just(0)),
+            st.tuples(st.just("notify"), st.integers(0, 3), st.just(0)),
+            st.tuples(st.just("cancel"), st.integers(0, 100), st.just(0)),
+            st.tuples(st.just("advance"), st.integers(0, 2000), st.just(0)),
+        ),
+        max_size=60,
+    )
+)
+def test_every_operation_completes_at_most_once_and_none_is_forgotten(steps: list[tuple]) -> None:
+    time, purgatory = a_purgatory(purge_interval=3)
+    lists = [Waiters() for _ in range(4)]
+    operations: list[Wait] = []
+    cancelled: set[Wait] = set()
+    for kind, value, timeout_ms in steps:
+        if kind == "add":
+            operations.append(Wait())
+            purgatory.try_complete_else_watch(operations[-1], [lists[i] for i in value], timeout_ms)
+        elif kind == "notify":
+            lists[value].notify()
+        elif kind == "advance":
+            time.advance(value)
+        elif operations:
+            operation = operations[value % len(operations)]
+            if kind == "ready":
+                operation.ready = True
+            elif not operation.completed:
+                operation.cancel()
+                cancelled.add(operation)
+        assert purgatory.delayed == sum(not operation.completed for operation in operations)
+    time.advance(10_000)
+    for operation in operations:
+        assert operation.events.count("completed") == (0 if operation in cancelled else 1)
+    assert (purgatory.delayed, purgatory.watched) == (0, 0)
