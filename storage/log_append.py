@@ -5,10 +5,10 @@ by a plain batch (producer state, rolling, epochs) stands behind one comparison.
 """
 
 import logging
-import struct
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from protocol.record_builder import ControlRecordType, EndTransactionMarker, control_record_type, parse_end_transaction_marker
 from protocol.record_errors import RecordFormatError
 from protocol.record_reader import iter_records
 from protocol.records import (
@@ -31,11 +31,6 @@ if TYPE_CHECKING:
     from storage.partition_log import PartitionLog
 
 log = logging.getLogger(__name__)
-
-ABORT_MARKER = 0
-COMMIT_MARKER = 1
-_CONTROL_KEY = struct.Struct(">hh")
-_MARKER_VALUE = struct.Struct(">hi")
 
 
 class AppendOrigin(IntEnum):
@@ -108,7 +103,7 @@ def append_as_follower(self: "PartitionLog", records: memoryview, leader_epoch: 
     A batch that is cut off at the end is left out, as are batches of a later epoch than `leader_epoch`: the answer came from a leader that
     is no longer ours. Raises CorruptRecord, OffsetsOutOfOrder, UnexpectedAppendOffset, RecordBatchTooLarge, LogDirFailure.
     """
-    batches: list[tuple[int, BatchHeader]] = []
+    batches: list[tuple[BatchHeader, EndTransactionMarker | None]] = []
     max_timestamp, offset_of_max_timestamp = NO_TIMESTAMP, -1
     last_offset, length = -1, 0
     try:
@@ -130,20 +125,21 @@ def append_as_follower(self: "PartitionLog", records: memoryview, leader_epoch: 
             if header.max_timestamp > max_timestamp:
                 max_timestamp, offset_of_max_timestamp = header.max_timestamp, last_offset
             length = position + header.size
-            batches.append((position, header))
+            is_control = header.attributes & CONTROL_MASK and header.producer_id >= 0
+            batches.append((header, read_marker(records, position, header) if is_control else None))
     except RecordFormatError as error:
         raise CorruptRecord(self.topic_partition, str(error)) from None
     log_end_offset = self.log_end_offset
     if not batches:
         return Appended(log_end_offset, log_end_offset - 1, NO_TIMESTAMP, self.log_start_offset)
-    first_offset = batches[0][1].base_offset
+    first_offset = batches[0][0].base_offset
     if first_offset < log_end_offset:
         raise UnexpectedAppendOffset(self.topic_partition, first_offset, last_offset, log_end_offset)
     if length > self.settings.segment_bytes:
         raise RecordBatchTooLarge(self.topic_partition, length, self.settings.segment_bytes)
     segment = self.active_segment
     try:
-        for _, header in batches:
+        for header, _ in batches:
             if header.partition_leader_epoch != self.latest_epoch and header.partition_leader_epoch >= 0:
                 self.assign_epoch(header.partition_leader_epoch, header.base_offset)
         if segment.should_roll(length, last_offset, max_timestamp, self.context.clock.now_ms()):
@@ -152,33 +148,32 @@ def append_as_follower(self: "PartitionLog", records: memoryview, leader_epoch: 
     except OSError as error:
         raise self.disk_failure(segment.path, error) from error
     self.log_end_offset = last_offset + 1
-    for position, header in batches:
+    for header, marker in batches:
         if header.producer_id >= 0:
-            marker = read_marker(records, position, header) if header.attributes & CONTROL_MASK else None
             _update_producer(self, segment, header, marker, header.base_offset)
     if last_offset >= self.next_flush_offset:
         self.on_flush_due()
     return Appended(first_offset, last_offset, NO_TIMESTAMP, self.log_start_offset)
 
 
-def read_marker(records: memoryview | bytearray | bytes, position: int, header: BatchHeader) -> tuple[int, int] | None:
-    """(marker type, coordinator epoch) of a control batch; None when it holds no record, as the cleaner may leave it, or another kind."""
+def read_marker(records: memoryview | bytearray | bytes, position: int, header: BatchHeader) -> EndTransactionMarker | None:
+    """The marker in a control batch; None when it holds no record, as the cleaner may leave it, or a record of another kind.
+
+    Raises protocol's RecordFormatError.
+    """
     for record in iter_records(records, position, header):
-        if record.key is None or record.value is None or len(record.key) < _CONTROL_KEY.size:
-            return None
-        kind = _CONTROL_KEY.unpack_from(record.key)[1]
-        if kind not in (ABORT_MARKER, COMMIT_MARKER) or len(record.value) < _MARKER_VALUE.size:
-            return None
-        return kind, _MARKER_VALUE.unpack_from(record.value)[1]
+        if control_record_type(record.key) in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
+            return parse_end_transaction_marker(record)
+        break
     return None
 
 
 def _check_producer(
-    state: ProducerState, header: BatchHeader, marker: tuple[int, int] | None, first_offset: int, origin: AppendOrigin
+    state: ProducerState, header: BatchHeader, marker: EndTransactionMarker | None, first_offset: int, origin: AppendOrigin
 ) -> BatchMetadata | None:
     attributes = header.attributes
     if marker is not None:
-        state.check_marker(header.producer_id, header.producer_epoch, marker[1], first_offset)
+        state.check_marker(header.producer_id, header.producer_epoch, marker.coordinator_epoch, first_offset)
         return None
     is_transactional = bool(attributes & TRANSACTIONAL_MASK)
     if origin is AppendOrigin.CLIENT:
@@ -195,7 +190,7 @@ def _check_producer(
 
 
 def _update_producer(
-    self: "PartitionLog", segment: Segment, header: BatchHeader, marker: tuple[int, int] | None, first_offset: int
+    self: "PartitionLog", segment: Segment, header: BatchHeader, marker: EndTransactionMarker | None, first_offset: int
 ) -> None:
     try:
         replay_producer(self.producer_state.state, segment, header, marker, first_offset)
@@ -204,7 +199,7 @@ def _update_producer(
 
 
 def replay_producer(
-    state: ProducerState, segment: Segment | None, header: BatchHeader, marker: tuple[int, int] | None, first_offset: int
+    state: ProducerState, segment: Segment | None, header: BatchHeader, marker: EndTransactionMarker | None, first_offset: int
 ) -> None:
     """Takes one batch that stands in the log into the producer state. `segment` gets the index entry of an aborted transaction."""
     if marker is None:
@@ -219,14 +214,13 @@ def replay_producer(
                 is_transactional=bool(header.attributes & TRANSACTIONAL_MASK),
             )
         return
-    kind, coordinator_epoch = marker
     completed = state.on_marker(
         header.producer_id,
         header.producer_epoch,
-        coordinator_epoch,
+        marker.coordinator_epoch,
         first_offset,
         timestamp=header.max_timestamp,
-        is_aborted=kind == ABORT_MARKER,
+        is_aborted=marker.type is ControlRecordType.ABORT,
     )
     if completed is not None:
         if completed.is_aborted and segment is not None:
