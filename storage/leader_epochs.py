@@ -5,12 +5,14 @@ replica truncates.
 
 The file is text: a line `0` (the version), a line with the count, and a line `epoch start_offset` for each.
 
-Invariants: epochs and start offsets both grow strictly; an epoch is on the file before a record of that epoch counts as written (`assign`
-writes at once), while what truncation removes may stand in the file until the next write, because loading a log truncates again.
+Invariants: epochs and start offsets both grow strictly. Whoever sets `on_change` brings each change to the file before it checkpoints a
+recovery point, since recovery finds epochs in batches from there on only; without it, `assign` writes at once. What truncation removes
+may stand in the file until the next write, because loading a log truncates again.
 """
 
 import logging
 from bisect import bisect_right
+from collections.abc import Callable
 
 from storage.checkpoint import read_lines, replace_file
 from storage.errors import CorruptCheckpoint
@@ -27,14 +29,16 @@ UNDEFINED_EPOCH_OFFSET = -1
 class LeaderEpochCache:
     """Epochs of one partition, with their start offsets. Kafka's LeaderEpochFileCache."""
 
-    __slots__ = ("_epochs", "_fs", "_start_offsets", "directory", "is_dirty", "topic_partition")
+    __slots__ = ("_epochs", "_fs", "_start_offsets", "directory", "is_dirty", "on_change", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition, directory: str, filesystem: FileSystem, *, is_new: bool = False) -> None:
         """Reads the file, unless `is_new` promises that there is none. Raises CorruptCheckpoint."""
         self.topic_partition = topic_partition
         self.directory = directory
         self.is_dirty = False
-        """Whether the file has entries that truncation removed: `flush` brings it up to date."""
+        """Whether the file is behind."""
+        self.on_change: Callable[[LeaderEpochCache], None] | None = None
+        """Told of each change; then the file is its business, so that the event loop need not wait: it writes what `take_file` gives."""
         self._fs = filesystem
         self._epochs: list[int] = []
         self._start_offsets: list[int] = []
@@ -72,15 +76,16 @@ class LeaderEpochCache:
         at = bisect_right(self._start_offsets, offset)
         return self._epochs[at - 1] if at else None
 
-    def assign(self, epoch: int, start_offset: int, *, sync: bool = True) -> bool:
-        """`epoch` begins at `start_offset`; writes the file and returns True if that is news.
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """`epoch` begins at `start_offset`; True if that is news. Entries that contradict it are removed: the leader's word counts.
 
-        Entries that contradict the new one are removed: the leader's word counts. `sync` false leaves the file to the operating system,
-        which is enough where losing the entry loses the records too.
+        Without `on_change` it writes the file, and blocks.
         """
         if not self._append(epoch, start_offset):
             return False
-        self.write(sync=sync)
+        self._changed()
+        if self.is_dirty and self.on_change is None:
+            self.write()
         return True
 
     def truncate_from_end(self, end_offset: int) -> None:
@@ -90,7 +95,7 @@ class LeaderEpochCache:
             keep -= 1
         if end_offset >= 0 and keep < len(self._epochs):
             del self._epochs[keep:], self._start_offsets[keep:]
-            self.is_dirty = True
+            self._changed()
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Removes the entries that end at `start_offset` or before; the one that it stands in begins there now."""
@@ -99,13 +104,14 @@ class LeaderEpochCache:
             return
         del self._epochs[:keep_from], self._start_offsets[:keep_from]
         self._start_offsets[0] = start_offset
-        self.is_dirty = True
+        self._changed()
 
     def clear(self) -> None:
         """Removes all entries."""
-        self.is_dirty = self.is_dirty or bool(self._epochs)
-        self._epochs.clear()
-        self._start_offsets.clear()
+        if self._epochs:
+            self._epochs.clear()
+            self._start_offsets.clear()
+            self._changed()
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The greatest epoch not above `epoch`, and where it ended: Kafka's answer to OffsetForLeaderEpoch.
@@ -124,14 +130,23 @@ class LeaderEpochCache:
         return self._epochs[higher - 1], self._start_offsets[higher]
 
     def flush(self) -> None:
-        """Brings the file up to date after truncations. Blocks."""
-        if self.is_dirty:
+        """Brings the file up to date, unless `on_change` takes care of that. Blocks."""
+        if self.is_dirty and self.on_change is None:
             self.write()
 
-    def write(self, *, sync: bool = True) -> None:
-        """Replaces the file. Blocks when `sync`."""
-        replace_file(self._fs, self.path, encode_leader_epochs(self.entries), sync=sync)
+    def take_file(self) -> bytes:
+        """What the file is to hold now; the caller writes it."""
         self.is_dirty = False
+        return encode_leader_epochs(self.entries)
+
+    def write(self) -> None:
+        """Replaces the file, durably. Blocks."""
+        replace_file(self._fs, self.path, self.take_file())
+
+    def _changed(self) -> None:
+        self.is_dirty = True
+        if self.on_change is not None:
+            self.on_change(self)
 
     def _append(self, epoch: int, start_offset: int) -> bool:
         if epoch < 0 or start_offset < 0:

@@ -335,11 +335,6 @@ class ProducerState:
         )
 
 
-def increment_sequence(sequence: int, increment: int) -> int:
-    """The sequence number `increment` records later: after 2147483647 comes 0."""
-    return (sequence + increment) % _SEQUENCES
-
-
 def is_expired(entry: ProducerStateEntry, now_ms: int, producer_id_expiration_ms: int) -> bool:
     """Whether the producer was idle that long and has no open transaction."""
     return entry.current_txn_first_offset < 0 and now_ms - entry.last_timestamp >= producer_id_expiration_ms

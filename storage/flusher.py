@@ -1,0 +1,82 @@
+"""Bringing logs to the disk while the broker runs: after a roll, after `flush.messages`, and after `flush.ms`.
+
+Owned by `LogManager`. A log says on the event loop that it is due; a thread does the fsyncs; back on the loop the recovery point moves.
+An append never waits for it. Invariant: one flush of a log at a time; a log that is due again meanwhile gets another one after it.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+
+from config.key import LONG_MAX
+from config.topic import FLUSH_MS
+from storage.background import Background
+from storage.errors import LogDirFailure
+from storage.log_flush import FlushPlan
+from storage.partition_log import PartitionLog
+
+log = logging.getLogger(__name__)
+
+
+class Flusher:
+    """All flushes of a broker."""
+
+    __slots__ = ("_background", "_due_again", "_flushed_at_ms", "_on_failure", "_started_ms", "_under_way")
+
+    def __init__(self, background: Background, on_failure: Callable[[LogDirFailure], None], now_ms: int) -> None:
+        """`on_failure` is called on the loop when the disk refuses."""
+        self._background = background
+        self._on_failure = on_failure
+        self._started_ms = now_ms
+        self._under_way: set[PartitionLog] = set()
+        self._due_again: set[PartitionLog] = set()
+        self._flushed_at_ms: dict[PartitionLog, int] = {}
+        """Only of logs with a `flush.ms`."""
+
+    def flush(self, partition_log: PartitionLog) -> None:
+        """Flushes what is due of a log: everything after `flush.messages`, else the segments that are complete."""
+        if partition_log in self._under_way:
+            self._due_again.add(partition_log)
+            return
+        unflushed = partition_log.log_end_offset - partition_log.recovery_point
+        complete = unflushed < partition_log.settings.flush_messages
+        self._flush(partition_log, partition_log.active_segment.base_offset if complete else None)
+
+    def flush_by_age(self, logs: Iterable[PartitionLog], now_ms: int) -> None:
+        """Flushes the logs whose last flush is `flush.ms` ago."""
+        for partition_log in logs:
+            flush_ms = partition_log.config[FLUSH_MS]
+            if flush_ms == LONG_MAX or partition_log in self._under_way:
+                continue
+            if now_ms - self._flushed_at_ms.get(partition_log, self._started_ms) >= flush_ms:
+                self._flushed_at_ms[partition_log] = now_ms
+                self._flush(partition_log, None)
+
+    def forget(self, partition_log: PartitionLog) -> None:
+        """The log is gone."""
+        self._flushed_at_ms.pop(partition_log, None)
+        self._due_again.discard(partition_log)
+
+    def _flush(self, partition_log: PartitionLog, up_to: int | None) -> None:
+        try:
+            plan = partition_log.prepare_flush(up_to)
+        except LogDirFailure as failure:
+            self._on_failure(failure)
+            return
+        if plan is not None:
+            self._under_way.add(partition_log)
+            self._background.submit("flush-log", plan.run, lambda error: self._on_flushed(partition_log, plan, error))
+
+    def _on_flushed(self, partition_log: PartitionLog, plan: FlushPlan, error: BaseException | None) -> None:
+        self._under_way.discard(partition_log)
+        is_due = partition_log in self._due_again
+        self._due_again.discard(partition_log)
+        if partition_log.is_closed:
+            return
+        if error is None:
+            partition_log.finish_flush(plan)
+            if is_due:
+                self.flush(partition_log)
+        elif isinstance(error, OSError):
+            self._on_failure(partition_log.disk_failure(partition_log.directory, error))
+        else:
+            log.error("flushing %s failed", partition_log.topic_partition, exc_info=error)

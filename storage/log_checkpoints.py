@@ -1,0 +1,118 @@
+"""What a broker writes down about its logs while it runs: offsets per log directory, and the small files inside partition directories.
+
+`LogManager` owns one and asks on the event loop; threads write. A recovery point is written after all leader epochs that were assigned
+before it was read, because recovery looks for epochs in batches only from the recovery point on.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from storage.background import Background
+from storage.checkpoint import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    OffsetCheckpoint,
+    replace_file,
+)
+from storage.deferred_writes import DeferredWrites, Write
+from storage.errors import LogDirFailure
+from storage.filesystem import FileSystem
+from storage.leader_epochs import LeaderEpochCache
+from storage.partition_log import PartitionLog
+from storage.partition_metadata import write_topic_id
+
+Offsets = list[tuple[tuple[str, int], int]]
+
+
+class LogCheckpoints:
+    """Writes for the logs that `all_logs` gives."""
+
+    __slots__ = ("_all_logs", "_fs", "_writes")
+
+    def __init__(
+        self,
+        filesystem: FileSystem,
+        background: Background,
+        all_logs: Callable[[], Iterable[PartitionLog]],
+        on_failure: Callable[[LogDirFailure], None],
+    ) -> None:
+        self._fs = filesystem
+        self._all_logs = all_logs
+        self._writes = DeferredWrites(background, on_failure)
+
+    def watch(self, log: PartitionLog) -> None:
+        """Takes over the writing of the log's leader epochs."""
+        log.leader_epochs.on_change = self._on_epochs_change
+        if log.leader_epochs.is_dirty:
+            self._on_epochs_change(log.leader_epochs)
+
+    def on_created(self, log: PartitionLog) -> None:
+        """A partition's directory is new: its name has to last."""
+        log_dir = log.log_dir
+        self._writes.write(("directory", log_dir), log_dir, lambda: lambda: self._fs.sync_directory(log_dir))
+
+    def on_topic_id(self, log: PartitionLog) -> None:
+        """The log has learned its topic id."""
+
+        def prepare() -> Write:
+            directory, topic_id = log.directory, log.topic_id
+            return lambda: self._in_directory(directory, lambda: write_topic_id(self._fs, directory, topic_id))
+
+        self._writes.write(("topic id", log), log.log_dir, prepare)
+
+    def recovery_points(self, log_dirs: Iterable[str]) -> None:
+        """Writes `recovery-point-offset-checkpoint`."""
+        self._checkpoint(RECOVERY_POINT_CHECKPOINT, log_dirs, lambda log: log.recovery_point)
+
+    def log_start_offsets(self, log_dirs: Iterable[str]) -> None:
+        """Writes `log-start-offset-checkpoint`: only what the name of the first segment does not say already."""
+        self._checkpoint(LOG_START_OFFSET_CHECKPOINT, log_dirs, _log_start_offset)
+
+    def high_watermarks(self, log_dirs: Iterable[str]) -> None:
+        """Writes `replication-offset-checkpoint`."""
+        self._checkpoint(HIGH_WATERMARK_CHECKPOINT, log_dirs, lambda log: log.high_watermark)
+
+    def run_now(self) -> None:
+        """Writes what was asked for, in this thread."""
+        self._writes.run_now()
+
+    def write_all(self, log_dir: str, logs: Sequence[PartitionLog]) -> None:
+        """Writes the three files of a directory whose logs are closed. Raises OSError; blocks."""
+        for name, offset_of in (
+            (RECOVERY_POINT_CHECKPOINT, lambda log: log.recovery_point),
+            (LOG_START_OFFSET_CHECKPOINT, _log_start_offset),
+            (HIGH_WATERMARK_CHECKPOINT, lambda log: log.high_watermark),
+        ):
+            self._writing(name, log_dir, logs, offset_of)()
+
+    def _checkpoint(self, name: str, log_dirs: Iterable[str], offset_of: Callable[[PartitionLog], int | None]) -> None:
+        for log_dir in log_dirs:
+            self._writes.checkpoint((name, log_dir), log_dir, self._preparing(name, log_dir, offset_of))
+
+    def _preparing(self, name: str, log_dir: str, offset_of: Callable[[PartitionLog], int | None]) -> Callable[[], Write]:
+        return lambda: self._writing(name, log_dir, self._all_logs(), offset_of)
+
+    def _writing(self, name: str, log_dir: str, logs: Iterable[PartitionLog], offset_of: Callable[[PartitionLog], int | None]) -> Write:
+        found = ((log.topic_partition, offset_of(log)) for log in logs if log.log_dir == log_dir)
+        offsets = [(topic_partition, offset) for topic_partition, offset in found if offset is not None]
+        return lambda: OffsetCheckpoint(log_dir, name, self._fs).write(dict(offsets))
+
+    def _on_epochs_change(self, epochs: LeaderEpochCache) -> None:
+        def prepare() -> Write:
+            directory, path, data = epochs.directory, epochs.path, epochs.take_file()
+            return lambda: self._in_directory(directory, lambda: replace_file(self._fs, path, data))
+
+        self._writes.write(epochs, epochs.directory.rpartition("/")[0], prepare)
+
+    def _in_directory(self, directory: str, write: Write) -> None:
+        try:
+            write()
+        except FileNotFoundError:
+            if self._fs.is_directory(directory):
+                raise
+            # The partition was deleted meanwhile; its directory has another name.
+
+
+def _log_start_offset(log: PartitionLog) -> int | None:
+    start = log.log_start_offset
+    return start if start > log.segments.first.base_offset else None

@@ -1,0 +1,174 @@
+"""Opening all logs of the log directories when the broker starts.
+
+Called by `LogManager.load`, in a thread or before the event loop runs. Each directory's logs are opened by
+`num.recovery.threads.per.data.dir` threads; after a clean stop that reads next to nothing, after a crash it checks what was not
+flushed, and says every ten seconds how far it is.
+
+A directory that cannot be read goes offline and the others go on; a directory that holds something that is no partition, or a partition
+that stands twice, stops the broker, because going on might lose data.
+"""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from typing import NamedTuple
+
+from config.topic import TopicConfig
+from storage.checkpoint import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
+from storage.directory_names import DirectoryKind, parse_directory_name
+from storage.errors import CorruptCheckpoint, LogDirFailure
+from storage.log_context import LogContext
+from storage.log_directories import LogDirectories, LogDirectory
+from storage.partition_log import PartitionLog
+from storage.recovery import open_log
+from storage.start_errors import DuplicateLog, ForeignDirectory
+from storage.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+# Not partitions, but at home there: the index cache of tiered storage, and the metadata log of a KRaft broker.
+_IGNORED = frozenset({"remote-log-index-cache", "__cluster_metadata-0"})
+_PROGRESS_SECONDS = 10.0
+
+
+class LoadedLogs:
+    """What stood in the log directories."""
+
+    __slots__ = ("current", "deleted", "future", "stray")
+
+    def __init__(self) -> None:
+        self.current: dict[TopicPartition, PartitionLog] = {}
+        self.future: dict[TopicPartition, PartitionLog] = {}
+        self.deleted: list[tuple[str, str]] = []
+        """(log directory, path) of what a deletion left."""
+        self.stray: list[str] = []
+
+
+class _Task(NamedTuple):
+    directory: LogDirectory
+    name: str
+    topic_partition: TopicPartition
+    kind: DirectoryKind
+    log_start_offset: int
+    recovery_point: int
+    high_watermark: int
+
+
+class LogLoading:
+    """One start."""
+
+    def __init__(
+        self,
+        directories: LogDirectories,
+        context: LogContext,
+        topic_config_of: Callable[[str], TopicConfig],
+        threads_per_directory: int,
+    ) -> None:
+        self._directories = directories
+        self._context = context
+        self._topic_config_of = topic_config_of
+        self._threads = threads_per_directory
+        self._loaded = LoadedLogs()
+
+    def run(self) -> LoadedLogs:
+        """Opens everything. Raises ForeignDirectory, DuplicateLog, NoUsableLogDirectory, UnsupportedForMessageFormat."""
+        pools: list[ThreadPoolExecutor] = []
+        futures: dict[Future[PartitionLog], _Task] = {}
+        try:
+            for directory in self._directories.live:
+                tasks = self._tasks_of(directory)
+                if tasks:
+                    pool = ThreadPoolExecutor(self._threads, thread_name_prefix=f"log-recovery-{directory.path}")
+                    pools.append(pool)
+                    futures |= {pool.submit(self._open, task): task for task in tasks}
+                else:
+                    directory.is_loaded = directory.is_live
+            self._collect(futures)
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
+        finally:
+            for pool in pools:
+                pool.shutdown()
+        self._directories.check_any_live()
+        for directory in self._directories.live:
+            directory.is_loaded = True
+        return self._loaded
+
+    def _tasks_of(self, directory: LogDirectory) -> list[_Task]:
+        filesystem = self._context.filesystem
+        try:
+            clean = self._directories.take_clean_shutdown(directory)
+            recovery_points = OffsetCheckpoint(directory.path, RECOVERY_POINT_CHECKPOINT, filesystem).read()
+            start_offsets = OffsetCheckpoint(directory.path, LOG_START_OFFSET_CHECKPOINT, filesystem).read()
+            high_watermarks = OffsetCheckpoint(directory.path, HIGH_WATERMARK_CHECKPOINT, filesystem).read()
+            names = [name for name in filesystem.list_directory(directory.path) if filesystem.is_directory(f"{directory.path}/{name}")]
+        except (OSError, CorruptCheckpoint) as error:
+            self._directories.fail(directory.path, str(error))
+            return []
+        tasks = []
+        for name in names:
+            if name in _IGNORED:
+                continue
+            parsed = parse_directory_name(name)
+            if parsed is None:
+                raise ForeignDirectory(f"{directory.path}/{name}")
+            topic_partition, kind = parsed
+            if kind is DirectoryKind.DELETE:
+                self._loaded.deleted.append((directory.path, f"{directory.path}/{name}"))
+            elif kind is DirectoryKind.STRAY:
+                log.warning(
+                    "%s/%s: the controller did not know this replica; it is not served, delete it when nobody misses it",
+                    directory.path,
+                    name,
+                )
+                self._loaded.stray.append(f"{directory.path}/{name}")
+            else:
+                start, recovery, high = (offsets.get(topic_partition, 0) for offsets in (start_offsets, recovery_points, high_watermarks))
+                tasks.append(_Task(directory, name, topic_partition, kind, start, recovery, high))
+        if tasks:
+            log.info(
+                "%s: opening %d logs %s",
+                directory.path,
+                len(tasks),
+                "closed properly" if clean else "after a crash: checking what was not flushed",
+            )
+        return tasks
+
+    def _open(self, task: _Task) -> PartitionLog:
+        opened = open_log(
+            self._context,
+            task.topic_partition,
+            task.directory.path,
+            self._topic_config_of(task.topic_partition.topic),
+            directory=f"{task.directory.path}/{task.name}",
+            clean_shutdown=task.directory.had_clean_shutdown,
+            log_start_offset=task.log_start_offset,
+            recovery_point=task.recovery_point,
+        )
+        opened.update_high_watermark(task.high_watermark)
+        return opened
+
+    def _collect(self, futures: dict[Future[PartitionLog], _Task]) -> None:
+        clock = self._context.clock
+        said = clock.monotonic()
+        opened: list[tuple[_Task, PartitionLog]] = []
+        for done, future in enumerate(as_completed(futures), 1):
+            task = futures[future]
+            try:
+                opened.append((task, future.result()))
+            except (LogDirFailure, CorruptCheckpoint) as error:
+                self._directories.fail(task.directory.path, str(error))
+            if clock.monotonic() - said >= _PROGRESS_SECONDS:
+                said = clock.monotonic()
+                log.info("%d of %d logs are open", done, len(futures))
+        for task, partition_log in opened:
+            if not task.directory.is_live:
+                partition_log.close_without_writing()
+                continue
+            logs = self._loaded.future if task.kind is DirectoryKind.FUTURE else self._loaded.current
+            previous = logs.setdefault(task.topic_partition, partition_log)
+            if previous is not partition_log:
+                raise DuplicateLog(str(task.topic_partition), previous.directory, partition_log.directory)
+            task.directory.log_count += 1

@@ -1,0 +1,352 @@
+"""All logs of a broker: opened at start, found, created and deleted while it runs, closed at the end.
+
+The server makes one and calls, in this order, `open` (directories: created, locked), `identify` (they are this broker's), `load` (logs
+are opened; blocks, any thread), `start` (timers), and at the end `shutdown` (blocks). The replica manager calls the rest, on the event
+loop.
+
+Invariants: a partition has at most one current log; everything that waits for the disk runs in threads, except at start and shutdown; a
+directory that failed is offline until the next start, and `on_log_dir_failure` has been told.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+
+from config.broker import BrokerConfig
+from config.broker_log import (
+    LOG_DIRS,
+    LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS,
+    LOG_FLUSH_SCHEDULER_INTERVAL_MS,
+    LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS,
+    LOG_INITIAL_TASK_DELAY_MS,
+    LOG_RETENTION_CHECK_INTERVAL_MS,
+    LOG_SEGMENT_DELETE_DELAY_MS,
+    NUM_RECOVERY_THREADS_PER_DATA_DIR,
+)
+from config.broker_transactions import PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS, PRODUCER_ID_EXPIRATION_MS
+from config.topic import TopicConfig
+from config.validation import log_dirs
+from storage.background import Background
+from storage.clock import Clock
+from storage.directory_names import DirectoryKind, suffixed_name
+from storage.errors import LogDirFailure
+from storage.filesystem import FileSystem
+from storage.flusher import Flusher
+from storage.log_checkpoints import LogCheckpoints
+from storage.log_context import LogContext
+from storage.log_deletion_schedule import LogDeletions
+from storage.log_directories import LogDirectories, LogDirectory
+from storage.log_dirs_description import LogDirDescription, describe
+from storage.log_loading import LogLoading
+from storage.partition_log import PartitionLog
+from storage.partition_metadata import ZERO_UUID
+from storage.recovery import open_log
+from storage.retention import delete_old_segments
+from storage.start_errors import NoUsableLogDirectory
+from storage.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+_NEVER_MS = 365 * 24 * 60 * 60 * 1000
+_LOGS_PER_TURN = 50
+
+
+class LogManager:
+    """See the module."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topic_config_of: Callable[[str], TopicConfig],
+        filesystem: FileSystem,
+        clock: Clock,
+        background: Background,
+        *,
+        random: Random,
+    ) -> None:
+        """`topic_config_of` gives a topic's configuration in force by its name. Raises DuplicateLogDirectory."""
+        self.directories = LogDirectories(log_dirs(config[LOG_DIRS]), filesystem)
+        self.on_log_dir_failure: Callable[[str], None] = self.handle_log_dir_failure
+        """Told, on the loop, of a directory that failed in the background; who sets it calls `handle_log_dir_failure`."""
+        self.on_no_log_dir: Callable[[], None] = _say_nothing
+        """Told when the last directory has failed: the broker has to stop."""
+        self._config = config
+        self._topic_config_of = topic_config_of
+        self._fs = filesystem
+        self._clock = clock
+        self._background = background
+        self._random = random
+        self._current: dict[TopicPartition, PartitionLog] = {}
+        self._future: dict[TopicPartition, PartitionLog] = {}
+        self._checkpoints = LogCheckpoints(filesystem, background, self.all_logs, self._on_failure)
+        self._flusher = Flusher(background, self._on_failure, clock.now_ms())
+        self._deletions = LogDeletions(filesystem, background, self._on_failure)
+        self._retention: deque[PartitionLog] = deque()
+        self._context = LogContext(
+            filesystem,
+            clock,
+            background,
+            random=random.random,
+            producer_id_expiration_ms=config[PRODUCER_ID_EXPIRATION_MS],
+            on_flush_due=self._flusher.flush,
+        )
+
+    # ---- start and end
+
+    @property
+    def stored_broker_id(self) -> int | None:
+        """The broker id that the directories remember, once they are open."""
+        return self.directories.stored_broker_id
+
+    def open(self) -> None:
+        """Creates and locks the log directories. Raises LogDirectoryError. Blocks."""
+        self.directories.open()
+
+    def identify(self, cluster_id: str, broker_id: int) -> None:
+        """Whether the directories are those of this broker; marks new ones. Raises LogDirectoryError. Blocks."""
+        try:
+            self.directories.identify(cluster_id, broker_id, self._clock.now_ms())
+        except BaseException:
+            self.directories.unlock()
+            raise
+
+    def load(self) -> None:
+        """Opens every log, after a crash with recovery. Raises LogDirectoryError, UnsupportedForMessageFormat. Blocks."""
+        began = self._clock.monotonic()
+        threads = self._config[NUM_RECOVERY_THREADS_PER_DATA_DIR]
+        try:
+            loaded = LogLoading(self.directories, self._context, self._topic_config_of, threads).run()
+        except BaseException:
+            self.directories.unlock()
+            raise
+        self._current, self._future = loaded.current, loaded.future
+        for each in self.all_logs():
+            self._checkpoints.watch(each)
+        for log_dir, path in loaded.deleted:
+            self._deletions.remove_later(log_dir, path, self._config[LOG_SEGMENT_DELETE_DELAY_MS])
+        log.info("opened %d logs in %d ms", len(self._current) + len(self._future), (self._clock.monotonic() - began) * 1000)
+
+    def start(self) -> None:
+        """Begins the periodic work."""
+        config = self._config
+        self._every("log-retention", config[LOG_RETENTION_CHECK_INTERVAL_MS], self.check_retention)
+        self._every("log-flusher", config[LOG_FLUSH_SCHEDULER_INTERVAL_MS], self.flush_dirty_logs)
+        self._every("recovery-point-checkpoint", config[LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS], self.checkpoint_recovery_points)
+        start_offset_interval_ms = config[LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS]
+        self._every("log-start-offset-checkpoint", start_offset_interval_ms, self.checkpoint_log_start_offsets)
+        self._every("producer-expiration", config[PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS], self.remove_expired_producers)
+
+    def shutdown(self, broker_epoch: int = -1) -> None:
+        """Flushes and closes every log and marks the directories as cleanly shut down. Blocks; nothing else may be called after it.
+
+        The background must not run anything any more, except for what is under way in threads.
+        """
+        for each in self.all_logs():
+            each.leader_epochs.on_change = None
+        self._checkpoints.run_now()
+        threads = self._config[NUM_RECOVERY_THREADS_PER_DATA_DIR]
+        for directory in self.directories.live:
+            logs = [each for each in self.all_logs() if each.log_dir == directory.path]
+            with ThreadPoolExecutor(threads, thread_name_prefix=f"log-closing-{directory.path}") as pool:
+                closed = all(list(pool.map(_flush_and_close, logs)))
+            try:
+                self._checkpoints.write_all(directory.path, logs)
+                if closed and (directory.had_clean_shutdown or directory.is_loaded):
+                    self.directories.write_clean_shutdown(directory, broker_epoch)
+            except OSError as error:
+                log.error("%s: the next start will check its logs, for this one cannot say that they are closed: %s", directory.path, error)
+        self._current.clear()
+        self._future.clear()
+        self.directories.unlock()
+
+    # ---- the logs
+
+    def get(self, topic_partition: TopicPartition, *, future: bool = False) -> PartitionLog | None:
+        """The log of a partition, or (`future`) the one that is to take its place in another directory."""
+        return (self._future if future else self._current).get(topic_partition)
+
+    def all_logs(self) -> Iterator[PartitionLog]:
+        """Current and future ones."""
+        yield from self._current.values()
+        yield from self._future.values()
+
+    def __len__(self) -> int:
+        return len(self._current)
+
+    def get_or_create(
+        self, topic_partition: TopicPartition, topic_id: bytes = ZERO_UUID, *, is_new: bool = False, log_dir: str | None = None
+    ) -> PartitionLog:
+        """The log of a partition; a new one stands in `log_dir`, or in the live directory with the fewest.
+
+        Unless `is_new`, the replica existed before, so with an offline directory the log may be in there: raises LogDirFailure. A log without
+        a topic id takes `topic_id`; whether another one agrees is for the caller to see.
+        """
+        found = self._current.get(topic_partition)
+        if found is None:
+            found = self._create(topic_partition, is_new=is_new, log_dir=log_dir)
+        if found.topic_id == ZERO_UUID and topic_id != ZERO_UUID:
+            found.topic_id = topic_id
+            self._checkpoints.on_topic_id(found)
+        return found
+
+    def delete(self, topic_partition: TopicPartition, *, is_stray: bool = False) -> None:
+        """Takes the partition's log away: renamed at once, removed after `log.segment.delete.delay.ms`; a stray one is kept, renamed.
+
+        Raises LogDirFailure when the log may stand in an offline directory.
+        """
+        logs = [logs.pop(topic_partition) for logs in (self._current, self._future) if topic_partition in logs]
+        if not logs and self.directories.offline:
+            offline = self.directories.offline[0]
+            raise LogDirFailure(offline, offline, f"{topic_partition} cannot be deleted, for it may stand in this offline directory")
+        for gone in logs:
+            directory = self.directories[gone.log_dir]
+            directory.log_count -= 1
+            kind = DirectoryKind.STRAY if is_stray else DirectoryKind.DELETE
+            name = suffixed_name(topic_partition, kind, f"{self._random.getrandbits(128):032x}")
+            gone.leader_epochs.on_change = None
+            self._flusher.forget(gone)
+            gone.move_to(f"{gone.log_dir}/{name}")
+            if is_stray:
+                log.warning("%s: the controller does not know this replica; it is not served, %s is kept", topic_partition, gone.directory)
+                gone.close_without_writing()
+            else:
+                self._deletions.delete_later(gone, self._config[LOG_SEGMENT_DELETE_DELAY_MS])
+            self._checkpoints.recovery_points([gone.log_dir])
+            self._checkpoints.log_start_offsets([gone.log_dir])
+
+    def update_topic_config(self, topic: str, config: TopicConfig) -> None:
+        """The topic has another configuration."""
+        for each in self.all_logs():
+            if each.topic_partition.topic == topic:
+                each.update_config(config)
+
+    def _create(self, topic_partition: TopicPartition, *, is_new: bool, log_dir: str | None) -> PartitionLog:
+        offline = self.directories.offline
+        if offline and not is_new:
+            raise LogDirFailure(offline[0], offline[0], f"the log of {topic_partition} may stand in this offline directory")
+        if log_dir is not None:
+            self.directories.check_live(log_dir)
+            return self._create_in(self.directories[log_dir], topic_partition)
+        for directory in self.directories.by_fewest_logs():
+            try:
+                return self._create_in(directory, topic_partition)
+            except LogDirFailure as failure:
+                self._on_failure(failure)
+        raise LogDirFailure(next(iter(self.directories.all)), str(topic_partition), "no log directory is left to create it in")
+
+    def _create_in(self, directory: LogDirectory, topic_partition: TopicPartition) -> PartitionLog:
+        config = self._topic_config_of(topic_partition.topic)
+        is_new = not self._fs.exists(f"{directory.path}/{topic_partition}")
+        created = open_log(self._context, topic_partition, directory.path, config, is_new=is_new)
+        self._current[topic_partition] = created
+        directory.log_count += 1
+        self._checkpoints.watch(created)
+        self._checkpoints.on_created(created)
+        log.info("%s: created in %s", topic_partition, directory.path)
+        return created
+
+    # ---- directories
+
+    @property
+    def offline_log_dirs(self) -> list[str]:
+        """The directories that failed."""
+        return self.directories.offline
+
+    def handle_log_dir_failure(self, log_dir: str, reason: str = "a disk error") -> None:
+        """The directory is offline: its logs are let go of. Harmless when told twice."""
+        if not self.directories.fail(log_dir, reason):
+            return
+        for logs in (self._current, self._future):
+            for gone in [each for each in logs.values() if each.log_dir == log_dir]:
+                del logs[gone.topic_partition]
+                self._flusher.forget(gone)
+                gone.leader_epochs.on_change = None
+                gone.close_without_writing()
+        try:
+            self.directories.check_any_live()
+        except NoUsableLogDirectory as error:
+            log.critical("%s", error)
+            self.on_no_log_dir()
+
+    def describe_log_dirs(self) -> list[LogDirDescription]:
+        """What DescribeLogDirs answers."""
+        return describe(self.directories, self._current, self._future, self._fs)
+
+    def _on_failure(self, failure: LogDirFailure) -> None:
+        if self.directories[failure.log_dir].is_live:
+            log.error("%s", failure)
+            self.on_log_dir_failure(failure.log_dir)
+
+    # ---- periodic work
+
+    def checkpointed_high_watermark(self, topic_partition: TopicPartition) -> int:
+        """The high watermark that the last run left, or the log's own since; 0 for a new log."""
+        found = self._current.get(topic_partition)
+        return 0 if found is None else found.high_watermark
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Writes `replication-offset-checkpoint` in every live directory, soon."""
+        self._checkpoints.high_watermarks(self._live_paths())
+
+    def checkpoint_recovery_points(self) -> None:
+        """Writes `recovery-point-offset-checkpoint` in every live directory, soon."""
+        self._checkpoints.recovery_points(self._live_paths())
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Writes `log-start-offset-checkpoint` in every live directory, soon."""
+        self._checkpoints.log_start_offsets(self._live_paths())
+
+    def flush_dirty_logs(self) -> None:
+        """Flushes the logs whose `flush.ms` is over."""
+        self._flusher.flush_by_age(list(self.all_logs()), self._clock.now_ms())
+
+    def remove_expired_producers(self) -> None:
+        """Forgets producers that have been idle for `producer.id.expiration.ms`."""
+        expiration_ms = self._context.producer_id_expiration_ms = self._config[PRODUCER_ID_EXPIRATION_MS]
+        now_ms = self._clock.now_ms()
+        for each in self.all_logs():
+            producers = each.producer_state
+            producers.producer_id_expiration_ms = expiration_ms
+            if producers.state.producers:
+                producers.remove_expired_producers(now_ms)
+
+    def check_retention(self) -> None:
+        """Deletes old segments of all logs, a few logs per turn of the loop."""
+        if not self._retention:
+            self._retention.extend(self.all_logs())
+            self._check_some_retention()
+
+    def _check_some_retention(self) -> None:
+        now_ms = self._clock.now_ms()
+        for _ in range(min(_LOGS_PER_TURN, len(self._retention))):
+            each = self._retention.popleft()
+            if not each.is_closed and self._current.get(each.topic_partition) is each:
+                try:
+                    delete_old_segments(each, now_ms)
+                except LogDirFailure as failure:
+                    self._on_failure(failure)
+        if self._retention:
+            self._background.schedule("log-retention", 0, 0, self._check_some_retention)
+
+    def _live_paths(self) -> Iterable[str]:
+        return [directory.path for directory in self.directories.live]
+
+    def _every(self, name: str, period_ms: int, callback: Callable[[], None]) -> None:
+        if period_ms < _NEVER_MS:
+            self._background.schedule(name, self._config[LOG_INITIAL_TASK_DELAY_MS], period_ms, callback)
+
+
+def _flush_and_close(each: PartitionLog) -> bool:
+    try:
+        each.flush()
+        each.close()
+    except LogDirFailure as failure:
+        log.error("%s: not closed properly, the next start will check it: %s", each.topic_partition, failure)
+        return False
+    return True
+
+
+def _say_nothing() -> None:
+    pass

@@ -1,0 +1,75 @@
+"""The file `meta.properties` of a log directory: which broker of which cluster it belongs to.
+
+It is a Java properties file, version 0 (ZooKeeper mode): `broker.id`, `version`, `cluster.id`, and `directory.id` where a migration
+gave one. The broker writes it into directories that have none and refuses to start on another broker's. Called by `log_directories`.
+"""
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from config.errors import ConfigError
+from config.loader import parse_properties
+from storage.checkpoint import replace_file
+from storage.filesystem import FileSystem
+from storage.start_errors import InconsistentBrokerId, InconsistentClusterId, InvalidMetaProperties
+
+META_PROPERTIES = "meta.properties"
+VERSION = 0
+_ESCAPED = str.maketrans({char: f"\\{char}" for char in "\\:=#! "})
+
+
+class MetaProperties(NamedTuple):
+    """The content. Fields that version 0 may lack are None."""
+
+    broker_id: int | None
+    cluster_id: str | None
+    directory_id: str | None = None
+
+
+def read_meta_properties(log_dir: str, filesystem: FileSystem) -> MetaProperties | None:
+    """What the directory says; None when it has no such file. Raises InvalidMetaProperties, OSError."""
+    path = f"{log_dir}/{META_PROPERTIES}"
+    if not filesystem.exists(path):
+        return None
+    try:
+        properties = parse_properties(filesystem.read_file(path).decode("latin-1"))
+    except ConfigError as error:
+        raise InvalidMetaProperties(path, str(error)) from None
+    version = properties.get("version", str(VERSION))
+    if version.strip() != str(VERSION):
+        raise InvalidMetaProperties(path, f"version is {version!r}; a broker with ZooKeeper's metadata uses {VERSION} only")
+    broker_id = properties.get("broker.id")
+    if broker_id is not None and not broker_id.strip().removeprefix("-").isdecimal():
+        raise InvalidMetaProperties(
+            path, f"broker.id is {broker_id!r}, not a number; restore the file or, if the data is lost, empty the directory"
+        )
+    if not properties:
+        raise InvalidMetaProperties(path, "it holds no property; restore it, or delete it if the directory is this broker's")
+    return MetaProperties(None if broker_id is None else int(broker_id), properties.get("cluster.id"), properties.get("directory.id"))
+
+
+def check_meta_properties(log_dir: str, found: MetaProperties, cluster_id: str, broker_id: int) -> None:
+    """Raises InconsistentClusterId and InconsistentBrokerId when the directory belongs to somebody else."""
+    path = f"{log_dir}/{META_PROPERTIES}"
+    if found.cluster_id is not None and found.cluster_id != cluster_id:
+        raise InconsistentClusterId(path, cluster_id, found.cluster_id)
+    if found.broker_id is not None and found.broker_id != broker_id:
+        raise InconsistentBrokerId(path, broker_id, found.broker_id)
+
+
+def write_meta_properties(log_dir: str, properties: MetaProperties, filesystem: FileSystem, now_ms: int) -> None:
+    """Replaces the file. May raise OSError; blocks."""
+    replace_file(filesystem, f"{log_dir}/{META_PROPERTIES}", encode_meta_properties(properties, now_ms))
+
+
+def encode_meta_properties(properties: MetaProperties, now_ms: int) -> bytes:
+    """The file as Java writes it, with an empty comment and the time."""
+    written = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
+    fields = {
+        "broker.id": None if properties.broker_id is None else str(properties.broker_id),
+        "directory.id": properties.directory_id,
+        "version": str(VERSION),
+        "cluster.id": properties.cluster_id,
+    }
+    lines = [f"{name}={value.translate(_ESCAPED)}\n" for name, value in fields.items() if value is not None]
+    return f"#\n#{written}\n{''.join(lines)}".encode("latin-1")

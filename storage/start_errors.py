@@ -1,0 +1,90 @@
+"""Why a broker cannot start on its log directories: each is one message that says where and what to do. Nothing of it reaches a client."""
+
+from storage.errors import StorageError
+
+
+class LogDirectoryError(StorageError):
+    """The log directories cannot be used as they are configured."""
+
+
+class NoUsableLogDirectory(LogDirectoryError):
+    """Every log directory failed."""
+
+    def __init__(self, log_dirs: list[str]) -> None:
+        super().__init__(f"none of the log directories {', '.join(log_dirs)} can be used; the lines above say why for each")
+        self.log_dirs = log_dirs
+
+
+class LogDirectoryLocked(LogDirectoryError):
+    """Another broker has it open."""
+
+    def __init__(self, log_dir: str) -> None:
+        super().__init__(f"{log_dir}: its .lock is held, so another broker uses this log directory; stop that one or set another log.dirs")
+        self.log_dir = log_dir
+
+
+class DuplicateLogDirectory(LogDirectoryError):
+    """`log.dirs` names one directory twice."""
+
+    def __init__(self, log_dir: str) -> None:
+        super().__init__(f"{log_dir} stands twice in log.dirs")
+        self.log_dir = log_dir
+
+
+class InvalidMetaProperties(LogDirectoryError):
+    """A `meta.properties` that is not what its format says."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class InconsistentClusterId(LogDirectoryError):
+    """The directory belongs to another cluster."""
+
+    def __init__(self, path: str, expected: str, found: str) -> None:
+        super().__init__(
+            f"{path}: cluster.id is {found}, but the cluster's is {expected}. The directory belongs to another cluster: "
+            "check zookeeper.connect, or set another log.dirs"
+        )
+        self.path = path
+        self.expected = expected
+        self.found = found
+
+
+class InconsistentBrokerId(LogDirectoryError):
+    """The directory belongs to another broker."""
+
+    def __init__(self, path: str, expected: int, found: int) -> None:
+        super().__init__(
+            f"{path}: broker.id is {found}, but this broker's is {expected}. If the data was moved, set broker.id={found}; "
+            "for a new broker use empty log directories"
+        )
+        self.path = path
+        self.expected = expected
+        self.found = found
+
+
+class ForeignDirectory(LogDirectoryError):
+    """Something stands in a log directory that is no partition."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path}: its name is not that of a partition (topic-partition, or topic-partition.id with -delete, -future or -stray). "
+            "A log directory may hold nothing else: move it away"
+        )
+        self.path = path
+
+
+class DuplicateLog(LogDirectoryError):
+    """Two directories hold the same partition."""
+
+    def __init__(self, partition: str, first: str, second: str) -> None:
+        super().__init__(
+            f"{partition} stands in {first} and in {second}. A log directory failed while the replica moved between them: "
+            "delete the one in the directory that failed"
+        )
+        self.partition = partition
+        self.first = first
+        self.second = second
