@@ -212,10 +212,9 @@ def _declare(cls: type[_T], kind: str, api_key: ApiKey | None, versions: Version
     body["__slots__"] = tuple(declared)
     body["SCHEMA"] = Schema(cls.__name__, kind, api_key, versions, flexible, fields)
     body["__init__"] = _first_init
-    bases: tuple[type, ...] = (Struct,) if kind == "struct" else cls.__bases__
     if kind != "struct":
         body |= {"_decoders": {}, "_encoders": {}, "_part_encoders": {}}
-    return typing.cast("type[_T]", type(cls.__name__, bases, body))
+    return typing.cast("type[_T]", type(cls.__name__, cls.__bases__, body))
 
 
 def _first_init(self: Struct, **values: Any) -> None:

@@ -5,17 +5,17 @@ in (KIP-890). 2 may answer PRODUCER_FENCED (KIP-588), 5 TRANSACTION_ABORTABLE.
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Int16, Int32, Int64, Message, String, field, request, response, since, struct, until
+from protocol.schema import Array, Bool, Int16, Int32, Int64, Message, String, Struct, field, request, response, since, struct, until
 
 
 @struct
-class AddPartitionsToTxnTopic:
+class AddPartitionsToTxnTopic(Struct):
     name: String = field()
     partitions: Array[Int32] = field()
 
 
 @struct
-class AddPartitionsToTxnTransaction:
+class AddPartitionsToTxnTransaction(Struct):
     transactional_id: String = field()
     producer_id: Int64 = field()
     producer_epoch: Int16 = field()
@@ -33,19 +33,19 @@ class AddPartitionsToTxnRequest(Message):
 
 
 @struct
-class AddPartitionsToTxnPartitionResult:
+class AddPartitionsToTxnPartitionResult(Struct):
     partition_index: Int32 = field()
     partition_error_code: Int16 = field()
 
 
 @struct
-class AddPartitionsToTxnTopicResult:
+class AddPartitionsToTxnTopicResult(Struct):
     name: String = field()
     results_by_partition: Array[AddPartitionsToTxnPartitionResult] = field()
 
 
 @struct
-class AddPartitionsToTxnResult:
+class AddPartitionsToTxnResult(Struct):
     transactional_id: String = field()
     topic_results: Array[AddPartitionsToTxnTopicResult] = field()
 

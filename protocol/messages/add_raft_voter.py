@@ -1,11 +1,11 @@
 """AddRaftVoter (api 80, KIP-853): add a voter to a KRaft quorum. Declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Message, NullableString, String, UInt16, Uuid, field, request, response, struct
+from protocol.schema import Array, Int16, Int32, Message, NullableString, String, Struct, UInt16, Uuid, field, request, response, struct
 
 
 @struct
-class Listener:
+class Listener(Struct):
     name: String = field()
     host: String = field()
     port: UInt16 = field()

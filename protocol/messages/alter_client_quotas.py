@@ -1,24 +1,24 @@
 """AlterClientQuotas (api 49, KIP-546): set or remove quotas of entities."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Float64, Int16, Int32, Message, NullableString, String, field, request, response, struct
+from protocol.schema import Array, Bool, Float64, Int16, Int32, Message, NullableString, String, Struct, field, request, response, struct
 
 
 @struct
-class AlterClientQuotasRequestEntityData:
+class AlterClientQuotasRequestEntityData(Struct):
     entity_type: String = field()
     entity_name: NullableString = field()
 
 
 @struct
-class OpData:
+class OpData(Struct):
     key: String = field()
     value: Float64 = field()
     remove: Bool = field()
 
 
 @struct
-class AlterClientQuotasRequestEntryData:
+class AlterClientQuotasRequestEntryData(Struct):
     entity: Array[AlterClientQuotasRequestEntityData] = field()
     ops: Array[OpData] = field()
 
@@ -30,13 +30,13 @@ class AlterClientQuotasRequest(Message):
 
 
 @struct
-class AlterClientQuotasResponseEntityData:
+class AlterClientQuotasResponseEntityData(Struct):
     entity_type: String = field()
     entity_name: NullableString = field()
 
 
 @struct
-class AlterClientQuotasResponseEntryData:
+class AlterClientQuotasResponseEntryData(Struct):
     error_code: Int16 = field()
     error_message: NullableString = field()
     entity: Array[AlterClientQuotasResponseEntityData] = field()

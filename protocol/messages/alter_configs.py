@@ -1,17 +1,17 @@
 """AlterConfigs (api 33): replace all dynamic values of a resource (KIP-133). Superseded by IncrementalAlterConfigs."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Int8, Int16, Int32, Message, NullableString, String, field, request, response, struct
+from protocol.schema import Array, Bool, Int8, Int16, Int32, Message, NullableString, String, Struct, field, request, response, struct
 
 
 @struct
-class AlterableConfig:
+class AlterableConfig(Struct):
     name: String = field()
     value: NullableString = field()
 
 
 @struct
-class AlterConfigsResource:
+class AlterConfigsResource(Struct):
     resource_type: Int8 = field()
     resource_name: String = field()
     configs: Array[AlterableConfig] = field()
@@ -24,7 +24,7 @@ class AlterConfigsRequest(Message):
 
 
 @struct
-class AlterConfigsResourceResponse:
+class AlterConfigsResourceResponse(Struct):
     error_code: Int16 = field()
     error_message: NullableString = field()
     resource_type: Int8 = field()

@@ -5,17 +5,17 @@
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int8, Int16, Int32, Int64, Message, String, Uuid, field, request, response, since, struct, until
+from protocol.schema import Array, Int8, Int16, Int32, Int64, Message, String, Struct, Uuid, field, request, response, since, struct, until
 
 
 @struct
-class BrokerState:
+class BrokerState(Struct):
     broker_id: Int32 = field()
     broker_epoch: Int64 = field(default=-1)
 
 
 @struct
-class AlterPartitionRequestPartitionData:
+class AlterPartitionRequestPartitionData(Struct):
     partition_index: Int32 = field()
     leader_epoch: Int32 = field()
     new_isr: Array[Int32] = until(2)
@@ -25,7 +25,7 @@ class AlterPartitionRequestPartitionData:
 
 
 @struct
-class AlterPartitionRequestTopicData:
+class AlterPartitionRequestTopicData(Struct):
     topic_name: String = until(1, ignorable=True)
     topic_id: Uuid = since(2, ignorable=True)
     partitions: Array[AlterPartitionRequestPartitionData] = field()
@@ -39,7 +39,7 @@ class AlterPartitionRequest(Message):
 
 
 @struct
-class AlterPartitionResponsePartitionData:
+class AlterPartitionResponsePartitionData(Struct):
     partition_index: Int32 = field()
     error_code: Int16 = field()
     leader_id: Int32 = field()
@@ -50,7 +50,7 @@ class AlterPartitionResponsePartitionData:
 
 
 @struct
-class AlterPartitionResponseTopicData:
+class AlterPartitionResponseTopicData(Struct):
     topic_name: String = until(1, ignorable=True)
     topic_id: Uuid = since(2, ignorable=True)
     partitions: Array[AlterPartitionResponsePartitionData] = field()

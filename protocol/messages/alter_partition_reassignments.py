@@ -1,17 +1,17 @@
 """AlterPartitionReassignments (api 45, KIP-455): move replicas to other brokers; null replicas cancel a move."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Message, NullableArray, NullableString, String, field, request, response, struct
+from protocol.schema import Array, Int16, Int32, Message, NullableArray, NullableString, String, Struct, field, request, response, struct
 
 
 @struct
-class ReassignablePartition:
+class ReassignablePartition(Struct):
     partition_index: Int32 = field()
     replicas: NullableArray[Int32] = field(default=None)
 
 
 @struct
-class ReassignableTopic:
+class ReassignableTopic(Struct):
     name: String = field()
     partitions: Array[ReassignablePartition] = field()
 
@@ -23,14 +23,14 @@ class AlterPartitionReassignmentsRequest(Message):
 
 
 @struct
-class ReassignablePartitionResponse:
+class ReassignablePartitionResponse(Struct):
     partition_index: Int32 = field()
     error_code: Int16 = field()
     error_message: NullableString = field()
 
 
 @struct
-class ReassignableTopicResponse:
+class ReassignableTopicResponse(Struct):
     name: String = field()
     partitions: Array[ReassignablePartitionResponse] = field()
 

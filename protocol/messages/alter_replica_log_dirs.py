@@ -1,17 +1,17 @@
 """AlterReplicaLogDirs (api 34): move replicas between the log directories of one broker (KIP-113)."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Message, String, field, request, response, struct
+from protocol.schema import Array, Int16, Int32, Message, String, Struct, field, request, response, struct
 
 
 @struct
-class AlterReplicaLogDirTopic:
+class AlterReplicaLogDirTopic(Struct):
     name: String = field()
     partitions: Array[Int32] = field()
 
 
 @struct
-class AlterReplicaLogDir:
+class AlterReplicaLogDir(Struct):
     path: String = field()
     topics: Array[AlterReplicaLogDirTopic] = field()
 
@@ -22,13 +22,13 @@ class AlterReplicaLogDirsRequest(Message):
 
 
 @struct
-class AlterReplicaLogDirPartitionResult:
+class AlterReplicaLogDirPartitionResult(Struct):
     partition_index: Int32 = field()
     error_code: Int16 = field()
 
 
 @struct
-class AlterReplicaLogDirTopicResult:
+class AlterReplicaLogDirTopicResult(Struct):
     topic_name: String = field()
     partitions: Array[AlterReplicaLogDirPartitionResult] = field()
 

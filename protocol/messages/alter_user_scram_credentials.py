@@ -1,17 +1,17 @@
 """AlterUserScramCredentials (api 51, KIP-554): the client salts and hashes the password; the broker stores what it is given."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bytes, Int8, Int16, Int32, Message, NullableString, String, field, request, response, struct
+from protocol.schema import Array, Bytes, Int8, Int16, Int32, Message, NullableString, String, Struct, field, request, response, struct
 
 
 @struct
-class ScramCredentialDeletion:
+class ScramCredentialDeletion(Struct):
     name: String = field()
     mechanism: Int8 = field()
 
 
 @struct
-class ScramCredentialUpsertion:
+class ScramCredentialUpsertion(Struct):
     """mechanism is 1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
 
     name: String = field()
@@ -28,7 +28,7 @@ class AlterUserScramCredentialsRequest(Message):
 
 
 @struct
-class AlterUserScramCredentialsResult:
+class AlterUserScramCredentialsResult(Struct):
     user: String = field()
     error_code: Int16 = field()
     error_message: NullableString = field()

@@ -5,7 +5,7 @@ feature's minimum to be 0. The response's header is always version 0.
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Int16, Int32, Int64, Message, String, field, request, response, since, struct
+from protocol.schema import Array, Bool, Int16, Int32, Int64, Message, String, Struct, field, request, response, since, struct
 
 
 @request(ApiKey.API_VERSIONS, versions=(0, 4), flexible=3)
@@ -15,21 +15,21 @@ class ApiVersionsRequest(Message):
 
 
 @struct
-class ApiVersion:
+class ApiVersion(Struct):
     api_key: Int16 = field()
     min_version: Int16 = field()
     max_version: Int16 = field()
 
 
 @struct
-class SupportedFeatureKey:
+class SupportedFeatureKey(Struct):
     name: String = field()
     min_version: Int16 = field()
     max_version: Int16 = field()
 
 
 @struct
-class FinalizedFeatureKey:
+class FinalizedFeatureKey(Struct):
     name: String = field()
     max_version_level: Int16 = field()
     min_version_level: Int16 = field()

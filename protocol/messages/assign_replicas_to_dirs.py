@@ -1,22 +1,22 @@
 """AssignReplicasToDirs (api 73, KIP-858): a broker of a KRaft cluster says which directory holds which replica. Declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Int64, Message, Uuid, field, request, response, struct
+from protocol.schema import Array, Int16, Int32, Int64, Message, Struct, Uuid, field, request, response, struct
 
 
 @struct
-class AssignReplicasToDirsRequestPartitionData:
+class AssignReplicasToDirsRequestPartitionData(Struct):
     partition_index: Int32 = field()
 
 
 @struct
-class AssignReplicasToDirsRequestTopicData:
+class AssignReplicasToDirsRequestTopicData(Struct):
     topic_id: Uuid = field()
     partitions: Array[AssignReplicasToDirsRequestPartitionData] = field()
 
 
 @struct
-class AssignReplicasToDirsRequestDirectoryData:
+class AssignReplicasToDirsRequestDirectoryData(Struct):
     id: Uuid = field()
     topics: Array[AssignReplicasToDirsRequestTopicData] = field()
 
@@ -29,19 +29,19 @@ class AssignReplicasToDirsRequest(Message):
 
 
 @struct
-class AssignReplicasToDirsResponsePartitionData:
+class AssignReplicasToDirsResponsePartitionData(Struct):
     partition_index: Int32 = field()
     error_code: Int16 = field()
 
 
 @struct
-class AssignReplicasToDirsResponseTopicData:
+class AssignReplicasToDirsResponseTopicData(Struct):
     topic_id: Uuid = field()
     partitions: Array[AssignReplicasToDirsResponsePartitionData] = field()
 
 
 @struct
-class AssignReplicasToDirsResponseDirectoryData:
+class AssignReplicasToDirsResponseDirectoryData(Struct):
     id: Uuid = field()
     topics: Array[AssignReplicasToDirsResponseTopicData] = field()
 

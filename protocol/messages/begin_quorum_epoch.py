@@ -3,11 +3,26 @@ served.
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Message, NullableString, String, UInt16, Uuid, field, request, response, since, struct
+from protocol.schema import (
+    Array,
+    Int16,
+    Int32,
+    Message,
+    NullableString,
+    String,
+    Struct,
+    UInt16,
+    Uuid,
+    field,
+    request,
+    response,
+    since,
+    struct,
+)
 
 
 @struct
-class BeginQuorumEpochRequestPartitionData:
+class BeginQuorumEpochRequestPartitionData(Struct):
     partition_index: Int32 = field()
     voter_directory_id: Uuid = since(1, ignorable=True)
     leader_id: Int32 = field()
@@ -15,13 +30,13 @@ class BeginQuorumEpochRequestPartitionData:
 
 
 @struct
-class BeginQuorumEpochRequestTopicData:
+class BeginQuorumEpochRequestTopicData(Struct):
     topic_name: String = field()
     partitions: Array[BeginQuorumEpochRequestPartitionData] = field()
 
 
 @struct
-class LeaderEndpoint:
+class LeaderEndpoint(Struct):
     name: String = field()
     host: String = field()
     port: UInt16 = field()
@@ -36,7 +51,7 @@ class BeginQuorumEpochRequest(Message):
 
 
 @struct
-class BeginQuorumEpochResponsePartitionData:
+class BeginQuorumEpochResponsePartitionData(Struct):
     partition_index: Int32 = field()
     error_code: Int16 = field()
     leader_id: Int32 = field()
@@ -44,13 +59,13 @@ class BeginQuorumEpochResponsePartitionData:
 
 
 @struct
-class BeginQuorumEpochResponseTopicData:
+class BeginQuorumEpochResponseTopicData(Struct):
     topic_name: String = field()
     partitions: Array[BeginQuorumEpochResponsePartitionData] = field()
 
 
 @struct
-class NodeEndpoint:
+class NodeEndpoint(Struct):
     node_id: Int32 = field()
     host: String = field()
     port: UInt16 = field()

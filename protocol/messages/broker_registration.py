@@ -14,6 +14,7 @@ from protocol.schema import (
     Message,
     NullableString,
     String,
+    Struct,
     UInt16,
     Uuid,
     field,
@@ -25,7 +26,7 @@ from protocol.schema import (
 
 
 @struct
-class Listener:
+class Listener(Struct):
     name: String = field()
     host: String = field()
     port: UInt16 = field()
@@ -33,7 +34,7 @@ class Listener:
 
 
 @struct
-class Feature:
+class Feature(Struct):
     name: String = field()
     min_supported_version: Int16 = field()
     max_supported_version: Int16 = field()

@@ -1,7 +1,7 @@
 """ConsumerGroupDescribe (api 69, KIP-848): groups of the new protocol with their members and assignments."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Int16, Int32, Message, NullableString, String, Uuid, field, request, response, struct
+from protocol.schema import Array, Bool, Int16, Int32, Message, NullableString, String, Struct, Uuid, field, request, response, struct
 
 
 @request(ApiKey.CONSUMER_GROUP_DESCRIBE, versions=(0, 0), flexible=0)
@@ -11,19 +11,19 @@ class ConsumerGroupDescribeRequest(Message):
 
 
 @struct
-class TopicPartitions:
+class TopicPartitions(Struct):
     topic_id: Uuid = field()
     topic_name: String = field()
     partitions: Array[Int32] = field()
 
 
 @struct
-class Assignment:
+class Assignment(Struct):
     topic_partitions: Array[TopicPartitions] = field()
 
 
 @struct
-class Member:
+class Member(Struct):
     member_id: String = field()
     instance_id: NullableString = field(default=None)
     rack_id: NullableString = field(default=None)
@@ -37,7 +37,7 @@ class Member:
 
 
 @struct
-class DescribedGroup:
+class DescribedGroup(Struct):
     error_code: Int16 = field()
     error_message: NullableString = field(default=None)
     group_id: String = field()

@@ -4,11 +4,25 @@ Null and -1 mean "as before". Member epoch 0 joins, -1 leaves, -2 leaves as a st
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Message, NullableArray, NullableString, String, Uuid, field, request, response, struct
+from protocol.schema import (
+    Array,
+    Int16,
+    Int32,
+    Message,
+    NullableArray,
+    NullableString,
+    String,
+    Struct,
+    Uuid,
+    field,
+    request,
+    response,
+    struct,
+)
 
 
 @struct
-class ConsumerGroupHeartbeatRequestTopicPartitions:
+class ConsumerGroupHeartbeatRequestTopicPartitions(Struct):
     topic_id: Uuid = field()
     partitions: Array[Int32] = field()
 
@@ -27,13 +41,13 @@ class ConsumerGroupHeartbeatRequest(Message):
 
 
 @struct
-class ConsumerGroupHeartbeatResponseTopicPartitions:
+class ConsumerGroupHeartbeatResponseTopicPartitions(Struct):
     topic_id: Uuid = field()
     partitions: Array[Int32] = field()
 
 
 @struct
-class Assignment:
+class Assignment(Struct):
     topic_partitions: Array[ConsumerGroupHeartbeatResponseTopicPartitions] = field()
 
 

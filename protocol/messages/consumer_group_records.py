@@ -4,7 +4,7 @@ The version of a key tells what it is: 3 the group, 4 its topics, 5 a member, 6 
 member has now.
 """
 
-from protocol.schema import Array, Bytes, Int8, Int32, Message, NullableString, String, Uuid, data, field, struct
+from protocol.schema import Array, Bytes, Int8, Int32, Message, NullableString, String, Struct, Uuid, data, field, struct
 
 
 @data(versions=(8, 8), flexible=None)
@@ -14,7 +14,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message):
 
 
 @struct
-class TopicPartitions:
+class TopicPartitions(Struct):
     topic_id: Uuid = field()
     partitions: Array[Int32] = field()
 
@@ -35,13 +35,13 @@ class ConsumerGroupMemberMetadataKey(Message):
 
 
 @struct
-class ClassicProtocol:
+class ClassicProtocol(Struct):
     name: String = field()
     metadata: Bytes = field()
 
 
 @struct
-class ClassicMemberMetadata:
+class ClassicMemberMetadata(Struct):
     session_timeout_ms: Int32 = field()
     supported_protocols: Array[ClassicProtocol] = field()
 
@@ -75,13 +75,13 @@ class ConsumerGroupPartitionMetadataKey(Message):
 
 
 @struct
-class PartitionMetadata:
+class PartitionMetadata(Struct):
     partition: Int32 = field()
     racks: Array[String] = field()
 
 
 @struct
-class TopicMetadata:
+class TopicMetadata(Struct):
     topic_id: Uuid = field()
     topic_name: String = field()
     num_partitions: Int32 = field()
@@ -100,7 +100,7 @@ class ConsumerGroupTargetAssignmentMemberKey(Message):
 
 
 @struct
-class TopicPartition:
+class TopicPartition(Struct):
     topic_id: Uuid = field()
     partitions: Array[Int32] = field()
 

@@ -4,11 +4,11 @@ Opaque to the broker, which reads them only to show them and to know the topics 
 adds the partitions already owned (KIP-429), 2 the generation they were owned in (KIP-792), 3 the rack (KIP-881).
 """
 
-from protocol.schema import Array, Int32, Message, NullableBytes, NullableString, String, data, field, since, struct
+from protocol.schema import Array, Int32, Message, NullableBytes, NullableString, String, Struct, data, field, since, struct
 
 
 @struct
-class ConsumerProtocolAssignmentTopicPartition:
+class ConsumerProtocolAssignmentTopicPartition(Struct):
     topic: String = field()
     partitions: Array[Int32] = field()
 
@@ -20,7 +20,7 @@ class ConsumerProtocolAssignment(Message):
 
 
 @struct
-class ConsumerProtocolSubscriptionTopicPartition:
+class ConsumerProtocolSubscriptionTopicPartition(Struct):
     topic: String = field()
     partitions: Array[Int32] = field()
 

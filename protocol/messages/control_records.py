@@ -4,7 +4,7 @@
 Transaction markers, the control records of ordinary topics, are built in `protocol.record_builder`. Declared, not used in ZooKeeper mode.
 """
 
-from protocol.schema import Array, Int16, Int32, Int64, Message, String, UInt16, Uuid, data, field, since, struct
+from protocol.schema import Array, Int16, Int32, Int64, Message, String, Struct, UInt16, Uuid, data, field, since, struct
 
 
 @data(versions=(0, 0), flexible=0)
@@ -14,7 +14,7 @@ class KRaftVersionRecord(Message):
 
 
 @struct
-class LeaderChangeMessageVoter:
+class LeaderChangeMessageVoter(Struct):
     voter_id: Int32 = field()
     voter_directory_id: Uuid = since(1)
 
@@ -39,20 +39,20 @@ class SnapshotHeaderRecord(Message):
 
 
 @struct
-class Endpoint:
+class Endpoint(Struct):
     name: String = field()
     host: String = field()
     port: UInt16 = field()
 
 
 @struct
-class KRaftVersionFeature:
+class KRaftVersionFeature(Struct):
     min_supported_version: Int16 = field()
     max_supported_version: Int16 = field()
 
 
 @struct
-class VotersRecordVoter:
+class VotersRecordVoter(Struct):
     voter_id: Int32 = field()
     voter_directory_id: Uuid = field()
     endpoints: Array[Endpoint] = field()

@@ -1,11 +1,26 @@
 """ControllerRegistration (api 70): a KRaft controller says what it is (KIP-919). Declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Int16, Int32, Message, NullableString, String, UInt16, Uuid, field, request, response, struct
+from protocol.schema import (
+    Array,
+    Bool,
+    Int16,
+    Int32,
+    Message,
+    NullableString,
+    String,
+    Struct,
+    UInt16,
+    Uuid,
+    field,
+    request,
+    response,
+    struct,
+)
 
 
 @struct
-class Listener:
+class Listener(Struct):
     name: String = field()
     host: String = field()
     port: UInt16 = field()
@@ -13,7 +28,7 @@ class Listener:
 
 
 @struct
-class Feature:
+class Feature(Struct):
     name: String = field()
     min_supported_version: Int16 = field()
     max_supported_version: Int16 = field()

@@ -1,11 +1,11 @@
 """CreateAcls (api 30, KIP-140). 1 has prefixed patterns (KIP-290), 3 user resources (KIP-373)."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int8, Int16, Int32, Message, NullableString, String, field, request, response, since, struct
+from protocol.schema import Array, Int8, Int16, Int32, Message, NullableString, String, Struct, field, request, response, since, struct
 
 
 @struct
-class AclCreation:
+class AclCreation(Struct):
     resource_type: Int8 = field()
     resource_name: String = field()
     resource_pattern_type: Int8 = since(1, default=3)
@@ -21,7 +21,7 @@ class CreateAclsRequest(Message):
 
 
 @struct
-class AclCreationResult:
+class AclCreationResult(Struct):
     error_code: Int16 = field()
     error_message: NullableString = field()
 

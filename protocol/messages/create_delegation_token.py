@@ -1,11 +1,26 @@
 """CreateDelegationToken (api 38, KIP-48). 3 creates tokens for another owner and answers who asked (KIP-373)."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bytes, Int16, Int32, Int64, Message, NullableString, String, field, request, response, since, struct
+from protocol.schema import (
+    Array,
+    Bytes,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    NullableString,
+    String,
+    Struct,
+    field,
+    request,
+    response,
+    since,
+    struct,
+)
 
 
 @struct
-class CreatableRenewers:
+class CreatableRenewers(Struct):
     principal_type: String = field()
     principal_name: String = field()
 

@@ -1,16 +1,30 @@
 """CreatePartitions (api 37): let topics grow (KIP-195). Version 3 may be throttled (KIP-599)."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Int16, Int32, Message, NullableArray, NullableString, String, field, request, response, struct
+from protocol.schema import (
+    Array,
+    Bool,
+    Int16,
+    Int32,
+    Message,
+    NullableArray,
+    NullableString,
+    String,
+    Struct,
+    field,
+    request,
+    response,
+    struct,
+)
 
 
 @struct
-class CreatePartitionsAssignment:
+class CreatePartitionsAssignment(Struct):
     broker_ids: Array[Int32] = field()
 
 
 @struct
-class CreatePartitionsTopic:
+class CreatePartitionsTopic(Struct):
     name: String = field()
     count: Int32 = field()
     assignments: NullableArray[CreatePartitionsAssignment] = field()
@@ -24,7 +38,7 @@ class CreatePartitionsRequest(Message):
 
 
 @struct
-class CreatePartitionsTopicResult:
+class CreatePartitionsTopicResult(Struct):
     name: String = field()
     error_code: Int16 = field()
     error_message: NullableString = field(default=None)

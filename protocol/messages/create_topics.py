@@ -13,6 +13,7 @@ from protocol.schema import (
     NullableArray,
     NullableString,
     String,
+    Struct,
     Uuid,
     field,
     request,
@@ -23,19 +24,19 @@ from protocol.schema import (
 
 
 @struct
-class CreatableReplicaAssignment:
+class CreatableReplicaAssignment(Struct):
     partition_index: Int32 = field()
     broker_ids: Array[Int32] = field()
 
 
 @struct
-class CreatableTopicConfig:
+class CreatableTopicConfig(Struct):
     name: String = field()
     value: NullableString = field()
 
 
 @struct
-class CreatableTopic:
+class CreatableTopic(Struct):
     """Either assignments, or counts (-1: the broker's default) that the controller places."""
 
     name: String = field()
@@ -53,7 +54,7 @@ class CreateTopicsRequest(Message):
 
 
 @struct
-class CreatableTopicConfigs:
+class CreatableTopicConfigs(Struct):
     name: String = field()
     value: NullableString = field()
     read_only: Bool = field()
@@ -62,7 +63,7 @@ class CreatableTopicConfigs:
 
 
 @struct
-class CreatableTopicResult:
+class CreatableTopicResult(Struct):
     name: String = field()
     topic_id: Uuid = since(7, ignorable=True)
     error_code: Int16 = field()

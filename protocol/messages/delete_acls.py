@@ -1,11 +1,11 @@
 """DeleteAcls (api 31): by filters; the answer lists what went (KIP-140). 1 has prefixed patterns (KIP-290), 3 user resources (KIP-373)."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int8, Int16, Int32, Message, NullableString, String, field, request, response, since, struct
+from protocol.schema import Array, Int8, Int16, Int32, Message, NullableString, String, Struct, field, request, response, since, struct
 
 
 @struct
-class DeleteAclsFilter:
+class DeleteAclsFilter(Struct):
     resource_type_filter: Int8 = field()
     resource_name_filter: NullableString = field()
     pattern_type_filter: Int8 = since(1, default=3)
@@ -21,7 +21,7 @@ class DeleteAclsRequest(Message):
 
 
 @struct
-class DeleteAclsMatchingAcl:
+class DeleteAclsMatchingAcl(Struct):
     error_code: Int16 = field()
     error_message: NullableString = field()
     resource_type: Int8 = field()
@@ -34,7 +34,7 @@ class DeleteAclsMatchingAcl:
 
 
 @struct
-class DeleteAclsFilterResult:
+class DeleteAclsFilterResult(Struct):
     error_code: Int16 = field()
     error_message: NullableString = field()
     matching_acls: Array[DeleteAclsMatchingAcl] = field()

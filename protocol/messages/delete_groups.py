@@ -1,7 +1,7 @@
 """DeleteGroups (api 42, KIP-229): forget groups without members, with their offsets."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Message, String, field, request, response, struct
+from protocol.schema import Array, Int16, Int32, Message, String, Struct, field, request, response, struct
 
 
 @request(ApiKey.DELETE_GROUPS, versions=(0, 2), flexible=2)
@@ -10,7 +10,7 @@ class DeleteGroupsRequest(Message):
 
 
 @struct
-class DeletableGroupResult:
+class DeletableGroupResult(Struct):
     group_id: String = field()
     error_code: Int16 = field()
 

@@ -1,17 +1,17 @@
 """DeleteRecords (api 21): move the log start offset forward (KIP-107); -1 is the high watermark."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Int64, Message, String, field, request, response, struct
+from protocol.schema import Array, Int16, Int32, Int64, Message, String, Struct, field, request, response, struct
 
 
 @struct
-class DeleteRecordsPartition:
+class DeleteRecordsPartition(Struct):
     partition_index: Int32 = field()
     offset: Int64 = field()
 
 
 @struct
-class DeleteRecordsTopic:
+class DeleteRecordsTopic(Struct):
     name: String = field()
     partitions: Array[DeleteRecordsPartition] = field()
 
@@ -23,14 +23,14 @@ class DeleteRecordsRequest(Message):
 
 
 @struct
-class DeleteRecordsPartitionResult:
+class DeleteRecordsPartitionResult(Struct):
     partition_index: Int32 = field()
     low_watermark: Int64 = field()
     error_code: Int16 = field()
 
 
 @struct
-class DeleteRecordsTopicResult:
+class DeleteRecordsTopicResult(Struct):
     name: String = field()
     partitions: Array[DeleteRecordsPartitionResult] = field()
 

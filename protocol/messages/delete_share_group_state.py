@@ -1,16 +1,16 @@
 """DeleteShareGroupState (api 86, KIP-932): forget the stored state of a share partition. Between brokers; declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Message, NullableString, String, Uuid, field, request, response, struct
+from protocol.schema import Array, Int16, Int32, Message, NullableString, String, Struct, Uuid, field, request, response, struct
 
 
 @struct
-class PartitionData:
+class PartitionData(Struct):
     partition: Int32 = field()
 
 
 @struct
-class DeleteStateData:
+class DeleteStateData(Struct):
     topic_id: Uuid = field()
     partitions: Array[PartitionData] = field()
 
@@ -22,14 +22,14 @@ class DeleteShareGroupStateRequest(Message):
 
 
 @struct
-class PartitionResult:
+class PartitionResult(Struct):
     partition: Int32 = field()
     error_code: Int16 = field()
     error_message: NullableString = field(default=None)
 
 
 @struct
-class DeleteStateResult:
+class DeleteStateResult(Struct):
     topic_id: Uuid = field()
     partitions: Array[PartitionResult] = field()
 

@@ -3,11 +3,26 @@ by name or by id (KIP-516).
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Message, NullableString, String, Uuid, field, request, response, since, struct, until
+from protocol.schema import (
+    Array,
+    Int16,
+    Int32,
+    Message,
+    NullableString,
+    String,
+    Struct,
+    Uuid,
+    field,
+    request,
+    response,
+    since,
+    struct,
+    until,
+)
 
 
 @struct
-class DeleteTopicState:
+class DeleteTopicState(Struct):
     name: NullableString = field(default=None)
     topic_id: Uuid = field()
 
@@ -20,7 +35,7 @@ class DeleteTopicsRequest(Message):
 
 
 @struct
-class DeletableTopicResult:
+class DeletableTopicResult(Struct):
     name: NullableString = field(nullable_since=6)
     topic_id: Uuid = since(6, ignorable=True)
     error_code: Int16 = field()

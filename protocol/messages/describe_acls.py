@@ -1,7 +1,7 @@
 """DescribeAcls (api 29): the ACLs that match a filter (KIP-140). 1 has prefixed patterns (KIP-290), 3 user resources (KIP-373)."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int8, Int16, Int32, Message, NullableString, String, field, request, response, since, struct
+from protocol.schema import Array, Int8, Int16, Int32, Message, NullableString, String, Struct, field, request, response, since, struct
 
 
 @request(ApiKey.DESCRIBE_ACLS, versions=(0, 3), flexible=2)
@@ -16,7 +16,7 @@ class DescribeAclsRequest(Message):
 
 
 @struct
-class AclDescription:
+class AclDescription(Struct):
     principal: String = field()
     host: String = field()
     operation: Int8 = field()
@@ -24,7 +24,7 @@ class AclDescription:
 
 
 @struct
-class DescribeAclsResource:
+class DescribeAclsResource(Struct):
     resource_type: Int8 = field()
     resource_name: String = field()
     pattern_type: Int8 = since(1, default=3)

@@ -12,6 +12,7 @@ from protocol.schema import (
     NullableArray,
     NullableString,
     String,
+    Struct,
     field,
     request,
     response,
@@ -20,7 +21,7 @@ from protocol.schema import (
 
 
 @struct
-class ComponentData:
+class ComponentData(Struct):
     """match_type is 0 exact name, 1 default, 2 any."""
 
     entity_type: String = field()
@@ -35,19 +36,19 @@ class DescribeClientQuotasRequest(Message):
 
 
 @struct
-class EntityData:
+class EntityData(Struct):
     entity_type: String = field()
     entity_name: NullableString = field()
 
 
 @struct
-class ValueData:
+class ValueData(Struct):
     key: String = field()
     value: Float64 = field()
 
 
 @struct
-class EntryData:
+class EntryData(Struct):
     entity: Array[EntityData] = field()
     values: Array[ValueData] = field()
 

@@ -1,7 +1,22 @@
 """DescribeCluster (api 60, KIP-700): brokers, controller and cluster id. Version 1 can ask for the controllers instead (KIP-919)."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Int8, Int16, Int32, Message, NullableString, String, field, request, response, since, struct
+from protocol.schema import (
+    Array,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Message,
+    NullableString,
+    String,
+    Struct,
+    field,
+    request,
+    response,
+    since,
+    struct,
+)
 
 
 @request(ApiKey.DESCRIBE_CLUSTER, versions=(0, 1), flexible=0)
@@ -11,7 +26,7 @@ class DescribeClusterRequest(Message):
 
 
 @struct
-class DescribeClusterBroker:
+class DescribeClusterBroker(Struct):
     broker_id: Int32 = field()
     host: String = field()
     port: Int32 = field()

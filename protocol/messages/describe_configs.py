@@ -14,6 +14,7 @@ from protocol.schema import (
     NullableArray,
     NullableString,
     String,
+    Struct,
     field,
     request,
     response,
@@ -24,7 +25,7 @@ from protocol.schema import (
 
 
 @struct
-class DescribeConfigsResource:
+class DescribeConfigsResource(Struct):
     resource_type: Int8 = field()
     resource_name: String = field()
     configuration_keys: NullableArray[String] = field()
@@ -38,14 +39,14 @@ class DescribeConfigsRequest(Message):
 
 
 @struct
-class DescribeConfigsSynonym:
+class DescribeConfigsSynonym(Struct):
     name: String = field()
     value: NullableString = field()
     source: Int8 = field()
 
 
 @struct
-class DescribeConfigsResourceResult:
+class DescribeConfigsResourceResult(Struct):
     name: String = field()
     value: NullableString = field()
     read_only: Bool = field()
@@ -58,7 +59,7 @@ class DescribeConfigsResourceResult:
 
 
 @struct
-class DescribeConfigsResult:
+class DescribeConfigsResult(Struct):
     error_code: Int16 = field()
     error_message: NullableString = field()
     resource_type: Int8 = field()

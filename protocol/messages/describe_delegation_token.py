@@ -1,11 +1,26 @@
 """DescribeDelegationToken (api 41, KIP-48): the tokens of some owners, or (null) of all. 3 answers who asked for them (KIP-373)."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bytes, Int16, Int32, Int64, Message, NullableArray, String, field, request, response, since, struct
+from protocol.schema import (
+    Array,
+    Bytes,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    NullableArray,
+    String,
+    Struct,
+    field,
+    request,
+    response,
+    since,
+    struct,
+)
 
 
 @struct
-class DescribeDelegationTokenOwner:
+class DescribeDelegationTokenOwner(Struct):
     principal_type: String = field()
     principal_name: String = field()
 
@@ -16,13 +31,13 @@ class DescribeDelegationTokenRequest(Message):
 
 
 @struct
-class DescribedDelegationTokenRenewer:
+class DescribedDelegationTokenRenewer(Struct):
     principal_type: String = field()
     principal_name: String = field()
 
 
 @struct
-class DescribedDelegationToken:
+class DescribedDelegationToken(Struct):
     principal_type: String = field()
     principal_name: String = field()
     token_requester_principal_type: String = since(3)

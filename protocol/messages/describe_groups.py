@@ -4,7 +4,22 @@
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Bytes, Int16, Int32, Message, NullableString, String, field, request, response, since, struct
+from protocol.schema import (
+    Array,
+    Bool,
+    Bytes,
+    Int16,
+    Int32,
+    Message,
+    NullableString,
+    String,
+    Struct,
+    field,
+    request,
+    response,
+    since,
+    struct,
+)
 
 
 @request(ApiKey.DESCRIBE_GROUPS, versions=(0, 5), flexible=5)
@@ -14,7 +29,7 @@ class DescribeGroupsRequest(Message):
 
 
 @struct
-class DescribedGroupMember:
+class DescribedGroupMember(Struct):
     member_id: String = field()
     group_instance_id: NullableString = since(4, default=None, ignorable=True)
     client_id: String = field()
@@ -24,7 +39,7 @@ class DescribedGroupMember:
 
 
 @struct
-class DescribedGroup:
+class DescribedGroup(Struct):
     error_code: Int16 = field()
     group_id: String = field()
     group_state: String = field()

@@ -3,11 +3,26 @@
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Int16, Int32, Int64, Message, NullableArray, String, field, request, response, since, struct
+from protocol.schema import (
+    Array,
+    Bool,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    NullableArray,
+    String,
+    Struct,
+    field,
+    request,
+    response,
+    since,
+    struct,
+)
 
 
 @struct
-class DescribableLogDirTopic:
+class DescribableLogDirTopic(Struct):
     topic: String = field()
     partitions: Array[Int32] = field()
 
@@ -18,7 +33,7 @@ class DescribeLogDirsRequest(Message):
 
 
 @struct
-class DescribeLogDirsPartition:
+class DescribeLogDirsPartition(Struct):
     partition_index: Int32 = field()
     partition_size: Int64 = field()
     offset_lag: Int64 = field()
@@ -26,13 +41,13 @@ class DescribeLogDirsPartition:
 
 
 @struct
-class DescribeLogDirsTopic:
+class DescribeLogDirsTopic(Struct):
     name: String = field()
     partitions: Array[DescribeLogDirsPartition] = field()
 
 
 @struct
-class DescribeLogDirsResult:
+class DescribeLogDirsResult(Struct):
     error_code: Int16 = field()
     log_dir: String = field()
     topics: Array[DescribeLogDirsTopic] = field()

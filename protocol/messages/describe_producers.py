@@ -1,11 +1,11 @@
 """DescribeProducers (api 61, KIP-664): the producers a leader remembers for a partition, and their open transactions."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Int64, Message, NullableString, String, field, request, response, struct
+from protocol.schema import Array, Int16, Int32, Int64, Message, NullableString, String, Struct, field, request, response, struct
 
 
 @struct
-class TopicRequest:
+class TopicRequest(Struct):
     name: String = field()
     partition_indexes: Array[Int32] = field()
 
@@ -16,7 +16,7 @@ class DescribeProducersRequest(Message):
 
 
 @struct
-class ProducerState:
+class ProducerState(Struct):
     producer_id: Int64 = field()
     producer_epoch: Int32 = field()
     last_sequence: Int32 = field(default=-1)
@@ -26,7 +26,7 @@ class ProducerState:
 
 
 @struct
-class PartitionResponse:
+class PartitionResponse(Struct):
     partition_index: Int32 = field()
     error_code: Int16 = field()
     error_message: NullableString = field(default=None)
@@ -34,7 +34,7 @@ class PartitionResponse:
 
 
 @struct
-class TopicResponse:
+class TopicResponse(Struct):
     name: String = field()
     partitions: Array[PartitionResponse] = field()
 

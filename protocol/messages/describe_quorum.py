@@ -11,6 +11,7 @@ from protocol.schema import (
     Message,
     NullableString,
     String,
+    Struct,
     UInt16,
     Uuid,
     field,
@@ -22,12 +23,12 @@ from protocol.schema import (
 
 
 @struct
-class DescribeQuorumRequestPartitionData:
+class DescribeQuorumRequestPartitionData(Struct):
     partition_index: Int32 = field()
 
 
 @struct
-class DescribeQuorumRequestTopicData:
+class DescribeQuorumRequestTopicData(Struct):
     topic_name: String = field()
     partitions: Array[DescribeQuorumRequestPartitionData] = field()
 
@@ -38,7 +39,7 @@ class DescribeQuorumRequest(Message):
 
 
 @struct
-class ReplicaState:
+class ReplicaState(Struct):
     replica_id: Int32 = field()
     replica_directory_id: Uuid = since(2)
     log_end_offset: Int64 = field()
@@ -47,7 +48,7 @@ class ReplicaState:
 
 
 @struct
-class DescribeQuorumResponsePartitionData:
+class DescribeQuorumResponsePartitionData(Struct):
     partition_index: Int32 = field()
     error_code: Int16 = field()
     error_message: NullableString = since(2, ignorable=True)
@@ -59,20 +60,20 @@ class DescribeQuorumResponsePartitionData:
 
 
 @struct
-class DescribeQuorumResponseTopicData:
+class DescribeQuorumResponseTopicData(Struct):
     topic_name: String = field()
     partitions: Array[DescribeQuorumResponsePartitionData] = field()
 
 
 @struct
-class Listener:
+class Listener(Struct):
     name: String = field()
     host: String = field()
     port: UInt16 = field()
 
 
 @struct
-class Node:
+class Node(Struct):
     node_id: Int32 = field()
     listeners: Array[Listener] = field()
 

@@ -10,6 +10,7 @@ from protocol.schema import (
     NullableArray,
     NullableString,
     String,
+    Struct,
     Uuid,
     field,
     request,
@@ -19,12 +20,12 @@ from protocol.schema import (
 
 
 @struct
-class TopicRequest:
+class TopicRequest(Struct):
     name: String = field()
 
 
 @struct
-class DescribeTopicPartitionsRequestCursor:
+class DescribeTopicPartitionsRequestCursor(Struct):
     topic_name: String = field()
     partition_index: Int32 = field()
 
@@ -37,7 +38,7 @@ class DescribeTopicPartitionsRequest(Message):
 
 
 @struct
-class DescribeTopicPartitionsResponsePartition:
+class DescribeTopicPartitionsResponsePartition(Struct):
     error_code: Int16 = field()
     partition_index: Int32 = field()
     leader_id: Int32 = field()
@@ -50,7 +51,7 @@ class DescribeTopicPartitionsResponsePartition:
 
 
 @struct
-class DescribeTopicPartitionsResponseTopic:
+class DescribeTopicPartitionsResponseTopic(Struct):
     error_code: Int16 = field()
     name: NullableString = field()
     topic_id: Uuid = field(ignorable=True)
@@ -60,7 +61,7 @@ class DescribeTopicPartitionsResponseTopic:
 
 
 @struct
-class DescribeTopicPartitionsResponseCursor:
+class DescribeTopicPartitionsResponseCursor(Struct):
     topic_name: String = field()
     partition_index: Int32 = field()
 

@@ -1,7 +1,7 @@
 """DescribeTransactions (api 65, KIP-664): what the coordinator knows of transactional ids."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Int64, Message, String, field, request, response, struct
+from protocol.schema import Array, Int16, Int32, Int64, Message, String, Struct, field, request, response, struct
 
 
 @request(ApiKey.DESCRIBE_TRANSACTIONS, versions=(0, 0), flexible=0)
@@ -10,13 +10,13 @@ class DescribeTransactionsRequest(Message):
 
 
 @struct
-class TopicData:
+class TopicData(Struct):
     topic: String = field()
     partitions: Array[Int32] = field()
 
 
 @struct
-class TransactionState:
+class TransactionState(Struct):
     error_code: Int16 = field()
     transactional_id: String = field()
     transaction_state: String = field()

@@ -1,11 +1,25 @@
 """DescribeUserScramCredentials (api 50, KIP-554): mechanisms and iterations of users, never their secrets."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int8, Int16, Int32, Message, NullableArray, NullableString, String, field, request, response, struct
+from protocol.schema import (
+    Array,
+    Int8,
+    Int16,
+    Int32,
+    Message,
+    NullableArray,
+    NullableString,
+    String,
+    Struct,
+    field,
+    request,
+    response,
+    struct,
+)
 
 
 @struct
-class UserName:
+class UserName(Struct):
     name: String = field()
 
 
@@ -15,13 +29,13 @@ class DescribeUserScramCredentialsRequest(Message):
 
 
 @struct
-class CredentialInfo:
+class CredentialInfo(Struct):
     mechanism: Int8 = field()
     iterations: Int32 = field()
 
 
 @struct
-class DescribeUserScramCredentialsResult:
+class DescribeUserScramCredentialsResult(Struct):
     user: String = field()
     error_code: Int16 = field()
     error_message: NullableString = field()

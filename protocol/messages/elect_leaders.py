@@ -10,6 +10,7 @@ from protocol.schema import (
     NullableArray,
     NullableString,
     String,
+    Struct,
     field,
     request,
     response,
@@ -19,7 +20,7 @@ from protocol.schema import (
 
 
 @struct
-class TopicPartitions:
+class TopicPartitions(Struct):
     topic: String = field()
     partitions: Array[Int32] = field()
 
@@ -34,14 +35,14 @@ class ElectLeadersRequest(Message):
 
 
 @struct
-class PartitionResult:
+class PartitionResult(Struct):
     partition_id: Int32 = field()
     error_code: Int16 = field()
     error_message: NullableString = field()
 
 
 @struct
-class ReplicaElectionResult:
+class ReplicaElectionResult(Struct):
     topic: String = field()
     partition_result: Array[PartitionResult] = field()
 

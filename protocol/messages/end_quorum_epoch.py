@@ -8,6 +8,7 @@ from protocol.schema import (
     Message,
     NullableString,
     String,
+    Struct,
     UInt16,
     Uuid,
     field,
@@ -20,13 +21,13 @@ from protocol.schema import (
 
 
 @struct
-class ReplicaInfo:
+class ReplicaInfo(Struct):
     candidate_id: Int32 = field()
     candidate_directory_id: Uuid = field()
 
 
 @struct
-class EndQuorumEpochRequestPartitionData:
+class EndQuorumEpochRequestPartitionData(Struct):
     partition_index: Int32 = field()
     leader_id: Int32 = field()
     leader_epoch: Int32 = field()
@@ -35,13 +36,13 @@ class EndQuorumEpochRequestPartitionData:
 
 
 @struct
-class EndQuorumEpochRequestTopicData:
+class EndQuorumEpochRequestTopicData(Struct):
     topic_name: String = field()
     partitions: Array[EndQuorumEpochRequestPartitionData] = field()
 
 
 @struct
-class LeaderEndpoint:
+class LeaderEndpoint(Struct):
     name: String = field()
     host: String = field()
     port: UInt16 = field()
@@ -55,7 +56,7 @@ class EndQuorumEpochRequest(Message):
 
 
 @struct
-class EndQuorumEpochResponsePartitionData:
+class EndQuorumEpochResponsePartitionData(Struct):
     partition_index: Int32 = field()
     error_code: Int16 = field()
     leader_id: Int32 = field()
@@ -63,13 +64,13 @@ class EndQuorumEpochResponsePartitionData:
 
 
 @struct
-class EndQuorumEpochResponseTopicData:
+class EndQuorumEpochResponseTopicData(Struct):
     topic_name: String = field()
     partitions: Array[EndQuorumEpochResponsePartitionData] = field()
 
 
 @struct
-class NodeEndpoint:
+class NodeEndpoint(Struct):
     node_id: Int32 = field()
     host: String = field()
     port: UInt16 = field()

@@ -19,6 +19,7 @@ from protocol.schema import (
     NullableString,
     Records,
     String,
+    Struct,
     Uuid,
     field,
     request,
@@ -30,13 +31,13 @@ from protocol.schema import (
 
 
 @struct
-class ReplicaState:
+class ReplicaState(Struct):
     replica_id: Int32 = field(default=-1)
     replica_epoch: Int64 = field(default=-1)
 
 
 @struct
-class FetchPartition:
+class FetchPartition(Struct):
     """log_start_offset is the follower's own, -1 from consumers."""
 
     partition: Int32 = field()
@@ -49,14 +50,14 @@ class FetchPartition:
 
 
 @struct
-class FetchTopic:
+class FetchTopic(Struct):
     topic: String = until(12, ignorable=True)
     topic_id: Uuid = since(13, ignorable=True)
     partitions: Array[FetchPartition] = field()
 
 
 @struct
-class ForgottenTopic:
+class ForgottenTopic(Struct):
     topic: String = until(12, ignorable=True)
     topic_id: Uuid = since(13, ignorable=True)
     partitions: Array[Int32] = field()
@@ -81,31 +82,31 @@ class FetchRequest(Message):
 
 
 @struct
-class EpochEndOffset:
+class EpochEndOffset(Struct):
     epoch: Int32 = field(default=-1)
     end_offset: Int64 = field(default=-1)
 
 
 @struct
-class LeaderIdAndEpoch:
+class LeaderIdAndEpoch(Struct):
     leader_id: Int32 = field(default=-1)
     leader_epoch: Int32 = field(default=-1)
 
 
 @struct
-class SnapshotId:
+class SnapshotId(Struct):
     end_offset: Int64 = field(default=-1)
     epoch: Int32 = field(default=-1)
 
 
 @struct
-class AbortedTransaction:
+class AbortedTransaction(Struct):
     producer_id: Int64 = field()
     first_offset: Int64 = field()
 
 
 @struct
-class PartitionData:
+class PartitionData(Struct):
     """preferred_read_replica is -1 when this broker is the one to read from."""
 
     partition_index: Int32 = field()
@@ -122,14 +123,14 @@ class PartitionData:
 
 
 @struct
-class FetchableTopicResponse:
+class FetchableTopicResponse(Struct):
     topic: String = until(12, ignorable=True)
     topic_id: Uuid = since(13, ignorable=True)
     partitions: Array[PartitionData] = field()
 
 
 @struct
-class NodeEndpoint:
+class NodeEndpoint(Struct):
     node_id: Int32 = field()
     host: String = field()
     port: Int32 = field()

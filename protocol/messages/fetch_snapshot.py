@@ -12,6 +12,7 @@ from protocol.schema import (
     NullableString,
     Records,
     String,
+    Struct,
     UInt16,
     Uuid,
     field,
@@ -23,13 +24,13 @@ from protocol.schema import (
 
 
 @struct
-class FetchSnapshotRequestSnapshotId:
+class FetchSnapshotRequestSnapshotId(Struct):
     end_offset: Int64 = field()
     epoch: Int32 = field()
 
 
 @struct
-class FetchSnapshotRequestPartitionSnapshot:
+class FetchSnapshotRequestPartitionSnapshot(Struct):
     partition: Int32 = field()
     current_leader_epoch: Int32 = field()
     snapshot_id: FetchSnapshotRequestSnapshotId = field()
@@ -38,7 +39,7 @@ class FetchSnapshotRequestPartitionSnapshot:
 
 
 @struct
-class FetchSnapshotRequestTopicSnapshot:
+class FetchSnapshotRequestTopicSnapshot(Struct):
     name: String = field()
     partitions: Array[FetchSnapshotRequestPartitionSnapshot] = field()
 
@@ -52,19 +53,19 @@ class FetchSnapshotRequest(Message):
 
 
 @struct
-class FetchSnapshotResponseSnapshotId:
+class FetchSnapshotResponseSnapshotId(Struct):
     end_offset: Int64 = field()
     epoch: Int32 = field()
 
 
 @struct
-class LeaderIdAndEpoch:
+class LeaderIdAndEpoch(Struct):
     leader_id: Int32 = field()
     leader_epoch: Int32 = field()
 
 
 @struct
-class FetchSnapshotResponsePartitionSnapshot:
+class FetchSnapshotResponsePartitionSnapshot(Struct):
     index: Int32 = field()
     error_code: Int16 = field()
     snapshot_id: FetchSnapshotResponseSnapshotId = field()
@@ -75,13 +76,13 @@ class FetchSnapshotResponsePartitionSnapshot:
 
 
 @struct
-class FetchSnapshotResponseTopicSnapshot:
+class FetchSnapshotResponseTopicSnapshot(Struct):
     name: String = field()
     partitions: Array[FetchSnapshotResponsePartitionSnapshot] = field()
 
 
 @struct
-class NodeEndpoint:
+class NodeEndpoint(Struct):
     node_id: Int32 = field()
     host: String = field()
     port: UInt16 = field()

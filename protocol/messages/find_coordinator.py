@@ -12,6 +12,7 @@ from protocol.schema import (
     Message,
     NullableString,
     String,
+    Struct,
     between,
     field,
     request,
@@ -32,7 +33,7 @@ class FindCoordinatorRequest(Message):
 
 
 @struct
-class Coordinator:
+class Coordinator(Struct):
     key: String = field()
     node_id: Int32 = field()
     host: String = field()

@@ -4,7 +4,7 @@ Keys and values are preceded by their version as an int16; a null value is a tom
 of the last change of state, 3 static members (KIP-345), 4 is flexible. Apache Kafka 3.9 writes 3.
 """
 
-from protocol.schema import Array, Bytes, Int32, Int64, Message, NullableString, String, data, field, since, struct
+from protocol.schema import Array, Bytes, Int32, Int64, Message, NullableString, String, Struct, data, field, since, struct
 
 
 @data(versions=(2, 2), flexible=None)
@@ -13,7 +13,7 @@ class GroupMetadataKey(Message):
 
 
 @struct
-class MemberMetadata:
+class MemberMetadata(Struct):
     member_id: String = field()
     group_instance_id: NullableString = since(3, default=None, ignorable=True)
     client_id: String = field()

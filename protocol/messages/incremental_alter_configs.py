@@ -1,11 +1,11 @@
 """IncrementalAlterConfigs (api 44, KIP-339): set, delete, append to or subtract from single values."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Int8, Int16, Int32, Message, NullableString, String, field, request, response, struct
+from protocol.schema import Array, Bool, Int8, Int16, Int32, Message, NullableString, String, Struct, field, request, response, struct
 
 
 @struct
-class AlterableConfig:
+class AlterableConfig(Struct):
     """config_operation is 0 set, 1 delete, 2 append, 3 subtract."""
 
     name: String = field()
@@ -14,7 +14,7 @@ class AlterableConfig:
 
 
 @struct
-class AlterConfigsResource:
+class AlterConfigsResource(Struct):
     resource_type: Int8 = field()
     resource_name: String = field()
     configs: Array[AlterableConfig] = field()
@@ -27,7 +27,7 @@ class IncrementalAlterConfigsRequest(Message):
 
 
 @struct
-class AlterConfigsResourceResponse:
+class AlterConfigsResourceResponse(Struct):
     error_code: Int16 = field()
     error_message: NullableString = field()
     resource_type: Int8 = field()

@@ -1,18 +1,18 @@
 """InitializeShareGroupState (api 83, KIP-932): begin the stored state of a share partition. Between brokers; declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Int64, Message, NullableString, String, Uuid, field, request, response, struct
+from protocol.schema import Array, Int16, Int32, Int64, Message, NullableString, String, Struct, Uuid, field, request, response, struct
 
 
 @struct
-class PartitionData:
+class PartitionData(Struct):
     partition: Int32 = field()
     state_epoch: Int32 = field()
     start_offset: Int64 = field()
 
 
 @struct
-class InitializeStateData:
+class InitializeStateData(Struct):
     topic_id: Uuid = field()
     partitions: Array[PartitionData] = field()
 
@@ -24,14 +24,14 @@ class InitializeShareGroupStateRequest(Message):
 
 
 @struct
-class PartitionResult:
+class PartitionResult(Struct):
     partition: Int32 = field()
     error_code: Int16 = field()
     error_message: NullableString = field(default=None)
 
 
 @struct
-class InitializeStateResult:
+class InitializeStateResult(Struct):
     topic_id: Uuid = field()
     partitions: Array[PartitionResult] = field()
 

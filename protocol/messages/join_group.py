@@ -6,11 +6,26 @@ leader to skip the assignment (KIP-814).
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Bytes, Int16, Int32, Message, NullableString, String, field, request, response, since, struct
+from protocol.schema import (
+    Array,
+    Bool,
+    Bytes,
+    Int16,
+    Int32,
+    Message,
+    NullableString,
+    String,
+    Struct,
+    field,
+    request,
+    response,
+    since,
+    struct,
+)
 
 
 @struct
-class JoinGroupRequestProtocol:
+class JoinGroupRequestProtocol(Struct):
     name: String = field()
     metadata: Bytes = field()
 
@@ -30,7 +45,7 @@ class JoinGroupRequest(Message):
 
 
 @struct
-class JoinGroupResponseMember:
+class JoinGroupResponseMember(Struct):
     member_id: String = field()
     group_instance_id: NullableString = since(5, default=None, ignorable=True)
     metadata: Bytes = field()

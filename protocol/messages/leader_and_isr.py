@@ -6,11 +6,28 @@ whether the leader was elected uncleanly and recovers (KIP-704), 7 whether a KRa
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Int8, Int16, Int32, Int64, Message, String, Uuid, field, request, response, since, struct, until
+from protocol.schema import (
+    Array,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    String,
+    Struct,
+    Uuid,
+    field,
+    request,
+    response,
+    since,
+    struct,
+    until,
+)
 
 
 @struct
-class LeaderAndIsrPartitionState:
+class LeaderAndIsrPartitionState(Struct):
     topic_name: String = until(1, ignorable=True)
     partition_index: Int32 = field()
     controller_epoch: Int32 = field()
@@ -26,14 +43,14 @@ class LeaderAndIsrPartitionState:
 
 
 @struct
-class LeaderAndIsrTopicState:
+class LeaderAndIsrTopicState(Struct):
     topic_name: String = field()
     topic_id: Uuid = since(5, ignorable=True)
     partition_states: Array[LeaderAndIsrPartitionState] = field()
 
 
 @struct
-class LeaderAndIsrLiveLeader:
+class LeaderAndIsrLiveLeader(Struct):
     broker_id: Int32 = field()
     host_name: String = field()
     port: Int32 = field()
@@ -54,14 +71,14 @@ class LeaderAndIsrRequest(Message):
 
 
 @struct
-class LeaderAndIsrPartitionError:
+class LeaderAndIsrPartitionError(Struct):
     topic_name: String = until(4, ignorable=True)
     partition_index: Int32 = field()
     error_code: Int16 = field()
 
 
 @struct
-class LeaderAndIsrTopicError:
+class LeaderAndIsrTopicError(Struct):
     topic_id: Uuid = field()
     partition_errors: Array[LeaderAndIsrPartitionError] = field()
 

@@ -3,11 +3,11 @@
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Message, NullableString, String, field, request, response, since, struct, until
+from protocol.schema import Array, Int16, Int32, Message, NullableString, String, Struct, field, request, response, since, struct, until
 
 
 @struct
-class MemberIdentity:
+class MemberIdentity(Struct):
     member_id: String = field()
     group_instance_id: NullableString = field(default=None)
     reason: NullableString = since(5, default=None, ignorable=True)
@@ -21,7 +21,7 @@ class LeaveGroupRequest(Message):
 
 
 @struct
-class MemberResponse:
+class MemberResponse(Struct):
     member_id: String = field()
     group_instance_id: NullableString = field()
     error_code: Int16 = field()

@@ -1,7 +1,7 @@
 """ListGroups (api 16): the groups this broker coordinates. 4 filters by state and answers it (KIP-518), 5 by type (KIP-848)."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Message, String, field, request, response, since, struct
+from protocol.schema import Array, Int16, Int32, Message, String, Struct, field, request, response, since, struct
 
 
 @request(ApiKey.LIST_GROUPS, versions=(0, 5), flexible=3)
@@ -11,7 +11,7 @@ class ListGroupsRequest(Message):
 
 
 @struct
-class ListedGroup:
+class ListedGroup(Struct):
     group_id: String = field()
     protocol_type: String = field()
     group_state: String = since(4, ignorable=True)

@@ -6,11 +6,11 @@ epoch (KIP-320); 7, 8 and 9 allow -3 (KIP-734), -4 (KIP-405) and -5 (KIP-1005).
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int8, Int16, Int32, Int64, Message, String, field, request, response, since, struct, until
+from protocol.schema import Array, Int8, Int16, Int32, Int64, Message, String, Struct, field, request, response, since, struct, until
 
 
 @struct
-class ListOffsetsPartition:
+class ListOffsetsPartition(Struct):
     partition_index: Int32 = field()
     current_leader_epoch: Int32 = since(4, default=-1, ignorable=True)
     timestamp: Int64 = field()
@@ -18,7 +18,7 @@ class ListOffsetsPartition:
 
 
 @struct
-class ListOffsetsTopic:
+class ListOffsetsTopic(Struct):
     name: String = field()
     partitions: Array[ListOffsetsPartition] = field()
 
@@ -33,7 +33,7 @@ class ListOffsetsRequest(Message):
 
 
 @struct
-class ListOffsetsPartitionResponse:
+class ListOffsetsPartitionResponse(Struct):
     partition_index: Int32 = field()
     error_code: Int16 = field()
     old_style_offsets: Array[Int64] = until(0)
@@ -43,7 +43,7 @@ class ListOffsetsPartitionResponse:
 
 
 @struct
-class ListOffsetsTopicResponse:
+class ListOffsetsTopicResponse(Struct):
     name: String = field()
     partitions: Array[ListOffsetsPartitionResponse] = field()
 

@@ -1,11 +1,11 @@
 """ListPartitionReassignments (api 46, KIP-455): the moves under way."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Message, NullableArray, NullableString, String, field, request, response, struct
+from protocol.schema import Array, Int16, Int32, Message, NullableArray, NullableString, String, Struct, field, request, response, struct
 
 
 @struct
-class ListPartitionReassignmentsTopics:
+class ListPartitionReassignmentsTopics(Struct):
     name: String = field()
     partition_indexes: Array[Int32] = field()
 
@@ -17,7 +17,7 @@ class ListPartitionReassignmentsRequest(Message):
 
 
 @struct
-class OngoingPartitionReassignment:
+class OngoingPartitionReassignment(Struct):
     partition_index: Int32 = field()
     replicas: Array[Int32] = field()
     adding_replicas: Array[Int32] = field()
@@ -25,7 +25,7 @@ class OngoingPartitionReassignment:
 
 
 @struct
-class OngoingTopicReassignment:
+class OngoingTopicReassignment(Struct):
     name: String = field()
     partitions: Array[OngoingPartitionReassignment] = field()
 

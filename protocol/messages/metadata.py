@@ -15,6 +15,7 @@ from protocol.schema import (
     NullableArray,
     NullableString,
     String,
+    Struct,
     Uuid,
     between,
     field,
@@ -26,7 +27,7 @@ from protocol.schema import (
 
 
 @struct
-class MetadataRequestTopic:
+class MetadataRequestTopic(Struct):
     topic_id: Uuid = since(10, ignorable=True)
     name: NullableString = field(nullable_since=10)
 
@@ -40,7 +41,7 @@ class MetadataRequest(Message):
 
 
 @struct
-class MetadataResponseBroker:
+class MetadataResponseBroker(Struct):
     node_id: Int32 = field()
     host: String = field()
     port: Int32 = field()
@@ -48,7 +49,7 @@ class MetadataResponseBroker:
 
 
 @struct
-class MetadataResponsePartition:
+class MetadataResponsePartition(Struct):
     error_code: Int16 = field()
     partition_index: Int32 = field()
     leader_id: Int32 = field()
@@ -59,7 +60,7 @@ class MetadataResponsePartition:
 
 
 @struct
-class MetadataResponseTopic:
+class MetadataResponseTopic(Struct):
     error_code: Int16 = field()
     name: NullableString = field(nullable_since=12)
     topic_id: Uuid = since(10, ignorable=True)

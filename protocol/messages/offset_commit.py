@@ -6,11 +6,26 @@ generation's place (KIP-848).
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Int64, Message, NullableString, String, between, field, request, response, since, struct
+from protocol.schema import (
+    Array,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    NullableString,
+    String,
+    Struct,
+    between,
+    field,
+    request,
+    response,
+    since,
+    struct,
+)
 
 
 @struct
-class OffsetCommitRequestPartition:
+class OffsetCommitRequestPartition(Struct):
     partition_index: Int32 = field()
     committed_offset: Int64 = field()
     committed_leader_epoch: Int32 = since(6, default=-1, ignorable=True)
@@ -19,7 +34,7 @@ class OffsetCommitRequestPartition:
 
 
 @struct
-class OffsetCommitRequestTopic:
+class OffsetCommitRequestTopic(Struct):
     name: String = field()
     partitions: Array[OffsetCommitRequestPartition] = field()
 
@@ -37,13 +52,13 @@ class OffsetCommitRequest(Message):
 
 
 @struct
-class OffsetCommitResponsePartition:
+class OffsetCommitResponsePartition(Struct):
     partition_index: Int32 = field()
     error_code: Int16 = field()
 
 
 @struct
-class OffsetCommitResponseTopic:
+class OffsetCommitResponseTopic(Struct):
     name: String = field()
     partitions: Array[OffsetCommitResponsePartition] = field()
 

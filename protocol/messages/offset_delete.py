@@ -1,16 +1,16 @@
 """OffsetDelete (api 47, KIP-496): forget a group's offsets of topics that no member subscribes to."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Message, String, field, request, response, struct
+from protocol.schema import Array, Int16, Int32, Message, String, Struct, field, request, response, struct
 
 
 @struct
-class OffsetDeleteRequestPartition:
+class OffsetDeleteRequestPartition(Struct):
     partition_index: Int32 = field()
 
 
 @struct
-class OffsetDeleteRequestTopic:
+class OffsetDeleteRequestTopic(Struct):
     name: String = field()
     partitions: Array[OffsetDeleteRequestPartition] = field()
 
@@ -22,13 +22,13 @@ class OffsetDeleteRequest(Message):
 
 
 @struct
-class OffsetDeleteResponsePartition:
+class OffsetDeleteResponsePartition(Struct):
     partition_index: Int32 = field()
     error_code: Int16 = field()
 
 
 @struct
-class OffsetDeleteResponseTopic:
+class OffsetDeleteResponseTopic(Struct):
     name: String = field()
     partitions: Array[OffsetDeleteResponsePartition] = field()
 

@@ -15,6 +15,7 @@ from protocol.schema import (
     NullableArray,
     NullableString,
     String,
+    Struct,
     between,
     field,
     request,
@@ -26,19 +27,19 @@ from protocol.schema import (
 
 
 @struct
-class OffsetFetchRequestTopic:
+class OffsetFetchRequestTopic(Struct):
     name: String = field()
     partition_indexes: Array[Int32] = field()
 
 
 @struct
-class OffsetFetchRequestTopics:
+class OffsetFetchRequestTopics(Struct):
     name: String = field()
     partition_indexes: Array[Int32] = field()
 
 
 @struct
-class OffsetFetchRequestGroup:
+class OffsetFetchRequestGroup(Struct):
     group_id: String = field()
     member_id: NullableString = since(9, default=None, ignorable=True)
     member_epoch: Int32 = since(9, default=-1, ignorable=True)
@@ -54,7 +55,7 @@ class OffsetFetchRequest(Message):
 
 
 @struct
-class OffsetFetchResponsePartition:
+class OffsetFetchResponsePartition(Struct):
     partition_index: Int32 = field()
     committed_offset: Int64 = field()
     committed_leader_epoch: Int32 = since(5, default=-1, ignorable=True)
@@ -63,13 +64,13 @@ class OffsetFetchResponsePartition:
 
 
 @struct
-class OffsetFetchResponseTopic:
+class OffsetFetchResponseTopic(Struct):
     name: String = field()
     partitions: Array[OffsetFetchResponsePartition] = field()
 
 
 @struct
-class OffsetFetchResponsePartitions:
+class OffsetFetchResponsePartitions(Struct):
     partition_index: Int32 = field()
     committed_offset: Int64 = field()
     committed_leader_epoch: Int32 = field(default=-1, ignorable=True)
@@ -78,13 +79,13 @@ class OffsetFetchResponsePartitions:
 
 
 @struct
-class OffsetFetchResponseTopics:
+class OffsetFetchResponseTopics(Struct):
     name: String = field()
     partitions: Array[OffsetFetchResponsePartitions] = field()
 
 
 @struct
-class OffsetFetchResponseGroup:
+class OffsetFetchResponseGroup(Struct):
     group_id: String = field()
     topics: Array[OffsetFetchResponseTopics] = field()
     error_code: Int16 = field()

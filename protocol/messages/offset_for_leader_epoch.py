@@ -5,18 +5,18 @@
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Int64, Message, String, field, request, response, since, struct
+from protocol.schema import Array, Int16, Int32, Int64, Message, String, Struct, field, request, response, since, struct
 
 
 @struct
-class OffsetForLeaderPartition:
+class OffsetForLeaderPartition(Struct):
     partition: Int32 = field()
     current_leader_epoch: Int32 = since(2, default=-1, ignorable=True)
     leader_epoch: Int32 = field()
 
 
 @struct
-class OffsetForLeaderTopic:
+class OffsetForLeaderTopic(Struct):
     topic: String = field()
     partitions: Array[OffsetForLeaderPartition] = field()
 
@@ -28,7 +28,7 @@ class OffsetForLeaderEpochRequest(Message):
 
 
 @struct
-class EpochEndOffset:
+class EpochEndOffset(Struct):
     error_code: Int16 = field()
     partition: Int32 = field()
     leader_epoch: Int32 = since(1, default=-1, ignorable=True)
@@ -36,7 +36,7 @@ class EpochEndOffset:
 
 
 @struct
-class OffsetForLeaderTopicResult:
+class OffsetForLeaderTopicResult(Struct):
     topic: String = field()
     partitions: Array[EpochEndOffset] = field()
 

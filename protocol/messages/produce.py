@@ -7,17 +7,32 @@ formats the client understands.
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Int64, Message, NullableString, Records, String, field, request, response, since, struct
+from protocol.schema import (
+    Array,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    NullableString,
+    Records,
+    String,
+    Struct,
+    field,
+    request,
+    response,
+    since,
+    struct,
+)
 
 
 @struct
-class PartitionProduceData:
+class PartitionProduceData(Struct):
     index: Int32 = field()
     records: Records = field()
 
 
 @struct
-class TopicProduceData:
+class TopicProduceData(Struct):
     name: String = field()
     partition_data: Array[PartitionProduceData] = field()
 
@@ -33,19 +48,19 @@ class ProduceRequest(Message):
 
 
 @struct
-class BatchIndexAndErrorMessage:
+class BatchIndexAndErrorMessage(Struct):
     batch_index: Int32 = field()
     batch_index_error_message: NullableString = field(default=None)
 
 
 @struct
-class LeaderIdAndEpoch:
+class LeaderIdAndEpoch(Struct):
     leader_id: Int32 = field(default=-1)
     leader_epoch: Int32 = field(default=-1)
 
 
 @struct
-class PartitionProduceResponse:
+class PartitionProduceResponse(Struct):
     index: Int32 = field()
     error_code: Int16 = field()
     base_offset: Int64 = field()
@@ -57,13 +72,13 @@ class PartitionProduceResponse:
 
 
 @struct
-class TopicProduceResponse:
+class TopicProduceResponse(Struct):
     name: String = field()
     partition_responses: Array[PartitionProduceResponse] = field()
 
 
 @struct
-class NodeEndpoint:
+class NodeEndpoint(Struct):
     node_id: Int32 = field()
     host: String = field()
     port: Int32 = field()

@@ -1,10 +1,10 @@
 """The file `quorum-state` of a KRaft voter (KIP-595; version 1: KIP-853). Declared, not used in ZooKeeper mode."""
 
-from protocol.schema import Int32, Int64, Message, NullableArray, String, Uuid, data, field, since, struct, until
+from protocol.schema import Int32, Int64, Message, NullableArray, String, Struct, Uuid, data, field, since, struct, until
 
 
 @struct
-class Voter:
+class Voter(Struct):
     voter_id: Int32 = field()
 
 

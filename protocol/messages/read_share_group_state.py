@@ -1,17 +1,32 @@
 """ReadShareGroupState (api 84, KIP-932): the stored state of a share partition, for its leader. Between brokers; declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int8, Int16, Int32, Int64, Message, NullableString, String, Uuid, field, request, response, struct
+from protocol.schema import (
+    Array,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    NullableString,
+    String,
+    Struct,
+    Uuid,
+    field,
+    request,
+    response,
+    struct,
+)
 
 
 @struct
-class PartitionData:
+class PartitionData(Struct):
     partition: Int32 = field()
     leader_epoch: Int32 = field()
 
 
 @struct
-class ReadStateData:
+class ReadStateData(Struct):
     topic_id: Uuid = field()
     partitions: Array[PartitionData] = field()
 
@@ -23,7 +38,7 @@ class ReadShareGroupStateRequest(Message):
 
 
 @struct
-class StateBatch:
+class StateBatch(Struct):
     first_offset: Int64 = field()
     last_offset: Int64 = field()
     delivery_state: Int8 = field()
@@ -31,7 +46,7 @@ class StateBatch:
 
 
 @struct
-class PartitionResult:
+class PartitionResult(Struct):
     partition: Int32 = field()
     error_code: Int16 = field()
     error_message: NullableString = field(default=None)
@@ -41,7 +56,7 @@ class PartitionResult:
 
 
 @struct
-class ReadStateResult:
+class ReadStateResult(Struct):
     topic_id: Uuid = field()
     partitions: Array[PartitionResult] = field()
 

@@ -3,17 +3,17 @@ served.
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Int64, Message, NullableString, String, Uuid, field, request, response, struct
+from protocol.schema import Array, Int16, Int32, Int64, Message, NullableString, String, Struct, Uuid, field, request, response, struct
 
 
 @struct
-class PartitionData:
+class PartitionData(Struct):
     partition: Int32 = field()
     leader_epoch: Int32 = field()
 
 
 @struct
-class ReadStateSummaryData:
+class ReadStateSummaryData(Struct):
     topic_id: Uuid = field()
     partitions: Array[PartitionData] = field()
 
@@ -25,7 +25,7 @@ class ReadShareGroupStateSummaryRequest(Message):
 
 
 @struct
-class PartitionResult:
+class PartitionResult(Struct):
     partition: Int32 = field()
     error_code: Int16 = field()
     error_message: NullableString = field(default=None)
@@ -34,7 +34,7 @@ class PartitionResult:
 
 
 @struct
-class ReadStateSummaryResult:
+class ReadStateSummaryResult(Struct):
     topic_id: Uuid = field()
     partitions: Array[PartitionResult] = field()
 

@@ -1,24 +1,39 @@
 """ShareAcknowledge (api 79, KIP-932): acknowledge acquired records without fetching. Declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int8, Int16, Int32, Int64, Message, NullableString, String, Uuid, field, request, response, struct
+from protocol.schema import (
+    Array,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    NullableString,
+    String,
+    Struct,
+    Uuid,
+    field,
+    request,
+    response,
+    struct,
+)
 
 
 @struct
-class AcknowledgementBatch:
+class AcknowledgementBatch(Struct):
     first_offset: Int64 = field()
     last_offset: Int64 = field()
     acknowledge_types: Array[Int8] = field()
 
 
 @struct
-class AcknowledgePartition:
+class AcknowledgePartition(Struct):
     partition_index: Int32 = field()
     acknowledgement_batches: Array[AcknowledgementBatch] = field()
 
 
 @struct
-class AcknowledgeTopic:
+class AcknowledgeTopic(Struct):
     topic_id: Uuid = field()
     partitions: Array[AcknowledgePartition] = field()
 
@@ -32,13 +47,13 @@ class ShareAcknowledgeRequest(Message):
 
 
 @struct
-class LeaderIdAndEpoch:
+class LeaderIdAndEpoch(Struct):
     leader_id: Int32 = field()
     leader_epoch: Int32 = field()
 
 
 @struct
-class PartitionData:
+class PartitionData(Struct):
     partition_index: Int32 = field()
     error_code: Int16 = field()
     error_message: NullableString = field(default=None)
@@ -46,13 +61,13 @@ class PartitionData:
 
 
 @struct
-class ShareAcknowledgeTopicResponse:
+class ShareAcknowledgeTopicResponse(Struct):
     topic_id: Uuid = field(ignorable=True)
     partitions: Array[PartitionData] = field()
 
 
 @struct
-class NodeEndpoint:
+class NodeEndpoint(Struct):
     node_id: Int32 = field()
     host: String = field()
     port: Int32 = field()

@@ -11,6 +11,7 @@ from protocol.schema import (
     NullableString,
     Records,
     String,
+    Struct,
     Uuid,
     field,
     request,
@@ -20,27 +21,27 @@ from protocol.schema import (
 
 
 @struct
-class AcknowledgementBatch:
+class AcknowledgementBatch(Struct):
     first_offset: Int64 = field()
     last_offset: Int64 = field()
     acknowledge_types: Array[Int8] = field()
 
 
 @struct
-class FetchPartition:
+class FetchPartition(Struct):
     partition_index: Int32 = field()
     partition_max_bytes: Int32 = field()
     acknowledgement_batches: Array[AcknowledgementBatch] = field()
 
 
 @struct
-class FetchTopic:
+class FetchTopic(Struct):
     topic_id: Uuid = field(ignorable=True)
     partitions: Array[FetchPartition] = field()
 
 
 @struct
-class ForgottenTopic:
+class ForgottenTopic(Struct):
     topic_id: Uuid = field(ignorable=True)
     partitions: Array[Int32] = field()
 
@@ -58,20 +59,20 @@ class ShareFetchRequest(Message):
 
 
 @struct
-class LeaderIdAndEpoch:
+class LeaderIdAndEpoch(Struct):
     leader_id: Int32 = field()
     leader_epoch: Int32 = field()
 
 
 @struct
-class AcquiredRecords:
+class AcquiredRecords(Struct):
     first_offset: Int64 = field()
     last_offset: Int64 = field()
     delivery_count: Int16 = field()
 
 
 @struct
-class PartitionData:
+class PartitionData(Struct):
     partition_index: Int32 = field()
     error_code: Int16 = field()
     error_message: NullableString = field(default=None)
@@ -83,13 +84,13 @@ class PartitionData:
 
 
 @struct
-class ShareFetchableTopicResponse:
+class ShareFetchableTopicResponse(Struct):
     topic_id: Uuid = field(ignorable=True)
     partitions: Array[PartitionData] = field()
 
 
 @struct
-class NodeEndpoint:
+class NodeEndpoint(Struct):
     node_id: Int32 = field()
     host: String = field()
     port: Int32 = field()

@@ -1,7 +1,7 @@
 """ShareGroupDescribe (api 77, KIP-932): share groups with their members and assignments. Declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Int16, Int32, Message, NullableString, String, Uuid, field, request, response, struct
+from protocol.schema import Array, Bool, Int16, Int32, Message, NullableString, String, Struct, Uuid, field, request, response, struct
 
 
 @request(ApiKey.SHARE_GROUP_DESCRIBE, versions=(0, 0), flexible=0)
@@ -11,19 +11,19 @@ class ShareGroupDescribeRequest(Message):
 
 
 @struct
-class TopicPartitions:
+class TopicPartitions(Struct):
     topic_id: Uuid = field()
     topic_name: String = field()
     partitions: Array[Int32] = field()
 
 
 @struct
-class Assignment:
+class Assignment(Struct):
     topic_partitions: Array[TopicPartitions] = field()
 
 
 @struct
-class Member:
+class Member(Struct):
     member_id: String = field()
     rack_id: NullableString = field(default=None)
     member_epoch: Int32 = field()
@@ -34,7 +34,7 @@ class Member:
 
 
 @struct
-class DescribedGroup:
+class DescribedGroup(Struct):
     error_code: Int16 = field()
     error_message: NullableString = field(default=None)
     group_id: String = field()

@@ -1,7 +1,21 @@
 """ShareGroupHeartbeat (api 76, KIP-932): join, stay in and leave a share group. Declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Message, NullableArray, NullableString, String, Uuid, field, request, response, struct
+from protocol.schema import (
+    Array,
+    Int16,
+    Int32,
+    Message,
+    NullableArray,
+    NullableString,
+    String,
+    Struct,
+    Uuid,
+    field,
+    request,
+    response,
+    struct,
+)
 
 
 @request(ApiKey.SHARE_GROUP_HEARTBEAT, versions=(0, 0), flexible=0)
@@ -14,13 +28,13 @@ class ShareGroupHeartbeatRequest(Message):
 
 
 @struct
-class TopicPartitions:
+class TopicPartitions(Struct):
     topic_id: Uuid = field()
     partitions: Array[Int32] = field()
 
 
 @struct
-class Assignment:
+class Assignment(Struct):
     topic_partitions: Array[TopicPartitions] = field()
 
 

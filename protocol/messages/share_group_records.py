@@ -1,6 +1,6 @@
 """Share groups as records of `__consumer_offsets` (KIP-932), keyed by version: 9 topics, 10 a member, 11 the group. Declared, not used."""
 
-from protocol.schema import Array, Int32, Message, NullableString, String, Uuid, data, field, struct
+from protocol.schema import Array, Int32, Message, NullableString, String, Struct, Uuid, data, field, struct
 
 
 @data(versions=(10, 10), flexible=None)
@@ -33,14 +33,14 @@ class ShareGroupPartitionMetadataKey(Message):
 
 
 @struct
-class TopicPartitionsInfo:
+class TopicPartitionsInfo(Struct):
     topic_id: Uuid = field()
     topic_name: String = field()
     partitions: Array[Int32] = field()
 
 
 @struct
-class TopicInfo:
+class TopicInfo(Struct):
     topic_id: Uuid = field()
     topic_name: String = field()
 

@@ -5,30 +5,46 @@ the broker epoch fences (KIP-380); 4 says whether a KRaft controller asks (KIP-8
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Int16, Int32, Int64, Message, String, between, field, request, response, since, struct, until
+from protocol.schema import (
+    Array,
+    Bool,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    String,
+    Struct,
+    between,
+    field,
+    request,
+    response,
+    since,
+    struct,
+    until,
+)
 
 
 @struct
-class StopReplicaPartitionV0:
+class StopReplicaPartitionV0(Struct):
     topic_name: String = field()
     partition_index: Int32 = field()
 
 
 @struct
-class StopReplicaTopicV1:
+class StopReplicaTopicV1(Struct):
     name: String = field()
     partition_indexes: Array[Int32] = field()
 
 
 @struct
-class StopReplicaPartitionState:
+class StopReplicaPartitionState(Struct):
     partition_index: Int32 = field()
     leader_epoch: Int32 = field(default=-1)
     delete_partition: Bool = field()
 
 
 @struct
-class StopReplicaTopicState:
+class StopReplicaTopicState(Struct):
     topic_name: String = field()
     partition_states: Array[StopReplicaPartitionState] = field()
 
@@ -46,7 +62,7 @@ class StopReplicaRequest(Message):
 
 
 @struct
-class StopReplicaPartitionError:
+class StopReplicaPartitionError(Struct):
     topic_name: String = field()
     partition_index: Int32 = field()
     error_code: Int16 = field()

@@ -4,11 +4,11 @@
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bytes, Int16, Int32, Message, NullableString, String, field, request, response, since, struct
+from protocol.schema import Array, Bytes, Int16, Int32, Message, NullableString, String, Struct, field, request, response, since, struct
 
 
 @struct
-class SyncGroupRequestAssignment:
+class SyncGroupRequestAssignment(Struct):
     member_id: String = field()
     assignment: Bytes = field()
 

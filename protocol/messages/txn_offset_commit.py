@@ -5,11 +5,11 @@
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Int64, Message, NullableString, String, field, request, response, since, struct
+from protocol.schema import Array, Int16, Int32, Int64, Message, NullableString, String, Struct, field, request, response, since, struct
 
 
 @struct
-class TxnOffsetCommitRequestPartition:
+class TxnOffsetCommitRequestPartition(Struct):
     partition_index: Int32 = field()
     committed_offset: Int64 = field()
     committed_leader_epoch: Int32 = since(2, default=-1, ignorable=True)
@@ -17,7 +17,7 @@ class TxnOffsetCommitRequestPartition:
 
 
 @struct
-class TxnOffsetCommitRequestTopic:
+class TxnOffsetCommitRequestTopic(Struct):
     name: String = field()
     partitions: Array[TxnOffsetCommitRequestPartition] = field()
 
@@ -35,13 +35,13 @@ class TxnOffsetCommitRequest(Message):
 
 
 @struct
-class TxnOffsetCommitResponsePartition:
+class TxnOffsetCommitResponsePartition(Struct):
     partition_index: Int32 = field()
     error_code: Int16 = field()
 
 
 @struct
-class TxnOffsetCommitResponseTopic:
+class TxnOffsetCommitResponseTopic(Struct):
     name: String = field()
     partitions: Array[TxnOffsetCommitResponsePartition] = field()
 

@@ -3,11 +3,27 @@
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Int8, Int16, Int32, Message, NullableString, String, field, request, response, since, struct, until
+from protocol.schema import (
+    Array,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Message,
+    NullableString,
+    String,
+    Struct,
+    field,
+    request,
+    response,
+    since,
+    struct,
+    until,
+)
 
 
 @struct
-class FeatureUpdateKey:
+class FeatureUpdateKey(Struct):
     """upgrade_type is 1 upgrade only, 2 safe downgrade, 3 unsafe downgrade."""
 
     feature: String = field()
@@ -24,7 +40,7 @@ class UpdateFeaturesRequest(Message):
 
 
 @struct
-class UpdatableFeatureResult:
+class UpdatableFeatureResult(Struct):
     feature: String = field()
     error_code: Int16 = field()
     error_message: NullableString = field()

@@ -15,6 +15,7 @@ from protocol.schema import (
     Message,
     NullableString,
     String,
+    Struct,
     Uuid,
     field,
     request,
@@ -26,7 +27,7 @@ from protocol.schema import (
 
 
 @struct
-class UpdateMetadataPartitionState:
+class UpdateMetadataPartitionState(Struct):
     topic_name: String = until(4, ignorable=True)
     partition_index: Int32 = field()
     controller_epoch: Int32 = field()
@@ -39,14 +40,14 @@ class UpdateMetadataPartitionState:
 
 
 @struct
-class UpdateMetadataTopicState:
+class UpdateMetadataTopicState(Struct):
     topic_name: String = field()
     topic_id: Uuid = since(7, ignorable=True)
     partition_states: Array[UpdateMetadataPartitionState] = field()
 
 
 @struct
-class UpdateMetadataEndpoint:
+class UpdateMetadataEndpoint(Struct):
     port: Int32 = field()
     host: String = field()
     listener: String = since(3, ignorable=True)
@@ -54,7 +55,7 @@ class UpdateMetadataEndpoint:
 
 
 @struct
-class UpdateMetadataBroker:
+class UpdateMetadataBroker(Struct):
     id: Int32 = field()
     v0_host: String = until(0, ignorable=True)
     v0_port: Int32 = until(0, ignorable=True)

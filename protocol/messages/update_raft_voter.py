@@ -1,18 +1,18 @@
 """UpdateRaftVoter (api 82, KIP-853): a KRaft voter tells its end points and versions. Declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Message, NullableString, String, UInt16, Uuid, field, request, response, struct
+from protocol.schema import Array, Int16, Int32, Message, NullableString, String, Struct, UInt16, Uuid, field, request, response, struct
 
 
 @struct
-class Listener:
+class Listener(Struct):
     name: String = field()
     host: String = field()
     port: UInt16 = field()
 
 
 @struct
-class KRaftVersionFeature:
+class KRaftVersionFeature(Struct):
     min_supported_version: Int16 = field()
     max_supported_version: Int16 = field()
 
@@ -28,7 +28,7 @@ class UpdateRaftVoterRequest(Message):
 
 
 @struct
-class CurrentLeader:
+class CurrentLeader(Struct):
     leader_id: Int32 = field(default=-1)
     leader_epoch: Int32 = field(default=-1)
     host: String = field()

@@ -10,6 +10,7 @@ from protocol.schema import (
     Message,
     NullableString,
     String,
+    Struct,
     UInt16,
     Uuid,
     field,
@@ -21,7 +22,7 @@ from protocol.schema import (
 
 
 @struct
-class VoteRequestPartitionData:
+class VoteRequestPartitionData(Struct):
     partition_index: Int32 = field()
     candidate_epoch: Int32 = field()
     candidate_id: Int32 = field()
@@ -32,7 +33,7 @@ class VoteRequestPartitionData:
 
 
 @struct
-class VoteRequestTopicData:
+class VoteRequestTopicData(Struct):
     topic_name: String = field()
     partitions: Array[VoteRequestPartitionData] = field()
 
@@ -45,7 +46,7 @@ class VoteRequest(Message):
 
 
 @struct
-class VoteResponsePartitionData:
+class VoteResponsePartitionData(Struct):
     partition_index: Int32 = field()
     error_code: Int16 = field()
     leader_id: Int32 = field()
@@ -54,13 +55,13 @@ class VoteResponsePartitionData:
 
 
 @struct
-class VoteResponseTopicData:
+class VoteResponseTopicData(Struct):
     topic_name: String = field()
     partitions: Array[VoteResponsePartitionData] = field()
 
 
 @struct
-class NodeEndpoint:
+class NodeEndpoint(Struct):
     node_id: Int32 = field()
     host: String = field()
     port: UInt16 = field()

@@ -1,11 +1,26 @@
 """WriteShareGroupState (api 85, KIP-932): store delivery states of a share partition. Between brokers; declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int8, Int16, Int32, Int64, Message, NullableString, String, Uuid, field, request, response, struct
+from protocol.schema import (
+    Array,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    NullableString,
+    String,
+    Struct,
+    Uuid,
+    field,
+    request,
+    response,
+    struct,
+)
 
 
 @struct
-class StateBatch:
+class StateBatch(Struct):
     first_offset: Int64 = field()
     last_offset: Int64 = field()
     delivery_state: Int8 = field()
@@ -13,7 +28,7 @@ class StateBatch:
 
 
 @struct
-class PartitionData:
+class PartitionData(Struct):
     partition: Int32 = field()
     state_epoch: Int32 = field()
     leader_epoch: Int32 = field()
@@ -22,7 +37,7 @@ class PartitionData:
 
 
 @struct
-class WriteStateData:
+class WriteStateData(Struct):
     topic_id: Uuid = field()
     partitions: Array[PartitionData] = field()
 
@@ -34,14 +49,14 @@ class WriteShareGroupStateRequest(Message):
 
 
 @struct
-class PartitionResult:
+class PartitionResult(Struct):
     partition: Int32 = field()
     error_code: Int16 = field()
     error_message: NullableString = field(default=None)
 
 
 @struct
-class WriteStateResult:
+class WriteStateResult(Struct):
     topic_id: Uuid = field()
     partitions: Array[PartitionResult] = field()
 

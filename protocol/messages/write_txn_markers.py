@@ -1,17 +1,17 @@
 """WriteTxnMarkers (api 27): a transaction coordinator has markers written to the partitions of finished transactions (KIP-98)."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Int16, Int32, Int64, Message, String, field, request, response, struct
+from protocol.schema import Array, Bool, Int16, Int32, Int64, Message, String, Struct, field, request, response, struct
 
 
 @struct
-class WritableTxnMarkerTopic:
+class WritableTxnMarkerTopic(Struct):
     name: String = field()
     partition_indexes: Array[Int32] = field()
 
 
 @struct
-class WritableTxnMarker:
+class WritableTxnMarker(Struct):
     """transaction_result is true for a commit."""
 
     producer_id: Int64 = field()
@@ -27,19 +27,19 @@ class WriteTxnMarkersRequest(Message):
 
 
 @struct
-class WritableTxnMarkerPartitionResult:
+class WritableTxnMarkerPartitionResult(Struct):
     partition_index: Int32 = field()
     error_code: Int16 = field()
 
 
 @struct
-class WritableTxnMarkerTopicResult:
+class WritableTxnMarkerTopicResult(Struct):
     name: String = field()
     partitions: Array[WritableTxnMarkerPartitionResult] = field()
 
 
 @struct
-class WritableTxnMarkerResult:
+class WritableTxnMarkerResult(Struct):
     producer_id: Int64 = field()
     topics: Array[WritableTxnMarkerTopicResult] = field()
 

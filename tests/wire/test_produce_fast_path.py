@@ -79,7 +79,7 @@ def test_what_is_uncommon_or_damaged_is_left_to_the_general_reader(version: int)
         assert read_produce(memoryview(good[:cut]), 0, version) is None
     if version >= 9:
         tagged = a_request()
-        tagged.topic_data[0].partition_data[0].unknown_tagged_fields = {7: b"x"}  # type: ignore[attr-defined]  # every structure has it
+        tagged.topic_data[0].partition_data[0].unknown_tagged_fields = {7: b"x"}
         assert read_produce(memoryview(tagged.encode(version)), 0, version) is None
         assert read_produce(memoryview(a_request(topics=130).encode(version)), 0, version) is None
 
