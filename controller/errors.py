@@ -71,6 +71,14 @@ class BrokerIdNotRegistered(ControllerError):
     """No live broker has this id."""
 
 
+class BrokerIdInUse(ControllerError):
+    """Another live session has registered this broker id."""
+
+
+class RackInformationIncomplete(ControllerError):
+    """Some brokers have a rack and some have none, so that replicas cannot be spread over racks."""
+
+
 class TopicExists(ControllerError):
     """The topic exists."""
 
@@ -145,6 +153,14 @@ class FencedLeaderEpoch(ControllerError):
 
 class IneligibleReplica(ControllerError):
     """A replica that is not alive was proposed for the ISR."""
+
+
+class ProducerIdsExhausted(ControllerError):
+    """All producer ids have been given out."""
+
+
+class BrokerNotAvailable(ControllerError):
+    """A broker that is named is not alive."""
 
 
 class AdminTimeout(ControllerError):

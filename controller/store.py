@@ -166,10 +166,7 @@ class MetadataStore(Protocol):
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes | None, Stat]:
         """See Get."""
-        found = await self._one(Get(path, watch))
-        assert isinstance(found, tuple)
-        assert not isinstance(found, Stat)
-        return found
+        return data_and_stat(await self._one(Get(path, watch)))
 
     async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
         """See SetData."""
@@ -189,9 +186,7 @@ class MetadataStore(Protocol):
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """See Children."""
-        names = await self._one(Children(path, watch))
-        assert isinstance(names, list)
-        return [str(name) for name in names]
+        return names(await self._one(Children(path, watch)))
 
     async def multi(self, writes: Sequence[Write]) -> list[str | Stat | None]:
         """See Multi."""
@@ -205,6 +200,23 @@ class MetadataStore(Protocol):
         if isinstance(outcome, NoNode):
             await self.ensure_path(parent_of(path))
             await self.ensure_path(path)
+
+
+def data_and_stat(outcome: Result | StoreError) -> tuple[bytes | None, Stat]:
+    """The result of a Get out of a pipeline. Raises the error that stands there instead."""
+    if isinstance(outcome, StoreError):
+        raise outcome
+    assert isinstance(outcome, tuple)
+    assert not isinstance(outcome, Stat)
+    return outcome
+
+
+def names(outcome: Result | StoreError) -> list[str]:
+    """The result of a Children out of a pipeline. Raises the error that stands there instead."""
+    if isinstance(outcome, StoreError):
+        raise outcome
+    assert isinstance(outcome, list)
+    return [str(name) for name in outcome]
 
 
 def parent_of(path: str) -> str:

@@ -1,6 +1,5 @@
-"""How znode bodies are written and read: compact JSON in Jackson's form, ids as Kafka prints them. Called by the modules of znodes."""
+"""How znode bodies are written and read: compact JSON in Jackson's form. Called by the modules of znodes."""
 
-import base64
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -13,19 +12,6 @@ class MalformedZNode(ValueError):
         super().__init__(f"{path}: {reason}; repair or remove the node")
         self.path = path
         self.reason = reason
-
-
-def uuid_text(uuid: bytes) -> str:
-    """A topic id as Kafka prints it: URL-safe base64 of its 16 bytes without padding."""
-    return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode()
-
-
-def uuid_bytes(text: str) -> bytes:
-    """The inverse of uuid_text. Raises ValueError."""
-    uuid = base64.b64decode(text + "==", altchars=b"-_", validate=True)
-    if len(uuid) != 16:
-        raise ValueError(f"{text!r} is not a UUID")
-    return uuid
 
 
 def encode_json(body: Mapping[str, Any]) -> bytes:

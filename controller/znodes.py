@@ -12,7 +12,8 @@ from typing import Any
 from urllib.parse import quote_plus, unquote_plus
 
 from controller.java_order import scala_map_order
-from controller.znode_json import MalformedZNode, decode_object, encode_json, uuid_bytes, uuid_text
+from controller.znode_json import MalformedZNode, decode_object, encode_json
+from protocol.uuid import from_text, to_text
 from storage.topic_partition import TopicPartition
 
 BROKER_IDS = "/brokers/ids"
@@ -253,7 +254,7 @@ def encode_topic(topic: TopicAssignment) -> bytes:
     removing = scala_map_order(name for name, assignment in by_name.items() if assignment.removing_replicas)
     body: dict[str, Any] = {"partitions": {name: by_name[name].replicas for name in names}}
     if topic.topic_id is not None:
-        body["topic_id"] = uuid_text(topic.topic_id)
+        body["topic_id"] = to_text(topic.topic_id)
     body |= {
         "adding_replicas": {name: by_name[name].adding_replicas for name in adding},
         "removing_replicas": {name: by_name[name].removing_replicas for name in removing},
@@ -273,7 +274,7 @@ def decode_topic(path: str, data: bytes | None) -> TopicAssignment:
             for name, replicas in body.get("partitions", {}).items()
         }
         topic_id = body.get("topic_id")
-        return TopicAssignment(None if topic_id is None else uuid_bytes(topic_id), partitions)
+        return TopicAssignment(None if topic_id is None else from_text(topic_id), partitions)
     except (TypeError, ValueError, AttributeError) as error:
         raise MalformedZNode(path, f"not a topic assignment: {error!r}") from error
 

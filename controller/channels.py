@@ -1,0 +1,166 @@
+"""How the controller reaches brokers: one channel per broker, one request in flight on each, in order.
+
+`BrokerChannel` is the port; `InProcessChannel` calls the broker of the same process. `BrokerSenders` gives every broker its own queue,
+so that a slow one delays nobody else: there is no barrier between brokers, as with Apache Kafka.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from controller.context import LiveBroker
+from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+logger = logging.getLogger(__name__)
+
+ControlRequest: TypeAlias = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
+ControlResponse: TypeAlias = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
+OnResponse: TypeAlias = Callable[[ControlResponse], None]
+
+
+class BrokerChannel(Protocol):
+    """The way to one broker. A request that could not be delivered raises ConnectionError; it may be sent again."""
+
+    async def send_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """Version 7."""
+
+    async def send_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        """Version 8."""
+
+    async def send_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """Version 4."""
+
+    async def close(self) -> None:
+        """Release what it holds."""
+
+
+class Receiver(Protocol):
+    """What a broker does with the controller's requests."""
+
+    async def on_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """Become leader or follower."""
+
+    def on_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        """Learn of the cluster."""
+
+    async def on_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """Stop replicas, or delete them."""
+
+
+class InProcessChannel:
+    """To the broker in this process, without a socket."""
+
+    def __init__(self, receiver: Receiver, on_metadata_updated: Callable[[], None] = lambda: None) -> None:
+        """`on_metadata_updated` is called after each UpdateMetadata was taken in."""
+        self._receiver = receiver
+        self._on_metadata_updated = on_metadata_updated
+
+    async def send_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """See BrokerChannel."""
+        return await self._receiver.on_leader_and_isr(request)
+
+    async def send_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        """See BrokerChannel."""
+        response = self._receiver.on_update_metadata(request)
+        self._on_metadata_updated()
+        return response
+
+    async def send_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """See BrokerChannel."""
+        return await self._receiver.on_stop_replica(request)
+
+    async def close(self) -> None:
+        """See BrokerChannel."""
+
+
+ChannelFactory: TypeAlias = Callable[[LiveBroker], BrokerChannel]
+
+
+class BrokerSenders:
+    """One queue and one task per live broker."""
+
+    def __init__(self, channel_to: ChannelFactory, retry_backoff_seconds: float = 0.1) -> None:
+        self._channel_to = channel_to
+        self._retry_backoff_seconds = retry_backoff_seconds
+        self._senders: dict[int, _Sender] = {}
+
+    def add(self, broker: LiveBroker) -> None:
+        """Begin to send to a broker."""
+        if broker.broker_id not in self._senders:
+            self._senders[broker.broker_id] = _Sender(broker, self._channel_to(broker), self._retry_backoff_seconds)
+
+    async def remove(self, broker_id: int) -> None:
+        """Stop sending to a broker; what was not sent is dropped."""
+        sender = self._senders.pop(broker_id, None)
+        if sender is not None:
+            await sender.close()
+
+    async def remove_all(self) -> None:
+        """Stop sending."""
+        for broker_id in list(self._senders):
+            await self.remove(broker_id)
+
+    def send(self, broker_id: int, request: ControlRequest, on_response: OnResponse) -> None:
+        """Queue a request. A broker that is not there any more is left out: its end is an event of its own."""
+        sender = self._senders.get(broker_id)
+        if sender is not None:
+            sender.put(request, on_response)
+
+    async def delivered(self) -> None:
+        """Wait until every request that is queued now has been answered."""
+        for sender in list(self._senders.values()):
+            await sender.delivered()
+
+
+class _Sender:
+    def __init__(self, broker: LiveBroker, channel: BrokerChannel, retry_backoff_seconds: float) -> None:
+        self._broker = broker
+        self._channel = channel
+        self._retry_backoff_seconds = retry_backoff_seconds
+        self._queue: deque[tuple[ControlRequest, OnResponse]] = deque()
+        self._filled = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"controller-to-broker-{broker.broker_id}")
+
+    def put(self, request: ControlRequest, on_response: OnResponse) -> None:
+        self._queue.append((request, on_response))
+        self._idle.clear()
+        self._filled.set()
+
+    async def delivered(self) -> None:
+        await self._idle.wait()
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._idle.set()
+        await self._channel.close()
+
+    async def _run(self) -> None:
+        while True:
+            await self._filled.wait()
+            while self._queue:
+                request, on_response = self._queue.popleft()
+                on_response(await self._deliver(request))
+            self._filled.clear()
+            self._idle.set()
+
+    async def _deliver(self, request: ControlRequest) -> ControlResponse:
+        while True:
+            try:
+                if isinstance(request, LeaderAndIsrRequest):
+                    return await self._channel.send_leader_and_isr(request)
+                if isinstance(request, UpdateMetadataRequest):
+                    return await self._channel.send_update_metadata(request)
+                return await self._channel.send_stop_replica(request)
+            except OSError as error:
+                # Until the store says that the broker is gone, it may come back and must not miss anything.
+                logger.warning(
+                    "controller cannot send %s to broker %d (%s); trying again", type(request).__name__, self._broker.broker_id, error
+                )
+                await asyncio.sleep(self._retry_backoff_seconds)

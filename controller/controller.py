@@ -1,0 +1,337 @@
+"""The controller: every broker has one, one of them is active. Kafka's KafkaController.
+
+The active one keeps the cluster as the metadata store says it shall be: it gives partitions leaders, tells brokers, deletes topics.
+Everything happens as an event of one queue; watches, responses and the public methods only put events there. Whoever loses /controller,
+or finds another's epoch there, resigns and forgets everything.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from config.broker import BrokerConfig
+from controller.broker_changes import BrokerChanges
+from controller.change_znodes import ProducerIdBlock
+from controller.channels import BrokerSenders, ChannelFactory, ControlRequest, ControlResponse
+from controller.context import ControllerContext, Replica
+from controller.core import ControllerCore
+from controller.errors import (
+    BadVersion,
+    BrokerIdNotRegistered,
+    ControllerMoved,
+    NodeExists,
+    NoNode,
+    SessionExpired,
+    StaleBrokerEpoch,
+    StoreError,
+)
+from controller.event_queue import EventQueue
+from controller.failover import Failover
+from controller.isr_changes import IsrChange, IsrChanges, IsrResult
+from controller.leader_elections import ElectionResult, LeaderElections
+from controller.producer_ids import allocate_block
+from controller.registration import RandomBytes, register_broker
+from controller.store import Create, Delete, Exists, Get, MetadataStore, SetData, Stat, data_and_stat
+from controller.topic_changes import TopicChanges
+from controller.znodes import (
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    BrokerRegistration,
+    ControllerNode,
+    decode_controller,
+    decode_controller_epoch,
+    encode_controller,
+    encode_controller_epoch,
+)
+from protocol.errors import ErrorCode
+from protocol.messages.leader_and_isr import LeaderAndIsrResponse
+from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from storage.clock import Clock
+from storage.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+NO_CONTROLLER = -1
+
+
+class Controller:
+    """The controller of one broker, active or not."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        broker_id: int,
+        config: BrokerConfig,
+        clock: Clock,
+        random_bytes: RandomBytes,
+        channel_to: ChannelFactory,
+        inter_broker_listener: str,
+        registration: Callable[[], BrokerRegistration],
+    ) -> None:
+        """`registration` says how this broker registers, now and again after its session expired."""
+        self.broker_id = broker_id
+        self.broker_epoch = -1
+        self.active_controller_id = NO_CONTROLLER
+        self._store = store
+        self._clock = clock
+        self._registration = registration
+        self._queue = EventQueue(self._on_event_error)
+        self._core = ControllerCore(
+            store, broker_id, config, self._queue, BrokerSenders(channel_to), inter_broker_listener, self._on_response
+        )
+        self._brokers = BrokerChanges(self._core)
+        self._topics = TopicChanges(self._core, random_bytes)
+        self._elections = LeaderElections(self._core)
+        self._isr_changes = IsrChanges(self._core)
+        self._failover = Failover(self._core, self._brokers, self._topics, self._elections)
+        self._on_new_session: list[Callable[[], Awaitable[None]]] = []
+        store.on_session_expired(lambda: self._queue.put("Expire", self._on_session_expired))
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker's controller is the active one."""
+        return self._core.is_active
+
+    @property
+    def context(self) -> ControllerContext:
+        """What the active controller knows; empty otherwise. To be read only."""
+        return self._core.context
+
+    def on_new_session(self, callback: Callable[[], Awaitable[None]]) -> None:
+        """Have `callback` awaited after the broker registered anew under a new session, to set its own watches again."""
+        self._on_new_session.append(callback)
+
+    # Life
+
+    async def startup(self) -> int:
+        """Register the broker, take part in the election, and return the broker epoch; active or not is known afterwards.
+
+        Raises BrokerIdInUse, StoreError.
+        """
+        self._queue.start()
+        return await self._queue.call("Startup", self._startup)
+
+    async def shutdown(self) -> None:
+        """Stop; the ephemeral nodes go with the store's session, which is the caller's to close."""
+        await self._queue.stop()
+        await self._resign()
+
+    async def _startup(self) -> int:
+        self.broker_epoch = await register_broker(self._store, self.broker_id, self._registration())
+        await self._elect()
+        return self.broker_epoch
+
+    async def _elect(self) -> None:
+        """Become controller if there is none; know and watch who it is in any case."""
+        while True:
+            _, found, epoch = await self._store.pipeline(
+                [Exists(CONTROLLER, self._controller_watch), Get(CONTROLLER), Get(CONTROLLER_EPOCH)]
+            )
+            if not isinstance(found, NoNode):
+                self.active_controller_id = decode_controller(CONTROLLER, data_and_stat(found)[0]).broker_id
+                return
+            if isinstance(epoch, NoNode):
+                await self._store.pipeline([Create(CONTROLLER_EPOCH, encode_controller_epoch(0))])
+                epoch = (await self._store.pipeline([Get(CONTROLLER_EPOCH)]))[0]
+            data, stat = data_and_stat(epoch)
+            new_epoch = decode_controller_epoch(data) + 1
+            node = ControllerNode(self.broker_id, self._clock.now_ms())
+            try:
+                results = await self._store.multi(
+                    [
+                        Create(CONTROLLER, encode_controller(node), ephemeral=True),
+                        SetData(CONTROLLER_EPOCH, encode_controller_epoch(new_epoch), stat.version),
+                    ]
+                )
+            except (NodeExists, BadVersion):
+                continue
+            epoch_stat = results[1]
+            assert isinstance(epoch_stat, Stat)
+            await self._become_active(new_epoch, epoch_stat.version)
+            return
+
+    async def _become_active(self, epoch: int, epoch_version: int) -> None:
+        context = self._core.context
+        context.clear()
+        context.epoch, context.epoch_version = epoch, epoch_version
+        self._core.deletion.clear()
+        self._core.is_active = True
+        self.active_controller_id = self.broker_id
+        logger.info("broker %d is controller now, epoch %d", self.broker_id, epoch)
+        try:
+            await self._failover.take_over()
+        except (ControllerMoved, SessionExpired):
+            raise
+        except Exception:
+            logger.error("broker %d cannot become controller; it makes way for another", self.broker_id)
+            await self._step_down()
+            raise
+
+    async def _step_down(self) -> None:
+        """Remove /controller, so that somebody is elected, if it still is this one's."""
+        try:
+            await self._core.states.write([Delete(CONTROLLER)])
+        except (ControllerMoved, StoreError) as error:
+            logger.warning("/controller was not removed: %s", error)
+        await self._resign()
+
+    async def _resign(self) -> None:
+        if self._core.is_active:
+            logger.info("broker %d is no longer controller (epoch %d)", self.broker_id, self._core.context.epoch)
+        self._core.is_active = False
+        await self._core.senders.remove_all()
+        self._core.deletion.clear()
+        self._core.context.clear()
+
+    def _controller_watch(self, _: object) -> None:
+        self._queue.put("ControllerChange", self._on_controller_change)
+
+    async def _on_controller_change(self) -> None:
+        """/controller came, went or changed."""
+        _, found = await self._store.pipeline([Exists(CONTROLLER, self._controller_watch), Get(CONTROLLER)])
+        if isinstance(found, NoNode):
+            self.active_controller_id = NO_CONTROLLER
+        else:
+            data, stat = data_and_stat(found)
+            self.active_controller_id = decode_controller(CONTROLLER, data).broker_id
+            if stat.ephemeral_owner == self._store.session_id:
+                return
+        if self._core.is_active:
+            await self._resign()
+        if self.active_controller_id == NO_CONTROLLER:
+            await self._elect()
+
+    async def _on_session_expired(self) -> None:
+        """Everything ephemeral is gone: resign, register anew, take part in the next election."""
+        self.active_controller_id = NO_CONTROLLER
+        await self._resign()
+        await self._store.open_session()
+        await self._startup()
+        for callback in self._on_new_session:
+            await callback()
+
+    async def _on_event_error(self, error: Exception) -> None:
+        if isinstance(error, ControllerMoved):
+            logger.info("broker %d: %s", self.broker_id, error)
+            await self._on_controller_change()
+        elif isinstance(error, StoreError) and not isinstance(error, SessionExpired):
+            logger.error("the controller could not carry out a change: %s", error)
+
+    def _on_response(self, broker_id: int, request: ControlRequest, response: ControlResponse) -> None:
+        if response.error_code != ErrorCode.NONE:
+            logger.error("broker %d refused %s with %s", broker_id, type(request).__name__, ErrorCode.of(response.error_code).name)
+        if isinstance(response, LeaderAndIsrResponse):
+            self._on_leader_and_isr_response(broker_id, response)
+        elif isinstance(response, StopReplicaResponse):
+            assert isinstance(request, StopReplicaRequest)
+            self._on_stop_replica_response(broker_id, request, response)
+
+    def _on_leader_and_isr_response(self, broker_id: int, response: LeaderAndIsrResponse) -> None:
+        if response.error_code != ErrorCode.NONE:
+            return
+        topic_names = {topic_id: topic for topic, topic_id in self._core.context.topic_ids.items()} if response.topics else {}
+        failed: set[TopicPartition] = set()
+        served: set[TopicPartition] = set()
+        for topic in response.topics:
+            name = topic_names.get(topic.topic_id)
+            if name is None:
+                continue
+            for partition in topic.partition_errors:
+                if partition.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+                    failed.add(TopicPartition(name, partition.partition_index))
+                elif partition.error_code == ErrorCode.NONE:
+                    served.add(TopicPartition(name, partition.partition_index))
+        if failed or self._core.context.offline_replicas:
+            self._when_active("LeaderAndIsrResponse", lambda: self._brokers.on_storage_errors(broker_id, failed, served))
+
+    def _on_stop_replica_response(self, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse) -> None:
+        told = {
+            TopicPartition(topic.topic_name, state.partition_index)
+            for topic in request.topic_states
+            for state in topic.partition_states
+            if state.delete_partition
+        }
+        if not told:
+            return
+        answered = {TopicPartition(each.topic_name, each.partition_index): each.error_code for each in response.partition_errors}
+        errors = {
+            Replica(partition, broker_id): response.error_code or answered.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+            for partition in told
+        }
+
+        async def on_topic_deletion_answered() -> None:
+            self._core.deletion.on_stop_replica_errors(broker_id, errors)
+            batch = self._core.batch()
+            await self._core.deletion.resume(batch)
+            batch.send()
+
+        self._when_active("TopicDeletionStopReplicaResponse", on_topic_deletion_answered)
+
+    def _when_active(self, name: str, event: Callable[[], Awaitable[None]]) -> None:
+        self._core.watch(name, event)(None)  # type: ignore[arg-type]  # there is no znode event behind a response
+
+    # What request handlers ask
+
+    async def elect_leaders(self, partitions: Sequence[TopicPartition] | None, *, unclean: bool) -> dict[TopicPartition, ElectionResult]:
+        """ElectLeaders; None stands for all partitions. Raises NotController."""
+
+        async def elect() -> dict[TopicPartition, ElectionResult]:
+            self._core.check_active()
+            return await self._elections.elect(list(self.context.partitions) if partitions is None else partitions, unclean=unclean)
+
+        return await self._queue.call("ReplicaLeaderElection", elect)
+
+    async def alter_isr(
+        self, broker_id: int, broker_epoch: int, changes: Mapping[TopicPartition, IsrChange]
+    ) -> dict[TopicPartition, IsrResult]:
+        """AlterPartition. Raises NotController, BrokerIdNotRegistered, StaleBrokerEpoch."""
+
+        async def alter() -> dict[TopicPartition, IsrResult]:
+            self._core.check_active()
+            return await self._isr_changes.alter(broker_id, broker_epoch, changes)
+
+        return await self._queue.call("AlterPartition", alter)
+
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+        """ControlledShutdown: the partitions the broker still leads. Raises NotController, StaleBrokerEpoch, BrokerNotAvailable."""
+
+        async def leave() -> list[TopicPartition]:
+            self._core.check_active()
+            return await self._brokers.controlled_shutdown(broker_id, broker_epoch)
+
+        return await self._queue.call("ControlledShutdown", leave)
+
+    async def allocate_producer_id_block(self, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
+        """AllocateProducerIds. Raises NotController, BrokerIdNotRegistered, StaleBrokerEpoch."""
+
+        async def allocate() -> ProducerIdBlock:
+            self._core.check_active()
+            broker = self.context.brokers.get(broker_id)
+            if broker is None:
+                raise BrokerIdNotRegistered(f"broker {broker_id} is not registered")
+            if broker.epoch != broker_epoch:
+                raise StaleBrokerEpoch(f"broker {broker_id} has epoch {broker.epoch}, not {broker_epoch}")
+            return await allocate_block(self._store, broker_id)
+
+        return await self._queue.call("AllocateProducerIds", allocate)
+
+    async def enable_unclean_election(self, topic: str | None) -> None:
+        """unclean.leader.election.enable was set, for a topic or (None) as the default: partitions without a leader may get one."""
+
+        async def elect() -> None:
+            if self._core.is_active:
+                batch = self._core.batch()
+                offline = [each for each in self.context.partitions if self.context.has_offline_leader(each)]
+                wanted = [each for each in offline if topic in (None, each.topic) and not self.context.is_being_deleted(each.topic)]
+                await self._core.elections.elect_offline(wanted, batch)
+                batch.send()
+
+        await self._queue.call("UncleanLeaderElectionEnable", elect)
+
+    async def delivered(self) -> None:
+        """Wait until the events queued now are done and the requests that follow from them have been answered."""
+
+        async def nothing() -> None:
+            return
+
+        await self._queue.call("Barrier", nothing)
+        await self._core.senders.delivered()

@@ -1,0 +1,67 @@
+"""What the events of one controller share: its store, its context, the writers and senders, and the way to queue further events."""
+
+from collections.abc import Awaitable, Callable
+
+from config.broker import BrokerConfig
+from controller.channels import BrokerSenders, ControlRequest, ControlResponse
+from controller.context import ControllerContext
+from controller.deletion import TopicDeletion
+from controller.errors import NotController
+from controller.event_queue import EventQueue
+from controller.partition_elections import PartitionElections
+from controller.partition_states import PartitionStates
+from controller.request_batch import RequestBatch
+from controller.store import MetadataStore, Watch
+
+OnResponse = Callable[[int, ControlRequest, ControlResponse], None]
+
+
+class ControllerCore:
+    """The parts. Owned by `Controller`, handed to the modules of its events."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        broker_id: int,
+        config: BrokerConfig,
+        queue: EventQueue,
+        senders: BrokerSenders,
+        inter_broker_listener: str,
+        on_response: OnResponse,
+    ) -> None:
+        self.store = store
+        self.broker_id = broker_id
+        self.config = config
+        self.queue = queue
+        self.senders = senders
+        self.is_active = False
+        self.context = ControllerContext()
+        self.states = PartitionStates(store, self.context)
+        self.elections = PartitionElections(store, self.context, self.states, config)
+        self.deletion = TopicDeletion(store, self.context, self.states)
+        self._inter_broker_listener = inter_broker_listener
+        self._on_response = on_response
+
+    def batch(self) -> RequestBatch:
+        """An empty batch of requests."""
+        return RequestBatch(self.broker_id, self.context, self.senders, self._inter_broker_listener, self._on_response)
+
+    def watch(self, name: str, event: Callable[[], Awaitable[None]]) -> Watch:
+        """A watch that queues `event` as long as this controller is active when its turn comes."""
+
+        async def if_active() -> None:
+            if self.is_active:
+                await event()
+
+        return lambda _: self.queue.put(name, if_active)
+
+    def check_active(self) -> None:
+        """Raises NotController."""
+        if not self.is_active:
+            raise NotController("This is not the correct controller for this cluster.")
+
+    def send_metadata_to_all(self) -> None:
+        """Tell every broker who lives."""
+        batch = self.batch()
+        batch.update_metadata(self.context.live_or_shutting_down_brokers, ())
+        batch.send()

@@ -1,0 +1,154 @@
+"""Deletion of topics: from the order under /admin/delete_topics to the last znode. Kafka's TopicDeletionManager.
+
+Steps for a topic whose replicas are all on live brokers: brokers are told that nobody leads it (UpdateMetadata with leader -2), its
+replicas leave the ISRs one by one (leader -1 at the end), StopReplica without and with delete goes to every replica; when all have
+answered, the znodes go, the order last. Every step can be done again: a controller that dies in the middle leaves the order standing
+and the next one begins anew. A topic with a replica on a dead broker waits, its live replicas already deleted, until that broker is
+back.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from controller.context import ControllerContext, Replica
+from controller.errors import NoNode, NotEmpty, StoreError
+from controller.partition_states import PartitionStates
+from controller.request_batch import RequestBatch
+from controller.store import Delete, MetadataStore
+from controller.znodes import config_path, delete_topic_path, partition_path, partition_state_path, partitions_path, topic_path
+
+logger = logging.getLogger(__name__)
+
+
+class TopicDeletion:
+    """The deletions in progress of one controller."""
+
+    def __init__(self, store: MetadataStore, context: ControllerContext, states: PartitionStates) -> None:
+        self._store = store
+        self._context = context
+        self._states = states
+        self._started: dict[str, set[Replica]] = {}
+        """Topics whose replicas have been told to delete, and which of them have not answered."""
+        self._deleted: dict[str, set[Replica]] = {}
+
+    def clear(self) -> None:
+        """Forget what is in progress: another controller took over, or this one begins."""
+        self._started.clear()
+        self._deleted.clear()
+
+    def enqueue(self, topics: Iterable[str]) -> None:
+        """Topics that are ordered to be deleted. `resume` sets about it."""
+        self._context.topics_to_be_deleted.update(topics)
+
+    def retry(self, topics: Iterable[str]) -> None:
+        """A broker with replicas of these topics is back: they may be tried again."""
+        self._context.topics_ineligible_for_deletion.difference_update(topics)
+
+    async def resume(self, batch: RequestBatch) -> None:
+        """Start or finish what can be started or finished. The caller sends `batch`."""
+        starting = []
+        for topic in sorted(self._context.topics_to_be_deleted):
+            replicas = self._replicas_of(topic)
+            if replicas <= self._deleted.get(topic, set()):
+                await self._finish(topic)
+            elif topic not in self._started and topic not in self._context.topics_ineligible_for_deletion:
+                starting.append(topic)
+        if starting:
+            await self._start(starting, batch)
+
+    def on_stop_replica_errors(self, broker_id: int, errors: Mapping[Replica, int]) -> None:
+        """A broker has answered a StopReplica with delete: error codes of its replicas of topics that are being deleted."""
+        for replica, error in errors.items():
+            topic = replica.partition.topic
+            if not self._context.is_being_deleted(topic):
+                continue
+            waiting = self._started.get(topic, set())
+            waiting.discard(replica)
+            if error == 0:
+                self._deleted.setdefault(topic, set()).add(replica)
+            else:
+                self._halt(topic, f"broker {broker_id} could not delete {replica.partition} (error {error})")
+            if not waiting:
+                self._started.pop(topic, None)
+
+    def on_replicas_offline(self, replicas: Iterable[Replica]) -> None:
+        """Replicas of topics that are being deleted are gone: their topics wait."""
+        for replica in replicas:
+            topic = replica.partition.topic
+            self._halt(topic, f"the replica of {replica.partition} on broker {replica.broker_id} is offline")
+            waiting = self._started.get(topic)
+            if waiting is not None:
+                waiting.discard(replica)
+                if not waiting:
+                    del self._started[topic]
+
+    def halt_where_replicas_are_offline(self) -> None:
+        """At the beginning of a controller's life: topics that cannot be deleted completely now."""
+        for topic in self._context.topics_to_be_deleted:
+            if any(not self._context.is_online(replica.broker_id, replica.partition) for replica in self._replicas_of(topic)):
+                self._context.topics_ineligible_for_deletion.add(topic)
+
+    def _halt(self, topic: str, reason: str) -> None:
+        if topic not in self._context.topics_ineligible_for_deletion:
+            logger.info("deletion of topic %s waits: %s", topic, reason)
+            self._context.topics_ineligible_for_deletion.add(topic)
+
+    def _replicas_of(self, topic: str) -> set[Replica]:
+        partitions = self._context.partitions_of(topic)
+        return {Replica(partition, broker_id) for partition in partitions for broker_id in self._context.replicas(partition)}
+
+    async def _start(self, topics: list[str], batch: RequestBatch) -> None:
+        logger.info("deleting topics %s", ", ".join(topics))
+        partitions = [partition for topic in topics for partition in self._context.partitions_of(topic)]
+        batch.update_metadata(self._context.live_or_shutting_down_brokers, partitions)
+        batch.send()
+        by_broker: dict[int, list[Replica]] = {}
+        for topic in topics:
+            replicas = self._replicas_of(topic)
+            alive = {replica for replica in replicas if self._context.is_online(replica.broker_id, replica.partition)}
+            to_delete = alive - self._deleted.get(topic, set())
+            if alive != replicas:
+                self._halt(topic, "not all of its replicas are online")
+            if to_delete:
+                self._started[topic] = set(to_delete)
+            for replica in sorted(to_delete):
+                by_broker.setdefault(replica.broker_id, []).append(replica)
+        for broker_id, of_broker in by_broker.items():
+            for replica in of_broker:
+                batch.stop_replica((broker_id,), replica.partition, delete=False)
+            await self._states.remove_from_isr(broker_id, [replica.partition for replica in of_broker])
+        batch.send()
+        for broker_id, of_broker in by_broker.items():
+            for replica in of_broker:
+                batch.stop_replica((broker_id,), replica.partition, delete=True)
+
+    async def _finish(self, topic: str) -> None:
+        """Every replica is gone: remove the znodes, the order last, because it is what the next controller would go on from."""
+        partitions = sorted(self._context.partitions_of(topic))
+        paths = [
+            *(partition_state_path(partition) for partition in partitions),
+            *(partition_path(partition) for partition in partitions),
+            partitions_path(topic),
+            topic_path(topic),
+            config_path("topics", topic),
+        ]
+        await self._remove(paths)
+        await self._remove([delete_topic_path(topic)])
+        self._context.remove_topic(topic)
+        self._started.pop(topic, None)
+        self._deleted.pop(topic, None)
+        logger.info("topic %s is deleted", topic)
+
+    async def _remove(self, paths: list[str]) -> None:
+        for path, outcome in zip(paths, await self._states.write([Delete(path) for path in paths]), strict=True):
+            if isinstance(outcome, NotEmpty):
+                # Partitions that were added while the deletion ran, or what a tool put there.
+                await self._remove_below(path)
+            elif isinstance(outcome, StoreError) and not isinstance(outcome, NoNode):
+                raise outcome
+
+    async def _remove_below(self, path: str) -> None:
+        for name in await self._store.children(path):
+            below = f"{path}/{name}"
+            await self._remove([below])
+        await self._remove([path])

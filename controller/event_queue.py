@@ -1,0 +1,92 @@
+"""The controller's single event queue: one task carries out one event after the other, so that controller state needs no locks.
+
+An event may wait for the store; nothing else of the controller happens meanwhile. What fails is given to the caller who waits for it,
+or logged.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from controller.errors import ControllerError, NotController, StoreError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Event = Callable[[], Awaitable[None]]
+
+
+class EventQueue:
+    """Started once, stopped once."""
+
+    def __init__(self, on_error: Callable[[Exception], Awaitable[None]]) -> None:
+        """`on_error` is told of every exception an event raised, before the next event."""
+        self._on_error = on_error
+        self._events: deque[tuple[str, Event]] = deque()
+        self._filled = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+        self._waiting: set[asyncio.Future[Any]] = set()
+
+    def start(self) -> None:
+        """Begin to carry out events."""
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="controller-events")
+
+    async def stop(self) -> None:
+        """Finish the current event and drop the others; those who wait for one of them are cancelled."""
+        self._closed = True
+        self._filled.set()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+        for future in list(self._waiting):
+            future.cancel()
+
+    def put(self, name: str, event: Event) -> None:
+        """Queue an event nobody waits for. After `stop` nothing happens."""
+        if not self._closed:
+            self._events.append((name, event))
+            self._filled.set()
+
+    async def call(self, name: str, event: Callable[[], Awaitable[T]]) -> T:
+        """Queue an event and wait for what it returns or raises."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        async def answered() -> None:
+            try:
+                result = await event()
+            except Exception as error:
+                if not future.done():
+                    future.set_exception(error)
+                raise
+            if not future.done():
+                future.set_result(result)
+
+        if self._closed:
+            raise NotController("the controller of this broker has stopped")
+        self._waiting.add(future)
+        self.put(name, answered)
+        try:
+            return await future
+        finally:
+            self._waiting.discard(future)
+
+    async def _run(self) -> None:
+        while not self._closed:
+            await self._filled.wait()
+            while self._events and not self._closed:
+                name, event = self._events.popleft()
+                try:
+                    await event()
+                except (ControllerError, StoreError) as error:
+                    await self._tell(error)
+                except Exception as error:
+                    logger.exception("controller event %s failed; the controller goes on with the next one", name)
+                    await self._tell(error)
+            self._filled.clear()
+
+    async def _tell(self, error: Exception) -> None:
+        with suppress(StoreError):
+            await self._on_error(error)

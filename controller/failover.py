@@ -1,0 +1,103 @@
+"""How a broker that was elected becomes the active controller: it reads everything from the store, watches it, and tells every broker.
+
+Kafka's onControllerFailover, with the reads in as few round trips as there are dependencies between them.
+"""
+
+import logging
+
+from controller.broker_changes import BrokerChanges
+from controller.change_znodes import decode_partitions
+from controller.core import ControllerCore
+from controller.errors import NodeExists, NoNode, StoreError
+from controller.leader_elections import LeaderElections
+from controller.store import Children, Create, Delete, Get, data_and_stat, names
+from controller.topic_changes import TopicChanges
+from controller.znodes import (
+    BROKER_IDS,
+    DELETE_TOPICS,
+    FEATURE,
+    ISR_CHANGE_NOTIFICATION,
+    LOG_DIR_EVENT_NOTIFICATION,
+    TOPICS,
+    encode_feature,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Failover:
+    """The first thing an active controller does."""
+
+    def __init__(self, core: ControllerCore, brokers: BrokerChanges, topics: TopicChanges, elections: LeaderElections) -> None:
+        self._core = core
+        self._brokers = brokers
+        self._topics = topics
+        self._elections = elections
+
+    async def take_over(self) -> None:
+        """Raises ControllerMoved when somebody else was elected meanwhile, StoreError when the store fails."""
+        core, context = self._core, self._core.context
+        feature, broker_ids, topics, deletions, log_dir_events, isr_changes = await core.store.pipeline(
+            [
+                Get(FEATURE),
+                Children(BROKER_IDS, core.watch("BrokerChange", self._brokers.on_broker_change)),
+                Children(TOPICS, core.watch("TopicChange", self._topics.on_topic_change)),
+                Children(DELETE_TOPICS, core.watch("TopicDeletion", self._topics.on_topic_deletion)),
+                Children(LOG_DIR_EVENT_NOTIFICATION, core.watch("LogDirEventNotification", self._brokers.on_log_dir_event)),
+                Children(ISR_CHANGE_NOTIFICATION, core.watch("IsrChangeNotification", self._on_isr_change)),
+            ]
+        )
+        if isinstance(feature, NoNode):
+            (created,) = await core.store.pipeline([Create(FEATURE, encode_feature({}))])
+            if isinstance(created, StoreError) and not isinstance(created, NodeExists):
+                raise created
+        stale = [f"{LOG_DIR_EVENT_NOTIFICATION}/{name}" for name in names(log_dir_events)]
+        stale += [f"{ISR_CHANGE_NOTIFICATION}/{name}" for name in names(isr_changes)]
+        if stale:
+            await core.states.write_or_raise([Delete(path) for path in stale], ignoring=(NoNode,))
+        context.brokers.update(await self._brokers.read_brokers(names(broker_ids)))
+        for topic, assignment in (await self._topics.read_topics(names(topics))).items():
+            context.add_topic(topic, assignment.topic_id, assignment.partitions.items())
+        await core.states.read(list(context.partitions))
+        for broker in context.brokers.values():
+            core.senders.add(broker)
+        await self._topics.take_deletions(set(names(deletions)))
+        core.deletion.halt_where_replicas_are_offline()
+        await self._tell_everybody()
+        await self._elections.on_preferred_election_order()
+
+    async def _tell_everybody(self) -> None:
+        core, context = self._core, self._core.context
+        core.send_metadata_to_all()
+        batch = core.batch()
+        replicas = context.replicas_on({each for partition in context.partitions for each in context.replicas(partition)})
+        online = [replica for replica in replicas if context.is_online(replica.broker_id, replica.partition)]
+        core.elections.tell_replicas(online, batch)
+        batch.send()
+        offline = [replica for replica in replicas if not context.is_online(replica.broker_id, replica.partition)]
+        # Leaders first, as when a broker dies: a partition must not lose its leader's place in the ISR before another was elected.
+        await core.elections.elect_where_needed(batch)
+        await core.elections.take_offline([each for each in offline if not context.is_being_deleted(each.partition.topic)], batch)
+        batch.send()
+        await core.deletion.resume(batch)
+        batch.send()
+
+    async def _on_isr_change(self) -> None:
+        """Children of /isr_change_notification: an old broker, or a hand, changed states. They are read, and the news is passed on."""
+        core = self._core
+        (outcome,) = await core.store.pipeline(
+            [Children(ISR_CHANGE_NOTIFICATION, core.watch("IsrChangeNotification", self._on_isr_change))]
+        )
+        paths = [f"{ISR_CHANGE_NOTIFICATION}/{name}" for name in names(outcome)]
+        if not paths:
+            return
+        partitions = set()
+        for path, found in zip(paths, await core.store.pipeline([Get(path) for path in paths]), strict=True):
+            if not isinstance(found, NoNode):
+                partitions.update(decode_partitions(path, data_and_stat(found)[0]))
+        known = sorted(partition for partition in partitions if core.context.assignment(partition) is not None)
+        await core.states.read(known)
+        batch = core.batch()
+        batch.update_metadata(core.context.live_or_shutting_down_brokers, known)
+        batch.send()
+        await core.states.write_or_raise([Delete(path) for path in paths], ignoring=(NoNode,))

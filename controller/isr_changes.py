@@ -1,0 +1,92 @@
+"""AlterPartition: leaders propose new ISRs, the controller checks and writes them and tells everybody."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple, TypeAlias
+
+from controller.context import Leadership
+from controller.core import ControllerCore
+from controller.errors import (
+    BrokerIdNotRegistered,
+    ControllerError,
+    FencedLeaderEpoch,
+    IneligibleReplica,
+    InvalidAdminRequest,
+    InvalidUpdateVersion,
+    NotController,
+    StaleBrokerEpoch,
+    UnknownTopicOrPartition,
+)
+from controller.znodes import RECOVERED, RECOVERING, PartitionState
+from storage.topic_partition import TopicPartition
+
+
+class IsrChange(NamedTuple):
+    """What the leader of a partition proposes."""
+
+    leader_epoch: int
+    new_isr: tuple[int, ...]
+    partition_epoch: int
+    leader_recovery_state: int = RECOVERED
+
+
+IsrResult: TypeAlias = Leadership | ControllerError
+
+
+class IsrChanges:
+    """The controller's part of AlterPartition."""
+
+    def __init__(self, core: ControllerCore) -> None:
+        self._core = core
+        self._context = core.context
+
+    async def alter(
+        self, broker_id: int, broker_epoch: int, changes: Mapping[TopicPartition, IsrChange]
+    ) -> dict[TopicPartition, IsrResult]:
+        """The partitions' states afterwards, or why a proposal was refused. Raises BrokerIdNotRegistered, StaleBrokerEpoch."""
+        broker = self._context.brokers.get(broker_id)
+        if broker is None:
+            raise BrokerIdNotRegistered(f"broker {broker_id} is not registered")
+        if broker_epoch != broker.epoch:
+            raise StaleBrokerEpoch(f"broker {broker_id} has epoch {broker.epoch}, not {broker_epoch}")
+        results: dict[TopicPartition, IsrResult] = {}
+        states: dict[TopicPartition, PartitionState] = {}
+        for partition, change in changes.items():
+            outcome = self._judge(partition, change)
+            if isinstance(outcome, PartitionState):
+                states[partition] = outcome
+            else:
+                results[partition] = outcome
+        stale = await self._core.states.update(states) if states else []
+        batch = self._core.batch()
+        for partition in states:
+            if partition in stale:
+                results[partition] = InvalidUpdateVersion(f"{partition} was changed by another controller")
+            else:
+                results[partition] = self._context.leaderships[partition]
+                batch.update_metadata(self._context.live_or_shutting_down_brokers, (partition,))
+        batch.send()
+        return results
+
+    def _judge(self, partition: TopicPartition, change: IsrChange) -> PartitionState | IsrResult:
+        """The state to write, or the answer: the current state when the proposal has come true already, else the objection."""
+        leadership = self._context.leaderships.get(partition)
+        if leadership is None or self._context.is_being_deleted(partition.topic):
+            return UnknownTopicOrPartition(f"{partition} does not exist")
+        state = leadership.state
+        if change.partition_epoch > leadership.partition_epoch or change.leader_epoch > state.leader_epoch:
+            return NotController(f"{partition} has leader epoch {state.leader_epoch} and partition epoch {leadership.partition_epoch} here")
+        if change.leader_epoch < state.leader_epoch:
+            return FencedLeaderEpoch(f"{partition} has leader epoch {state.leader_epoch}, not {change.leader_epoch}")
+        if state.isr == change.new_isr and state.leader_recovery_state == change.leader_recovery_state:
+            return leadership  # asked again because the answer was lost
+        if change.partition_epoch != leadership.partition_epoch:
+            return InvalidUpdateVersion(f"{partition} has partition epoch {leadership.partition_epoch}, not {change.partition_epoch}")
+        if change.leader_recovery_state == RECOVERING and len(change.new_isr) > 1:
+            return InvalidAdminRequest(f"{partition} cannot have more than one replica in sync while its leader recovers")
+        if change.leader_recovery_state == RECOVERING and state.leader_recovery_state == RECOVERED:
+            return InvalidAdminRequest(f"{partition} has recovered; its leader cannot begin to recover again")
+        ineligible = [each for each in change.new_isr if each not in self._context.live_brokers]
+        if ineligible:
+            return IneligibleReplica(f"replicas {ineligible} of {partition} are not alive")
+        return replace(state, isr=change.new_isr, leader_recovery_state=change.leader_recovery_state)

@@ -1,0 +1,154 @@
+"""Leaders for partitions: elects, writes the new states, and puts into a request batch what brokers must be told.
+
+Kafka's PartitionStateMachine and ReplicaStateMachine as far as they write or say something. Called by the controller's events, which
+send the batch.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from config.broker import BrokerConfig
+from config.errors import ConfigError
+from config.topic import UNCLEAN_LEADER_ELECTION_ENABLE, TopicConfig
+from controller.change_znodes import decode_config
+from controller.context import ControllerContext, Replica
+from controller.election import elect_for_controlled_shutdown, elect_offline, elect_preferred, first_state
+from controller.errors import NoNode
+from controller.partition_states import PartitionStates
+from controller.request_batch import RequestBatch
+from controller.store import Get, MetadataStore, data_and_stat
+from controller.znodes import PartitionState, config_path
+from storage.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+Elect = Callable[[TopicPartition, PartitionState], PartitionState | None]
+
+
+class PartitionElections:
+    """Elections over one controller's context."""
+
+    def __init__(self, store: MetadataStore, context: ControllerContext, states: PartitionStates, config: BrokerConfig) -> None:
+        self._store = store
+        self._context = context
+        self._states = states
+        self._config = config
+
+    async def bring_up(self, partitions: Iterable[TopicPartition], batch: RequestBatch) -> None:
+        """Give new partitions their first leader. One without a live replica stays without a state until a broker comes."""
+        context = self._context
+        states = {}
+        for partition in partitions:
+            state = first_state(context.replicas(partition), self._online(partition), context.epoch)
+            if state is None:
+                logger.warning("%s has no live replica among %s; it has no leader yet", partition, list(context.replicas(partition)))
+            else:
+                states[partition] = state
+        created = set(await self._states.create(states)) if states else set()
+        for partition in states:
+            leadership = context.leaderships.get(partition)
+            if leadership is not None:
+                live = leadership.state.isr if partition in created else self._live_replicas(partition)
+                batch.leader_and_isr(live, partition, leadership, is_new=partition in created)
+
+    async def elect_where_needed(self, batch: RequestBatch) -> list[TopicPartition]:
+        """First leaders for partitions without a state, new ones where the leader is gone. Returns the latter that got one."""
+        deletable = [partition for partition in self._context.partitions if not self._context.is_being_deleted(partition.topic)]
+        await self.bring_up([partition for partition in deletable if partition not in self._context.leaderships], batch)
+        return await self.elect_offline([partition for partition in deletable if self._context.has_offline_leader(partition)], batch)
+
+    async def elect_offline(
+        self, partitions: Sequence[TopicPartition], batch: RequestBatch, *, unclean: bool | None = None
+    ) -> list[TopicPartition]:
+        """New leaders for partitions whose leader is gone; `unclean` None asks the topics' configurations."""
+        unclean_topics: set[str] = set()
+        if unclean is None:
+            unclean_topics = await self._unclean_topics({each.topic for each in partitions if not self._has_live_member(each)})
+
+        def elect(partition: TopicPartition, state: PartitionState) -> PartitionState | None:
+            allowed = partition.topic in unclean_topics if unclean is None else unclean
+            return elect_offline(state, self._context.replicas(partition), self._online(partition), unclean=allowed)
+
+        return await self._elect(partitions, elect, batch)
+
+    async def elect_preferred(self, partitions: Sequence[TopicPartition], batch: RequestBatch) -> list[TopicPartition]:
+        """Leadership back to the first replicas, where they are in sync and alive."""
+        return await self._elect(
+            partitions,
+            lambda partition, state: elect_preferred(state, self._context.replicas(partition), self._online(partition)),
+            batch,
+        )
+
+    async def elect_for_shutdown(self, partitions: Sequence[TopicPartition], batch: RequestBatch) -> list[TopicPartition]:
+        """Leadership away from brokers that are shutting down; they leave the ISR in the same step."""
+        context = self._context
+
+        def elect(partition: TopicPartition, state: PartitionState) -> PartitionState | None:
+            online = self._online(partition, include_shutting_down=True)
+            return elect_for_controlled_shutdown(state, context.replicas(partition), online, context.shutting_down)
+
+        return await self._elect(partitions, elect, batch)
+
+    async def take_offline(self, replicas: Iterable[Replica], batch: RequestBatch) -> None:
+        """Replicas that cannot serve leave the ISRs, and are told to stop if their broker still listens."""
+        by_broker: dict[int, list[TopicPartition]] = {}
+        for replica in replicas:
+            by_broker.setdefault(replica.broker_id, []).append(replica.partition)
+        for broker_id, partitions in by_broker.items():
+            for partition in partitions:
+                batch.stop_replica((broker_id,), partition, delete=False)
+            changed = await self._states.remove_from_isr(broker_id, partitions)
+            for partition in changed:
+                others = [each for each in self._context.replicas(partition) if each != broker_id]
+                batch.leader_and_isr(others, partition, self._context.leaderships[partition])
+            without_state = [partition for partition in partitions if partition not in self._context.leaderships]
+            batch.update_metadata(self._context.live_or_shutting_down_brokers, without_state)
+
+    def tell_replicas(self, replicas: Iterable[Replica], batch: RequestBatch) -> None:
+        """Tell the brokers of these replicas the states of their partitions, as when a broker or a controller has come up."""
+        for replica in replicas:
+            leadership = self._context.leaderships.get(replica.partition)
+            if leadership is not None:
+                batch.leader_and_isr((replica.broker_id,), replica.partition, leadership)
+
+    async def _elect(self, partitions: Sequence[TopicPartition], elect: Elect, batch: RequestBatch) -> list[TopicPartition]:
+        elected: list[TopicPartition] = []
+        remaining = list(partitions)
+        while remaining:
+            states = {}
+            for partition in remaining:
+                leadership = self._context.leaderships.get(partition)
+                state = None if leadership is None else elect(partition, leadership.state)
+                if state is not None:
+                    states[partition] = state
+            remaining = await self._states.update(states) if states else []
+            elected += [partition for partition in states if partition not in remaining]
+        for partition in elected:
+            batch.leader_and_isr(self._live_replicas(partition), partition, self._context.leaderships[partition])
+        return elected
+
+    async def _unclean_topics(self, topics: set[str]) -> set[str]:
+        """Those of the topics whose configuration allows to elect a replica that is not in sync."""
+        names = sorted(topics)
+        outcomes = await self._store.pipeline([Get(config_path("topics", name)) for name in names]) if names else []
+        allowed = set()
+        for name, outcome in zip(names, outcomes, strict=True):
+            overrides = {} if isinstance(outcome, NoNode) else decode_config(config_path("topics", name), data_and_stat(outcome)[0])
+            try:
+                config = TopicConfig(overrides, self._config)
+            except ConfigError as error:
+                logger.error("topic %s keeps its offline partitions: its configuration is bad (%s); repair it", name, error)
+                continue
+            if config[UNCLEAN_LEADER_ELECTION_ENABLE]:
+                allowed.add(name)
+        return allowed
+
+    def _has_live_member(self, partition: TopicPartition) -> bool:
+        leadership = self._context.leaderships.get(partition)
+        return leadership is not None and any(self._context.is_online(member, partition) for member in leadership.state.isr)
+
+    def _live_replicas(self, partition: TopicPartition) -> list[int]:
+        return [each for each in self._context.replicas(partition) if self._context.is_online(each, partition, include_shutting_down=True)]
+
+    def _online(self, partition: TopicPartition, *, include_shutting_down: bool = False) -> Callable[[int], bool]:
+        return lambda broker_id: self._context.is_online(broker_id, partition, include_shutting_down=include_shutting_down)

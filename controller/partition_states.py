@@ -1,0 +1,127 @@
+"""The controller's writes: every one a multi with a check that it still is controller, many in one round trip.
+
+Called by the controller's events. After a write the context holds what stands in the store.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from controller.context import ControllerContext, Leadership
+from controller.election import without_replica
+from controller.errors import BadVersion, ControllerMoved, NodeExists, NoNode, StoreError
+from controller.store import Check, Create, Get, MetadataStore, Multi, Result, SetData, Stat, Write, data_and_stat
+from controller.znodes import (
+    CONTROLLER_EPOCH,
+    PartitionState,
+    decode_partition_state,
+    encode_partition_state,
+    partition_path,
+    partition_state_path,
+    partitions_path,
+)
+from storage.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class PartitionStates:
+    """Reads and writes under the epoch of `context`."""
+
+    def __init__(self, store: MetadataStore, context: ControllerContext) -> None:
+        self._store = store
+        self._context = context
+
+    async def write(self, writes: Sequence[Write]) -> list[Result | StoreError]:
+        """Carry out each write if this still is the controller. The outcomes are those of the writes.
+
+        Raises ControllerMoved when it is not; then some of the first writes may have been made, under the old epoch.
+        """
+        check = Check(CONTROLLER_EPOCH, self._context.epoch_version)
+        outcomes: list[Result | StoreError] = []
+        for outcome in await self._store.pipeline([Multi((check, write)) for write in writes]):
+            if isinstance(outcome, StoreError):
+                if outcome.index == 0 and outcome.path == CONTROLLER_EPOCH:
+                    raise ControllerMoved(f"another controller was elected after epoch {self._context.epoch}")
+                outcomes.append(outcome)
+            else:
+                assert isinstance(outcome, list)
+                outcomes.append(outcome[1])
+        return outcomes
+
+    async def write_or_raise(self, writes: Sequence[Write], *, ignoring: tuple[type[StoreError], ...] = ()) -> None:
+        """Like `write`, but an error that is not ignored is raised."""
+        for outcome in await self.write(writes):
+            if isinstance(outcome, StoreError) and not isinstance(outcome, ignoring):
+                raise outcome
+
+    async def create(self, states: Mapping[TopicPartition, PartitionState]) -> list[TopicPartition]:
+        """Write the first states of new partitions and take them into the context; returns those that were created now.
+
+        A partition that has a state already, because a controller died between its write and its requests, is read instead.
+        """
+        topics = dict.fromkeys(partition.topic for partition in states)
+        await self.write_or_raise(
+            [*(Create(partitions_path(topic)) for topic in topics), *(Create(partition_path(partition)) for partition in states)],
+            ignoring=(NodeExists,),
+        )
+        writes = [Create(partition_state_path(partition), encode_partition_state(state)) for partition, state in states.items()]
+        created, existing = [], []
+        for (partition, state), outcome in zip(states.items(), await self.write(writes), strict=True):
+            if isinstance(outcome, NodeExists):
+                existing.append(partition)
+            elif isinstance(outcome, StoreError):
+                logger.error(
+                    "cannot create the state of %s: %s; it stays without a leader until the controller changes", partition, outcome
+                )
+            else:
+                self._context.leaderships[partition] = Leadership(state, 0)
+                created.append(partition)
+        await self.read(existing)
+        return created
+
+    async def update(self, states: Mapping[TopicPartition, PartitionState]) -> list[TopicPartition]:
+        """Write changed states; returns the partitions whose state had been changed by somebody else, which were read again instead."""
+        epoch = self._context.epoch
+        new = {partition: replace(state, controller_epoch=epoch) for partition, state in states.items()}
+        writes = [
+            SetData(partition_state_path(partition), encode_partition_state(state), self._context.leaderships[partition].partition_epoch)
+            for partition, state in new.items()
+        ]
+        stale = []
+        for (partition, state), outcome in zip(new.items(), await self.write(writes), strict=True):
+            if isinstance(outcome, BadVersion | NoNode):
+                stale.append(partition)
+            elif isinstance(outcome, StoreError):
+                raise outcome
+            else:
+                assert isinstance(outcome, Stat)
+                self._context.leaderships[partition] = Leadership(state, outcome.version)
+        await self.read(stale)
+        return stale
+
+    async def remove_from_isr(self, replica: int, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Take a replica that is gone out of the ISRs; returns the partitions whose state changed."""
+        changed: list[TopicPartition] = []
+        remaining = list(partitions)
+        while remaining:
+            states = {}
+            for partition in remaining:
+                leadership = self._context.leaderships.get(partition)
+                state = None if leadership is None else without_replica(leadership.state, replica)
+                if state is not None:
+                    states[partition] = state
+            remaining = await self.update(states)
+            changed += [partition for partition in states if partition not in remaining]
+        return changed
+
+    async def read(self, partitions: Sequence[TopicPartition]) -> None:
+        """Take the partitions' states as they stand in the store; one that has none loses its place in the context."""
+        outcomes = await self._store.pipeline([Get(partition_state_path(partition)) for partition in partitions]) if partitions else []
+        for partition, outcome in zip(partitions, outcomes, strict=True):
+            if isinstance(outcome, NoNode):
+                self._context.leaderships.pop(partition, None)
+            else:
+                data, stat = data_and_stat(outcome)
+                state = decode_partition_state(partition_state_path(partition), data)
+                self._context.leaderships[partition] = Leadership(state, stat.version)

@@ -1,0 +1,225 @@
+"""The requests that follow from one change of state: collected per broker, then sent together.
+
+Kafka's ControllerBrokerRequestBatch. Every LeaderAndIsr about a partition also puts it into the UpdateMetadata of all brokers. On each
+broker the order is LeaderAndIsr, UpdateMetadata, StopReplica.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeAlias
+
+from controller.channels import BrokerSenders, ControlRequest, ControlResponse
+from controller.context import ControllerContext, Leadership, LiveBroker
+from controller.znodes import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, Endpoint
+from protocol.messages.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
+from protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from storage.topic_partition import TopicPartition
+
+SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+OnBrokerResponse: TypeAlias = Callable[[int, ControlRequest, ControlResponse], None]
+
+
+class _Told(NamedTuple):
+    leadership: Leadership
+    is_new: bool
+
+
+class RequestBatch:
+    """What shall be said to whom: filled, sent, and then empty again."""
+
+    def __init__(
+        self,
+        controller_id: int,
+        context: ControllerContext,
+        senders: BrokerSenders,
+        inter_broker_listener: str,
+        on_response: OnBrokerResponse,
+    ) -> None:
+        self._controller_id = controller_id
+        self._context = context
+        self._senders = senders
+        self._inter_broker_listener = inter_broker_listener
+        self._on_response = on_response
+        self._clear()
+
+    def _clear(self) -> None:
+        self._leader_and_isr: dict[int, dict[TopicPartition, _Told]] = {}
+        self._update_metadata: dict[int, dict[TopicPartition, None]] = {}
+        self._stop_replica: dict[int, dict[TopicPartition, bool]] = {}
+
+    def leader_and_isr(self, brokers: Iterable[int], partition: TopicPartition, leadership: Leadership, *, is_new: bool = False) -> None:
+        """Tell `brokers` the partition's state, and everybody the metadata that follows from it."""
+        for broker in brokers:
+            of_broker = self._leader_and_isr.setdefault(broker, {})
+            told = of_broker.get(partition)
+            of_broker[partition] = _Told(leadership, is_new or (told is not None and told.is_new))
+        self.update_metadata(self._context.live_or_shutting_down_brokers, (partition,))
+
+    def update_metadata(self, brokers: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
+        """Tell `brokers` which brokers live, and what is known of `partitions`."""
+        named = dict.fromkeys(partitions)
+        for broker in brokers:
+            self._update_metadata.setdefault(broker, {}).update(named)
+
+    def stop_replica(self, brokers: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
+        """Tell `brokers` to stop their replicas of the partition, and with `delete` to delete their logs."""
+        for broker in brokers:
+            of_broker = self._stop_replica.setdefault(broker, {})
+            of_broker[partition] = delete or of_broker.get(partition, False)
+
+    def send(self) -> None:
+        """Hand everything to the senders. Brokers that are not alive are left out."""
+        for broker_id, told in self._leader_and_isr.items():
+            if broker_id in self._context.brokers:
+                self._put(broker_id, self._leader_and_isr_request(self._context.brokers[broker_id], told))
+        if self._update_metadata:
+            live_brokers = [_live_broker(broker) for broker in self._context.brokers.values()]
+            states: dict[TopicPartition, UpdateMetadataPartitionState | None] = {}
+            for broker_id, partitions in self._update_metadata.items():
+                if broker_id in self._context.brokers:
+                    self._put(broker_id, self._update_metadata_request(self._context.brokers[broker_id], partitions, states, live_brokers))
+        for broker_id, stopped in self._stop_replica.items():
+            if broker_id in self._context.brokers:
+                self._put(broker_id, self._stop_replica_request(self._context.brokers[broker_id], stopped))
+        self._clear()
+
+    def _put(self, broker_id: int, request: ControlRequest) -> None:
+        self._senders.send(broker_id, request, lambda response: self._on_response(broker_id, request, response))
+
+    def _leader_and_isr_request(self, broker: LiveBroker, told: dict[TopicPartition, _Told]) -> LeaderAndIsrRequest:
+        topics: dict[str, LeaderAndIsrTopicState] = {}
+        leaders: dict[int, None] = {}
+        for partition, (leadership, is_new) in told.items():
+            assignment = self._context.assignment(partition)
+            if assignment is None:
+                continue
+            state = leadership.state
+            leaders[state.leader] = None
+            topic = topics.setdefault(
+                partition.topic,
+                LeaderAndIsrTopicState(topic_name=partition.topic, topic_id=self._context.topic_id(partition.topic), partition_states=[]),
+            )
+            topic.partition_states.append(
+                LeaderAndIsrPartitionState(
+                    topic_name=partition.topic,
+                    partition_index=partition.partition,
+                    controller_epoch=state.controller_epoch,
+                    leader=state.leader,
+                    leader_epoch=state.leader_epoch,
+                    isr=list(state.isr),
+                    partition_epoch=leadership.partition_epoch,
+                    replicas=list(assignment.replicas),
+                    adding_replicas=list(assignment.adding_replicas),
+                    removing_replicas=list(assignment.removing_replicas),
+                    is_new=is_new,
+                    leader_recovery_state=state.leader_recovery_state,
+                )
+            )
+        return LeaderAndIsrRequest(
+            controller_id=self._controller_id,
+            controller_epoch=self._context.epoch,
+            broker_epoch=broker.epoch,
+            topic_states=list(topics.values()),
+            live_leaders=[self._live_leader(self._context.brokers[leader]) for leader in leaders if leader in self._context.brokers],
+        )
+
+    def _live_leader(self, broker: LiveBroker) -> LeaderAndIsrLiveLeader:
+        endpoints = broker.registration.endpoints
+        endpoint: Endpoint | None = next((each for each in endpoints if each.listener == self._inter_broker_listener), None)
+        endpoint = endpoint or (endpoints[0] if endpoints else Endpoint("", "PLAINTEXT", "", -1))
+        return LeaderAndIsrLiveLeader(broker_id=broker.broker_id, host_name=endpoint.host, port=endpoint.port)
+
+    def _update_metadata_request(
+        self,
+        broker: LiveBroker,
+        partitions: Iterable[TopicPartition],
+        states: dict[TopicPartition, UpdateMetadataPartitionState | None],
+        live_brokers: list[UpdateMetadataBroker],
+    ) -> UpdateMetadataRequest:
+        topics: dict[str, UpdateMetadataTopicState] = {}
+        for partition in partitions:
+            if partition not in states:
+                states[partition] = self._metadata_of(partition)
+            state = states[partition]
+            if state is not None:
+                topic = topics.setdefault(
+                    partition.topic,
+                    UpdateMetadataTopicState(
+                        topic_name=partition.topic, topic_id=self._context.topic_id(partition.topic), partition_states=[]
+                    ),
+                )
+                topic.partition_states.append(state)
+        return UpdateMetadataRequest(
+            controller_id=self._controller_id,
+            controller_epoch=self._context.epoch,
+            broker_epoch=broker.epoch,
+            topic_states=list(topics.values()),
+            live_brokers=live_brokers,
+        )
+
+    def _metadata_of(self, partition: TopicPartition) -> UpdateMetadataPartitionState | None:
+        """None for a partition that has no state yet: brokers learn of it when it has."""
+        leadership = self._context.leaderships.get(partition)
+        if leadership is None:
+            return None
+        state = leadership.state
+        deleting = self._context.is_being_deleted(partition.topic)
+        replicas = self._context.replicas(partition)
+        return UpdateMetadataPartitionState(
+            topic_name=partition.topic,
+            partition_index=partition.partition,
+            controller_epoch=state.controller_epoch,
+            leader=LEADER_DURING_DELETE if deleting else state.leader,
+            leader_epoch=0 if deleting else state.leader_epoch,
+            isr=list(state.isr),
+            zk_version=0 if deleting else leadership.partition_epoch,
+            replicas=list(replicas),
+            offline_replicas=[each for each in replicas if not self._context.is_online(each, partition)],
+        )
+
+    def _stop_replica_request(self, broker: LiveBroker, stopped: dict[TopicPartition, bool]) -> StopReplicaRequest:
+        topics: dict[str, StopReplicaTopicState] = {}
+        for partition, delete in stopped.items():
+            leadership = self._context.leaderships.get(partition)
+            if self._context.is_being_deleted(partition.topic):
+                leader_epoch = EPOCH_DURING_DELETE
+            else:
+                leader_epoch = -1 if leadership is None else leadership.state.leader_epoch
+            topic = topics.setdefault(partition.topic, StopReplicaTopicState(topic_name=partition.topic, partition_states=[]))
+            topic.partition_states.append(
+                StopReplicaPartitionState(partition_index=partition.partition, leader_epoch=leader_epoch, delete_partition=delete)
+            )
+        return StopReplicaRequest(
+            controller_id=self._controller_id,
+            controller_epoch=self._context.epoch,
+            broker_epoch=broker.epoch,
+            topic_states=list(topics.values()),
+        )
+
+
+def _live_broker(broker: LiveBroker) -> UpdateMetadataBroker:
+    return UpdateMetadataBroker(
+        id=broker.broker_id,
+        endpoints=[
+            UpdateMetadataEndpoint(
+                port=endpoint.port,
+                host=endpoint.host,
+                listener=endpoint.listener,
+                security_protocol=SECURITY_PROTOCOLS.get(endpoint.security_protocol, 0),
+            )
+            for endpoint in broker.registration.endpoints
+        ],
+        rack=broker.registration.rack,
+    )

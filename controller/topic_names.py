@@ -1,0 +1,39 @@
+"""Which names a topic may have: Kafka's Topic.validate, and the collision of names whose metrics would be called the same."""
+
+import re
+
+from controller.errors import InvalidTopicName
+
+MAX_NAME_LENGTH = 249
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def validate_topic_name(name: str) -> None:
+    """Raises InvalidTopicName."""
+    reason = _objection(name)
+    if reason is not None:
+        raise InvalidTopicName(f"Topic name is invalid: {reason}")
+
+
+def has_collision_chars(name: str) -> bool:
+    """Whether the name has a character that metrics replace."""
+    return "." in name or "_" in name
+
+
+def collides(one: str, other: str) -> bool:
+    """Whether the metrics of both would have the same names."""
+    return one.replace(".", "_") == other.replace(".", "_")
+
+
+def _objection(name: str) -> str | None:
+    if not name:
+        return "the empty string is not allowed"
+    if name in {".", ".."}:
+        return f"'{name}' is not allowed"
+    if len(name) > MAX_NAME_LENGTH:
+        return f"the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
+    if _LEGAL.fullmatch(name) is None:
+        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    return None

@@ -1,0 +1,183 @@
+"""A controller with everything around it in memory: a tree that survives restarts, brokers that record what they are told, no chance."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from itertools import count
+
+from config.broker import BrokerConfig
+from controller.channels import ControlRequest, InProcessChannel
+from controller.context import LiveBroker
+from controller.controller import Controller
+from controller.errors import StoreError
+from controller.memory_store import MemoryEnsemble, MemoryStore
+from controller.metadata_waits import MetadataWaits
+from controller.partition_growth import PartitionGrowth
+from controller.registration import prepare_store
+from controller.store import Children, Create, Delete, Exists, Get, Multi, Request, Result, SetData, Write
+from controller.topic_admin import TopicAdmin
+from controller.znodes import BrokerRegistration, Endpoint
+from protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from replication.cluster import MetadataCache
+from storage.topic_partition import TopicPartition
+from tests.support.clocks import ManualClock
+
+
+class RecordingBroker:
+    """The receiving side of a broker: keeps the requests, a real metadata cache, and the replicas it was told to host."""
+
+    def __init__(self) -> None:
+        self.cluster = MetadataCache()
+        self.requests: list[ControlRequest] = []
+        self.replicas: dict[TopicPartition, tuple[int, int]] = {}
+        """Leader and leader epoch of each hosted partition."""
+        self.error_of: Callable[[TopicPartition], int] = lambda _: 0
+
+    async def on_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        self.requests.append(request)
+        topics = []
+        for topic in request.topic_states:
+            errors = []
+            for state in topic.partition_states:
+                partition = TopicPartition(topic.topic_name, state.partition_index)
+                error = self.error_of(partition)
+                if not error:
+                    self.replicas[partition] = (state.leader, state.leader_epoch)
+                errors.append(LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=error))
+            topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=errors))
+        return LeaderAndIsrResponse(topics=topics)
+
+    def on_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        self.requests.append(request)
+        self.cluster.update(request)
+        return UpdateMetadataResponse()
+
+    async def on_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        self.requests.append(request)
+        errors = []
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                partition = TopicPartition(topic.topic_name, state.partition_index)
+                error = self.error_of(partition)
+                if not error:
+                    self.replicas.pop(partition, None)
+                errors.append(StopReplicaPartitionError(topic_name=partition.topic, partition_index=partition.partition, error_code=error))
+        return StopReplicaResponse(partition_errors=errors)
+
+
+class Crash(ConnectionError):
+    """The store went away in the middle: what a killed process would never have seen an answer to."""
+
+
+class RecordingStore(MemoryStore):
+    """A store that keeps every successful write in order, and can be made to break down after some more of them."""
+
+    def __init__(self, ensemble: MemoryEnsemble) -> None:
+        super().__init__(ensemble)
+        self.written: list[tuple[Write, ...]] = []
+        self.writes_left: int | None = None
+
+    async def pipeline(self, requests: Sequence[Request]) -> list[Result | StoreError]:
+        outcomes: list[Result | StoreError] = []
+        for request in requests:
+            is_write = not isinstance(request, Get | Exists | Children)
+            if is_write and self.writes_left is not None:
+                if self.writes_left == 0:
+                    raise Crash("the process died here")
+                self.writes_left -= 1
+            (outcome,) = await super().pipeline([request])
+            outcomes.append(outcome)
+            if isinstance(request, Create | SetData | Delete | Multi) and not isinstance(outcome, StoreError):
+                self.written.append(request.writes if isinstance(request, Multi) else (request,))
+        return outcomes
+
+
+class FixedRandom:
+    """Random bytes that count up, random numbers that are always 0."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._numbers = count(seed + 1)
+
+    def bytes(self, length: int) -> bytes:
+        return next(self._numbers).to_bytes(length, "big")
+
+    def below(self, _: int) -> int:
+        return 0
+
+
+class BrokerUnderTest:
+    """One broker process: its session, its controller, its administration. Brokers of one ensemble find each other through `peers`."""
+
+    def __init__(
+        self,
+        ensemble: MemoryEnsemble,
+        broker_id: int = 0,
+        *,
+        peers: dict[int, RecordingBroker] | None = None,
+        properties: dict[str, str] | None = None,
+        seed: int = 0,
+        rack: str | None = None,
+    ) -> None:
+        self.ensemble = ensemble
+        self.broker_id = broker_id
+        self.rack = rack
+        self.peers = {} if peers is None else peers
+        self.receiver = RecordingBroker()
+        self.peers[broker_id] = self.receiver
+        self.store = RecordingStore(ensemble)
+        self.config = BrokerConfig(properties or {})
+        self.metadata_waits = MetadataWaits()
+        random = FixedRandom(seed + 1000 * broker_id)
+        self.random = random
+        self.controller = Controller(
+            self.store, broker_id, self.config, ensemble.clock, random.bytes, self._channel_to, "INTERNAL", self.registration
+        )
+        self.topics = TopicAdmin(self.store, self.config, self.receiver.cluster, self.metadata_waits, random.bytes, random.below)
+        self.growth = PartitionGrowth(self.store, self.receiver.cluster, self.metadata_waits, random.below)
+
+    def registration(self) -> BrokerRegistration:
+        endpoints = (
+            Endpoint("INTERNAL", "PLAINTEXT", "127.0.0.1", 39392 + self.broker_id),
+            Endpoint("EXTERNAL", "PLAINTEXT", "127.0.0.1", 39192 + self.broker_id),
+        )
+        return BrokerRegistration(endpoints, self.rack, self.ensemble.clock.now_ms())
+
+    def _channel_to(self, broker: LiveBroker) -> InProcessChannel:
+        own = broker.broker_id == self.broker_id
+        return InProcessChannel(self.peers[broker.broker_id], self.metadata_waits.notify if own else lambda: None)
+
+    async def start(self) -> None:
+        await self.store.open_session()
+        await prepare_store(self.store, self.random.bytes)
+        await self.controller.startup()
+        await self.controller.delivered()
+
+    async def stop(self) -> None:
+        await self.controller.shutdown()
+        await self.store.close()
+
+    async def settle(self) -> None:
+        """Let watches, events and requests come to rest."""
+        for _ in range(20):
+            await self.controller.delivered()
+            await asyncio.sleep(0)
+
+
+def new_ensemble() -> MemoryEnsemble:
+    """An empty tree."""
+    return MemoryEnsemble(ManualClock())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what happens on the event loop."""
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come"
+        await asyncio.sleep(0)
