@@ -68,8 +68,8 @@ def cpu_of(key: str) -> Value:
 
     def value(turns: Sequence[Turn]) -> float | None:
         loads = [turn.loads[key] for turn in turns if key in turn.loads]
-        responses = sum(load.responses for load in loads)
-        return sum(load.broker_cpu_s for load in loads) / responses * 1e6 if responses else None
+        answered = sum(load.answered for load in loads)
+        return sum(load.broker_cpu_s for load in loads) / answered * 1e6 if answered else None
 
     return value
 

@@ -17,14 +17,15 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.admin import BrokerRefusedError
 from benchmarks.brokers import KINDS, REFERENCE
 from benchmarks.lines import LINES
 from benchmarks.loadgen.compiler import NoCompilerError, compiled
 from benchmarks.machine import machine_facts
 from benchmarks.picture import ratio_picture
 from benchmarks.table import Sides, result_tables
-from benchmarks.turns import Cores, Turn, take_turn
-from benchmarks.workloads import Pace
+from benchmarks.turns import LIBRDKAFKA, Cores, Plan, Turn, take_turn
+from benchmarks.workloads import LOADS, Pace
 from tests.support.apache_kafka import DidNotStartError, ToolMissingError, process_guard
 
 _MIB = 1 << 20
@@ -32,6 +33,7 @@ _FULL = Pace(warm_up_s=1.5, duration_s=4.0, max_bytes=3072 * _MIB, prefill_bytes
 _QUICK = Pace(warm_up_s=0.5, duration_s=1.0, max_bytes=768 * _MIB, prefill_bytes=128 * _MIB)
 _FULL_REPEATS, _QUICK_REPEATS = 3, 1
 _WIDTH = 170
+_KEYS = (*(load.key for load in LOADS), LIBRDKAFKA)
 _RESULTS = Path(__file__).parent / "results"
 
 
@@ -43,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.seconds:
         pace = replace(pace, duration_s=asked.seconds)
     repeats = asked.repeats or (_QUICK_REPEATS if asked.quick else _FULL_REPEATS)
+    plan = Plan(_cores(), pace, partial(_say, console), frozenset(asked.only))
     facts = machine_facts()
     sides: dict[str, list[Turn]] = {label: [] for label in _labels(asked.kinds)}
     try:
@@ -52,8 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for repeat in range(repeats):
                 for kind, (label, turns) in zip(asked.kinds, sides.items(), strict=True):
                     console.print(f"turn {repeat + 1} of {repeats}: {label}", style="bold", highlight=False)
-                    turns.append(take_turn(KINDS[kind], label, Path(scratch) / "broker", _cores(), pace, partial(_say, console)))
-    except (NoCompilerError, ToolMissingError, DidNotStartError) as missing:
+                    turns.append(take_turn(KINDS[kind], label, Path(scratch) / "broker", plan))
+    except (NoCompilerError, ToolMissingError, DidNotStartError, BrokerRefusedError) as missing:
         console.print(str(missing), style="red", highlight=False)
         return 2
     directory = _write(sides, facts)
@@ -74,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--kinds", type=_kinds, default=[REFERENCE, "ottla"], help="the reference first, comma-separated; of " + ", ".join(KINDS)
     )
+    parser.add_argument("--only", type=_keys, default=[], help="run only these loads, comma-separated; of " + ", ".join(_KEYS))
     parser.add_argument("--dir", help="where the brokers keep their data meanwhile (default: the system's folder for temporary files)")
     parser.add_argument("--strict", action="store_true", help="exit code 1 when a load failed or a target was missed")
     return parser
@@ -85,6 +89,14 @@ def _kinds(text: str) -> list[str]:
     if unknown:
         raise argparse.ArgumentTypeError(f"no such kind of broker: {', '.join(unknown)}")
     return kinds
+
+
+def _keys(text: str) -> list[str]:
+    keys = text.split(",")
+    unknown = [key for key in keys if key not in _KEYS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no such load: {', '.join(unknown)}")
+    return keys
 
 
 def _labels(kinds: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,11 +20,13 @@ from benchmarks.loadgen.runner import Load, LoadFailedError, Measured, run_load
 from benchmarks.workloads import Pace
 from protocol.api_keys import ApiKey
 
+LIBRDKAFKA = "librdkafka"
 _GROUP_APIS = (ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_FETCH, ApiKey.OFFSET_COMMIT)
 _FETCH_PARTITIONS = 4
-_RDKAFKA_PARTITIONS = 4
-_RDKAFKA_TOPIC = "librdkafka"
+_LIBRDKAFKA_PARTITIONS = 4
 _SETTLE_S = 2.0
+_WARM_UP_SLICE_S = 2.0
+_WARM_UP_LIMIT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,19 @@ class Cores:
 
     broker: int | None
     generator: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How every turn is taken. `only` names the loads to run (`librdkafka` for the second half's), all of them when empty."""
+
+    cores: Cores
+    pace: Pace
+    say: Callable[[str], None]
+    only: frozenset[str] = frozenset()
+
+    def includes(self, key: str) -> bool:
+        return not self.only or key in self.only
 
 
 @dataclass(slots=True)
@@ -46,19 +61,19 @@ class Turn:
     consumed_by: str = ""
 
 
-def take_turn(kind: type[Broker], label: str, directory: Path, cores: Cores, pace: Pace, say: Callable[[str], None]) -> Turn:
+def take_turn(kind: type[Broker], label: str, directory: Path, plan: Plan) -> Turn:
     """Both halves, one after the other. Raises when the broker does not start or lacks a request version."""
     turn = Turn(label)
     for half in (_bound_half, _free_half):
         try:
-            half(kind, turn, directory, cores, pace, say)
+            half(kind, turn, directory, plan)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
     return turn
 
 
-def _bound_half(kind: type[Broker], turn: Turn, directory: Path, cores: Cores, pace: Pace, say: Callable[[str], None]) -> None:
-    broker = kind(directory, cores.broker)
+def _bound_half(kind: type[Broker], turn: Turn, directory: Path, plan: Plan) -> None:
+    broker = kind(directory, plan.cores.broker)
     broker.start()
     try:
         turn.numbers["start_s_one_core"] = broker.start_s
@@ -67,7 +82,7 @@ def _bound_half(kind: type[Broker], turn: Turn, directory: Path, cores: Cores, p
         turn.numbers["idle_bytes"] = process.resident_bytes(broker.pid)
         foreign_share = _foreign_share(broker.pid)
         with Admin("127.0.0.1", broker.port) as admin:
-            _Loads(broker, admin, turn, cores, pace, say).run(kind.first_warm_up_s)
+            _Loads(broker, admin, turn, plan).run()
         turn.numbers["foreign_share"] = foreign_share()
         turn.numbers["loaded_bytes"] = process.resident_bytes(broker.pid)
         turn.numbers["peak_bytes"] = process.peak_resident_bytes(broker.pid)
@@ -75,78 +90,90 @@ def _bound_half(kind: type[Broker], turn: Turn, directory: Path, cores: Cores, p
         broker.stop()
 
 
-def _free_half(kind: type[Broker], turn: Turn, directory: Path, _cores: Cores, pace: Pace, say: Callable[[str], None]) -> None:
+def _free_half(kind: type[Broker], turn: Turn, directory: Path, plan: Plan) -> None:
     broker = kind(directory)
     broker.start()
     try:
         turn.numbers["start_s"] = broker.start_s
-        say(f"{turn.label}: answers ApiVersions {broker.start_s:.2f} s after its start")
-        bootstrap, probe = f"127.0.0.1:{broker.port}", partial(process.cpu_s, broker.pid)
-        with Admin("127.0.0.1", broker.port) as admin:
-            admin.create_topic(_RDKAFKA_TOPIC, _RDKAFKA_PARTITIONS)
-            turn.consumed_by = "group" if all(api in admin.api_versions() for api in _GROUP_APIS) else "assign"
-        try:
-            warm_up_s = kind.first_warm_up_s / 2
-            produced = librdkafka.produce(bootstrap, _RDKAFKA_TOPIC, warm_up_s, pace.duration_s, probe)
-            turn.numbers["librdkafka_produce"] = produced.per_second
-            say(f"{turn.label}: librdkafka produces {produced.per_second:,.0f} msg/s")
-            group = turn.consumed_by == "group"
-            consumed = librdkafka.consume(bootstrap, _RDKAFKA_TOPIC, produced.in_all, _RDKAFKA_PARTITIONS, probe, group=group)
-            turn.numbers["librdkafka_consume"] = consumed.per_second
-            say(f"{turn.label}: librdkafka consumes ({turn.consumed_by}) {consumed.per_second:,.0f} msg/s")
-        except LoadFailedError as failure:
-            turn.failures["librdkafka"] = str(failure)
-            say(f"{turn.label}: librdkafka FAILED: {failure}")
+        plan.say(f"{turn.label}: answers ApiVersions {broker.start_s:.2f} s after its start")
+        if plan.includes(LIBRDKAFKA):
+            try:
+                _drive_librdkafka(broker, turn, plan)
+            except (LoadFailedError, BrokerRefusedError, OSError) as failure:
+                turn.failures[LIBRDKAFKA] = str(failure)
+                plan.say(f"{turn.label}: librdkafka FAILED: {failure}")
     finally:
         broker.stop()
+
+
+def _drive_librdkafka(broker: Broker, turn: Turn, plan: Plan) -> None:
+    bootstrap, probe = f"127.0.0.1:{broker.port}", partial(process.cpu_s, broker.pid)
+    with Admin("127.0.0.1", broker.port) as admin:
+        topic = admin.create_topic(LIBRDKAFKA, _LIBRDKAFKA_PARTITIONS)
+        turn.consumed_by = "group" if all(api in admin.api_versions() for api in _GROUP_APIS) else "assign"
+    produced = librdkafka.produce(bootstrap, topic.name, broker.first_warm_up_s / 2, plan.pace.duration_s, probe)
+    turn.numbers["librdkafka_produce"] = produced.per_second
+    plan.say(f"{turn.label}: librdkafka produces {produced.per_second:,.0f} msg/s")
+    group = turn.consumed_by == "group"
+    consumed = librdkafka.consume(bootstrap, topic.name, produced.in_all, topic.partitions, probe, group=group)
+    turn.numbers["librdkafka_consume"] = consumed.per_second
+    plan.say(f"{turn.label}: librdkafka consumes ({turn.consumed_by}) {consumed.per_second:,.0f} msg/s")
 
 
 class _Loads:
     """The loads of the bound half, each on a topic of its own that is dropped after it."""
 
-    def __init__(self, broker: Broker, admin: Admin, turn: Turn, cores: Cores, pace: Pace, say: Callable[[str], None]) -> None:
+    def __init__(self, broker: Broker, admin: Admin, turn: Turn, plan: Plan) -> None:
         self._broker = broker
         self._admin = admin
         self._turn = turn
-        self._cores = cores
-        self._pace = pace
-        self._say = say
+        self._plan = plan
 
-    def run(self, first_warm_up_s: float) -> None:
-        self._on_topic("warm-up", workloads.PRODUCE_CONNECTIONS, partial(self._warm_up, first_warm_up_s))
+    def run(self) -> None:
+        self._on_topic("warm-up", workloads.PRODUCE_CONNECTIONS, self._warm_up)
         for produce in workloads.PRODUCE:
-            self._on_topic(produce.key, workloads.PRODUCE_CONNECTIONS, partial(self._produce, produce))
-        self._on_topic("fetched", _FETCH_PARTITIONS, self._fetch_all)
+            if self._plan.includes(produce.key):
+                self._on_topic(produce.key, workloads.PRODUCE_CONNECTIONS, partial(self._produce, produce))
+        if any(self._plan.includes(fetch.key) for fetch in workloads.FETCH):
+            self._on_topic("fetched", _FETCH_PARTITIONS, self._fetch_all)
+
+    def _warm_up(self, topic: Topic) -> None:
+        # By the broker's processor time: on a machine that is shared, ten seconds on the clock may be three for the JIT.
+        until_s = process.cpu_s(self._broker.pid) + self._broker.first_warm_up_s
+        deadline = time.monotonic() + _WARM_UP_LIMIT * self._broker.first_warm_up_s
+        while process.cpu_s(self._broker.pid) < until_s and time.monotonic() < deadline:
+            self._load(workloads.warm_up(topic, _WARM_UP_SLICE_S))
 
     def _produce(self, produce: workloads.Produce, topic: Topic) -> None:
-        self._measure(produce.key, produce.title, produce.load(topic, self._pace))
+        self._measure(produce.key, produce.title, produce.load(topic, self._plan.pace))
 
     def _fetch_all(self, topic: Topic) -> None:
-        self._load(workloads.prefill(topic, self._pace))
+        pace = self._plan.pace
+        for partition in range(topic.partitions):
+            self._load(workloads.prefill(topic, partition, pace))
+        self._load(workloads.FETCH[0].load(topic, replace(pace, warm_up_s=0, duration_s=self._broker.first_warm_up_s / 2)))
         for fetch in workloads.FETCH:
-            self._measure(fetch.key, fetch.title, fetch.load(topic, self._pace))
-
-    def _warm_up(self, seconds: float, topic: Topic) -> None:
-        half = Pace(seconds / 2, seconds / 2, 0, 0)
-        self._load(workloads.WARM_UP.load(topic, half))
+            if self._plan.includes(fetch.key):
+                self._measure(fetch.key, fetch.title, fetch.load(topic, pace))
 
     def _measure(self, key: str, title: str, load: Load) -> None:
         measured = self._load(load)
         self._turn.loads[key] = measured
-        self._say(f"{self._turn.label}: {title}: {measured.per_second:,.0f} req/s, p99 {measured.latency_ns.percentile(99) / 1e6:.2f} ms")
+        p99_ms = measured.latency_ns.percentile(99) / 1e6
+        self._plan.say(f"{self._turn.label}: {title}: {measured.per_second:,.0f} req/s, p99 {p99_ms:.2f} ms")
 
     def _load(self, load: Load) -> Measured:
         probe = partial(process.cpu_s, self._broker.pid)
-        return run_load("127.0.0.1", self._broker.port, load, pin_cpu=self._cores.generator, probe=probe)
+        return run_load("127.0.0.1", self._broker.port, load, pin_cpu=self._plan.cores.generator, probe=probe)
 
     def _on_topic(self, key: str, partitions: int, work: Callable[[Topic], None]) -> None:
         try:
             topic = self._admin.create_topic(key, partitions)
             work(topic)
             self._admin.delete_topic(key)
-        except (LoadFailedError, BrokerRefusedError) as failure:
+        except (LoadFailedError, BrokerRefusedError, OSError) as failure:
             self._turn.failures[key] = str(failure)
-            self._say(f"{self._turn.label}: {key} FAILED: {failure}")
+            self._plan.say(f"{self._turn.label}: {key} FAILED: {failure}")
 
 
 def _foreign_share(pid: int) -> Callable[[], float]:

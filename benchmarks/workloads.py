@@ -42,13 +42,13 @@ class Produce:
     batch: Callable[[int], bytes]
     rate: float = 0.0
 
-    def load(self, topic: Topic, pace: Pace, warm_up_s: float | None = None) -> Load:
+    def load(self, topic: Topic, pace: Pace) -> Load:
         batch = self.batch(int(time.time() * 1000))
         return Load(
             frames=[frames.produce(topic.name, partition, batch) for partition in range(topic.partitions)],
             connections=PRODUCE_CONNECTIONS,
             in_flight=IN_FLIGHT,
-            warm_up_s=pace.warm_up_s if warm_up_s is None else warm_up_s,
+            warm_up_s=pace.warm_up_s,
             duration_s=pace.duration_s,
             rate=self.rate,
             max_bytes=pace.max_bytes,
@@ -83,17 +83,16 @@ class Fetch:
         )
 
 
-def prefill(topic: Topic, pace: Pace) -> Load:
-    """Fills every partition with its share of `prefill_bytes`, and at most a few batches more."""
+def prefill(topic: Topic, partition: int, pace: Pace) -> Load:
+    """Fills one partition with its share of `prefill_bytes`."""
     batch = batch_of_16_kib("none")(int(time.time() * 1000))
     return Load(
-        frames=[frames.produce(topic.name, partition, batch) for partition in range(topic.partitions)],
-        connections=topic.partitions,
-        in_flight=IN_FLIGHT,
+        frames=[frames.produce(topic.name, partition, batch)],
+        connections=1,
+        in_flight=8,
         warm_up_s=0,
         duration_s=600,
-        # The generator stops at the sum over all connections, one of which may lag behind: fill a tenth more than is read.
-        total=pace.prefill_bytes // PREFILL_BATCH_BYTES * 11 // 10,
+        total=pace.prefill_bytes // topic.partitions // PREFILL_BATCH_BYTES,
         error_offsets=frames.produce_error_offsets(topic.name),
     )
 
@@ -114,4 +113,17 @@ FETCH: Sequence[Fetch] = (
     Fetch("fetch-1m", "fetch, 1 MiB", 1 << 20),
 )
 LOADS: Sequence[Produce | Fetch] = (*PRODUCE, *FETCH)
-WARM_UP = PRODUCE[1]
+
+
+def warm_up(topic: Topic, seconds: float) -> Load:
+    """Every shape of batch but the largest, in turns, before anything is measured. Needs a partition per connection."""
+    now_ms = int(time.time() * 1000)
+    batches = [produce.batch(now_ms) for produce in PRODUCE[:3]]
+    return Load(
+        frames=[frames.produce(topic.name, partition, batch) for batch in batches for partition in range(topic.partitions)],
+        connections=PRODUCE_CONNECTIONS,
+        in_flight=IN_FLIGHT,
+        warm_up_s=0,
+        duration_s=seconds,
+        error_offsets=frames.produce_error_offsets(topic.name),
+    )

@@ -3,7 +3,7 @@
  * Reads whole request frames (4-byte length, api key, version, correlation id, ...) from a file, opens connections, keeps a number of
  * requests in flight on each (closed loop) or sends at a fixed rate whatever the answers do (open loop), and prints lines of JSON:
  *   {"event":"measuring"}   when the warm-up is over
- *   {"event":"done",...}    counts, window, latency buckets
+ *   {"event":"done",...}    counts, window, latency buckets; "answered" is all that came between the two lines, also what does not count
  * Only a response's length and correlation id are parsed, and 16-bit error codes at fixed places (--check) that must be zero.
  *
  * Frames are dealt round robin: with C connections, connection i sends frames i, i+C, i+2C, ... over and over. They are shared and never
@@ -76,7 +76,7 @@ static int epoll_fd;
 static uint8_t receive_buffer[RECEIVE];
 
 static uint64_t bucket[BUCKETS];
-static uint64_t responses, errors, bytes_sent, bytes_received, max_ns, answered_in_all;
+static uint64_t responses, errors, bytes_sent, bytes_received, max_ns, answered_in_all, answered_before_window;
 static int first_error;
 static int measuring;
 static uint64_t began_ns, window_ns, window_end_ns;
@@ -304,6 +304,7 @@ static void run(void) {
             window_ns = now;
             window_end_ns = option.rate > 0 ? now + duration_ns : 0;
             cpu_before = cpu_s();
+            answered_before_window = answered_in_all;
             printf("{\"event\":\"measuring\"}\n");
             fflush(stdout);
         }
@@ -330,10 +331,10 @@ static void run(void) {
         now = now_ns();
     }
     printf("{\"event\":\"done\",\"responses\":%llu,\"errors\":%llu,\"first_error\":%d,\"window_s\":%.6f,\"bytes_sent\":%llu,"
-           "\"bytes_received\":%llu,\"max_ns\":%llu,\"generator_cpu_s\":%.6f,\"unanswered\":%d,\"answered_in_all\":%llu,\"buckets\":[",
+           "\"bytes_received\":%llu,\"max_ns\":%llu,\"generator_cpu_s\":%.6f,\"unanswered\":%d,\"answered\":%llu,\"buckets\":[",
            (unsigned long long)responses, (unsigned long long)errors, first_error, (double)(ended_ns - window_ns) / 1e9,
            (unsigned long long)bytes_sent, (unsigned long long)bytes_received, (unsigned long long)max_ns, cpu_after - cpu_before,
-           option.rate > 0 && !all_answered(), (unsigned long long)answered_in_all);
+           option.rate > 0 && !all_answered(), (unsigned long long)(answered_in_all - answered_before_window));
     for (uint32_t i = 0, first = 1; i < BUCKETS; i++)
         if (bucket[i]) {
             printf("%s[%u,%llu]", first ? "" : ",", i, (unsigned long long)bucket[i]);

@@ -38,9 +38,13 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One window: requests answered in it and what they cost."""
+    """One window: requests answered in it, and what it cost.
+
+    `answered` belongs to `broker_cpu_s`: on an open loop that is also what was sent before the window and answered in it.
+    """
 
     responses: int
+    answered: int
     window_s: float
     bytes_sent: int
     bytes_received: int
@@ -73,6 +77,7 @@ def run_load(host: str, port: int, load: Load, *, pin_cpu: int | None = None, pr
         raise LoadFailedError(f"{report['errors']} responses with errors (first code {code}), unanswered: {unanswered}")
     return Measured(
         responses=report["responses"],
+        answered=report["answered"],
         window_s=report["window_s"],
         bytes_sent=report["bytes_sent"],
         bytes_received=report["bytes_received"],

@@ -112,8 +112,9 @@ def test_every_fetch_can_be_answered_in_full_from_what_is_prefilled() -> None:
             assert last_batch < batches_per_partition
 
 
-def test_a_prefill_writes_more_than_is_read() -> None:
-    load = prefill(TOPIC, PACE)
+def test_the_prefills_of_all_partitions_together_write_what_is_asked_for() -> None:
+    loads = [prefill(TOPIC, partition, PACE) for partition in range(TOPIC.partitions)]
 
-    assert load.total * PREFILL_BATCH_BYTES > PACE.prefill_bytes
-    assert load.connections == TOPIC.partitions == len(load.frames)
+    assert sum(load.total for load in loads) * PREFILL_BATCH_BYTES == PACE.prefill_bytes
+    filled = [request_in(frame, ProduceRequest).topic_data[0].partition_data[0].index for load in loads for frame in load.frames]
+    assert filled == [0, 1, 2, 3]

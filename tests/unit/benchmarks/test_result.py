@@ -19,7 +19,7 @@ SOONER = Line("time", "start", "s", number("time"), 2, less_is_better=True, at_m
 
 def a_load(per_second: int, latency_ns: int = 1_000_000, cpu_s: float = 0.5) -> Measured:
     latency = Histogram([(bucket_of(latency_ns), per_second)], latency_ns)
-    return Measured(per_second, 1.0, 0, 0, latency, generator_cpu_s=0.4, broker_cpu_s=cpu_s)
+    return Measured(per_second, per_second, 1.0, 0, 0, latency, generator_cpu_s=0.4, broker_cpu_s=cpu_s)
 
 
 def a_turn(label: str, rate: int = 1000, **numbers: float) -> Turn:
