@@ -84,15 +84,11 @@ class EmbeddedWorker:
     def _tree(self) -> SqliteTree:
         if self._opened is None:
             self._opened = SqliteTree(self._path)
-            os.makedirs(self._lock_directory, exist_ok=True)
         return self._opened
 
-    @property
-    def _lock_directory(self) -> str:
-        return f"{self._path}.sessions"
-
     def _lock_path(self, session_id: int) -> str:
-        return os.path.join(self._lock_directory, str(session_id))
+        """Beside the database: Kafka takes every directory in a log directory for a partition, and ignores files."""
+        return f"{self._path}.session-{session_id}"
 
     def _run(self) -> None:
         while True:

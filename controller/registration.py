@@ -7,6 +7,7 @@ from controller.errors import BrokerIdInUse, NodeExists, NoNode, StoreError
 from controller.store import Create, Get, MetadataStore, Multi, SetData, data_and_stat, parent_of
 from controller.topic_ids import random_uuid
 from controller.znodes import (
+    BROKER_SEQUENCE_ID,
     CLUSTER_ID,
     PERSISTENT_PATHS,
     BrokerRegistration,
@@ -66,3 +67,8 @@ async def register_broker(store: MetadataStore, broker_id: int, registration: Br
         raise refused
     logger.info("registered broker %d at %s, broker epoch %d", broker_id, path, stat.czxid)
     return stat.czxid
+
+
+async def next_broker_sequence(store: MetadataStore) -> int:
+    """A number no broker of the cluster had before: every write of /brokers/seqid takes the next version. For brokers without a broker.id."""
+    return (await store.set(BROKER_SEQUENCE_ID, b"")).version

@@ -54,8 +54,10 @@ class SocketServer:
             limits.num_io_threads, limits.queued_max_requests, limits.queued_max_request_bytes, self._loop.call_soon, clock_ns
         )
 
-    async def start(self, endpoints: Iterable[EndPoint], handler: Handler, protected_listener: str | None = None) -> None:
-        """Bind all end points, then accept on all. Raises BindFailed, and then none is bound.
+    async def start(
+        self, endpoints: Iterable[EndPoint], handler: Handler, protected_listener: str | None = None, *, accepting: bool = True
+    ) -> None:
+        """Bind all end points, then (or, unless `accepting`, when `accept` is called) accept on all. Raises BindFailed, and then none is bound.
 
         `protected_listener` is the inter-broker listener when there are others.
         """
@@ -70,6 +72,11 @@ class SocketServer:
                 acceptor.close()
             self._acceptors.clear()
             raise
+        if accepting:
+            self.accept()
+
+    def accept(self) -> None:
+        """Begin to accept connections; those that came since the ports were bound wait in the kernel's backlog."""
         for acceptor in self._acceptors.values():
             acceptor.start()
         self._check_idle()
@@ -93,6 +100,11 @@ class SocketServer:
             name: EndPoint(name, acceptor.endpoint.host, acceptor.port, acceptor.endpoint.security_protocol)
             for name, acceptor in self._acceptors.items()
         }
+
+    @property
+    def acceptors(self) -> list[Acceptor]:
+        """One per listener."""
+        return list(self._acceptors.values())
 
     def connections(self) -> list[Connection]:
         """All of them, in no order."""

@@ -1,0 +1,275 @@
+"""One broker, wired: the only place that knows all floors.
+
+A `Broker` starts and stops inside any event loop, on port 0 if asked, and leaves nothing behind: the command line runs one, a test runs
+several in its own process. The order of the start is what makes it safe: the directories are locked and known to be ours before anything
+is read, the metadata store is there before logs are loaded (their configuration stands in it), ports are bound before the broker
+registers with them, and requests are served once this broker knows what it leads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from random import SystemRandom
+
+from broker.background import LoopBackground
+from broker.clock import SystemClock
+from broker.dispatch import Dispatcher
+from broker.fetch_sessions import FetchSessionCache
+from broker.network.acceptor import BindFailed
+from broker.network.limits import limits_of
+from broker.network.socket_server import SocketServer
+from broker.purgatory import Purgatory
+from broker.security.authorizer import AllowAll
+from broker.services import Services
+from broker.timing_wheel import TimingWheel
+from config.broker import BrokerConfig
+from config.broker_general import BROKER_ID, BROKER_RACK, RESERVED_BROKER_MAX_ID
+from config.broker_network import (
+    DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS,
+    FETCH_MAX_BYTES,
+    FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS,
+    MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS,
+    PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS,
+)
+from config.broker_replication import REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS
+from config.broker_zookeeper import ZOOKEEPER_CONNECT
+from config.errors import ConfigError
+from config.listeners import EndPoint
+from config.topic import TopicConfig
+from controller.channels import BrokerChannel, InProcessChannel
+from controller.context import LiveBroker
+from controller.controller import Controller
+from controller.embedded_store import EmbeddedStore
+from controller.errors import ControllerError, StoreError
+from controller.registration import next_broker_sequence, prepare_store
+from controller.znodes import BrokerRegistration, Endpoint
+from replication.cluster import MetadataCache
+from replication.replica_manager import ReplicaManager
+from storage.errors import StorageError
+from storage.filesystem import RealFileSystem
+from storage.log_manager import LogManager
+
+logger = logging.getLogger(__name__)
+
+METADATA_FILE = "ottla-metadata.sqlite3"
+"""The embedded metadata store, in the first log directory; Apache Kafka looks at directories only and leaves it alone."""
+
+DRAIN_SECONDS = 30.0
+WORKER_THREADS = 8
+
+
+class CannotStart(Exception):
+    """Why the broker does not start: one line for the operator."""
+
+
+class Broker:
+    """See the module. `config` is read at `start`; `addresses` are known afterwards."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+        self.addresses: list[str] = []
+        self.failed = False
+        self.services = Services()
+        self._clock = SystemClock()
+        self._random = SystemRandom()
+        self._held = AsyncExitStack()
+        """What was taken so far, and how to give it back."""
+
+    def on_fatal(self) -> None:
+        """Called when the broker cannot go on (its last log directory failed, another broker has its id); whoever runs it replaces this."""
+
+    # -- start -------------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> list[str]:
+        """Come up and listen; the addresses, as `LISTENER://host:port`. Raises CannotStart, and leaves nothing behind then."""
+        began = time.monotonic()
+        try:
+            await self._start()
+        except (CannotStart, ConfigError, StorageError, ControllerError, StoreError, BindFailed) as error:
+            await self._held.aclose()
+            raise CannotStart(str(error)) from None
+        except BaseException:
+            await self._held.aclose()
+            raise
+        logger.info(
+            "broker %d of cluster %s is ready after %d ms: %s",
+            self.services.broker_id,
+            self.services.cluster_id,
+            (time.monotonic() - began) * 1000,
+            ", ".join(self.addresses),
+        )
+        return self.addresses
+
+    async def _start(self) -> None:
+        config = self.config
+        services = self.services
+        services.config = config
+        services.clock = self._clock
+        services.authorizer = AllowAll()
+        services.broker_epoch = -1
+        if not config.standalone:
+            raise CannotStart(
+                f"zookeeper.connect={config[ZOOKEEPER_CONNECT]} is set, but only the embedded metadata store is there; unset it"
+            )
+        loop = asyncio.get_running_loop()
+        self._executor = services.workers = ThreadPoolExecutor(WORKER_THREADS, thread_name_prefix="ottla-worker")
+        self._held.push_async_callback(loop.run_in_executor, None, self._executor.shutdown)
+        self._timing_wheel = TimingWheel(self._clock.monotonic, loop.call_later)
+        self._held.callback(self._timing_wheel.close)
+        await self._open_directories()
+        await self._open_store()
+        await self._load_logs()
+        self._make_services()
+        await self._bind()
+        await self._join_cluster()
+        self.socket_server.accept()
+        # What lives until the end is not looked at again by the collector, which would stop the loop for it.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 100)
+
+    async def _open_directories(self) -> None:
+        self._background = LoopBackground(self._executor)
+        self.log_manager = self.services.log_manager = LogManager(
+            self.config, self._topic_config_of, RealFileSystem(), self._clock, self._background, random=self._random
+        )
+        self.log_manager.on_no_log_dir = self._fail
+        await self._in_thread(self.log_manager.open)
+        self._held.callback(self.log_manager.directories.unlock)
+
+    async def _open_store(self) -> None:
+        services = self.services
+        first_directory = next(iter(self.log_manager.directories.all))
+        self.store = services.store = EmbeddedStore(f"{first_directory}/{METADATA_FILE}", self._clock)
+        self._held.push_async_callback(self.store.close)
+        await self.store.open_session()
+        services.cluster_id = await prepare_store(self.store, os.urandom)
+        services.broker_id = await self._broker_id()
+
+    async def _load_logs(self) -> None:
+        services = self.services
+        await self._in_thread(self.log_manager.identify, services.cluster_id, services.broker_id)
+        await self._read_dynamic_config()
+        self._held.push_async_callback(self._close_logs)
+        await self._in_thread(self.log_manager.load)
+
+    async def _close_logs(self) -> None:
+        self._background.close()
+        await self._in_thread(self.log_manager.shutdown, self.services.broker_epoch)
+
+    def _make_services(self) -> None:
+        config = self.config
+        services = self.services
+        services.cluster = MetadataCache()
+        services.replica_manager = ReplicaManager(services.broker_id, self.log_manager, services.cluster, self._clock)
+        self.log_manager.on_log_dir_failure = services.replica_manager.on_log_dir_failure
+        services.fetch_sessions = FetchSessionCache(config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], self._random.getrandbits)
+        wheel = self._timing_wheel
+        services.produce_purgatory = Purgatory("Produce", wheel, config[PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS])
+        services.fetch_purgatory = Purgatory("Fetch", wheel, config[FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS])
+        services.delete_records_purgatory = Purgatory("DeleteRecords", wheel, config[DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS])
+        services.fetch_max_bytes = config[FETCH_MAX_BYTES]
+
+    async def _bind(self) -> None:
+        endpoints = self.config.listeners.listeners
+        self.socket_server = SocketServer(limits_of(self.config, [endpoint.listener_name for endpoint in endpoints]))
+        self.dispatcher = Dispatcher(self.services)
+        await self.socket_server.start(endpoints, self.dispatcher.handle, accepting=False)
+        self._held.push_async_callback(self.socket_server.close)
+        self.addresses = [endpoint.connection_string for endpoint in self._advertised()]
+
+    async def _join_cluster(self) -> None:
+        """Register, elect, and lead what is ours, before the first request is served."""
+        config = self.config
+        services = self.services
+        self.controller = services.controller = Controller(
+            self.store,
+            services.broker_id,
+            config,
+            self._clock,
+            os.urandom,
+            self._channel_to,
+            config.listeners.inter_broker_listener_name,
+            self._registration,
+        )
+        self._held.push_async_callback(self.controller.shutdown)
+        services.broker_epoch = await self.controller.startup()
+        await self.controller.delivered()
+        self.log_manager.start()
+        interval_ms = config[REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS]
+        self._background.schedule(
+            "high-watermark-checkpoint", interval_ms, interval_ms, services.replica_manager.checkpoint_high_watermarks
+        )
+
+    async def _in_thread(self, work: Callable[..., None], *arguments: object) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
+
+    async def _broker_id(self) -> int:
+        """`broker.id`, or what the directories remember, or a new one from the store (reserved.broker.max.id + n)."""
+        stored = self.log_manager.stored_broker_id
+        configured = self.config[BROKER_ID]
+        if configured >= 0:
+            return configured
+        if stored is not None:
+            return stored
+        return self.config[RESERVED_BROKER_MAX_ID] + await next_broker_sequence(self.store)
+
+    async def _read_dynamic_config(self) -> None:
+        """What /config says, before logs are opened with it."""
+
+    def _topic_config_of(self, topic: str) -> TopicConfig:
+        return TopicConfig({}, self.config)
+
+    def _advertised(self) -> list[EndPoint]:
+        """The advertised listeners; a port 0 is the port that the listener of that name was given."""
+        bound = self.socket_server.bound
+        found = []
+        for endpoint in self.config.listeners.advertised:
+            port = endpoint.port or bound[endpoint.listener_name].port
+            host = endpoint.host or socket.getfqdn()
+            found.append(EndPoint(endpoint.listener_name, host, port, endpoint.security_protocol))
+        return found
+
+    def _registration(self) -> BrokerRegistration:
+        return BrokerRegistration(
+            endpoints=tuple(
+                Endpoint(endpoint.listener_name, endpoint.security_protocol.name, endpoint.host, endpoint.port)
+                for endpoint in self._advertised()
+            ),
+            rack=self.config[BROKER_RACK],
+            timestamp_ms=self._clock.now_ms(),
+        )
+
+    def _channel_to(self, broker: LiveBroker) -> BrokerChannel:
+        return InProcessChannel(self.services.replica_manager)
+
+    # -- the end -----------------------------------------------------------------------------------------------------------
+
+    def _fail(self) -> None:
+        """The broker cannot go on."""
+        self.failed = True
+        self.on_fatal()
+
+    async def stop(self, hurry: asyncio.Event | None = None) -> None:
+        """Stop accepting, finish what is in flight, flush, write checkpoints and the clean-shutdown marker.
+
+        Setting `hurry` skips the waiting; nothing that was acknowledged is lost by that.
+        """
+        logger.info("broker %d stops", self.services.broker_id)
+        waits = {asyncio.ensure_future(self.socket_server.drain(DRAIN_SECONDS))}
+        if hurry is not None:
+            waits.add(asyncio.ensure_future(hurry.wait()))
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for task in waits:
+            task.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+        await self._held.aclose()
+        logger.info("broker %d stopped", self.services.broker_id)
