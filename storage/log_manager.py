@@ -180,8 +180,8 @@ class LogManager:
     ) -> PartitionLog:
         """The log of a partition; a new one stands in `log_dir`, or in the live directory with the fewest.
 
-        Unless `is_new`, the replica existed before, so with an offline directory the log may be in there: raises LogDirFailure. A log without
-        a topic id takes `topic_id`; whether another one agrees is for the caller to see.
+        Unless `is_new`, the replica existed before, so with an offline directory the log may be in there: raises LogDirFailure. A log
+        without a topic id takes `topic_id`; whether another one agrees is for the caller to see.
         """
         found = self._current.get(topic_partition)
         if found is None:

@@ -1,0 +1,51 @@
+"""A `Background` for storage that the test moves by hand."""
+
+from collections.abc import Callable
+
+from tests.support.clocks import ManualClock
+
+
+class ManualBackground:
+    """Timers fire in `advance`; work runs in `run_work`, which `advance` calls too. Nothing happens by itself."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.timers: list[tuple[int, int, str, int, Callable[[], None]]] = []
+        self.work: list[tuple[str, Callable[[], None], Callable[[BaseException | None], None]]] = []
+        self._count = 0
+
+    def schedule(self, name: str, delay_ms: int, period_ms: int, callback: Callable[[], None]) -> None:
+        self._count += 1
+        self.timers.append((self.clock.now_ms() + delay_ms, self._count, name, period_ms, callback))
+
+    def schedule_once(self, name: str, action: Callable[[], None], delay_ms: int) -> None:
+        self.schedule(name, delay_ms, 0, lambda: self.submit(name, action, lambda error: None))
+
+    def submit(self, name: str, work: Callable[[], None], then: Callable[[BaseException | None], None]) -> None:
+        self.work.append((name, work, then))
+
+    def run_work(self) -> None:
+        """Everything that was submitted, and what follows from it."""
+        while self.work:
+            _, work, then = self.work.pop(0)
+            try:
+                work()
+            except Exception as error:
+                then(error)
+            else:
+                then(None)
+
+    def advance(self, milliseconds: int = 0) -> None:
+        """Lets time pass, firing each timer at its time."""
+        end = self.clock.now_ms() + milliseconds
+        self.run_work()
+        while self.timers and min(self.timers)[0] <= end:
+            timer = min(self.timers)
+            self.timers.remove(timer)
+            due_ms, _, name, period_ms, callback = timer
+            self.clock.move(max(due_ms - self.clock.now_ms(), 0))
+            if period_ms:
+                self.schedule(name, period_ms, period_ms, callback)
+            callback()
+            self.run_work()
+        self.clock.move(end - self.clock.now_ms())
