@@ -70,5 +70,5 @@ async def register_broker(store: MetadataStore, broker_id: int, registration: Br
 
 
 async def next_broker_sequence(store: MetadataStore) -> int:
-    """A number no broker of the cluster had before: every write of /brokers/seqid takes the next version. For brokers without a broker.id."""
+    """A number no broker of the cluster had before, for brokers without a broker.id: every write of /brokers/seqid takes a version."""
     return (await store.set(BROKER_SEQUENCE_ID, b"")).version

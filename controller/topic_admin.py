@@ -33,7 +33,7 @@ from controller.placement import RandomBelow, assign_replicas
 from controller.registration import RandomBytes
 from controller.store import Children, Create, Exists, MetadataStore, Request, SetData, names
 from controller.topic_ids import new_topic_id
-from controller.topic_names import collides, has_collision_chars, validate_topic_name
+from controller.topic_names import collides, has_collision_chars, is_valid_topic_name, validate_topic_name
 from controller.znodes import (
     NO_LEADER,
     TOPICS,
@@ -167,7 +167,7 @@ class TopicAdmin:
         return _Plan(topic, assignments, overrides, topic.name in existing.with_config)
 
     async def _what_exists(self, topics: Sequence[NewTopic]) -> "_Existing":
-        legal = [topic.name for topic in topics if _is_legal(topic.name)]
+        legal = [topic.name for topic in topics if is_valid_topic_name(topic.name)]
         requests: list[Request] = [Children(TOPICS)]
         for name in legal:
             requests += (Exists(delete_topic_path(name)), Exists(config_path("topics", name)))
@@ -214,7 +214,7 @@ class TopicAdmin:
             return {topic: TopicDeletionDisabled("Topic deletion is disabled.") for topic in topics}
         wanted = list(dict.fromkeys(topics))
         results: dict[str, ControllerError | None] = dict.fromkeys(wanted)
-        legal = [topic for topic in wanted if _is_legal(topic)]
+        legal = [topic for topic in wanted if is_valid_topic_name(topic)]
         stats = await self._store.pipeline([Exists(topic_path(topic)) for topic in legal]) if legal else []
         existing = [topic for topic, stat in zip(legal, stats, strict=True) if stat is not None]
         for topic in wanted:
@@ -267,11 +267,3 @@ def _check_amount(num_partitions: int, remaining: int) -> None:
         raise InvalidPartitions(
             f"Excessively large number of partitions per request: {num_partitions}, at most {MAX_NEW_PARTITIONS} can be created at once."
         )
-
-
-def _is_legal(topic: str) -> bool:
-    try:
-        validate_topic_name(topic)
-    except InvalidTopicName:
-        return False
-    return True

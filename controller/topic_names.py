@@ -17,6 +17,11 @@ def validate_topic_name(name: str) -> None:
         raise InvalidTopicName(f"Topic name is invalid: {reason}")
 
 
+def is_valid_topic_name(name: str) -> bool:
+    """Whether a topic may have this name."""
+    return _objection(name) is None
+
+
 def has_collision_chars(name: str) -> bool:
     """Whether the name has a character that metrics replace."""
     return "." in name or "_" in name
