@@ -46,7 +46,8 @@ def end_transaction(state: ProducerState, offset: int, *, epoch: int = 0, produc
     return completed.last_stable_offset
 
 
-# (first sequence, records, epoch) in turn, and what the last one gets: the recorded cases "idempotent ..." of tests/golden/wire/bad-input.jsonl and their like
+# (first sequence, records, epoch) in turn, and what the last one gets: the cases "idempotent ..." of tests/golden/wire/bad-input.jsonl
+# and their like.
 FIRST = (0, 2, 0)
 CASES = [
     pytest.param([FIRST], None, id="first sequence 0"),

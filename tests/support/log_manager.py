@@ -1,0 +1,67 @@
+"""A LogManager whose ports the test moves by hand, and what restarts it."""
+
+from collections.abc import Mapping
+from random import Random
+
+from config.broker import BrokerConfig
+from config.topic import TopicConfig
+from storage.filesystem import FileSystem
+from storage.log_manager import LogManager
+from storage.partition_log import PartitionLog
+from tests.support.background import ManualBackground
+from tests.support.clocks import ManualClock
+from tests.support.filesystems import MemoryFileSystem
+
+CLUSTER_ID = "L6meopUYTaSTXyS2IxEz4A"
+
+
+class Disks:
+    """What survives a restart: the file system and the clock. Each start makes a new manager on them."""
+
+    def __init__(self, filesystem: FileSystem | None = None, log_dirs: str = "/data", seed: int = 0) -> None:
+        self.filesystem = filesystem or MemoryFileSystem()
+        self.clock = ManualClock()
+        self.log_dirs = log_dirs
+        self.topics: dict[str, dict[str, str]] = {}
+        self.broker = BrokerConfig({})
+        self.background = ManualBackground(self.clock)
+        self._random = Random(seed)
+
+    def a_manager(self, **config: str | int) -> LogManager:
+        """A new manager that has not touched the disk; keys with underscores for dots."""
+        self.broker = BrokerConfig({"log.dirs": self.log_dirs, **{key.replace("_", "."): str(value) for key, value in config.items()}})
+        self.background = ManualBackground(self.clock)
+        return LogManager(self.broker, self.topic_config, self.filesystem, self.clock, self.background, random=self._random)
+
+    def topic_config(self, topic: str) -> TopicConfig:
+        """The configuration in force of a topic."""
+        return TopicConfig(self.topics.get(topic, {}), self.broker)
+
+    def start(self, broker_id: int = 0, cluster_id: str = CLUSTER_ID, **config: str | int) -> LogManager:
+        """A manager that is up."""
+        manager = self.a_manager(**config)
+        manager.open()
+        manager.identify(cluster_id, broker_id)
+        manager.load()
+        manager.start()
+        return manager
+
+    def crash(self, manager: LogManager) -> None:
+        """The process is gone; what it wrote is there."""
+        for each in manager.all_logs():
+            each.close_without_writing()
+        manager.directories.unlock()
+
+    def settle(self) -> None:
+        """Runs what is due now."""
+        self.background.advance()
+
+
+def offsets(log: PartitionLog) -> tuple[int, int, int]:
+    """(log start, high watermark, log end)."""
+    return log.log_start_offset, log.high_watermark, log.log_end_offset
+
+
+def topic(**config: str | int) -> Mapping[str, str]:
+    """Topic overrides; keys with underscores for dots."""
+    return {key.replace("_", "."): str(value) for key, value in config.items()}
