@@ -1,6 +1,8 @@
 """What a broker costs the machine, read from /proc: processor time and memory of a process and its children."""
 
 import os
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -17,12 +19,19 @@ def tree(pid: int) -> list[int]:
 
 def cpu_s(pid: int) -> float:
     """User and system seconds so far, in steps of 10 ms."""
-    ticks = 0
-    for one in tree(pid):
-        # The name in parentheses may hold spaces: count fields after it. utime and stime are the 14th and 15th of all.
-        fields = _read(Path(f"/proc/{one}/stat")).rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12]) if fields else 0
-    return ticks / _TICKS_PER_S
+    return sum(_used_s(Path(f"/proc/{one}/stat")) for one in tree(pid))
+
+
+def compiler_cpu_s(pid: int) -> float:
+    """The part of it that a JVM's JIT compilers have used; 0 for what is no JVM."""
+    return sum(_used_s(stat) for stat in Path(f"/proc/{pid}/task").glob("*/stat") if "CompilerThre" in _read(stat))
+
+
+def bind(pid: int, cores: Iterable[int]) -> None:
+    """Bind all threads of a process to these cores; threads to come inherit it."""
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(ProcessLookupError):
+            os.sched_setaffinity(int(task.name), cores)
 
 
 def resident_bytes(pid: int) -> int:
@@ -44,6 +53,12 @@ def machine_busy_s() -> float:
 def own_s() -> float:
     """Processor seconds of this process and of the children it has waited for."""
     return sum(os.times()[:4])
+
+
+def _used_s(stat: Path) -> float:
+    # The name in parentheses may hold spaces: count fields after it. utime and stime are the 14th and 15th of all.
+    fields = _read(stat).rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S if fields else 0.0
 
 
 def _status(pid: int, name: str) -> int:

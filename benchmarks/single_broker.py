@@ -29,8 +29,8 @@ from benchmarks.workloads import LOADS, Pace
 from tests.support.apache_kafka import DidNotStartError, ToolMissingError, process_guard
 
 _MIB = 1 << 20
-_FULL = Pace(warm_up_s=1.5, duration_s=4.0, max_bytes=3072 * _MIB, prefill_bytes=512 * _MIB)
-_QUICK = Pace(warm_up_s=0.5, duration_s=1.0, max_bytes=768 * _MIB, prefill_bytes=128 * _MIB)
+_FULL = Pace(warm_up_limit_s=60, warm_up_s=1.5, duration_s=4.0, max_bytes=3072 * _MIB, prefill_bytes=512 * _MIB)
+_QUICK = Pace(warm_up_limit_s=20, warm_up_s=0.5, duration_s=1.0, max_bytes=768 * _MIB, prefill_bytes=128 * _MIB)
 _FULL_REPEATS, _QUICK_REPEATS = 3, 1
 _WIDTH = 170
 _KEYS = (*(load.key for load in LOADS), LIBRDKAFKA)

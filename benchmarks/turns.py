@@ -26,7 +26,7 @@ _FETCH_PARTITIONS = 4
 _LIBRDKAFKA_PARTITIONS = 4
 _SETTLE_S = 2.0
 _WARM_UP_SLICE_S = 2.0
-_WARM_UP_LIMIT = 4
+_COMPILING = 0.04  # the share of a JIT in the work of a warm broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def _drive_librdkafka(broker: Broker, turn: Turn, plan: Plan) -> None:
     with Admin("127.0.0.1", broker.port) as admin:
         topic = admin.create_topic(LIBRDKAFKA, _LIBRDKAFKA_PARTITIONS)
         turn.consumed_by = "group" if all(api in admin.api_versions() for api in _GROUP_APIS) else "assign"
-    produced = librdkafka.produce(bootstrap, topic.name, broker.first_warm_up_s / 2, plan.pace.duration_s, probe)
+    produced = librdkafka.produce(bootstrap, topic.name, broker.librdkafka_warm_up_s, plan.pace.duration_s, probe)
     turn.numbers["librdkafka_produce"] = produced.per_second
     plan.say(f"{turn.label}: librdkafka produces {produced.per_second:,.0f} msg/s")
     group = turn.consumed_by == "group"
@@ -130,19 +130,36 @@ class _Loads:
         self._plan = plan
 
     def run(self) -> None:
-        self._on_topic("warm-up", workloads.PRODUCE_CONNECTIONS, self._warm_up)
+        self._on_topic("warm-up", workloads.PRODUCE_CONNECTIONS, lambda topic: self._warm_up(workloads.warm_up(topic, _WARM_UP_SLICE_S)))
         for produce in workloads.PRODUCE:
             if self._plan.includes(produce.key):
                 self._on_topic(produce.key, workloads.PRODUCE_CONNECTIONS, partial(self._produce, produce))
         if any(self._plan.includes(fetch.key) for fetch in workloads.FETCH):
             self._on_topic("fetched", _FETCH_PARTITIONS, self._fetch_all)
 
-    def _warm_up(self, topic: Topic) -> None:
-        # By the broker's processor time: on a machine that is shared, ten seconds on the clock may be three for the JIT.
-        until_s = process.cpu_s(self._broker.pid) + self._broker.first_warm_up_s
-        deadline = time.monotonic() + _WARM_UP_LIMIT * self._broker.first_warm_up_s
-        while process.cpu_s(self._broker.pid) < until_s and time.monotonic() < deadline:
-            self._load(workloads.warm_up(topic, _WARM_UP_SLICE_S))
+    def _warm_up(self, load: Load) -> None:
+        """Repeat a load until a JIT, if there is one, has nearly nothing left to compile.
+
+        A fixed time will not do: bound to one core, Apache Kafka's compiler competes with what it compiles, and a minute can pass until the
+        last hot method is done. So the broker may use every core here, and is bound again before anything is measured.
+        """
+        pid, limit_s = self._broker.pid, self._plan.pace.warm_up_limit_s
+        bound = self._plan.cores.broker
+        deadline = time.monotonic() + limit_s
+        process.bind(pid, os.sched_getaffinity(0))
+        try:
+            while True:
+                before, compiled_before = process.cpu_s(pid), process.compiler_cpu_s(pid)
+                self._load(load)
+                used, compiling = process.cpu_s(pid) - before, process.compiler_cpu_s(pid) - compiled_before
+                if compiling < used * _COMPILING:
+                    return
+                if time.monotonic() > deadline:
+                    self._plan.say(f"{self._turn.label}: after {limit_s:.0f} s of warm-up {compiling / used:.0%} of its work is the JIT's")
+                    return
+        finally:
+            if bound is not None:
+                process.bind(pid, {bound})
 
     def _produce(self, produce: workloads.Produce, topic: Topic) -> None:
         self._measure(produce.key, produce.title, produce.load(topic, self._plan.pace))
@@ -151,7 +168,7 @@ class _Loads:
         pace = self._plan.pace
         for partition in range(topic.partitions):
             self._load(workloads.prefill(topic, partition, pace))
-        self._load(workloads.FETCH[0].load(topic, replace(pace, warm_up_s=0, duration_s=self._broker.first_warm_up_s / 2)))
+        self._warm_up(workloads.FETCH[0].load(topic, replace(pace, warm_up_s=0, duration_s=_WARM_UP_SLICE_S)))
         for fetch in workloads.FETCH:
             if self._plan.includes(fetch.key):
                 self._measure(fetch.key, fetch.title, fetch.load(topic, pace))

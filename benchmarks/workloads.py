@@ -25,8 +25,13 @@ _FETCH_POSITIONS = 1024  # different offsets, dealt to the connections
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long everything takes; `max_bytes` ends a produce window early, before the disk would be what is measured."""
+    """How long everything takes.
 
+    `warm_up_limit_s` bounds the warm-up of a fresh broker, `warm_up_s` comes before every window. `max_bytes` ends a produce window early,
+    before the disk would be what is measured.
+    """
+
+    warm_up_limit_s: float
     warm_up_s: float
     duration_s: float
     max_bytes: int

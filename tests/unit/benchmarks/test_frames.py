@@ -16,7 +16,7 @@ from protocol.schema import Message
 
 NOW = 1_700_000_000_000
 TOPIC = Topic("orders", bytes(range(16)), 4)
-PACE = Pace(warm_up_s=0, duration_s=1, max_bytes=0, prefill_bytes=32 << 20)
+PACE = Pace(warm_up_limit_s=0, warm_up_s=0, duration_s=1, max_bytes=0, prefill_bytes=32 << 20)
 Request = TypeVar("Request", bound=Message)
 
 
