@@ -41,6 +41,36 @@ ERROR_CODES: dict[type[Exception], ErrorCode] = {
     replication_errors.ReplicaStorageFailure: ErrorCode.KAFKA_STORAGE_ERROR,
     replication_errors.StaleControllerEpoch: ErrorCode.STALE_CONTROLLER_EPOCH,
     replication_errors.StaleBrokerEpoch: ErrorCode.STALE_BROKER_EPOCH,
+    # controller
+    controller_errors.StoreError: ErrorCode.UNKNOWN_SERVER_ERROR,
+    controller_errors.ControllerError: ErrorCode.UNKNOWN_SERVER_ERROR,
+    controller_errors.ControllerMoved: ErrorCode.STALE_CONTROLLER_EPOCH,
+    controller_errors.NotController: ErrorCode.NOT_CONTROLLER,
+    controller_errors.StaleBrokerEpoch: ErrorCode.STALE_BROKER_EPOCH,
+    controller_errors.BrokerIdNotRegistered: ErrorCode.BROKER_ID_NOT_REGISTERED,
+    controller_errors.BrokerIdInUse: ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+    controller_errors.TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
+    controller_errors.InvalidTopicName: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    controller_errors.InvalidPartitions: ErrorCode.INVALID_PARTITIONS,
+    controller_errors.InvalidReplicationFactor: ErrorCode.INVALID_REPLICATION_FACTOR,
+    controller_errors.InvalidReplicaAssignment: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    controller_errors.InvalidTopicConfig: ErrorCode.INVALID_CONFIG,
+    controller_errors.InvalidAdminRequest: ErrorCode.INVALID_REQUEST,
+    controller_errors.UnknownTopicOrPartition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    controller_errors.UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
+    controller_errors.TopicDeletionDisabled: ErrorCode.TOPIC_DELETION_DISABLED,
+    controller_errors.ReassignmentInProgress: ErrorCode.REASSIGNMENT_IN_PROGRESS,
+    controller_errors.NoReassignmentInProgress: ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+    controller_errors.ElectionNotNeeded: ErrorCode.ELECTION_NOT_NEEDED,
+    controller_errors.PreferredLeaderNotAvailable: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+    controller_errors.EligibleLeadersNotAvailable: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+    controller_errors.InvalidUpdateVersion: ErrorCode.INVALID_UPDATE_VERSION,
+    controller_errors.FencedLeaderEpoch: ErrorCode.FENCED_LEADER_EPOCH,
+    controller_errors.IneligibleReplica: ErrorCode.INELIGIBLE_REPLICA,
+    controller_errors.BrokerNotAvailable: ErrorCode.BROKER_NOT_AVAILABLE,
+    controller_errors.AdminTimeout: ErrorCode.REQUEST_TIMED_OUT,
+    # config
+    config_errors.ConfigError: ErrorCode.INVALID_CONFIG,
 }
 
 FLOORS = (config_errors, controller_errors, replication_errors, storage_errors)
@@ -53,3 +83,15 @@ def error_code(error: BaseException) -> ErrorCode:
         if code is not None:
             return code
     return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def api_error(error: BaseException) -> tuple[ErrorCode, str | None]:
+    """Code and text of an exception, for a response that has room for both. Kafka's ApiError.fromThrowable.
+
+    The text is left out when it says no more than the code does, and for UNKNOWN_SERVER_ERROR, where it might say too much.
+    """
+    code = error_code(error)
+    text = error.client_message if isinstance(error, config_errors.ConfigError) else str(error)
+    if code == ErrorCode.UNKNOWN_SERVER_ERROR or text in ("", code.message):
+        return code, None
+    return code, text

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from broker.auto_topics import AutoTopics
     from broker.dynamic_config import DynamicConfig
     from broker.fetch_sessions import FetchSessionCache
     from broker.groups.coordinator import GroupCoordinator
@@ -14,8 +15,12 @@ if TYPE_CHECKING:
     from broker.purgatory import Purgatory
     from broker.security.authorizer import Authorizer
     from config.broker import BrokerConfig
+    from controller.config_admin import ConfigAdmin
     from controller.controller import Controller
+    from controller.metadata_waits import MetadataWaits
+    from controller.partition_growth import PartitionGrowth
     from controller.store import MetadataStore
+    from controller.topic_admin import TopicAdmin
     from replication.cluster import MetadataCache
     from replication.replica_manager import ReplicaManager
     from storage.clock import Clock
@@ -27,12 +32,14 @@ class Services:
 
     __slots__ = (
         "authorizer",
+        "auto_topics",
         "broker_epoch",
         "broker_id",
         "clock",
         "cluster",
         "cluster_id",
         "config",
+        "config_admin",
         "controller",
         "delete_records_purgatory",
         "dynamic_config",
@@ -41,10 +48,13 @@ class Services:
         "fetch_sessions",
         "groups",
         "log_manager",
+        "metadata_waits",
+        "partition_growth",
         "produce_purgatory",
         "producer_ids",
         "replica_manager",
         "store",
+        "topic_admin",
         "workers",
     )
 
@@ -58,6 +68,11 @@ class Services:
     log_manager: LogManager
     controller: Controller
     store: MetadataStore
+    config_admin: ConfigAdmin
+    topic_admin: TopicAdmin
+    partition_growth: PartitionGrowth
+    metadata_waits: MetadataWaits
+    auto_topics: AutoTopics
     dynamic_config: DynamicConfig
     groups: GroupCoordinator
     producer_ids: ProducerIds
