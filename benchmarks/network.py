@@ -13,6 +13,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from struct import Struct
@@ -26,6 +27,8 @@ from broker.network.limits import NetworkLimits
 from broker.network.request_channel import Answer
 from broker.network.socket_server import SocketServer
 from config.listeners import EndPoint, SecurityProtocol
+from storage.file_region import FileRegion
+from storage.filesystem import RealFileSystem
 from tests.support.apache_kafka import pinned_to
 
 CONNECTIONS = 8
@@ -38,12 +41,16 @@ def _frame(size: int) -> bytes:
     return _SIZE.pack(size) + bytes((0, 18, 0, 0)) + bytes(size - 4)
 
 
-# What is sent, and from where on it is echoed: an answer begins with the correlation id, as the generator expects.
+# What is sent, from where on it is echoed (an answer begins with the correlation id, as the generator expects), and how many bytes of a
+# file follow. The bare server reads the file and writes the bytes; the network floor sends regions.
 LOADS = {
-    "echo of 100 B": (100, slice(4, None)),
-    "16 KiB, answered with 60 B": (16 * 1024, slice(4, 64)),
-    "echo of 16 KiB": (16 * 1024, slice(4, None)),
-    "1 MiB, answered with 60 B": (1024 * 1024, slice(4, 64)),
+    "echo of 100 B": (100, slice(4, None), 0),
+    "16 KiB, answered with 60 B": (16 * 1024, slice(4, 64), 0),
+    "echo of 16 KiB": (16 * 1024, slice(4, None), 0),
+    "1 MiB, answered with 60 B": (1024 * 1024, slice(4, 64), 0),
+    "8 KiB of a file": (100, slice(4, 64), 8 * 1024),
+    "64 KiB of a file": (100, slice(4, 64), 64 * 1024),
+    "1 MiB of a file": (100, slice(4, 64), 1024 * 1024),
 }
 
 
@@ -53,8 +60,9 @@ class Bare(asyncio.BufferedProtocol):
     buffer = bytearray(256 * 1024)
     view = memoryview(buffer)
 
-    def __init__(self, part: slice) -> None:
+    def __init__(self, part: slice, region: FileRegion | None) -> None:
         self.part = part
+        self.region = region
         self.rest = b""
         self.large: bytearray | None = None
         self.filled = 0
@@ -88,6 +96,8 @@ class Bare(asyncio.BufferedProtocol):
             if after > end:
                 break
             answer = bytes(view[position + 4 : after][part])
+            if self.region is not None:
+                answer += self.region.read()
             out += (_SIZE.pack(len(answer)), answer)
             position = after
         self.rest = bytes(view[position:end])
@@ -102,14 +112,14 @@ class Bare(asyncio.BufferedProtocol):
             self.transport.write(b"".join(out))
 
 
-async def _serve_bare(part: slice) -> int:
-    server = await asyncio.get_running_loop().create_server(lambda: Bare(part), "127.0.0.1", 0, backlog=4096)
+async def _serve_bare(part: slice, region: FileRegion | None) -> int:
+    server = await asyncio.get_running_loop().create_server(lambda: Bare(part, region), "127.0.0.1", 0, backlog=4096)
     return int(server.sockets[0].getsockname()[1])
 
 
-async def _serve_network(part: slice) -> int:
+async def _serve_network(part: slice, region: FileRegion | None) -> int:
     def handler(frame: memoryview, connection: Connection) -> Answer:
-        return bytes(frame[part])
+        return bytes(frame[part]) if region is None else [bytes(frame[part]), region]
 
     # The system's socket buffers, as the bare server has them.
     limits = NetworkLimits(socket_listen_backlog_size=4096, socket_receive_buffer_bytes=-1, socket_send_buffer_bytes=-1)
@@ -122,11 +132,19 @@ KINDS = {"bare": _serve_bare, "network": _serve_network}
 
 
 def _serve(kind: str, load: str) -> None:
-    async def main() -> None:
-        print(await KINDS[kind](LOADS[load][1]), flush=True)
+    _, part, length = LOADS[load]
+
+    async def main(region: FileRegion | None) -> None:
+        print(await KINDS[kind](part, region), flush=True)
         await asyncio.to_thread(sys.stdin.read)
 
-    uvloop.run(main())
+    if not length:
+        uvloop.run(main(None))
+        return
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(bytes(length))
+        file.flush()
+        uvloop.run(main(FileRegion(RealFileSystem().open(file.name, read_only=True), 0, length)))
 
 
 class Served:
@@ -154,7 +172,7 @@ def measure(load: str, turns: int, seconds: float, cpus: tuple[int | None, int |
         for kind, costs in found.items():
             with Served(kind, load, cpus[0]) as served:
                 probe: Callable[[], float] = lambda pid=served.process.pid: cpu_s(pid)  # noqa: E731
-                sent = Load(frames, CONNECTIONS, IN_FLIGHT, warm_up_s=0.3, duration_s=seconds)
+                sent = Load(frames, CONNECTIONS, IN_FLIGHT, warm_up_s=0.3, duration_s=seconds, discard_bodies=LOADS[load][2] > 0)
                 result = run_load("127.0.0.1", served.port, sent, pin_cpu=cpus[1], probe=probe)
                 costs.append(result.broker_cpu_s / result.answered * 1e6)
     return {kind: statistics.median(costs) for kind, costs in found.items()}
@@ -186,6 +204,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--idle", type=int, default=10_000)
     parser.add_argument("--cpu", help="SERVER,GENERATOR: bind them to these cores")
+    parser.add_argument("--only", default="", help="run only the loads whose name contains this")
     parser.add_argument("--serve", nargs=2, metavar=("KIND", "LOAD"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
@@ -196,7 +215,7 @@ def main() -> None:
         server, generator = options.cpu.split(",")
         cpus = (int(server), int(generator))
     print(f"{'processor µs per request':<30}{'bare':>9}{'network':>9}{'ratio':>8}")
-    for load in LOADS:
+    for load in (name for name in LOADS if options.only in name):
         costs = measure(load, options.turns, options.seconds, cpus)
         print(f"{load:<30}{costs['bare']:>9.2f}{costs['network']:>9.2f}{costs['network'] / costs['bare']:>8.2f}", flush=True)
     if options.idle:
