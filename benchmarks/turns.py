@@ -130,6 +130,8 @@ class _Loads:
         self._plan = plan
 
     def run(self) -> None:
+        if not any(self._plan.includes(load.key) for load in workloads.LOADS):
+            return
         self._on_topic("warm-up", workloads.PRODUCE_CONNECTIONS, lambda topic: self._warm_up(workloads.warm_up(topic, _WARM_UP_SLICE_S)))
         for produce in workloads.PRODUCE:
             if self._plan.includes(produce.key):
