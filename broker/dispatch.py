@@ -16,13 +16,13 @@ import logging
 import struct
 from collections.abc import Callable, Coroutine
 from struct import Struct
-from typing import Any
+from typing import Any, cast
 
 from broker.error_map import error_code
 from broker.handlers.api_versions import unsupported_version_response
 from broker.handlers.table import IMPLEMENTED, FrameHandler, Handler, handlers_of
 from broker.network.connection import Connection
-from broker.network.request_channel import CLOSE, Answer, Pending
+from broker.network.request_channel import CLOSE, Answer, Parts, Pending
 from broker.request_context import RequestContext
 from broker.services import Services
 from protocol.api_keys import ApiKey
@@ -41,7 +41,17 @@ _FLEXIBLE_RESPONSE_HEADER = Struct(">ib")
 class Route:
     """How one (api, version) is served."""
 
-    __slots__ = ("api_key", "encode", "flexible_request_header", "frame_handler", "handler", "request_class", "response_class", "version")
+    __slots__ = (
+        "api_key",
+        "encode",
+        "flexible_request_header",
+        "frame_handler",
+        "handler",
+        "has_error_code",
+        "request_class",
+        "response_class",
+        "version",
+    )
 
     def __init__(self, types: Api, version: int, handler: Handler, frame_handler: FrameHandler | None) -> None:
         self.api_key = types.key
@@ -49,29 +59,23 @@ class Route:
         self.handler = handler
         self.frame_handler = frame_handler
         self.request_class = types.request
-        self.response_class = types.response
+        self.response_class: Callable[..., Message] = types.response
+        self.has_error_code = any(field.name == "error_code" for field in types.response.SCHEMA.fields)
         self.flexible_request_header = types.request_header_version(version) >= 2
         header_is_flexible = types.response_header_version(version) >= 1
         self.encode = encoder(version, header_is_flexible=header_is_flexible, in_parts=types.key == ApiKey.FETCH)
 
 
-def encoder(version: int, *, header_is_flexible: bool, in_parts: bool) -> Callable[[int, Message], Any]:
+def encoder(version: int, *, header_is_flexible: bool, in_parts: bool) -> Callable[[int, Message], bytes | Parts]:
     """A function (correlation id, response) -> what the network sends: header and body."""
-    if header_is_flexible:
-        flexible_header = _FLEXIBLE_RESPONSE_HEADER.pack
-
-        def header(correlation_id: int) -> bytes:
-            return flexible_header(correlation_id, 0)
-    else:
-        header = _CORRELATION_ID.pack
+    header = _FLEXIBLE_RESPONSE_HEADER.pack if header_is_flexible else _CORRELATION_ID.pack
+    no_tagged_fields = (0,) if header_is_flexible else ()
 
     def encode(correlation_id: int, response: Message) -> bytes:
-        return header(correlation_id) + response.encode(version)
+        return header(correlation_id, *no_tagged_fields) + response.encode(version)
 
-    def encode_parts(correlation_id: int, response: Message) -> list[Any]:
-        parts: list[Any] = response.encode_parts(version)
-        parts[0] = header(correlation_id) + parts[0]
-        return parts
+    def encode_parts(correlation_id: int, response: Message) -> Parts:
+        return [header(correlation_id, *no_tagged_fields), *response.encode_parts(version)]
 
     return encode_parts if in_parts else encode
 
@@ -123,7 +127,7 @@ class Dispatcher:
             return route.encode(correlation_id, response)
         if inspect.iscoroutine(response):
             return self._run(response, route, context)
-        return response
+        return cast("Answer", response)
 
     def _route(self, api_key: int, version: int) -> Route | None:
         """The route of a request seen for the first time; None when it is not advertised."""
@@ -171,7 +175,7 @@ class Dispatcher:
                 ApiKey(context.api_key).name, context.api_version, context.connection.connection_id, context.client_id,
                 exc_info=error,
             )  # fmt: skip
-        if "error_code" in route.response_class.__slots__:
+        if route.has_error_code:
             return route.encode(context.correlation_id, route.response_class(error_code=code))
         return CLOSE
 

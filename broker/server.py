@@ -80,11 +80,10 @@ class Broker:
         self.services = Services()
         self._clock = SystemClock()
         self._random = SystemRandom()
+        self.on_fatal: Callable[[], None] = lambda: None
+        """Called when the broker cannot go on: its last log directory failed. Whoever runs it replaces this."""
         self._held = AsyncExitStack()
         """What was taken so far, and how to give it back."""
-
-    def on_fatal(self) -> None:
-        """Called when the broker cannot go on (its last log directory failed, another broker has its id); whoever runs it replaces this."""
 
     # -- start -------------------------------------------------------------------------------------------------------------
 
@@ -121,7 +120,7 @@ class Broker:
             )
         loop = asyncio.get_running_loop()
         self._executor = services.workers = ThreadPoolExecutor(WORKER_THREADS, thread_name_prefix="ottla-worker")
-        self._held.push_async_callback(loop.run_in_executor, None, self._executor.shutdown)
+        self._held.callback(self._executor.shutdown)
         self._timing_wheel = TimingWheel(self._clock.monotonic, loop.call_later)
         self._held.callback(self._timing_wheel.close)
         await self._open_directories()

@@ -268,7 +268,7 @@ class Produce:
             self.context.client_id,
             topic,
             result.index,
-            ErrorCode(result.error_code).name,
+            ErrorCode.of(result.error_code).name,
         )
         return CLOSE
 
