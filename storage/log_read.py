@@ -127,7 +127,7 @@ def offset_for_timestamp(self: "PartitionLog", timestamp_ms: int) -> OffsetAndTi
     """
     try:
         for segment in self.segments:
-            # The cleaner leaves empty segments, and batches whose youngest record is gone. Apache Kafka ends its search there; this goes on.
+            # The cleaner leaves empty segments, and batches without their youngest record; Apache Kafka ends its search there.
             if segment.size and segment.largest_timestamp >= timestamp_ms:
                 found = segment.find_by_timestamp(timestamp_ms, self.log_start_offset)
                 if found is not None:

@@ -79,7 +79,8 @@ class OffsetIndex(IndexFile):
             raise CorruptIndex(self.path, f"{self.length} bytes are not a multiple of {ENTRY_SIZE}")
         if self.entries:
             last = self.entry(self.entries - 1)
-            if last.offset < self.base_offset or not 0 <= last.position < log_size:
+            # The first batch never gets an entry, so none says the base offset or position 0: that is how preallocated room reads.
+            if last.offset <= self.base_offset or not 0 < last.position < log_size:
                 raise CorruptIndex(self.path, f"last entry is offset {last.offset} at {last.position} in a log file of {log_size} bytes")
 
     def all_entries(self) -> list[OffsetPosition]:

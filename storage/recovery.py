@@ -8,6 +8,8 @@ Invariant: what `open_log` returns can be appended to; every batch in it was com
 """
 
 import logging
+import struct
+import zlib
 from collections.abc import Iterator
 
 from config.topic import TopicConfig
@@ -40,6 +42,7 @@ from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
+_LEGACY_HEADER = struct.Struct(">8xiI")  # offset, size, CRC-32 of the rest
 _READ_BYTES = 1024 * 1024
 _NEEDED_INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 MAX_OFFSET = 2**63 - 1
@@ -201,6 +204,8 @@ class _Loader:
             return None
         active = self.segments.active
         try:
+            if self.clean:
+                active.check_indexes()
             log_end_offset, end = active.read_end()
         except RecordFormatError:
             end = -1
@@ -269,9 +274,9 @@ class _Loader:
                 valid_bytes = position + header.size
                 next_offset = header.next_offset
                 reason = "incomplete"
-        except LegacyMessageFormat as error:
-            raise UnsupportedForMessageFormat(f"{segment.path} at byte {valid_bytes}: {error}") from None
         except RecordFormatError as error:
+            if isinstance(error, LegacyMessageFormat) and _is_legacy_message(segment.file, valid_bytes):
+                raise UnsupportedForMessageFormat(f"{segment.path} at byte {valid_bytes}: {error}") from None
             reason = str(error)
         torn = segment.size - valid_bytes
         if torn:
@@ -296,6 +301,12 @@ def _fault(segment: Segment, header: BatchHeader, next_offset: int) -> str:
     if header.last_offset_delta < 0 or header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
         return f"its last offset {header.last_offset} cannot be"
     return ""
+
+
+def _is_legacy_message(file: File, position: int) -> bool:
+    """Whether an intact message of magic 0 or 1 stands there: those are refused, while damage that looks like one is cut."""
+    size, crc = _LEGACY_HEADER.unpack(file.pread(_LEGACY_HEADER.size, position))
+    return bool(zlib.crc32(file.pread(size - 4, position + _LEGACY_HEADER.size)) == crc)
 
 
 def _whole_batches(file: File, end: int) -> Iterator[tuple[int, BatchHeader, memoryview, int]]:

@@ -22,6 +22,8 @@ def check_indexes(self: "Segment") -> None:
     try:
         self.offset_index.check(self.size)
         self.time_index.check()
+        if self.size and not self.time_index.entries and self.first_batch_timestamp >= 0:
+            raise CorruptIndex(self.time_index.path, "it is empty, the segment is not")
     except CorruptIndex as error:
         log.warning("%s; the indexes are rebuilt from the log file", error)
         self.rebuild_indexes()

@@ -4,12 +4,14 @@ An index gives a place to begin, headers are read from there on. An index that l
 """
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.record_errors import RecordFormatError
 from protocol.record_reader import iter_records
 from protocol.records import BatchHeader
 from storage.batch_scan import batches_from, header_at
+from storage.offset_index import OffsetPosition
 
 if TYPE_CHECKING:
     from storage.segment import Segment
@@ -35,23 +37,32 @@ def locate(self: "Segment", offset: int, at_least: int = 0) -> tuple[int, BatchH
 
 
 def index_position(self: "Segment", offset: int) -> int:
-    """Where to begin looking for `offset`: a place the index names and that is the beginning of a batch.
+    """Where to begin looking for `offset`: the beginning of a batch, as the index says.
 
-    An index that names any other place is not this segment's, and is rebuilt.
+    An index that leads to any other place is not this segment's, and is rebuilt.
     """
-    position = self.offset_index.lookup(offset).position
-    if position == 0:
-        return 0
-    if 0 < position < self.size:
-        try:
-            header = header_at(self.file, position, self.size)
-        except RecordFormatError:
-            header = None
-        if header is not None and self.base_offset <= header.base_offset <= offset:
-            return position
-    log.warning("%s leads to byte %d, where no batch begins; it is rebuilt from the log file", self.offset_index.path, position)
-    self.rebuild_indexes()
-    return self.offset_index.lookup(offset).position
+    entry = self.offset_index.lookup(offset)
+    if entry.position and _batch_of(self, entry) is None:
+        self.rebuild_indexes()
+        return self.offset_index.lookup(offset).position
+    return entry.position
+
+
+def _batch_of(self: "Segment", entry: OffsetPosition) -> BatchHeader | None:
+    """The batch that an index entry leads to, None if there is none. The entry names its last offset, or that of one appended with it."""
+    header = None
+    if 0 < entry.position < self.size:
+        with suppress(RecordFormatError):
+            header = header_at(self.file, entry.position, self.size)
+    if header is None or not self.base_offset <= header.base_offset <= header.last_offset <= entry.offset:
+        log.warning(
+            "%s says that offset %d is at byte %d, where it is not; rebuilt from the log file",
+            self.offset_index.path,
+            entry.offset,
+            entry.position,
+        )
+        return None
+    return header
 
 
 def whole_batches_end(self: "Segment", position: int, cut: int) -> tuple[int, int]:
@@ -59,11 +70,12 @@ def whole_batches_end(self: "Segment", position: int, cut: int) -> tuple[int, in
 
     (`position`, -1) if not even the first does. What the index knows is enough, so up to an index interval may be left out.
     """
-    near = self.offset_index.lookup_position(cut).position
-    if position < near:
-        header = header_at(self.file, near, self.size)
-        if header is not None:
-            return near, header.base_offset
+    entry = self.offset_index.lookup_position(cut)
+    if entry.position > position:
+        near = _batch_of(self, entry)
+        if near is not None:
+            return entry.position, near.base_offset
+        self.rebuild_indexes()
     end, next_offset = position, -1
     for found, header in batches_from(self.file, position, self.size):
         if found + header.size > cut:

@@ -1,7 +1,7 @@
 """Builders of partition logs, for tests that need one without a broker around it."""
 
-import logging
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from config.broker import BrokerConfig
 from config.topic import TopicConfig
@@ -18,6 +18,11 @@ from tests.support.filesystems import MemoryFileSystem
 
 T0 = TopicPartition("topic", 0)
 LOG_DIR = "/data"
+
+
+@cache
+def _defaults() -> BrokerConfig:
+    return BrokerConfig({})
 
 
 class ManualScheduler:
@@ -43,7 +48,7 @@ def a_context(filesystem: FileSystem | None = None, clock: ManualClock | None = 
 
 def a_config(**overrides: str | int) -> TopicConfig:
     """A topic's configuration; keys with underscores for dots."""
-    return TopicConfig({name.replace("_", "."): str(value) for name, value in overrides.items()}, BrokerConfig({}))
+    return TopicConfig({name.replace("_", "."): str(value) for name, value in overrides.items()}, _defaults())
 
 
 def a_topic_config(overrides: Mapping[str, str], broker: Mapping[str, str]) -> TopicConfig:
@@ -51,13 +56,34 @@ def a_topic_config(overrides: Mapping[str, str], broker: Mapping[str, str]) -> T
     return TopicConfig(overrides, BrokerConfig(broker))
 
 
-def a_log(context: LogContext | None = None, *, clean: bool = True, log_dir: str = LOG_DIR, **config: str | int) -> PartitionLog:
+def a_log(
+    context: LogContext | None = None,
+    *,
+    clean: bool = True,
+    log_dir: str = LOG_DIR,
+    log_start_offset: int = 0,
+    recovery_point: int = 0,
+    **config: str | int,
+) -> PartitionLog:
     """The log of topic-0, opened in `context` (a new one in memory unless given), with recovery of everything unless `clean`."""
-    return open_log(context or a_context(), T0, log_dir, a_config(**config), clean_shutdown=clean)
+    return open_log(
+        context or a_context(),
+        T0,
+        log_dir,
+        a_config(**{"segment_index_bytes": 1200, **config}),  # a preallocated file in memory takes memory
+        clean_shutdown=clean,
+        log_start_offset=log_start_offset,
+        recovery_point=recovery_point,
+    )
 
 
 def append(
-    log: PartitionLog, batch: bytearray | None = None, *, epoch: int = 0, now_ms: int | None = None, origin: AppendOrigin = AppendOrigin.CLIENT
+    log: PartitionLog,
+    batch: bytearray | None = None,
+    *,
+    epoch: int = 0,
+    now_ms: int | None = None,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
 ) -> Appended:
     """Appends a batch (of one record unless given) as the leader, after the checks that every produced batch passes."""
     now = log.context.clock.now_ms() if now_ms is None else now_ms
@@ -74,8 +100,3 @@ def read_all(log: PartitionLog, start: int | None = None, max_bytes: int = 1 << 
         parts.append(found.region.read())
         offset = found.next_offset
     return b"".join(parts)
-
-
-def silence(name: str = "storage") -> None:
-    """Keeps expected warnings out of the output of property tests, which make thousands."""
-    logging.getLogger(name).setLevel(logging.CRITICAL)

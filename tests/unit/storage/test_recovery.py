@@ -1,0 +1,325 @@
+"""Opening a log after a crash, whatever the crash left: torn tails, flipped bytes, index files of any kind."""
+
+import logging
+import re
+import struct
+import zlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.records import HEADER_SIZE, iter_batches
+from storage.errors import CorruptCheckpoint, InconsistentTopicId, LogDirFailure, UnsupportedForMessageFormat
+from storage.file_names import file_name
+from storage.log_context import LogContext
+from storage.partition_log import PartitionLog
+from storage.recovery import open_log
+from tests.support.batches import a_batch
+from tests.support.clocks import ManualClock
+from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
+from tests.support.logs import LOG_DIR, T0, ManualScheduler, a_config, a_context, a_log, append, read_all
+
+DIRECTORY = f"{LOG_DIR}/topic-0"
+
+
+def _path(base_offset: int, suffix: str = ".log") -> str:
+    return f"{DIRECTORY}/{file_name(base_offset, suffix)}"
+
+
+def _on(filesystem: MemoryFileSystem, **arguments: int | bool) -> PartitionLog:
+    return a_log(a_context(filesystem), **arguments)  # type: ignore[arg-type]  # keyword arguments of several types
+
+
+def _written(batches: int = 4, **config: int) -> MemoryFileSystem:
+    """The disk of a broker that appended some batches of two records and was killed."""
+    filesystem = MemoryFileSystem()
+    log = _on(filesystem, **config)
+    for n in range(batches):
+        append(log, a_batch(2, value_bytes=20, timestamps=[1000 + n, 1000 + n]))
+    log.prepare_flush()  # brings index entries out of memory, as much as a process can have done before it was killed
+    return filesystem
+
+
+def _copy(filesystem: MemoryFileSystem) -> MemoryFileSystem:
+    copy = MemoryFileSystem()
+    copy.directories = set(filesystem.directories)
+    for path in filesystem.nodes:
+        copy.open(path, create=True).write(filesystem.read_file(path))
+    return copy
+
+
+def _check_whole(log: PartitionLog) -> None:
+    """The log is readable to its end, batch by batch, and its indexes agree with it."""
+    data = read_all(log)
+    assert sum(header.size for _, header in iter_batches(data)) == len(data) == log.size_bytes
+    for segment in log.segments:
+        starts = {position: header.last_offset for position, header in iter_batches(segment.file.pread(segment.size, 0))}
+        for offset, position in segment.offset_index.all_entries():
+            assert starts[position] == offset
+
+
+def test_a_log_cut_at_any_byte_of_its_last_two_batches_keeps_the_whole_ones() -> None:
+    filesystem = _written(4)
+    size = filesystem.size(_path(0)) // 4
+    for length in range(2 * size, 4 * size):
+        cut = _copy(filesystem)
+        cut.open(_path(0)).truncate(length)
+        log = _on(cut, clean=False)
+        assert log.log_end_offset == length // size * 2
+        assert cut.size(_path(0)) == length // size * size
+        _check_whole(log)
+        assert append(log).first_offset == length // size * 2
+
+
+@pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
+def test_a_flipped_byte_ends_the_log_before_its_batch(mask: int) -> None:
+    filesystem = _written(3)
+    size = filesystem.size(_path(0)) // 3
+    unprotected = {*range(size, size + 8), *range(size + 12, size + 16)}  # base offset and leader epoch
+    for position in range(size, 2 * size):
+        damaged = _copy(filesystem)
+        byte = damaged.read_file(_path(0))[position]
+        damaged.open(_path(0)).pwrite(bytes([byte ^ mask]), position)
+        log = _on(damaged, clean=False)
+        if position not in unprotected:
+            assert log.log_end_offset == 2
+        assert log.log_end_offset in (2, 6) or position in unprotected
+        _check_whole(log)
+
+
+def test_what_is_cut_is_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    filesystem = _written(2)
+    filesystem.open(_path(0)).truncate(filesystem.size(_path(0)) - 5)
+    with caplog.at_level(logging.WARNING, "storage"):
+        _on(filesystem, clean=False)
+    [message] = [record.getMessage() for record in caplog.records]
+    assert re.search(
+        r"topic-0/0{20}\.log: \d+ bytes from byte \d+ on, after offset 1, are torn \(incomplete\); cut, nothing acknow", message
+    )
+
+
+def test_segments_behind_a_cut_are_deleted() -> None:
+    filesystem = _written(6, segment_bytes=250)
+    assert len([name for name in filesystem.list_directory(DIRECTORY) if name.endswith(".log")]) == 3
+    filesystem.open(_path(4)).truncate(100)
+    log = _on(filesystem, clean=False)
+    assert log.segments.bases == [0, 4]
+    assert log.log_end_offset == 4
+    assert not filesystem.exists(_path(8))
+    assert not filesystem.exists(_path(8, ".index"))
+    assert append(log).first_offset == 4
+
+
+def test_segments_below_the_recovery_point_are_trusted() -> None:
+    filesystem = _written(6, segment_bytes=250)
+    filesystem.open(_path(0)).pwrite(b"\xff\xff", 80)
+    log = _on(filesystem, clean=False, recovery_point=4)
+    assert log.log_end_offset == 12
+    assert log.recovery_point == 4
+
+
+def test_after_a_crash_the_recovery_point_stays_and_after_a_clean_stop_it_is_the_end() -> None:
+    filesystem = _written(3)
+    assert _on(_copy(filesystem), clean=False, recovery_point=2).recovery_point == 2
+    assert _on(_copy(filesystem), clean=False, recovery_point=200).recovery_point == 6
+    log = _on(filesystem, clean=False)
+    log.flush()
+    log.close()
+    assert _on(filesystem, clean=True, recovery_point=2).recovery_point == 6
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("garbage", [None, b"", b"\x7f" * 64, b"garbage", b"\0" * 64, struct.pack(">iiqi", 2, 10, 9, 1) * 4])
+def test_index_files_that_are_missing_or_wrong_are_made_anew(suffix: str, clean: bool, garbage: bytes | None) -> None:
+    config = {"segment_bytes": 250, "index_interval_bytes": 1}
+    filesystem = MemoryFileSystem()
+    log = _on(filesystem, **config)
+    for n in range(6):
+        append(log, a_batch(2, value_bytes=20, timestamps=[1000 + n, 1000 + n]))
+    expected, data = [segment.offset_index.all_entries() for segment in log.segments], read_all(log)
+    log.flush()
+    log.close()
+    for base in log.segments.bases:
+        filesystem.unlink(_path(base, suffix))
+        if garbage is not None:
+            filesystem.open(_path(base, suffix), create=True).write(garbage)
+    log = _on(filesystem, clean=clean, **config)
+    assert log.log_end_offset == 12
+    assert read_all(log, max_bytes=110) == data
+    for n in range(6):
+        found = log.offset_for_timestamp(1000 + n)
+        assert found is not None
+        assert found.offset == 2 * n
+        region = log.read(2 * n + 1, 1, 12, True).region
+        assert region is not None
+        assert next(iter_batches(region.read()))[1].base_offset == 2 * n
+    if suffix == ".timeindex" or garbage != b"":  # an empty offset index is right, only slow
+        assert [segment.offset_index.all_entries() for segment in log.segments] == expected
+    assert append(log).first_offset == 12
+    _check_whole(log)
+
+
+def test_the_index_of_another_segment_is_found_out() -> None:
+    config = {"index_interval_bytes": 1}
+    filesystem, other = MemoryFileSystem(), MemoryFileSystem()
+    for disk, size in ((filesystem, 20), (other, 57)):
+        log = _on(disk, **config)
+        for _ in range(20):
+            append(log, a_batch(2, value_bytes=size))
+        data = read_all(log) if disk is filesystem else data  # noqa: F821
+        log.close()
+    filesystem.unlink(_path(0, ".index"))
+    filesystem.open(_path(0, ".index"), create=True).write(other.read_file(_path(0, ".index"))[:80])
+    log = _on(filesystem, **config)
+    assert log.log_end_offset == 40
+    assert read_all(log, max_bytes=200) == data
+    assert all(log.read(offset, 1, 40, True).region is not None for offset in range(40))
+
+
+def test_an_index_without_its_log_file_is_deleted() -> None:
+    filesystem = _written(1)
+    for suffix in (".index", ".timeindex", ".txnindex"):
+        filesystem.open(_path(77, suffix), create=True).write(b"x" * 8)
+    log = _on(filesystem, clean=False)
+    assert log.segments.bases == [0]
+    assert not any("77" in name for name in filesystem.list_directory(DIRECTORY))
+
+
+def test_an_empty_directory_becomes_an_empty_log_at_the_log_start_offset() -> None:
+    filesystem = MemoryFileSystem()
+    filesystem.make_directory(DIRECTORY)
+    log = _on(filesystem, log_start_offset=9)
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (9, 9, 9)
+    assert append(log).first_offset == 9
+
+
+def test_a_log_that_ends_below_its_start_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
+    filesystem = _written(2)
+    with caplog.at_level(logging.WARNING, "storage"):
+        log = _on(filesystem, log_start_offset=50)
+    assert (log.log_start_offset, log.log_end_offset) == (50, 50)
+    assert log.segments.bases == [50]
+    assert "below its log start offset 50" in caplog.text
+
+
+def test_a_tail_that_a_clean_shutdown_cannot_have_left_is_checked() -> None:
+    filesystem = _written(2)
+    size = filesystem.size(_path(0))
+    filesystem.open(_path(0)).pwrite(b"\x01" * 70, size)
+    log = _on(filesystem, clean=True)
+    assert log.log_end_offset == 4
+    assert filesystem.size(_path(0)) == size
+    append(log)
+    _check_whole(log)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_of_an_old_format_are_not_cut_but_refused(magic: int) -> None:
+    filesystem = MemoryFileSystem()
+    _on(filesystem)
+    message = struct.pack(">bbqii", magic, 0, 1000, -1, -1) if magic else struct.pack(">bbii", magic, 0, -1, -1)
+    filesystem.open(_path(0)).write(struct.pack(">qiI", 0, len(message) + 4, zlib.crc32(message)) + message + bytes(60))
+    with pytest.raises(UnsupportedForMessageFormat, match="at byte 0"):
+        _on(filesystem, clean=False)
+
+
+def test_producers_are_known_again_after_a_crash() -> None:
+    filesystem = MemoryFileSystem()
+    log = _on(filesystem)
+    append(log, a_batch(3, producer_id=5))
+    append(log, a_batch(2, producer_id=6, transactional=True))
+    log = _on(filesystem, clean=False)
+    assert {entry.producer_id: entry.last_sequence for entry in log.active_producers()} == {5: 2, 6: 1}
+    log.update_high_watermark(5)
+    assert log.last_stable_offset == 3
+    assert append(log, a_batch(3, producer_id=5)).duplicate
+
+
+def test_producers_are_known_again_after_a_clean_stop_without_reading_the_log() -> None:
+    filesystem = MemoryFileSystem()
+    log = _on(filesystem)
+    append(log, a_batch(3, producer_id=5))
+    log.close()
+    assert filesystem.exists(_path(3, ".snapshot"))
+    log = _on(filesystem)
+    assert append(log, a_batch(3, producer_id=5)).duplicate
+
+
+def test_leader_epochs_beyond_what_survived_are_forgotten() -> None:
+    filesystem = MemoryFileSystem()
+    log = _on(filesystem)
+    append(log, epoch=1)
+    append(log, epoch=2)
+    filesystem.open(_path(0)).truncate(len(a_batch()))
+    log = _on(filesystem, clean=False)
+    assert log.leader_epochs.entries == [(1, 0)]
+    assert log.latest_epoch == 1
+
+
+def test_leader_epochs_that_were_lost_are_read_from_the_batches() -> None:
+    filesystem = MemoryFileSystem()
+    log = _on(filesystem)
+    append(log, epoch=1)
+    append(log, epoch=4)
+    filesystem.unlink(f"{DIRECTORY}/leader-epoch-checkpoint")
+    assert _on(filesystem, clean=False).leader_epochs.entries == [(1, 0), (4, 1)]
+
+
+def test_the_topic_id_is_written_once_and_held_against_what_is_expected() -> None:
+    filesystem = MemoryFileSystem()
+    topic_id = bytes(range(16))
+    open_log(a_context(filesystem), T0, LOG_DIR, a_config(), topic_id=topic_id)
+    assert filesystem.read_file(f"{DIRECTORY}/partition.metadata") == b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
+    assert open_log(a_context(filesystem), T0, LOG_DIR, a_config()).topic_id == topic_id
+    with pytest.raises(InconsistentTopicId):
+        open_log(a_context(filesystem), T0, LOG_DIR, a_config(), topic_id=bytes(range(1, 17)))
+    filesystem.open(f"{DIRECTORY}/partition.metadata").write(b"version: 7")
+    with pytest.raises(CorruptCheckpoint, match=r"partition\.metadata"):
+        open_log(a_context(filesystem), T0, LOG_DIR, a_config())
+
+
+def test_a_disk_that_refuses_takes_its_log_directory_down() -> None:
+    written = _written(3, segment_bytes=250)
+    faulty = FaultyFileSystem(_copy(written))
+    context = LogContext(faulty, ManualClock(), ManualScheduler())  # type: ignore[arg-type]  # it takes the shape of what it wraps
+    a_log(context, clean=False)
+    for failing in range(1, faulty.calls + 1):
+        faulty = FaultyFileSystem(_copy(written))
+        faulty.fail_at = failing
+        context.filesystem = faulty  # type: ignore[assignment]  # as above
+        with pytest.raises(LogDirFailure, match="Input/output error") as caught:
+            a_log(context, clean=False)
+        assert caught.value.log_dir == LOG_DIR
+
+
+@settings(max_examples=400, deadline=None)
+@given(data=st.data())
+def test_any_damage_to_any_file_leaves_a_log_that_opens_and_appends(data: st.DataObject) -> None:
+    logging.getLogger("storage").setLevel(logging.CRITICAL)
+    try:
+        filesystem = _written(6, segment_bytes=250, index_interval_bytes=1)
+        for _ in range(data.draw(st.integers(1, 3))):
+            files = [path for path in sorted(filesystem.nodes) if path.endswith((".log", ".index", ".timeindex", ".snapshot"))]
+            path = data.draw(st.sampled_from(files))
+            size = filesystem.size(path)
+            if data.draw(st.booleans()):
+                filesystem.open(path).truncate(data.draw(st.integers(0, size + 30)))
+            else:
+                junk = data.draw(st.binary(min_size=1, max_size=HEADER_SIZE))
+                filesystem.open(path).pwrite(junk, data.draw(st.integers(0, size)))
+        try:
+            log = _on(filesystem, clean=False, segment_bytes=250, index_interval_bytes=1)
+        except UnsupportedForMessageFormat:
+            return
+        _check_whole(log)
+        end = log.log_end_offset
+        assert append(log).first_offset == end
+        log.flush()
+        log.close()
+        again = _on(filesystem, segment_bytes=250, index_interval_bytes=1)
+        assert again.log_end_offset == end + 1
+        _check_whole(again)
+    finally:
+        logging.getLogger("storage").setLevel(logging.NOTSET)
