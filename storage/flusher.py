@@ -52,8 +52,9 @@ class Flusher:
                 self._flush(partition_log, None)
 
     def forget(self, partition_log: PartitionLog) -> None:
-        """The log is gone."""
+        """The log is gone: what becomes of a flush that is under way is nobody's business any more."""
         self._flushed_at_ms.pop(partition_log, None)
+        self._under_way.discard(partition_log)
         self._due_again.discard(partition_log)
 
     def _flush(self, partition_log: PartitionLog, up_to: int | None) -> None:
@@ -67,11 +68,11 @@ class Flusher:
             self._background.submit("flush-log", plan.run, lambda error: self._on_flushed(partition_log, plan, error))
 
     def _on_flushed(self, partition_log: PartitionLog, plan: FlushPlan, error: BaseException | None) -> None:
+        if partition_log not in self._under_way or partition_log.is_closed:
+            return
         self._under_way.discard(partition_log)
         is_due = partition_log in self._due_again
         self._due_again.discard(partition_log)
-        if partition_log.is_closed:
-            return
         if error is None:
             partition_log.finish_flush(plan)
             if is_due:

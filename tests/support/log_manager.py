@@ -29,7 +29,9 @@ class Disks:
 
     def a_manager(self, **config: str | int) -> LogManager:
         """A new manager that has not touched the disk; keys with underscores for dots."""
-        self.broker = BrokerConfig({"log.dirs": self.log_dirs, **{key.replace("_", "."): str(value) for key, value in config.items()}})
+        properties = {key.replace("_", "."): str(value) for key, value in config.items()}
+        # Small, because an index is preallocated, which in memory takes memory.
+        self.broker = BrokerConfig({"log.dirs": self.log_dirs, "log.index.size.max.bytes": "1024", **properties})
         self.background = ManualBackground(self.clock)
         return LogManager(self.broker, self.topic_config, self.filesystem, self.clock, self.background, random=self._random)
 

@@ -1,0 +1,124 @@
+"""When a log is brought to the disk while the broker runs, and what its recovery point says then."""
+
+import pytest
+
+from storage.topic_partition import TopicPartition
+from tests.support.batches import a_batch
+from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
+from tests.support.log_manager import Disks, topic
+from tests.support.logs import append
+
+T0 = TopicPartition("topic", 0)
+
+
+def disks_with(**config: str | int) -> Disks:
+    disks = Disks()
+    disks.topics["topic"] = dict(topic(**config))
+    return disks
+
+
+def test_flush_messages_brings_everything_to_the_disk() -> None:
+    disks = disks_with(flush_messages=3)
+    log = disks.start().get_or_create(T0, is_new=True)
+    append(log, a_batch(2))
+    disks.settle()
+    assert log.recovery_point == 0
+    append(log, a_batch(2))
+    assert log.recovery_point == 0
+    disks.settle()
+    assert log.recovery_point == 4
+
+
+def test_an_append_during_a_flush_waits_for_the_next_one() -> None:
+    disks = disks_with(flush_messages=1)
+    log = disks.start().get_or_create(T0, is_new=True)
+    append(log)
+    append(log)
+    (flush,) = [work for work in disks.background.work if work[0] == "flush-log"]
+    disks.background.work.remove(flush)
+    flush[1]()
+    flush[2](None)
+    assert log.recovery_point == 1
+    disks.settle()
+    assert log.recovery_point == 2
+
+
+def test_a_roll_brings_the_segments_that_are_complete_to_the_disk() -> None:
+    disks = disks_with(segment_bytes=len(a_batch(2)))
+    log = disks.start().get_or_create(T0, is_new=True)
+    for _ in range(3):
+        append(log, a_batch(2))
+    disks.settle()
+    assert (log.recovery_point, log.log_end_offset) == (4, 6)
+
+
+def test_flush_ms_counts_from_the_last_flush() -> None:
+    disks = disks_with(flush_ms=5000)
+    manager = disks.start(log_flush_scheduler_interval_ms=1000)
+    log = manager.get_or_create(T0, is_new=True)
+    disks.background.advance(30_000)
+    append(log)
+    disks.background.advance(4000)
+    assert log.recovery_point == 0
+    disks.background.advance(1500)
+    assert log.recovery_point == 1
+    manager.delete(T0)
+    disks.background.advance(10_000)
+
+
+def test_without_flush_ms_the_operating_system_decides() -> None:
+    disks = Disks()
+    manager = disks.start()
+    log = manager.get_or_create(T0, is_new=True)
+    append(log)
+    disks.background.advance(10_000_000)
+    manager.flush_dirty_logs()
+    disks.settle()
+    assert log.recovery_point == 0
+
+
+def test_a_truncation_during_a_flush_keeps_the_recovery_point_within_the_log() -> None:
+    disks = disks_with(flush_messages=3)
+    log = disks.start().get_or_create(T0, is_new=True)
+    append(log, a_batch(1))
+    append(log, a_batch(2))
+    log.truncate_to(1)
+    disks.settle()
+    assert (log.recovery_point, log.log_end_offset) == (1, 1)
+
+
+def test_a_log_that_is_deleted_during_its_flush_is_nobodys_failure() -> None:
+    disks = disks_with(flush_messages=1)
+    manager = disks.start()
+    log = manager.get_or_create(T0, is_new=True)
+    append(log)
+    append(log)
+    manager.delete(T0)
+    disks.background.advance(1_000_000)
+    assert manager.offline_log_dirs == []
+    assert log.is_closed
+
+
+def test_a_disk_that_refuses_a_flush_takes_its_directory_offline(caplog: pytest.LogCaptureFixture) -> None:
+    filesystem = FaultyFileSystem(MemoryFileSystem())
+    disks = Disks(filesystem, log_dirs="/a,/b")
+    disks.topics["topic"] = dict(topic(flush_messages=1))
+    manager = disks.start()
+    log = manager.get_or_create(T0, is_new=True)
+    disks.settle()
+    filesystem.fails_if = lambda name, path: name == "sync" and path.endswith(".log")
+    append(log)
+    disks.settle()
+    assert manager.offline_log_dirs == ["/a"]
+    assert manager.get(T0) is None
+    assert "log directory /a is offline" in caplog.text
+
+
+def test_producers_that_were_idle_too_long_are_forgotten() -> None:
+    disks = Disks()
+    manager = disks.start(producer_id_expiration_ms=1000, producer_id_expiration_check_interval_ms=500)
+    log = manager.get_or_create(T0, is_new=True)
+    append(log, a_batch(producer_id=7))
+    assert [entry.producer_id for entry in log.active_producers()] == [7]
+    disks.background.advance(31_000)
+    assert log.active_producers() == []
