@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from broker.auto_topics import AutoTopics
+    from broker.control_requests import ControlRequests
     from broker.dynamic_config import DynamicConfig
     from broker.fetch_sessions import FetchSessionCache
     from broker.groups.coordinator import GroupCoordinator
@@ -40,6 +41,7 @@ class Services:
         "cluster_id",
         "config",
         "config_admin",
+        "control_requests",
         "controller",
         "delete_records_purgatory",
         "dynamic_config",
@@ -73,6 +75,7 @@ class Services:
     partition_growth: PartitionGrowth
     metadata_waits: MetadataWaits
     auto_topics: AutoTopics
+    control_requests: ControlRequests
     dynamic_config: DynamicConfig
     groups: GroupCoordinator
     producer_ids: ProducerIds

@@ -1,0 +1,48 @@
+"""What this broker does with the controller's requests, however they came: from the controller in this process or over the network.
+
+The replica manager does the work; here stands what has to happen around it in a broker: the configuration of a topic is read before its
+logs are made, and those who wait for the cluster to change are told that it did.
+"""
+
+import logging
+
+from broker.dynamic_config import DynamicConfig
+from controller.errors import StoreError
+from controller.metadata_waits import MetadataWaits
+from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from replication.replica_manager import ReplicaManager
+
+logger = logging.getLogger(__name__)
+
+
+class ControlRequests:
+    """The `Receiver` of `controller.channels`."""
+
+    def __init__(self, replica_manager: ReplicaManager, dynamic_config: DynamicConfig, metadata_waits: MetadataWaits) -> None:
+        self._replica_manager = replica_manager
+        self._dynamic_config = dynamic_config
+        self._metadata_waits = metadata_waits
+
+    async def on_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """Become leader or follower."""
+        named = {topic.topic_name for topic in request.topic_states}
+        named.update(state.topic_name for state in request.ungrouped_partition_states)
+        new = [topic for topic in named if topic not in self._replica_manager.partitions]
+        if new:
+            try:
+                await self._dynamic_config.refresh(new)
+            except StoreError as error:
+                logger.warning("the configurations of %s cannot be read (%s); what is known of them is used", ", ".join(new), error)
+        return await self._replica_manager.on_leader_and_isr(request)
+
+    def on_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        """Learn of the cluster."""
+        response = self._replica_manager.on_update_metadata(request)
+        self._metadata_waits.notify()
+        return response
+
+    async def on_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """Stop replicas, or delete them."""
+        return await self._replica_manager.on_stop_replica(request)
