@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import ipaddress
 import logging
 import socket
 import ssl
@@ -45,6 +46,9 @@ class BindFailed(Exception):
 async def bind(endpoint: EndPoint, limits: NetworkLimits, loop: asyncio.AbstractEventLoop) -> socket.socket:
     """A listening socket; an empty host stands for all interfaces, IPv6 and IPv4. Raises BindFailed."""
     try:
+        if is_address(endpoint.host):
+            # Without the resolver, which would start a thread.
+            return _listen(socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET, (endpoint.host, endpoint.port), limits)
         if endpoint.host:
             found = await loop.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             return _listen(found[0][0], (found[0][4][0], endpoint.port), limits)
@@ -56,6 +60,15 @@ async def bind(endpoint: EndPoint, limits: NetworkLimits, loop: asyncio.Abstract
             return _listen(socket.AF_INET, ("0.0.0.0", endpoint.port), limits)
     except OSError as error:
         raise BindFailed(endpoint, error) from error
+
+
+def is_address(host: str) -> bool:
+    """Whether the host is an address and not a name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _listen(family: int, address: tuple[str | int, ...], limits: NetworkLimits) -> socket.socket:
@@ -96,6 +109,7 @@ class Acceptor:
         "_report",
         "_retry",
         "_sock",
+        "_started",
         "_tls",
         "_turn",
         "endpoint",
@@ -131,6 +145,7 @@ class Acceptor:
         self._tls = tls
         self._turn = 0
         self._index = 0
+        self._started = False
         self._accepting = False
         self._closed = False
         self._retry: asyncio.TimerHandle | None = None
@@ -139,11 +154,12 @@ class Acceptor:
 
     def start(self) -> None:
         """Accept."""
+        self._started = True
         self.resume()
 
     def resume(self) -> None:
-        """There may be room again."""
-        if not self._accepting and not self._closed and self._retry is None:
+        """There may be room again. Nothing happens before `start`."""
+        if self._started and not self._accepting and not self._closed and self._retry is None:
             self._accepting = True
             self._loop.add_reader(self._sock.fileno(), self._on_readable)
 

@@ -34,8 +34,10 @@ logger = logging.getLogger(__name__)
 
 _prefix: Final = Struct(">i").pack
 
-FLUSH_BYTES: Final = 256 * 1024
-"""Answers of one read event are written at once, but not more than about this many bytes are gathered before."""
+TURN_BYTES: Final = 256 * 1024
+"""Answers of one read are written at once, but after about this many bytes other connections have their turn first."""
+ANSWER_WEIGHT: Final = 2048
+"""What an answer counts besides its bytes, so that a turn handles at most 128 requests however small."""
 MAX_APPENDED: Final = 128
 """Produce requests of one connection that may wait for replicas at once before the next has to wait."""
 
@@ -48,7 +50,8 @@ SENDING: Final = 16  # a file is on its way
 MUTED: Final = 32  # throttled by a quota
 CLOSING: Final = 64  # closed once what is queued is out
 DRAINING: Final = 128  # closed once every answer that is owed is out
-CLOSED: Final = 256
+YIELDED: Final = 256  # others have their turn; goes on in the next turn of the loop
+CLOSED: Final = 512
 
 
 class Connection(FrameReader):
@@ -93,8 +96,7 @@ class Connection(FrameReader):
         try:
             position = self._handle_frames(view, start, end, admitted)
         except Exception:
-            logger.exception("%s: a request failed in an unforeseen way; closing the connection", self.info.connection_id)
-            self.abort()
+            self._fail()
             return
         if position != end:
             self._keep_or_wait(view, position, end)
@@ -132,13 +134,13 @@ class Connection(FrameReader):
                 length = len(answer)
                 out.append(_prefix(length))
                 out.append(answer)
-                gathered += length
-                if gathered >= FLUSH_BYTES:
-                    self._write(out)
-                    out = []
-                    gathered = 0
+                gathered += length + ANSWER_WEIGHT
             else:
-                self._on_answer(answer, out)
+                gathered += self._on_answer(answer, out) + ANSWER_WEIGHT
+            if gathered >= TURN_BYTES and position != end:
+                self._state |= YIELDED
+                processor.wake(self)
+                break
         self._write(out)
         return position if not self._state & CLOSED else end
 
@@ -171,20 +173,21 @@ class Connection(FrameReader):
 
     # Answers out ----------------------------------------------------------------------------------------------------------------------
 
-    def _on_answer(self, answer: Answer, out: Parts) -> None:
-        """Any answer but bytes with nothing in the way."""
+    def _on_answer(self, answer: Answer, out: Parts) -> int:
+        """Any answer but bytes with nothing in the way. Returns how many bytes it put into `out`."""
         if isinstance(answer, Pending):
             if answer.completed:
                 answer = answer.answer
             else:
                 self._wait_for(answer)
-                return
+                return 0
         if self._waiting is None:
-            self._append_answer(answer, out)
-        elif answer is not NO_RESPONSE:
+            return self._append_answer(answer, out)
+        if answer is not NO_RESPONSE:
             self._waiting.append(answer)
             if answer is CLOSE:
                 self._state |= CLOSING
+        return 0
 
     def _wait_for(self, pending: Pending) -> None:
         if self._waiting is None:
@@ -207,25 +210,33 @@ class Connection(FrameReader):
 
     def run(self) -> None:
         """Send the answers that are ready and handle what waited for them. Called by the processor after `wake`."""
-        waiting = self._waiting
-        if waiting is not None:
-            self.touch()
-            out: Parts = []
-            while waiting:
-                head = waiting[0]
-                if isinstance(head, Pending):
-                    if not head.completed:
-                        break
-                    head = head.answer
-                waiting.popleft()
-                self._append_answer(head, out)
-            if not waiting:
-                self._waiting = None
-                self._state &= ~(APPENDED | WAITING)
-            self._write(out)
+        self._state &= ~YIELDED
+        if self._waiting is not None:
+            try:
+                self._send_waiting(self._waiting)
+            except Exception:
+                self._fail()
+                return
         if self._state & DRAINING and not self.busy:
             self.close()
         self._resume()
+
+    def _send_waiting(self, waiting: deque[Answer]) -> None:
+        """Send from the front what is ready."""
+        self.touch()
+        out: Parts = []
+        while waiting:
+            head = waiting[0]
+            if isinstance(head, Pending):
+                if not head.completed:
+                    break
+                head = head.answer
+            waiting.popleft()
+            self._append_answer(head, out)
+        if not waiting:
+            self._waiting = None
+            self._state &= ~(APPENDED | WAITING)
+        self._write(out)
 
     def _resume(self, admitted: bool = False) -> None:
         """Handle what waited, then read on unless a frame must wait again."""
@@ -241,36 +252,41 @@ class Connection(FrameReader):
             self._paused = False
             self._transport.resume_reading()
 
-    def _append_answer(self, answer: Completion, out: Parts) -> None:
-        """Puts one answer behind those in `out`."""
+    def _append_answer(self, answer: Completion, out: Parts) -> int:
+        """Puts one answer behind those in `out`, or sends both; returns how many bytes stay in `out` of it."""
         if isinstance(answer, bytes):
             out.append(_prefix(len(answer)))
             out.append(answer)
-        elif isinstance(answer, list):
-            self._append_parts(answer, out)
-        elif answer is CLOSE:
+            return len(answer)
+        if isinstance(answer, list):
+            return self._append_parts(answer, out)
+        if answer is CLOSE:
             self._write(out)
             out.clear()
             self.close()
+        elif answer is not NO_RESPONSE:
+            raise TypeError(f"a handler answered with {type(answer).__name__}")
+        return 0
 
-    def _append_parts(self, parts: Parts, out: Parts) -> None:
+    def _append_parts(self, parts: Parts, out: Parts) -> int:
         size = 0
         for part in parts:
             size += len(part)
         out.append(_prefix(size))
-        large = False
+        regions = False
         for part in parts:
             if isinstance(part, FileRegion):
-                if part.length <= INLINE_BYTES or self._sock is None:
-                    small = read_cached(part)
-                    if small is not None:
-                        out.append(small)
-                        continue
-                large = True
+                small = read_cached(part) if part.length <= INLINE_BYTES else None
+                if small is not None:
+                    out.append(small)
+                    continue
+                regions = True
             out.append(part)
-        if large or size >= FLUSH_BYTES:
-            self._write(out, large)
-            out.clear()
+        if not regions and size < TURN_BYTES:
+            return size
+        self._write(out, regions)
+        out.clear()
+        return 0
 
     def _write(self, out: Parts, regions: bool = False) -> None:
         """Writes the parts in one go; `regions` says that some are file regions."""
@@ -351,6 +367,11 @@ class Connection(FrameReader):
         if not self._state & SENDING:
             self._transport.close()
 
+    def _fail(self) -> None:
+        """In an except block: a bug of ours costs this connection, and nobody else."""
+        logger.exception("%s: a request failed in an unforeseen way; closing the connection", self.info.connection_id)
+        self.abort()
+
     def abort(self) -> None:
         """Close now."""
         self._state |= CLOSING | CLOSED
@@ -365,12 +386,15 @@ class Connection(FrameReader):
         self._withdraw()
         waiting = self._waiting
         self._waiting = None
+        self._processor.on_connection_lost(self)
         for pending in waiting or ():
             if isinstance(pending, Pending) and not pending.completed:
                 pending.connection = None
                 if pending.on_closed is not None:
-                    pending.on_closed()
-        self._processor.on_connection_lost(self)
+                    try:
+                        pending.on_closed()
+                    except Exception:
+                        logger.exception("%s: cancelling a request of a closed connection failed", self.info.connection_id)
 
 
 _NO_TRANSPORT: Final = asyncio.Transport()

@@ -57,9 +57,9 @@ class SocketServer:
     async def start(
         self, endpoints: Iterable[EndPoint], handler: Handler, protected_listener: str | None = None, *, accepting: bool = True
     ) -> None:
-        """Bind all end points, then (or, unless `accepting`, when `accept` is called) accept on all. Raises BindFailed, and then none is bound.
+        """Bind all end points, then accept on all; unless `accepting`, only once `accept` is called.
 
-        `protected_listener` is the inter-broker listener when there are others.
+        Raises BindFailed, and then none is bound. `protected_listener` is the inter-broker listener when there are others.
         """
         self._handler = handler
         self.quotas.protected_listener = protected_listener

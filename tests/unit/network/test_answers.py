@@ -2,7 +2,9 @@
 
 import gc
 
-from broker.network.connection import FLUSH_BYTES, MAX_APPENDED, Connection
+import pytest
+
+from broker.network.connection import ANSWER_WEIGHT, MAX_APPENDED, TURN_BYTES, Connection
 from broker.network.limits import NetworkLimits
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Pending
 from tests.support.network import Bench, framed, other, produce
@@ -200,14 +202,14 @@ def test_a_connection_that_is_gone_is_garbage_without_the_collector() -> None:
 
 
 def test_a_reader_that_does_not_read_is_not_read_either() -> None:
-    bench = Bench(lambda frame, connection: bytes(FLUSH_BYTES))
+    bench = Bench(lambda frame, connection: bytes(TURN_BYTES))
     client = bench.connect(takes=1000)
     stream = framed(*[other()] * 50)
     client.send(stream)
     assert len(bench.handled) == 1
     assert not client.transport.reading
-    assert len(client.transport.buffered) <= FLUSH_BYTES + 4
-    client.transport.take(10 * FLUSH_BYTES)
+    assert len(client.transport.buffered) <= TURN_BYTES + 4
+    client.transport.take(10 * TURN_BYTES)
     bench.turns.run()
     assert len(bench.handled) > 1
 
@@ -216,10 +218,45 @@ def test_small_answers_of_one_read_are_gathered_up_to_a_bound() -> None:
     bench = Bench(lambda frame, connection: bytes(100_000))
     client = bench.connect(takes=0)
     client.send(framed(*[other()] * 100))
-    assert len(client.transport.buffered) <= FLUSH_BYTES + 100_000
+    assert len(client.transport.buffered) <= TURN_BYTES + 100_000
     client.transport.take(10**9)
     bench.turns.run()
     assert len(client.answers) == 100
+
+
+def test_a_client_that_sends_a_lot_at_once_lets_others_have_their_turn() -> None:
+    bench = Bench()
+    greedy, modest = bench.connect(), bench.connect()
+    greedy.send(framed(*[other()] * 1000))
+    handled = len(bench.handled)
+    assert handled == TURN_BYTES // ANSWER_WEIGHT
+    modest.send(framed(other(b"modest")))
+    assert bench.handled[-1] == other(b"modest")
+    bench.turns.run()
+    assert len(bench.handled) == 1001
+    assert greedy.answers == [other()] * 1000
+
+
+def test_large_parts_in_memory_are_bounded_too() -> None:
+    bench = Bench(lambda frame, connection: [b"head", bytes(100_000)])
+    client = bench.connect(takes=0)
+    client.send(framed(*[other()] * 100))
+    assert len(client.transport.buffered) <= TURN_BYTES + 100_012
+
+
+def test_an_answer_that_is_none_closes_the_connection_and_not_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    pendings = [Pending(), Pending()]
+    waiting = list(pendings)
+    bench = Bench(lambda frame, connection: waiting.pop(0))
+    bad, good = bench.connect(), bench.connect()
+    bad.send(framed(other()))
+    good.send(framed(other()))
+    pendings[0].complete("text")
+    pendings[1].complete(b"fine")
+    bench.turns.run()
+    assert bad.transport.aborted
+    assert good.answers == [b"fine"]
+    assert "TypeError" in caplog.text
 
 
 def test_a_muted_connection_neither_reads_nor_handles_until_it_is_unmuted() -> None:

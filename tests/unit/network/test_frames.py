@@ -89,7 +89,7 @@ def test_a_frame_around_and_beyond_the_buffer_arrives_whole(size: int, before: i
     client = bench.connect()
     client.send(framed(b"x" * before) if before else b"")
     body = b"ab" + bytes(size - 4) + b"yz"
-    client.send(framed(body, b"next"))
+    client.send_all(framed(body, b"next"))
     assert seen[-2:] == [(size, b"ab", b"yz"), (4, b"ne", b"xt")]
     assert bench.handled[-2] == body
 
@@ -100,7 +100,7 @@ def test_the_frame_is_writable_so_that_a_batch_can_be_stamped_in_place() -> None
         return bytes(frame)
 
     client = Bench(handler).connect()
-    client.send(framed(b"jelly", b"J" * 600_000))
+    client.send_all(framed(b"jelly", b"J" * 600_000))
     assert client.answers[0] == b"Jelly"
 
 
@@ -116,7 +116,7 @@ def test_a_length_that_lies_costs_only_what_was_sent() -> None:
 
 def test_a_connection_between_frames_keeps_no_memory() -> None:
     client = Bench().connect()
-    client.send(framed(b"x" * 3_000_000, b"y" * 100))
+    client.send_all(framed(b"x" * 3_000_000, b"y" * 100))
     assert client.connection.kept_bytes == 0
 
 
@@ -201,7 +201,7 @@ def test_any_chunking_of_a_stream_yields_the_same_frames_and_answers(data: st.Da
     position = 0
     while position < len(stream):
         chunk = data.draw(st.one_of(st.integers(1, 9), st.integers(1, 5000), st.integers(1, 400_000)))
-        client.send(stream[position : position + chunk])
+        client.send_all(stream[position : position + chunk])
         position += chunk
     assert bench.handled == bodies
     assert client.answers == bodies
