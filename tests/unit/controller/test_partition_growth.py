@@ -1,0 +1,100 @@
+"""CreatePartitions: what is refused, in Apache Kafka's own sentences, and where new partitions go."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from controller.errors import ControllerError, InvalidPartitions, InvalidReplicaAssignment, ReassignmentInProgress, UnknownTopicOrPartition
+from controller.partition_growth import NewPartitions
+from controller.topic_admin import NewTopic
+from controller.znodes import ReplicaAssignment, TopicAssignment, decode_topic, encode_topic
+from storage.topic_partition import TopicPartition
+from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble
+
+
+def run(scenario: Callable[[BrokerUnderTest], Awaitable[None]]) -> None:
+    async def play() -> None:
+        broker = BrokerUnderTest(new_ensemble())
+        await broker.start()
+        await broker.topics.create_topics([NewTopic("cfg", 2, 1)])
+        try:
+            await scenario(broker)
+        finally:
+            await broker.stop()
+
+    asyncio.run(play())
+
+
+REFUSED: list[tuple[NewPartitions, type[ControllerError], str]] = [
+    (NewPartitions("cfg", 2), InvalidPartitions, "Topic already has 2 partitions."),
+    (NewPartitions("cfg", 1), InvalidPartitions, "Topic currently has 2 partitions, which is higher than the requested 1."),
+    (NewPartitions("none", 3), UnknownTopicOrPartition, "The topic 'none' does not exist."),
+    (NewPartitions("bad name", 3), UnknownTopicOrPartition, "The topic 'bad name' does not exist."),
+    (NewPartitions("cfg", 4, [[0], [7]]), InvalidReplicaAssignment, "Unknown broker(s) in replica assignment: 7."),
+    (
+        NewPartitions("cfg", 4, [[0]]),
+        InvalidReplicaAssignment,
+        "Increasing the number of partitions by 2 but 1 assignments provided.",
+    ),
+    (NewPartitions("cfg", 3, [[]]), InvalidReplicaAssignment, "Cannot have replication factor of 0 for partition id 2."),
+    (
+        NewPartitions("cfg", 4, [[0], [0, 0]]),
+        InvalidReplicaAssignment,
+        "Duplicate brokers not allowed in replica assignment: 0, 0 for partition id 3.",
+    ),
+    (
+        NewPartitions("cfg", 2**31 - 1),
+        InvalidPartitions,
+        "Excessively large number of partitions per request: 2147483645, at most 10000 can be created at once.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wanted", "error", "message"), REFUSED, ids=[message[:60] for _, _, message in REFUSED])
+def test_growth_that_cannot_be_is_refused_in_kafkas_words(wanted: NewPartitions, error: type[ControllerError], message: str) -> None:
+    async def scenario(broker: BrokerUnderTest) -> None:
+        result = (await broker.growth.create_partitions([wanted]))[wanted.topic]
+        assert type(result) is error
+        assert str(result) == message
+        assert len(broker.receiver.cluster.topics["cfg"].partitions) == 2
+
+    run(scenario)
+
+
+def test_a_topic_grows_and_keeps_its_id_and_its_old_partitions() -> None:
+    async def scenario(broker: BrokerUnderTest) -> None:
+        before = decode_topic("", broker.ensemble.dump()["/brokers/topics/cfg"].data)
+        assert await broker.growth.create_partitions([NewPartitions("cfg", 3)], validate_only=True) == {"cfg": None}
+        assert len(broker.receiver.cluster.topics["cfg"].partitions) == 2
+        assert await broker.growth.create_partitions([NewPartitions("cfg", 20)]) == {"cfg": None}
+        after = decode_topic("", broker.ensemble.dump()["/brokers/topics/cfg"].data)
+        assert after.topic_id == before.topic_id
+        assert len(after.partitions) == 20
+        assert broker.receiver.replicas[TopicPartition("cfg", 19)] == (0, 0)
+        assert await broker.growth.create_partitions([NewPartitions("cfg", 21, [[0]])]) == {"cfg": None}
+
+    run(scenario)
+
+
+def test_a_topic_whose_partitions_are_moving_does_not_grow() -> None:
+    async def scenario(broker: BrokerUnderTest) -> None:
+        topic = decode_topic("", broker.ensemble.dump()["/brokers/topics/cfg"].data)
+        moving = {**topic.partitions, 0: ReplicaAssignment((1, 0), (1,), (0,))}
+        await broker.store.set("/brokers/topics/cfg", encode_topic(TopicAssignment(topic.topic_id, moving)))
+        result = (await broker.growth.create_partitions([NewPartitions("cfg", 3)]))["cfg"]
+        assert isinstance(result, ReassignmentInProgress)
+        assert str(result) == "A partition reassignment is in progress for the topic 'cfg'."
+
+    run(scenario)
+
+
+def test_partitions_added_to_a_topic_that_is_being_deleted_are_taken_back() -> None:
+    async def scenario(broker: BrokerUnderTest) -> None:
+        broker.receiver.error_of = lambda _: 56
+        await broker.topics.delete_topics(["cfg"])
+        await broker.growth.create_partitions([NewPartitions("cfg", 3)], timeout_ms=0)
+        await broker.settle()
+        assert len(decode_topic("", broker.ensemble.dump()["/brokers/topics/cfg"].data).partitions) == 2
+
+    run(scenario)
