@@ -41,10 +41,8 @@ class LogCheckpoints:
         self._writes = DeferredWrites(background, on_failure)
 
     def watch(self, log: PartitionLog) -> None:
-        """Takes over the writing of the log's leader epochs."""
+        """Takes over the writing of the log's leader epochs. Harmless in any thread."""
         log.leader_epochs.on_change = self._on_epochs_change
-        if log.leader_epochs.is_dirty:
-            self._on_epochs_change(log.leader_epochs)
 
     def on_created(self, log: PartitionLog) -> None:
         """A partition's directory is new: its name has to last."""

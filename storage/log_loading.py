@@ -75,23 +75,25 @@ class LogLoading:
         pools: list[ThreadPoolExecutor] = []
         futures: dict[Future[PartitionLog], _Task] = {}
         try:
-            for directory in self._directories.live:
-                tasks = self._tasks_of(directory)
-                if tasks:
+            # What no directory may hold is found before any of them is touched.
+            tasks_of = {directory: self._tasks_of(directory) for directory in self._directories.live}
+            for directory, tasks in tasks_of.items():
+                if self._begin(directory, tasks):
                     pool = ThreadPoolExecutor(self._threads, thread_name_prefix=f"log-recovery-{directory.path}")
                     pools.append(pool)
                     futures |= {pool.submit(self._open, task): task for task in tasks}
-                else:
-                    directory.is_loaded = directory.is_live
             self._collect(futures)
+            self._directories.check_any_live()
         except BaseException:
+            for pool in pools:
+                pool.shutdown(cancel_futures=True)
             for future in futures:
-                future.cancel()
+                if not future.cancelled() and future.exception() is None:
+                    future.result().close_without_writing()
             raise
         finally:
             for pool in pools:
                 pool.shutdown()
-        self._directories.check_any_live()
         for directory in self._directories.live:
             directory.is_loaded = True
         return self._loaded
@@ -99,7 +101,6 @@ class LogLoading:
     def _tasks_of(self, directory: LogDirectory) -> list[_Task]:
         filesystem = self._context.filesystem
         try:
-            clean = self._directories.take_clean_shutdown(directory)
             recovery_points = OffsetCheckpoint(directory.path, RECOVERY_POINT_CHECKPOINT, filesystem).read()
             start_offsets = OffsetCheckpoint(directory.path, LOG_START_OFFSET_CHECKPOINT, filesystem).read()
             high_watermarks = OffsetCheckpoint(directory.path, HIGH_WATERMARK_CHECKPOINT, filesystem).read()
@@ -127,14 +128,21 @@ class LogLoading:
             else:
                 start, recovery, high = (offsets.get(topic_partition, 0) for offsets in (start_offsets, recovery_points, high_watermarks))
                 tasks.append(_Task(directory, name, topic_partition, kind, start, recovery, high))
-        if tasks:
-            log.info(
-                "%s: opening %d logs %s",
-                directory.path,
-                len(tasks),
-                "closed properly" if clean else "after a crash: checking what was not flushed",
-            )
         return tasks
+
+    def _begin(self, directory: LogDirectory, tasks: list[_Task]) -> bool:
+        """Whether the directory has logs to open."""
+        if not directory.is_live:
+            return False
+        try:
+            clean = self._directories.take_clean_shutdown(directory)
+        except OSError as error:
+            self._directories.fail(directory.path, str(error))
+            return False
+        if tasks:
+            how = "closed properly" if clean else "after a crash: checking what was not flushed"
+            log.info("%s: opening %d logs %s", directory.path, len(tasks), how)
+        return bool(tasks)
 
     def _open(self, task: _Task) -> PartitionLog:
         opened = open_log(

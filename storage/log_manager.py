@@ -83,6 +83,7 @@ class LogManager:
         self._checkpoints = LogCheckpoints(filesystem, background, self.all_logs, self._on_failure)
         self._flusher = Flusher(background, self._on_failure, clock.now_ms())
         self._deletions = LogDeletions(filesystem, background, self._on_failure)
+        self._left_by_deletions: list[tuple[str, str]] = []
         self._retention: deque[PartitionLog] = deque()
         self._context = LogContext(
             filesystem,
@@ -124,13 +125,14 @@ class LogManager:
         self._current, self._future = loaded.current, loaded.future
         for each in self.all_logs():
             self._checkpoints.watch(each)
-        for log_dir, path in loaded.deleted:
-            self._deletions.remove_later(log_dir, path, self._config[LOG_SEGMENT_DELETE_DELAY_MS])
+        self._left_by_deletions = loaded.deleted
         log.info("opened %d logs in %d ms", len(self._current) + len(self._future), (self._clock.monotonic() - began) * 1000)
 
     def start(self) -> None:
-        """Begins the periodic work."""
+        """Begins the work in the background. On the event loop, as soon as `load` is done."""
         config = self._config
+        for log_dir, path in self._left_by_deletions:
+            self._deletions.remove_later(log_dir, path, config[LOG_SEGMENT_DELETE_DELAY_MS])
         self._every("log-retention", config[LOG_RETENTION_CHECK_INTERVAL_MS], self.check_retention)
         self._every("log-flusher", config[LOG_FLUSH_SCHEDULER_INTERVAL_MS], self.flush_dirty_logs)
         self._every("recovery-point-checkpoint", config[LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS], self.checkpoint_recovery_points)
@@ -141,19 +143,20 @@ class LogManager:
     def shutdown(self, broker_epoch: int = -1) -> None:
         """Flushes and closes every log and marks the directories as cleanly shut down. Blocks; nothing else may be called after it.
 
-        The background must not run anything any more, except for what is under way in threads.
+        The background must not run anything any more, except for what is under way in threads. A directory whose logs were not all opened
+        is left as it is: after a start that failed the next one finds everything where it was.
         """
         for each in self.all_logs():
             each.leader_epochs.on_change = None
         self._checkpoints.run_now()
         threads = self._config[NUM_RECOVERY_THREADS_PER_DATA_DIR]
-        for directory in self.directories.live:
+        for directory in [each for each in self.directories.live if each.is_loaded]:
             logs = [each for each in self.all_logs() if each.log_dir == directory.path]
             with ThreadPoolExecutor(threads, thread_name_prefix=f"log-closing-{directory.path}") as pool:
                 closed = all(list(pool.map(_flush_and_close, logs)))
             try:
                 self._checkpoints.write_all(directory.path, logs)
-                if closed and (directory.had_clean_shutdown or directory.is_loaded):
+                if closed:
                     self.directories.write_clean_shutdown(directory, broker_epoch)
             except OSError as error:
                 log.error("%s: the next start will check its logs, for this one cannot say that they are closed: %s", directory.path, error)
@@ -322,7 +325,7 @@ class LogManager:
         now_ms = self._clock.now_ms()
         for _ in range(min(_LOGS_PER_TURN, len(self._retention))):
             each = self._retention.popleft()
-            if not each.is_closed and self._current.get(each.topic_partition) is each:
+            if each in (self._current.get(each.topic_partition), self._future.get(each.topic_partition)):
                 try:
                     delete_old_segments(each, now_ms)
                 except LogDirFailure as failure:

@@ -270,6 +270,28 @@ def test_a_foreign_directory_stops_the_start_and_frees_the_lock() -> None:
     disks.start()
 
 
+def test_a_start_that_failed_leaves_everything_to_the_next_one() -> None:
+    disks = Disks()
+    manager = disks.start()
+    log = manager.get_or_create(T0, is_new=True)
+    append(log, a_batch(3))
+    log.update_high_watermark(3)
+    log.increment_log_start_offset(2, "test")
+    manager.shutdown()
+    disks.filesystem.make_directory("/data/zzz")
+    failed = disks.a_manager()
+    failed.open()
+    with pytest.raises(ForeignDirectory):
+        failed.load()
+    failed.shutdown()
+    disks.filesystem.remove_directory("/data/zzz")
+    again = disks.start()
+    found = again.get(T0)
+    assert found is not None
+    assert offsets(found) == (2, 3, 3)
+    assert again.directories["/data"].had_clean_shutdown
+
+
 def test_files_and_directories_that_belong_there_are_ignored() -> None:
     disks = Disks()
     disks.filesystem.make_directory("/data/remote-log-index-cache")
