@@ -129,8 +129,10 @@ class Turns:
 class Bench:
     """A processor and its connections on a hand-turned loop. `handled` has the frames in the order they were handled."""
 
-    def __init__(self, handler: Handler | None = None, *, slots: int = 8, limits: NetworkLimits | None = None) -> None:
-        self.turns = Turns()
+    def __init__(
+        self, handler: Handler | None = None, *, slots: int = 8, limits: NetworkLimits | None = None, turns: Turns | None = None
+    ) -> None:
+        self.turns = turns or Turns()
         self.now_ns = 0
         self.lines: list[str] = []
         self.lost: list[Connection] = []

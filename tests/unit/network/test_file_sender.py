@@ -1,0 +1,167 @@
+"""Regions of files on a connection whose transport has to carry them (TLS), and regions that are not in the page cache."""
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from broker.network.request_channel import Answer
+from broker.network.sendfile import CHUNK_BYTES, INLINE_BYTES
+from storage.file_region import FileRegion
+from storage.filesystem import RealFileSystem
+from tests.support.network import Bench, Turns, framed, other
+
+DATA = random.Random(1).randbytes(3 * 1024 * 1024)
+
+
+class ColdFile:
+    """A file of which only what was read before is in the page cache."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = RealFileSystem().open(str(path), read_only=True)
+        self.warm = False
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._file, name)
+
+    def is_cached(self, length: int, at: int) -> bool:
+        return self.warm
+
+
+class Pull:
+    """What run_in_executor returned: done when the test says so."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._callbacks: list[Callable[[object], None]] = []
+
+    def add_done_callback(self, callback: Callable[[object], None]) -> None:
+        self._callbacks.append(callback)
+
+    def cancelled(self) -> bool:
+        return False
+
+    def exception(self) -> None:
+        return None
+
+    def finish(self) -> None:
+        self._work()
+        for callback in self._callbacks:
+            callback(self)
+
+
+class TurnsWithThreads(Turns):
+    """A hand-turned loop whose threads run when they are told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pulls: list[Pull] = []
+
+    def run_in_executor(self, executor: None, work: Callable[..., None], *arguments: object) -> Pull:
+        self.pulls.append(Pull(lambda: work(*arguments)))
+        return self.pulls[-1]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "segment.log"
+    file.write_bytes(DATA)
+    return file
+
+
+def a_bench(file: object, turns: Turns | None = None) -> Bench:
+    def handler(frame: memoryview, connection: object) -> Answer:
+        if frame[1] == 3:
+            return bytes(frame)
+        length = int.from_bytes(frame[2:6], "big")
+        return [b"<", FileRegion(file, 10, length), b">"]
+
+    return Bench(handler, turns=turns)
+
+
+def fetch(length: int) -> bytes:
+    return b"\x00\x01" + length.to_bytes(4, "big")
+
+
+def expected(length: int) -> bytes:
+    return b"<" + DATA[10 : 10 + length] + b">"
+
+
+def test_a_transport_carries_regions_between_other_answers(path: Path) -> None:
+    bench = a_bench(RealFileSystem().open(str(path), read_only=True))
+    client = bench.connect()
+    lengths = [0, 1, INLINE_BYTES, INLINE_BYTES + 1, CHUNK_BYTES, CHUNK_BYTES + 1, 2_500_000]
+    client.send(framed(other(b"first"), *[fetch(length) for length in lengths], other(b"last")))
+    bench.turns.run()
+    assert client.answers == [other(b"first"), *[expected(length) for length in lengths], other(b"last")]
+
+
+def test_a_slow_reader_costs_a_chunk_of_memory_and_not_the_file(path: Path) -> None:
+    bench = a_bench(RealFileSystem().open(str(path), read_only=True))
+    client = bench.connect(takes=0)
+    client.send(framed(fetch(2_500_000), other(b"last")))
+    sent = -1
+    while len(client.transport.sent) > sent:
+        sent = len(client.transport.sent)
+        assert len(client.transport.buffered) <= CHUNK_BYTES
+        client.transport.take(50_000)
+        bench.turns.run()
+    assert client.answers == [expected(2_500_000), other(b"last")]
+
+
+def test_what_is_not_in_the_page_cache_is_pulled_in_by_a_thread_first(path: Path) -> None:
+    turns = TurnsWithThreads()
+    file = ColdFile(path)
+    bench = a_bench(file, turns)
+    slow, quick = bench.connect(), bench.connect()
+    slow.send(framed(fetch(1_500_000), other(b"behind")))
+    quick.send(framed(other(b"quick")))
+    turns.run()
+    assert quick.answers == [other(b"quick")]
+    assert len(slow.transport.sent) < 10
+    while turns.pulls:
+        turns.pulls.pop().finish()
+        turns.run()
+    assert slow.answers == [expected(1_500_000), other(b"behind")]
+
+
+def test_a_client_that_leaves_while_a_thread_reads_for_it_is_forgotten(path: Path) -> None:
+    turns = TurnsWithThreads()
+    bench = a_bench(ColdFile(path), turns)
+    client = bench.connect()
+    client.send(framed(fetch(1_500_000)))
+    client.connection.connection_lost(None)
+    turns.pulls.pop().finish()
+    turns.run()
+    assert turns.pulls == []
+    assert len(client.transport.sent) < 10
+
+
+def test_a_small_region_that_is_cold_waits_for_the_thread_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def would_wait(*_: object) -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "preadv", would_wait)
+    turns = TurnsWithThreads()
+    bench = a_bench(ColdFile(path), turns)
+    client = bench.connect()
+    client.send(framed(fetch(100)))
+    assert len(turns.pulls) == 1
+    turns.pulls.pop().finish()
+    turns.run()
+    assert client.answers == [expected(100)]
+
+
+def test_a_file_that_cannot_be_read_closes_its_connection(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    file = RealFileSystem().open(str(path), read_only=True)
+    bench = a_bench(file)
+    client, healthy = bench.connect(), bench.connect()
+    client.send(framed(fetch(len(DATA) + 5)))
+    bench.turns.run()
+    healthy.send(framed(other(b"fine")))
+    assert client.transport.aborted
+    assert healthy.answers == [other(b"fine")]
+    assert [record.exc_info for record in caplog.records] == [None]
