@@ -96,7 +96,7 @@ def test_a_process_that_starts_after_a_kill_finds_the_way_free(tmp_path: Path) -
         await store.close()
 
     asyncio.run(scenario())
-    assert os.listdir(f"{path}.sessions") == []
+    assert sorted(os.listdir(tmp_path)) == ["metadata.db"]
 
 
 def test_a_stopped_process_loses_its_session_and_cannot_write_under_it_when_it_wakes(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_store_whose_session_was_ended_by_another_is_told_and_may_begin_a_new_
         told: list[int] = []
         silent.on_session_expired(lambda: told.append(silent.session_id))
         await silent.create("/silent", ephemeral=True)
-        os.unlink(f"{path}.sessions/{first}")  # as if its owner were gone
+        os.unlink(f"{path}.session-{first}")  # as if its owner were gone
         other = EmbeddedStore(path, RealClock())
         await other.open_session()
         assert await other.exists("/silent") is None

@@ -1,0 +1,203 @@
+"""Changing configurations: Apache Kafka's sentences, znodes and notifications; every broker learns of every change once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from controller.config_admin import ConfigAdmin, ConfigOp, OpType
+from controller.config_changes import EXPIRATION_MS, ConfigChanges
+from controller.errors import ControllerError, InvalidAdminRequest, InvalidTopicConfig, UnknownTopicOrPartition
+from controller.topic_admin import NewTopic
+from tests.support.clocks import ManualClock
+from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble, until
+
+SET, DELETE, APPEND, SUBTRACT = OpType
+
+
+def run(scenario: Callable[[BrokerUnderTest, ConfigAdmin], Awaitable[None]]) -> None:
+    async def play() -> None:
+        broker = BrokerUnderTest(new_ensemble())
+        await broker.start()
+        await broker.topics.create_topics([NewTopic("cfg", 1, 1)])
+        try:
+            await scenario(broker, ConfigAdmin(broker.store, 0, broker.config))
+        finally:
+            await broker.stop()
+
+    asyncio.run(play())
+
+
+def body(broker: BrokerUnderTest, path: str) -> str | None:
+    node = broker.ensemble.dump().get(path)
+    return None if node is None or node.data is None else node.data.decode()
+
+
+TOPIC_REFUSED: list[tuple[str, list[ConfigOp], type[ControllerError], str]] = [
+    ("cfg", [ConfigOp("nope", "1", SET)], InvalidTopicConfig, "Unknown topic config name: nope"),
+    ("cfg", [ConfigOp("nope", "1", APPEND)], InvalidTopicConfig, "Unknown config name: nope"),
+    (
+        "cfg",
+        [ConfigOp("retention.ms", "1", APPEND)],
+        InvalidTopicConfig,
+        "Config value append is not allowed for config key: retention.ms",
+    ),
+    (
+        "cfg",
+        [ConfigOp("retention.ms", "x", SET)],
+        InvalidTopicConfig,
+        "Invalid config value for resource ConfigResource(type=TOPIC, name='cfg'): "
+        "Invalid value x for configuration retention.ms: Not a number of type LONG",
+    ),
+    ("none", [ConfigOp("retention.ms", "5", SET)], UnknownTopicOrPartition, "The topic 'none' does not exist."),
+    ("bad name", [ConfigOp("retention.ms", "5", SET)], UnknownTopicOrPartition, "The topic 'bad name' does not exist."),
+    ("", [ConfigOp("retention.ms", "5", SET)], InvalidAdminRequest, "Default topic resources are not allowed."),
+]
+
+
+@pytest.mark.parametrize(("topic", "ops", "error", "message"), TOPIC_REFUSED, ids=[message[:50] for *_, message in TOPIC_REFUSED])
+def test_a_bad_topic_config_is_refused_in_kafkas_words(topic: str, ops: list[ConfigOp], error: type[ControllerError], message: str) -> None:
+    async def scenario(broker: BrokerUnderTest, admin: ConfigAdmin) -> None:
+        with pytest.raises(error) as refused:
+            await admin.alter_topic_configs(topic, ops)
+        assert str(refused.value) == message
+        assert not [path for path in broker.ensemble.dump() if path.startswith("/config/changes/")]
+
+    run(scenario)
+
+
+BROKER_REFUSED: list[tuple[str, list[ConfigOp], type[ControllerError], str]] = [
+    ("7", [ConfigOp("log.cleaner.threads", "2", SET)], InvalidAdminRequest, "Unexpected broker id, expected 0, but received 7"),
+    ("x", [ConfigOp("log.cleaner.threads", "2", SET)], InvalidAdminRequest, "Node id must be an integer, but it is: x"),
+    ("0", [ConfigOp("broker.rack", "2", SET)], InvalidAdminRequest, "Cannot update these configs dynamically: Set(broker.rack)"),
+    (
+        "0",
+        [ConfigOp("log.cleaner.threads", "q", SET)],
+        InvalidAdminRequest,
+        "Invalid value q for configuration log.cleaner.threads: Not a number of type INT",
+    ),
+    (
+        "0",
+        [ConfigOp("listener.name.external.ssl.keystore.password", "q", SET)],
+        InvalidTopicConfig,
+        "Invalid config value for resource ConfigResource(type=BROKER, name='0'): Password encoder secret not configured",
+    ),
+    (
+        "0",
+        [ConfigOp("num.io.threads", "100", SET)],
+        InvalidAdminRequest,
+        "Invalid value org.apache.kafka.common.config.ConfigException: Dynamic thread count update validation failed for "
+        "num.io.threads=100, value should not be greater than double the current value 8 for configuration Invalid dynamic configuration",
+    ),
+]
+
+
+@pytest.mark.parametrize(("resource", "ops", "error", "message"), BROKER_REFUSED, ids=[message[:50] for *_, message in BROKER_REFUSED])
+def test_a_bad_broker_config_is_refused_in_kafkas_words(
+    resource: str, ops: list[ConfigOp], error: type[ControllerError], message: str
+) -> None:
+    async def scenario(_: BrokerUnderTest, admin: ConfigAdmin) -> None:
+        with pytest.raises(error) as refused:
+            await admin.alter_broker_configs(resource, ops)
+        assert str(refused.value) == message
+
+    run(scenario)
+
+
+def test_incremental_changes_go_from_what_stands_there() -> None:
+    async def scenario(broker: BrokerUnderTest, admin: ConfigAdmin) -> None:
+        await admin.alter_topic_configs("cfg", [ConfigOp("cleanup.policy", "compact", APPEND), ConfigOp("retention.ms", "5", SET)])
+        assert body(broker, "/config/topics/cfg") == '{"version":1,"config":{"cleanup.policy":"delete,compact","retention.ms":"5"}}'
+        await admin.alter_topic_configs("cfg", [ConfigOp("cleanup.policy", "delete", SUBTRACT), ConfigOp("retention.ms", None, DELETE)])
+        assert await admin.read("topics", "cfg") == {"cleanup.policy": "compact"}
+        await admin.alter_topic_configs("cfg", [ConfigOp("cleanup.policy", "compact,x", SUBTRACT)], validate_only=True)
+        assert await admin.read("topics", "cfg") == {"cleanup.policy": "compact"}
+        await admin.set_topic_configs("cfg", {"segment.bytes": "100000"})
+        assert await admin.read_all("topics") == {"cfg": {"segment.bytes": "100000"}}
+
+    run(scenario)
+
+
+def test_every_change_is_the_node_and_then_a_notification() -> None:
+    async def scenario(broker: BrokerUnderTest, admin: ConfigAdmin) -> None:
+        await admin.set_topic_configs("cfg", {"segment.bytes": "100000"})
+        await admin.alter_broker_configs("0", [ConfigOp("log.cleaner.threads", "2", SET)])
+        await admin.alter_broker_configs("", [ConfigOp("log.retention.ms", "700000000", SET)])
+        await admin.set_entity_config("users", "u1/clients/c1", {"controller_mutation_rate": "5.0"})
+        assert body(broker, "/config/brokers/0") == '{"version":1,"config":{"log.cleaner.threads":"2"}}'
+        assert body(broker, "/config/brokers/<default>") == '{"version":1,"config":{"log.retention.ms":"700000000"}}'
+        assert body(broker, "/config/users/u1/clients/c1") == '{"version":1,"config":{"controller_mutation_rate":"5.0"}}'
+        assert body(broker, "/config/users/u1/clients") is None
+        entities = [body(broker, path) for path in broker.ensemble.dump() if path.startswith("/config/changes/config_change_000000000")]
+        assert entities == [
+            f'{{"version":2,"entity_path":"{entity}"}}'
+            for entity in ("topics/cfg", "brokers/0", "brokers/<default>", "users/u1/clients/c1")
+        ]
+        assert await admin.read_all_user_clients() == {"u1/clients/c1": {"controller_mutation_rate": "5.0"}}
+
+    run(scenario)
+
+
+def test_a_quota_entity_without_quotas_vanishes_with_the_nodes_above_that_only_led_there() -> None:
+    async def scenario(broker: BrokerUnderTest, admin: ConfigAdmin) -> None:
+        await admin.set_entity_config("users", "u1", {"request_percentage": "50.5"})
+        await admin.set_entity_config("users", "u1/clients/c1", {"consumer_byte_rate": "1"})
+        await admin.set_entity_config("users", "u2/clients/c1", {"consumer_byte_rate": "1"})
+        await admin.set_entity_config("users", "u1", {})
+        assert body(broker, "/config/users/u1") == '{"version":1,"config":{}}'
+        await admin.set_entity_config("users", "u1", {"request_percentage": "50.5"})
+        await admin.set_entity_config("users", "u1/clients/c1", {})
+        await admin.set_entity_config("users", "u2/clients/c1", {})
+        users = [path for path in broker.ensemble.dump() if path.startswith("/config/users")]
+        assert users == ["/config/users", "/config/users/u1"]
+
+    run(scenario)
+
+
+def test_two_writers_lose_no_change() -> None:
+    async def scenario(broker: BrokerUnderTest, admin: ConfigAdmin) -> None:
+        names = ["retention.ms", "segment.bytes", "flush.ms", "retention.bytes"]
+        await asyncio.gather(*(admin.alter_topic_configs("cfg", [ConfigOp(name, "100", SET)]) for name in names))
+        assert await admin.read("topics", "cfg") == dict.fromkeys(names, "100")
+
+    run(scenario)
+
+
+def test_a_broker_is_told_of_every_change_after_it_began_to_listen() -> None:
+    async def scenario(broker: BrokerUnderTest, admin: ConfigAdmin) -> None:
+        await admin.set_topic_configs("cfg", {"retention.ms": "1"})
+        told: list[tuple[str, str, dict[str, Any]]] = []
+        changes = ConfigChanges(broker.store, broker.ensemble.clock, lambda *change: told.append(change))
+        await changes.start()
+        await admin.set_topic_configs("cfg", {"retention.ms": "2"})
+        await admin.set_entity_config("clients", "<default>", {"consumer_byte_rate": "1"})
+        await broker.store.create("/config/changes/config_change_", b"garbage", sequential=True)
+        await admin.set_topic_configs("cfg", {})
+        await until(lambda: len(told) == 3)
+        assert [change[:2] for change in told] == [("topics", "cfg"), ("clients", "<default>"), ("topics", "cfg")]
+        assert told[-1][2] == {}
+        await changes.stop()
+
+    run(scenario)
+
+
+def test_notifications_are_kept_for_a_quarter_of_an_hour() -> None:
+    async def scenario(broker: BrokerUnderTest, admin: ConfigAdmin) -> None:
+        clock = broker.ensemble.clock
+        assert isinstance(clock, ManualClock)
+        told: list[str] = []
+        changes = ConfigChanges(broker.store, clock, lambda *change: told.append(change[1]))
+        await changes.start()
+        await admin.set_topic_configs("cfg", {"retention.ms": "1"})
+        clock.move(EXPIRATION_MS)
+        await admin.set_topic_configs("cfg", {"retention.ms": "2"})
+        await until(lambda: len(told) == 2)
+        assert len([path for path in broker.ensemble.dump() if path.startswith("/config/changes/")]) == 2
+        clock.move(1)
+        await admin.set_topic_configs("cfg", {"retention.ms": "3"})
+        await until(lambda: "/config/changes/config_change_0000000000" not in broker.ensemble.dump())
+        assert len([path for path in broker.ensemble.dump() if path.startswith("/config/changes/")]) == 2
+        await changes.stop()
+
+    run(scenario)
