@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from broker.network.request_channel import ConnectionInfo, Parts
+    from broker.security.authorizer import Operation, ResourceType
     from broker.services import Services
     from protocol.schema import Message
 
@@ -37,3 +38,7 @@ class RequestContext:
     def encode(self, response: Message) -> bytes | Parts:
         """The response as it goes to the network: what a handler that answered with a Pending completes it with."""
         return self._encode(self.correlation_id, response)
+
+    def is_authorized(self, operation: Operation, resource: ResourceType, name: str = "kafka-cluster") -> bool:
+        """Whether the client may do `operation` on the named resource; the name of the cluster is always the same."""
+        return self.broker.authorizer.is_authorized(str(self.connection.principal), self.connection.client_host, operation, resource, name)

@@ -1,0 +1,15 @@
+"""CreateAcls (api 30), versions 0-3 (KIP-140, KIP-290). Without an authorizer there are no ACLs: SECURITY_DISABLED for each."""
+
+from broker.request_context import RequestContext
+from protocol.errors import ErrorCode
+from protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+
+
+def handle_create_acls(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
+    """Refuse all."""
+    return CreateAclsResponse(
+        results=[
+            AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured.")
+            for _ in request.creations
+        ]
+    )

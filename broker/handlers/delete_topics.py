@@ -1,0 +1,76 @@
+"""DeleteTopics (api 20), versions 0-6: KIP-4; TOPIC_DELETION_DISABLED from 3; by topic id from 6 (KIP-516).
+
+Only the active controller's broker deletes topics. The answer comes when this broker has forgotten the topics, or after the timeout.
+"""
+
+from broker.error_map import error_code
+from broker.request_context import RequestContext
+from broker.security.authorizer import Operation, ResourceType
+from config.broker_general import DELETE_TOPIC_ENABLE
+from controller.errors import ControllerError
+from protocol.errors import ErrorCode
+from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from protocol.uuid import ZERO_UUID
+
+FIRST_VERSION_BY_TOPIC_ID = 6
+FIRST_VERSION_WITH_DELETION_DISABLED = 3
+
+
+async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+    """Delete the topics that can be, and say of each what became of it."""
+    topics = _topics_of(request, context.api_version)
+    results = [DeletableTopicResult(name=topic.name, topic_id=topic.topic_id) for topic in topics]
+    refused = _refusal(topics, context)
+    if refused is not None:
+        for result in results:
+            result.error_code = refused
+        return DeleteTopicsResponse(responses=results)
+    broker = context.broker
+    names_by_id = {topic_id: name for name, topic_id in broker.controller.context.topic_ids.items()} if _by_id(topics) else {}
+    deleting: list[str] = []
+    for result in results:
+        is_by_id = result.topic_id != ZERO_UUID
+        if is_by_id:
+            result.name = names_by_id.get(result.topic_id)
+        name = result.name
+        if name is None:
+            result.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+        elif is_by_id and not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            result.name = None
+            result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif not context.is_authorized(Operation.DELETE, ResourceType.TOPIC, name):
+            result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif name not in broker.cluster.topics:
+            result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            deleting.append(name)
+    if deleting:
+        outcomes = await broker.topic_admin.delete_topics(deleting, timeout_ms=request.timeout_ms)
+        for result in results:
+            outcome = outcomes.get(result.name) if result.name is not None else None
+            if isinstance(outcome, ControllerError):
+                result.error_code = error_code(outcome)
+    return DeleteTopicsResponse(responses=results)
+
+
+def _topics_of(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:
+    if version >= FIRST_VERSION_BY_TOPIC_ID:
+        return request.topics
+    return [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
+
+
+def _by_id(topics: list[DeleteTopicState]) -> bool:
+    return any(topic.topic_id != ZERO_UUID for topic in topics)
+
+
+def _refusal(topics: list[DeleteTopicState], context: RequestContext) -> ErrorCode | None:
+    """Why nothing is deleted at all."""
+    if not context.broker.controller.is_active:
+        return ErrorCode.NOT_CONTROLLER
+    if not context.broker.config[DELETE_TOPIC_ENABLE]:
+        return (
+            ErrorCode.TOPIC_DELETION_DISABLED if context.api_version >= FIRST_VERSION_WITH_DELETION_DISABLED else ErrorCode.INVALID_REQUEST
+        )
+    if any(topic.name is not None and topic.topic_id != ZERO_UUID for topic in topics):
+        return ErrorCode.INVALID_REQUEST
+    return None

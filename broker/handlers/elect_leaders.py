@@ -1,0 +1,54 @@
+"""ElectLeaders (api 43), versions 0-2 (KIP-183 preferred, KIP-460 unclean from 1).
+
+Only the active controller elects; any other broker answers NOT_CONTROLLER for each partition. The answer comes when this broker knows the
+new leaders, or after the timeout. Asked for all partitions, those that needed no election are left out.
+"""
+
+from broker.error_map import api_error
+from broker.request_context import RequestContext
+from broker.security.authorizer import Operation, ResourceType
+from controller.errors import AdminTimeout, ControllerError, ElectionNotNeeded, NotController
+from controller.leader_elections import ElectionResult
+from protocol.errors import ErrorCode
+from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
+from storage.topic_partition import TopicPartition
+
+UNCLEAN = 1
+
+
+async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+    """Elect, and say of each partition how that ended."""
+    cluster = context.broker.cluster
+    if request.topic_partitions is None:
+        partitions = [TopicPartition(image.name, index) for image in cluster.topics.values() for index in image.partitions]
+    else:
+        partitions = [TopicPartition(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions]
+    if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        denied = [] if request.topic_partitions is None else partitions
+        return ElectLeadersResponse(error_code=code, replica_election_results=_grouped(dict.fromkeys(denied, (code, None))))
+    results: dict[TopicPartition, ElectionResult]
+    try:
+        results = await context.broker.controller.elect_leaders(partitions, unclean=request.election_type == UNCLEAN)
+    except NotController:
+        results = dict.fromkeys(partitions, NotController(""))
+    leaders = {partition: leader for partition, leader in results.items() if isinstance(leader, int)}
+
+    def are_known() -> bool:
+        return all(cluster.leader_of(*partition)[0] == leader for partition, leader in leaders.items())
+
+    if not await context.broker.metadata_waits.until(are_known, request.timeout_ms):
+        results |= {partition: AdminTimeout("") for partition, leader in leaders.items() if cluster.leader_of(*partition)[0] != leader}
+    errors = {
+        partition: api_error(result) if isinstance(result, ControllerError) else (ErrorCode.NONE, None)
+        for partition, result in results.items()
+        if request.topic_partitions is not None or not isinstance(result, ElectionNotNeeded)
+    }
+    return ElectLeadersResponse(replica_election_results=_grouped(errors))
+
+
+def _grouped(errors: dict[TopicPartition, tuple[ErrorCode, str | None]]) -> list[ReplicaElectionResult]:
+    topics: dict[str, list[PartitionResult]] = {}
+    for (topic, index), (code, message) in errors.items():
+        topics.setdefault(topic, []).append(PartitionResult(partition_id=index, error_code=code, error_message=message))
+    return [ReplicaElectionResult(topic=topic, partition_result=results) for topic, results in topics.items()]

@@ -1,0 +1,73 @@
+"""IncrementalAlterConfigs (api 44), versions 0-1 (KIP-339): set, delete, append to and subtract from single overrides.
+
+Topics, this broker, with an empty name all brokers, and the loggers of this broker (KIP-412).
+"""
+
+from broker.handlers.config_resources import ConfigResourceType, change_each, check_entries, refuse
+from broker.loggers import alter_loggers
+from broker.request_context import RequestContext
+from controller.config_admin import ConfigOp, OpType
+from controller.errors import InvalidAdminRequest
+from protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+
+async def handle_incremental_alter_configs(
+    request: IncrementalAlterConfigsRequest, context: RequestContext
+) -> IncrementalAlterConfigsResponse:
+    """Change each resource, or only check whether that could be done."""
+    admin = context.broker.config_admin
+    validate_only = request.validate_only
+
+    async def change(resource: AlterConfigsResource) -> None:
+        check_entries(resource, may_be_null=_is_deletion)
+        name = resource.resource_name
+        if resource.resource_type == ConfigResourceType.TOPIC:
+            await admin.alter_topic_configs(name, _ops(resource), validate_only=validate_only)
+        elif resource.resource_type == ConfigResourceType.BROKER:
+            await admin.alter_broker_configs(name, _ops(resource), validate_only=validate_only)
+        elif resource.resource_type == ConfigResourceType.BROKER_LOGGER:
+            _check_node_id(name, context.broker.broker_id)
+            alter_loggers([(op.name, op.value, op.config_operation) for op in resource.configs], validate_only=validate_only)
+        else:
+            refuse(resource.resource_type)
+
+    outcomes = await change_each(request.resources, change, context)
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=code, error_message=message, resource_type=resource.resource_type, resource_name=resource.resource_name
+            )
+            for resource, (code, message) in zip(request.resources, outcomes, strict=True)
+        ]
+    )
+
+
+def _is_deletion(config: AlterableConfig) -> bool:
+    return config.config_operation == OpType.DELETE
+
+
+def _ops(resource: AlterConfigsResource) -> list[ConfigOp]:
+    ops = []
+    for config in resource.configs:
+        try:
+            op = OpType(config.config_operation)
+        except ValueError:
+            raise InvalidAdminRequest(f"Unknown operations type {config.config_operation}") from None
+        ops.append(ConfigOp(config.name, config.value, op))
+    return ops
+
+
+def _check_node_id(name: str, node_id: int) -> None:
+    try:
+        given = int(name)
+    except ValueError:
+        raise InvalidAdminRequest(f"Node id must be an integer, but it is: {name}") from None
+    if given != node_id:
+        # Apache Kafka names its own id twice here.
+        raise InvalidAdminRequest(f"Unexpected node id. Expected {node_id}, but received {node_id}")
