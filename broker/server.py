@@ -19,14 +19,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from random import SystemRandom
 
+from broker.auto_topics import AutoTopics
 from broker.background import LoopBackground
 from broker.clock import SystemClock
+from broker.control_requests import ControlRequests
 from broker.dispatch import Dispatcher
+from broker.dynamic_config import DynamicConfig
 from broker.fetch_sessions import FetchSessionCache
 from broker.network.acceptor import BindFailed
 from broker.network.limits import limits_of
 from broker.network.socket_server import SocketServer
 from broker.purgatory import Purgatory
+from broker.reconfiguration import Reconfiguration
 from broker.security.authorizer import AllowAll
 from broker.services import Services
 from broker.timing_wheel import TimingWheel
@@ -45,11 +49,15 @@ from config.errors import ConfigError
 from config.listeners import EndPoint
 from config.topic import TopicConfig
 from controller.channels import BrokerChannel, InProcessChannel
+from controller.config_admin import ConfigAdmin
 from controller.context import LiveBroker
 from controller.controller import Controller
 from controller.embedded_store import EmbeddedStore
 from controller.errors import ControllerError, StoreError
+from controller.metadata_waits import MetadataWaits
+from controller.partition_growth import PartitionGrowth
 from controller.registration import next_broker_sequence, prepare_store
+from controller.topic_admin import TopicAdmin
 from controller.znodes import BrokerRegistration, Endpoint
 from replication.cluster import MetadataCache
 from replication.replica_manager import ReplicaManager
@@ -145,6 +153,7 @@ class Broker:
         self._held.callback(self.log_manager.directories.unlock)
 
     async def _open_store(self) -> None:
+        """The metadata store, who we are in it, and the configuration that it holds."""
         services = self.services
         first_directory = next(iter(self.log_manager.directories.all))
         self.store = services.store = EmbeddedStore(f"{first_directory}/{METADATA_FILE}", self._clock)
@@ -152,13 +161,16 @@ class Broker:
         await self.store.open_session()
         services.cluster_id = await prepare_store(self.store, os.urandom)
         services.broker_id = await self._broker_id()
+        services.config_admin = ConfigAdmin(self.store, services.broker_id, self.config)
+        services.dynamic_config = DynamicConfig(self.config, self.store, services.config_admin, services.broker_id, self._clock)
 
     async def _load_logs(self) -> None:
         services = self.services
         await self._in_thread(self.log_manager.identify, services.cluster_id, services.broker_id)
-        await self._read_dynamic_config()
-        self._held.push_async_callback(self._close_logs)
+        await services.dynamic_config.load()
+        self._held.push_async_callback(services.dynamic_config.close)
         await self._in_thread(self.log_manager.load)
+        self._held.push_async_callback(self._close_logs)
 
     async def _close_logs(self) -> None:
         self._background.close()
@@ -167,30 +179,14 @@ class Broker:
     def _make_services(self) -> None:
         config = self.config
         services = self.services
-        services.cluster = MetadataCache()
-        services.replica_manager = ReplicaManager(services.broker_id, self.log_manager, services.cluster, self._clock)
+        store = self.store
+        cluster = services.cluster = MetadataCache()
+        services.replica_manager = ReplicaManager(services.broker_id, self.log_manager, cluster, self._clock)
         self.log_manager.on_log_dir_failure = services.replica_manager.on_log_dir_failure
-        services.fetch_sessions = FetchSessionCache(config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], self._random.getrandbits)
-        wheel = self._timing_wheel
-        services.produce_purgatory = Purgatory("Produce", wheel, config[PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS])
-        services.fetch_purgatory = Purgatory("Fetch", wheel, config[FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS])
-        services.delete_records_purgatory = Purgatory("DeleteRecords", wheel, config[DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS])
-        services.fetch_max_bytes = config[FETCH_MAX_BYTES]
-
-    async def _bind(self) -> None:
-        endpoints = self.config.listeners.listeners
-        self.socket_server = SocketServer(limits_of(self.config, [endpoint.listener_name for endpoint in endpoints]))
-        self.dispatcher = Dispatcher(self.services)
-        await self.socket_server.start(endpoints, self.dispatcher.handle, accepting=False)
-        self._held.push_async_callback(self.socket_server.close)
-        self.addresses = [endpoint.connection_string for endpoint in self._advertised()]
-
-    async def _join_cluster(self) -> None:
-        """Register, elect, and lead what is ours, before the first request is served."""
-        config = self.config
-        services = self.services
-        self.controller = services.controller = Controller(
-            self.store,
+        waits = services.metadata_waits = MetadataWaits()
+        services.control_requests = ControlRequests(services.replica_manager, services.dynamic_config, waits)
+        services.controller = self.controller = Controller(
+            store,
             services.broker_id,
             config,
             self._clock,
@@ -199,11 +195,38 @@ class Broker:
             config.listeners.inter_broker_listener_name,
             self._registration,
         )
+        services.topic_admin = TopicAdmin(store, config, cluster, waits, os.urandom, self._random.randrange)
+        services.partition_growth = PartitionGrowth(store, cluster, waits, self._random.randrange)
+        services.auto_topics = AutoTopics(config, services.topic_admin, lambda: self.controller.is_active)
+        services.fetch_sessions = FetchSessionCache(config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], self._random.getrandbits)
+        wheel = self._timing_wheel
+        services.produce_purgatory = Purgatory("Produce", wheel, config[PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS])
+        services.fetch_purgatory = Purgatory("Fetch", wheel, config[FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS])
+        services.delete_records_purgatory = Purgatory("DeleteRecords", wheel, config[DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS])
+        services.fetch_max_bytes = config[FETCH_MAX_BYTES]
+        services.dynamic_config.attach(self.log_manager, services.replica_manager, self.controller)
+
+    async def _bind(self) -> None:
+        listeners = self.config.listeners
+        endpoints = listeners.listeners
+        self.socket_server = SocketServer(limits_of(self.config, [endpoint.listener_name for endpoint in endpoints]))
+        self.dispatcher = Dispatcher(self.services)
+        protected = listeners.inter_broker_listener_name if len(endpoints) > 1 else None
+        await self.socket_server.start(endpoints, self.dispatcher.handle, protected, accepting=False)
+        self._held.push_async_callback(self.socket_server.close)
+        self.addresses = [endpoint.connection_string for endpoint in self._advertised()]
+        reconfiguration = Reconfiguration(self.config, self.socket_server, self.store, self.services.broker_id, self._registration)
+        reconfiguration.start()
+        self._held.push_async_callback(reconfiguration.close)
+
+    async def _join_cluster(self) -> None:
+        """Register, elect, and lead what is ours, before the first request is served."""
+        services = self.services
         self._held.push_async_callback(self.controller.shutdown)
         services.broker_epoch = await self.controller.startup()
         await self.controller.delivered()
         self.log_manager.start()
-        interval_ms = config[REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS]
+        interval_ms = self.config[REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS]
         self._background.schedule(
             "high-watermark-checkpoint", interval_ms, interval_ms, services.replica_manager.checkpoint_high_watermarks
         )
@@ -221,11 +244,8 @@ class Broker:
             return stored
         return self.config[RESERVED_BROKER_MAX_ID] + await next_broker_sequence(self.store)
 
-    async def _read_dynamic_config(self) -> None:
-        """What /config says, before logs are opened with it."""
-
     def _topic_config_of(self, topic: str) -> TopicConfig:
-        return TopicConfig({}, self.config)
+        return self.services.dynamic_config.topic_config_of(topic)
 
     def _advertised(self) -> list[EndPoint]:
         """The advertised listeners; a port 0 is the port that the listener of that name was given."""
@@ -248,7 +268,7 @@ class Broker:
         )
 
     def _channel_to(self, broker: LiveBroker) -> BrokerChannel:
-        return InProcessChannel(self.services.replica_manager)
+        return InProcessChannel(self.services.control_requests)
 
     # -- the end -----------------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ and exit status 1, before any data is touched.
 """
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -15,7 +16,9 @@ import click
 from broker.logs import set_up_logging
 from config.broker import BrokerConfig
 from config.errors import ConfigError
-from config.loader import load_properties
+from config.loader import load_properties, remarks
+
+logger = logging.getLogger(__name__)
 
 
 @click.command()
@@ -32,6 +35,8 @@ def serve(properties: Path | None, overrides: tuple[str, ...]) -> None:
         config = BrokerConfig(load_properties(properties, os.environ, overrides))
     except ConfigError as error:
         raise SystemExit(f"ottla: {error}") from None
+    for remark in remarks(config):
+        logger.warning(remark)
     sys.exit(run(config))
 
 
