@@ -36,11 +36,10 @@ ERROR_CODES: dict[type[Exception], ErrorCode] = {
     replication_errors.UnknownLeaderEpoch: ErrorCode.UNKNOWN_LEADER_EPOCH,
     replication_errors.NotEnoughReplicas: ErrorCode.NOT_ENOUGH_REPLICAS,
     replication_errors.NotEnoughReplicasAfterAppend: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    replication_errors.RecordsNotDeletable: ErrorCode.POLICY_VIOLATION,
     replication_errors.UnknownReplica: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     replication_errors.OffsetNotAvailable: ErrorCode.OFFSET_NOT_AVAILABLE,
     replication_errors.ReplicaStorageFailure: ErrorCode.KAFKA_STORAGE_ERROR,
-    replication_errors.StaleControllerEpoch: ErrorCode.STALE_CONTROLLER_EPOCH,
-    replication_errors.StaleBrokerEpoch: ErrorCode.STALE_BROKER_EPOCH,
     # controller
     controller_errors.StoreError: ErrorCode.UNKNOWN_SERVER_ERROR,
     controller_errors.ControllerError: ErrorCode.UNKNOWN_SERVER_ERROR,

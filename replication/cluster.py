@@ -7,16 +7,13 @@ consistent, if old, picture.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from config.listeners import SecurityProtocol
 from protocol.messages.update_metadata import UpdateMetadataBroker, UpdateMetadataPartitionState, UpdateMetadataRequest
 from protocol.uuid import ZERO_UUID
-from replication.errors import StaleControllerEpoch
 from storage.topic_partition import TopicPartition
-
-logger = logging.getLogger(__name__)
 
 LEADER_NONE = -1
 LEADER_DURING_DELETE = -2
@@ -61,50 +58,49 @@ class MetadataCache:
         self.names_by_id: dict[bytes, str] = {}
 
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
-        """Take in what the controller says; returns the partitions that it deleted.
+        """Take in what the controller says; returns the partitions that it deleted, whether they were known here or not.
 
-        Raises StaleControllerEpoch when a deposed controller speaks.
+        The caller has made sure that it is the current controller who speaks.
         """
-        if request.controller_epoch < self.controller_epoch:
-            raise StaleControllerEpoch(
-                f"UpdateMetadata of controller {request.controller_id} with epoch {request.controller_epoch}, "
-                f"the current one is {self.controller_epoch}"
-            )
-        self.controller_id = request.controller_id
+        self.controller_id = max(request.controller_id, -1)
         self.controller_epoch = request.controller_epoch
         self.brokers = {broker.id: _live_broker(broker) for broker in request.live_brokers}
-        deleted: list[TopicPartition] = []
+        deleted: dict[TopicPartition, None] = {}
         for topic in request.topic_states:
             self._update_topic(topic.topic_name, topic.topic_id, topic.partition_states, deleted)
         by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
         for state in request.ungrouped_partition_states:
             by_topic.setdefault(state.topic_name, []).append(state)
         for name, states in by_topic.items():
-            self._update_topic(name, ZERO_UUID, states, deleted)
-        return deleted
+            # versions 0 to 4 do not speak of topic ids: what is known of one stays true
+            self._update_topic(name, self.topic_id(name), states, deleted)
+        return list(deleted)
 
     def _update_topic(
-        self, name: str, topic_id: bytes, states: Iterable[UpdateMetadataPartitionState], deleted: list[TopicPartition]
+        self, name: str, topic_id: bytes, states: Iterable[UpdateMetadataPartitionState], deleted: dict[TopicPartition, None]
     ) -> None:
         old = self.topics.get(name)
-        if old is not None and old.topic_id not in (topic_id, ZERO_UUID):
-            # deleted and created again between two updates: nothing of the old topic is true any more
-            del self.names_by_id[old.topic_id]
-            old = None
-        partitions = dict(old.partitions) if old is not None else {}
+        partitions: dict[int, UpdateMetadataPartitionState] = {}
+        if old is not None:
+            if old.topic_id != topic_id:
+                self.names_by_id.pop(old.topic_id, None)
+            # With another id the topic was deleted and created again between two updates: nothing of the old one is true any more.
+            if ZERO_UUID in (old.topic_id, topic_id) or old.topic_id == topic_id:
+                partitions.update(old.partitions)
         for state in states:
             if state.leader == LEADER_DURING_DELETE:
-                if partitions.pop(state.partition_index, None) is not None:
-                    deleted.append(TopicPartition(name, state.partition_index))
+                partitions.pop(state.partition_index, None)
+                deleted[TopicPartition(name, state.partition_index)] = None
             else:
                 partitions[state.partition_index] = state
+                deleted.pop(TopicPartition(name, state.partition_index), None)
         if partitions:
             self.topics[name] = TopicImage(name, topic_id, partitions)
             if topic_id != ZERO_UUID:
                 self.names_by_id[topic_id] = name
         elif old is not None:
             del self.topics[name]
-            self.names_by_id.pop(old.topic_id, None)
+            self.names_by_id.pop(topic_id, None)
 
     def partition(self, topic: str, partition: int) -> UpdateMetadataPartitionState | None:
         """The state of one partition, or None when the cluster does not know it."""
@@ -128,8 +124,12 @@ class MetadataCache:
 
 
 def _live_broker(broker: UpdateMetadataBroker) -> LiveBroker:
-    endpoints = {
-        endpoint.listener: EndPoint(endpoint.host, endpoint.port, endpoint.listener, endpoint.security_protocol)
-        for endpoint in broker.endpoints
-    }
+    """Version 0 has one plaintext address, versions 1 and 2 have listeners that are named by their security protocol alone."""
+    if broker.v0_host:
+        plaintext = EndPoint(broker.v0_host, broker.v0_port, SecurityProtocol.PLAINTEXT.name, SecurityProtocol.PLAINTEXT)
+        return LiveBroker(broker.id, {plaintext.listener: plaintext}, broker.rack)
+    endpoints = {}
+    for endpoint in broker.endpoints:
+        listener = endpoint.listener or SecurityProtocol(endpoint.security_protocol).name
+        endpoints[listener] = EndPoint(endpoint.host, endpoint.port, listener, endpoint.security_protocol)
     return LiveBroker(broker.id, endpoints, broker.rack)

@@ -67,6 +67,10 @@ class NotEnoughReplicasAfterAppend(ReplicationError):
     """Appended, but the ISR shrank below min.insync.replicas before every member had it."""
 
 
+class RecordsNotDeletable(ReplicationError):
+    """DeleteRecords on a topic whose cleanup.policy does not have `delete`."""
+
+
 class UnknownReplica(ReplicationError):
     """A broker fetches as a follower of a partition whose replicas it does not belong to."""
 
@@ -81,11 +85,3 @@ class ReplicaStorageFailure(ReplicationError):
     def __init__(self, topic_partition: TopicPartition) -> None:
         super().__init__(f"{topic_partition}: its log directory is offline")
         self.topic_partition = topic_partition
-
-
-class StaleControllerEpoch(ReplicationError):
-    """A request of a deposed controller, or one with an older leader epoch than this replica has seen."""
-
-
-class StaleBrokerEpoch(ReplicationError):
-    """The controller speaks to an earlier incarnation of this broker."""

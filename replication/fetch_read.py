@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Protocol, cast
 
 from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
+from protocol.uuid import ZERO_UUID
+from replication.errors import InconsistentTopicId
 from replication.partition import Partition
 from replication.replica_manager import ReplicaManager
 from storage.errors import OffsetOutOfRange
@@ -21,50 +23,63 @@ DEBUGGING_CONSUMER = -2
 """The replica id of a tool that reads up to the log end offset without being a follower."""
 
 
-class AskedPartition(Protocol):
-    """One partition as a fetch asks for it."""
+class FetchParams:
+    """Who reads, and how. `or_follower`: a replica that only follows will do (KIP-392)."""
 
-    name: str | None
+    __slots__ = ("isolation", "or_follower", "replica_id")
+
+    def __init__(self, replica_id: int, isolation: int, *, or_follower: bool) -> None:
+        self.replica_id = replica_id
+        self.isolation = isolation
+        self.or_follower = or_follower
+
+    def end_offset(self, partition: Partition) -> int:
+        """The first offset that the asker may not see."""
+        log = partition.log
+        if self.replica_id != CONSUMER:
+            return log.log_end_offset
+        return log.last_stable_offset if self.isolation == READ_COMMITTED else log.high_watermark
+
+
+class AskedPartition(Protocol):
+    """One partition as a fetch asks for it. `topic_id` is ZERO_UUID when it asks by name."""
+
     topic_id: bytes
     partition: int
     offset: int
-    max_bytes: int
     leader_epoch: int
     last_fetched_epoch: int
     start: int
-
-
-def end_offset_for(partition: Partition, replica_id: int, isolation: int) -> int:
-    """The first offset that the asker may not see."""
-    log = partition.log
-    if replica_id != CONSUMER:
-        return log.log_end_offset
-    return log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
 
 
 def read_partition(
     replicas: ReplicaManager,
     name: str,
     asked: AskedPartition,
-    replica_id: int,
-    isolation: int,
+    params: FetchParams,
     max_bytes: int,
     now_ms: int,
     *,
     min_one_batch: bool,
+    is_first_read: bool = True,
 ) -> PartitionData:
-    """Read up to `max_bytes` of one partition.
+    """Read up to `max_bytes` of one partition. `is_first_read`: a fetch that waited tells nothing new about its follower.
 
-    Raises the errors of ReplicaManager.partition_or_raise, of the leader and epoch checks, and OffsetOutOfRange.
+    Raises the errors of ReplicaManager.partition_or_raise, of the leader and epoch checks, InconsistentTopicId and OffsetOutOfRange.
     """
     of_topic = replicas.partitions.get(name)
     partition = of_topic.get(asked.partition) if of_topic is not None else None
     if partition is None:
         partition = replicas.partition_or_raise(name, asked.partition)
-    log = partition.check_leader(asked.leader_epoch)
+    log = partition.log
+    topic_id = asked.topic_id
+    if topic_id not in (ZERO_UUID, log.topic_id) and log.topic_id != ZERO_UUID:
+        raise InconsistentTopicId(f"a fetch session holds {partition.topic_partition} by an id that is not its own any more")
+    partition.check_leader(asked.leader_epoch, or_follower=params.or_follower)
+    replica_id = params.replica_id
     offset = asked.offset
     if replica_id >= 0:
-        partition.check_replica(replica_id)
+        partition.check_replica(replica_id, asked.leader_epoch)
     if asked.last_fetched_epoch != -1:
         diverging = _diverging_epoch(partition, asked)
         if diverging is not None:
@@ -74,10 +89,11 @@ def read_partition(
                 last_stable_offset=log.last_stable_offset,
                 log_start_offset=log.log_start_offset,
                 diverging_epoch=diverging,
+                aborted_transactions=None,
                 records=b"",
             )
-    found = log.read(offset, max_bytes, end_offset_for(partition, replica_id, isolation), min_one_batch)
-    if replica_id >= 0:
+    found = log.read(offset, max_bytes, params.end_offset(partition), min_one_batch)
+    if replica_id >= 0 and is_first_read:
         partition.on_follower_fetch(replica_id, offset, asked.start, now_ms)
     region = found.region
     answer = PartitionData(
@@ -88,7 +104,7 @@ def read_partition(
         # encode_parts hands on whatever has a length; the network sends a region without reading it
         records=b"" if region is None else cast("memoryview", region),
     )
-    if isolation == READ_COMMITTED and replica_id == CONSUMER:
+    if params.isolation == READ_COMMITTED and replica_id == CONSUMER:
         answer.aborted_transactions = [
             AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
             for aborted in (log.aborted_transactions(offset, found.next_offset) if region is not None else ())
@@ -99,10 +115,10 @@ def read_partition(
 
 
 def _diverging_epoch(partition: Partition, asked: AskedPartition) -> EpochEndOffset | None:
-    """Where the asker's log parts from ours, when it does (KIP-595 for followers, KIP-320 for consumers)."""
+    """Where the asker's log parts from ours, when it does (KIP-595 for followers, KIP-320 for consumers). Raises OffsetOutOfRange."""
     log = partition.log
     epoch, end_offset = log.end_offset_for_epoch(asked.last_fetched_epoch)
-    if epoch == -1 or end_offset == -1:
+    if epoch == -1 or end_offset == -1 or asked.offset < log.log_start_offset:
         raise OffsetOutOfRange(partition.topic_partition, asked.offset, log.log_start_offset, log.log_end_offset)
     if epoch < asked.last_fetched_epoch or end_offset < asked.offset:
         return EpochEndOffset(epoch=epoch, end_offset=end_offset)

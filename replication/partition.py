@@ -1,22 +1,23 @@
 """One partition hosted by this broker: its role, its epochs, its ISR and its high watermark.
 
 Called by `ReplicaManager` (roles) and by the Produce, Fetch, ListOffsets, OffsetForLeaderEpoch and DeleteRecords handlers. Invariants:
-* high watermark <= log end offset; it never goes back within a leader epoch;
+* high watermark <= log end offset; it never goes back within a leader epoch, and stands still below min.insync.replicas;
 * only a leader appends client records, stamped with its epoch;
-* the high watermark counts the *maximal* ISR: members that the controller has not confirmed yet hold it back already.
+* the high watermark counts the *maximal* ISR: members that the controller has not confirmed yet hold it back already, and so do
+  live replicas outside that are caught up, or they could never come in (KIP-497).
 """
 
 from __future__ import annotations
 
-import logging
-
-from config.topic import MIN_INSYNC_REPLICAS
+from config.topic import CLEANUP_POLICY, MIN_INSYNC_REPLICAS
 from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
+from replication.cluster import MetadataCache
 from replication.errors import (
     FencedLeaderEpoch,
     NotEnoughReplicas,
     NotLeaderOrFollower,
     OffsetNotAvailable,
+    RecordsNotDeletable,
     UnknownLeaderEpoch,
     UnknownReplica,
 )
@@ -31,37 +32,38 @@ from storage.validation import ValidatedBatch
 HIGH_WATERMARK = -1
 """The offset by which DeleteRecords means the high watermark."""
 
-logger = logging.getLogger(__name__)
-
 
 class Partition:
     """A replica on this broker. `is_leader` and `log` are plain attributes because Produce and Fetch read them per request."""
 
     __slots__ = (
-        "_alone",
+        "_cluster",
+        "_replica_lag_time_max_ms",
         "broker_id",
         "controller_epoch",
+        "effective_min_isr",
         "followers",
         "is_leader",
+        "is_online",
         "isr",
         "leader_epoch",
         "leader_epoch_start_offset",
         "leader_id",
         "log",
-        "min_insync_replicas",
         "partition_epoch",
         "pending_isr",
         "replicas",
-        "topic_id",
         "topic_partition",
         "waiters",
     )
 
-    def __init__(self, broker_id: int, topic_partition: TopicPartition, topic_id: bytes, log: PartitionLog) -> None:
+    def __init__(
+        self, broker_id: int, topic_partition: TopicPartition, log: PartitionLog, cluster: MetadataCache, replica_lag_time_max_ms: int
+    ) -> None:
         self.broker_id = broker_id
         self.topic_partition = topic_partition
-        self.topic_id = topic_id
         self.log = log
+        self.is_online = True
         self.is_leader = False
         self.leader_id = -1
         self.leader_epoch = -1
@@ -70,66 +72,81 @@ class Partition:
         self.controller_epoch = -1
         self.isr: frozenset[int] = frozenset()
         self.pending_isr: frozenset[int] | None = None
+        """What the ISR becomes if the controller confirms the change that is in flight."""
         self.replicas: tuple[int, ...] = ()
         self.followers: dict[int, ReplicaProgress] = {}
         self.waiters = Waiters()
-        self.min_insync_replicas = log.config[MIN_INSYNC_REPLICAS]
-        self._alone = False
+        self.effective_min_isr = 1
+        self._cluster = cluster
+        self._replica_lag_time_max_ms = replica_lag_time_max_ms
+
+    @property
+    def topic_id(self) -> bytes:
+        """The topic's id; ZERO_UUID while the log has none."""
+        return self.log.topic_id
 
     # -- roles ---------------------------------------------------------------------------------------------------------
 
     def become_leader(self, state: LeaderAndIsrPartitionState, now_ms: int) -> bool:
-        """Lead from `state.leader_epoch` on; True when this broker did not lead the partition before.
+        """Lead in `state.leader_epoch`; True when this broker did not lead the partition before.
 
-        A state with the current epoch only updates the ISR. The new epoch starts at the log end offset.
+        A new epoch starts at the log end offset. A state older than the partition epoch known here is passed over.
         """
-        is_new_epoch = state.leader_epoch > self.leader_epoch
+        if state.partition_epoch < self.partition_epoch:
+            return False
         is_new_leader = not self.is_leader
-        self._take(state)
+        is_new_epoch = state.leader_epoch > self.leader_epoch
+        others = [broker_id for broker_id in state.replicas if broker_id != self.broker_id]
+        self.followers = {broker_id: self.followers.get(broker_id) or ReplicaProgress(broker_id) for broker_id in others}
+        self._take(state, frozenset(state.isr))
         self.leader_id = self.broker_id
         self.is_leader = True
-        if is_new_epoch or is_new_leader:
+        if is_new_epoch:
             end_offset = self.log.log_end_offset
             self.leader_epoch_start_offset = end_offset
             self.log.on_new_leader_epoch(state.leader_epoch)
-            for broker_id in self.replicas:
-                if broker_id != self.broker_id:
-                    progress = self.followers.setdefault(broker_id, ReplicaProgress(broker_id))
-                    progress.reset(end_offset, now_ms, in_sync=broker_id in self.isr)
-        for broker_id in list(self.followers):
-            if broker_id not in self.replicas:
-                del self.followers[broker_id]
-        self.maybe_advance_high_watermark()
+            for broker_id, progress in self.followers.items():
+                progress.reset(end_offset, now_ms, is_new_leader=is_new_leader, in_sync=broker_id in self.isr)
+        # The ISR may have shrunk to this broker; who waits on another account (its offset, its epoch) looks again, too.
+        self.maybe_advance_high_watermark(now_ms)
         self.waiters.notify()
         return is_new_leader
 
     def become_follower(self, state: LeaderAndIsrPartitionState) -> bool:
-        """Follow `state.leader`; True when leader or epoch changed. What waits here is answered with NotLeaderOrFollower."""
-        changed = self.is_leader or state.leader != self.leader_id or state.leader_epoch != self.leader_epoch
-        self._take(state)
+        """Follow `state.leader`; True when a new leader epoch began. What waits here is answered with NotLeaderOrFollower.
+
+        A state older than the partition epoch known here is passed over.
+        """
+        if state.partition_epoch < self.partition_epoch:
+            return False
+        is_new_epoch = state.leader_epoch > self.leader_epoch
+        self.followers = {}
+        self._take(state, frozenset())  # only a leader knows who is in sync
         self.leader_id = state.leader
         self.is_leader = False
         self.leader_epoch_start_offset = None
-        self.followers.clear()
-        self._alone = False
         self.waiters.notify()
-        return changed
+        return is_new_epoch
 
-    def _take(self, state: LeaderAndIsrPartitionState) -> None:
+    def _take(self, state: LeaderAndIsrPartitionState, isr: frozenset[int]) -> None:
         self.controller_epoch = state.controller_epoch
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
         self.replicas = tuple(state.replicas)
-        self.isr = frozenset(state.isr)
+        self.isr = isr
         self.pending_isr = None
-        self._alone = self.isr == {self.broker_id}
+        self.on_config_change()
 
-    def resign(self) -> None:
-        """The replica is stopped or its directory failed: nothing is served any more and nobody waits in vain."""
+    def take_offline(self) -> None:
+        """The replica was deleted or its directory failed: nothing is served any more and nobody waits in vain."""
+        self.is_online = False
         self.is_leader = False
         self.leader_id = -1
-        self._alone = False
         self.waiters.notify()
+
+    def on_config_change(self) -> None:
+        """The log's configuration or the number of replicas changed: no more replicas can be asked for than there are."""
+        self.effective_min_isr = min(self.log.config[MIN_INSYNC_REPLICAS], len(self.followers) + 1)
 
     # -- the leader's data path ----------------------------------------------------------------------------------------
 
@@ -140,46 +157,53 @@ class Partition:
         """
         if not self.is_leader:
             raise NotLeaderOrFollower(*self.topic_partition, self.leader_id, self.leader_epoch)
-        if required_acks == -1 and len(self.isr) < self.min_insync_replicas:
-            raise NotEnoughReplicas(self.topic_partition, len(self.isr), self.min_insync_replicas)
+        if required_acks == -1 and len(self.isr) < self.effective_min_isr:
+            raise NotEnoughReplicas(self.topic_partition, len(self.isr), self.effective_min_isr)
         log = self.log
         appended = log.append_as_leader(batch, self.leader_epoch, now_ms)
-        if self._alone:
-            log.update_high_watermark(log.log_end_offset)
+        if self.followers:
+            self.maybe_advance_high_watermark(now_ms)
         else:
-            self.maybe_advance_high_watermark()
+            log.update_high_watermark(log.log_end_offset)
         if self.waiters.waiting:
             self.waiters.notify()
         return appended
 
-    def maybe_advance_high_watermark(self) -> bool:
-        """Raise the high watermark to what every member of the maximal ISR has; True if it moved."""
-        if not self.is_leader:
-            return False
-        end_offset = self.log.log_end_offset
-        maximal = self.isr if self.pending_isr is None else self.isr | self.pending_isr
-        for broker_id, progress in self.followers.items():
-            if broker_id in maximal:
-                end_offset = min(end_offset, progress.log_end_offset)
-        return end_offset > self.log.high_watermark and self.log.update_high_watermark(end_offset)
+    @property
+    def maximal_isr(self) -> frozenset[int]:
+        """The ISR and those that may be in it already, for all the controller knows."""
+        return self.isr if self.pending_isr is None else self.isr | self.pending_isr
 
-    def check_replica(self, broker_id: int) -> None:
-        """Raises UnknownReplica when the broker is none of the partition's other replicas."""
-        if broker_id not in self.followers:
-            raise UnknownReplica(f"broker {broker_id} is no replica of {self.topic_partition} ({self.replicas})")
+    def maybe_advance_high_watermark(self, now_ms: int) -> bool:
+        """Raise the high watermark to what every replica has that must have it; True if it moved."""
+        if not self.is_leader or len(self.isr) < self.effective_min_isr:
+            return False
+        log_end_offset = new_high_watermark = self.log.log_end_offset
+        maximal = self.maximal_isr
+        for broker_id, progress in self.followers.items():
+            if progress.log_end_offset < new_high_watermark and (
+                broker_id in maximal
+                or (broker_id in self._cluster.brokers and progress.is_caught_up(log_end_offset, now_ms, self._replica_lag_time_max_ms))
+            ):
+                new_high_watermark = progress.log_end_offset
+        return new_high_watermark > self.log.high_watermark and self.log.update_high_watermark(new_high_watermark)
 
     def on_follower_fetch(self, broker_id: int, fetch_offset: int, follower_start_offset: int, now_ms: int) -> None:
-        """A follower, checked by `check_replica`, was served from `fetch_offset`."""
-        self.followers[broker_id].on_fetch(fetch_offset, follower_start_offset, self.log.log_end_offset, now_ms)
-        if self.maybe_advance_high_watermark():
+        """A follower, checked by `check_replica`, was served from `fetch_offset`: it has everything below."""
+        progress = self.followers[broker_id]
+        deleted_more = follower_start_offset > progress.log_start_offset
+        progress.on_fetch(fetch_offset, follower_start_offset, self.log.log_end_offset, now_ms)
+        if self.maybe_advance_high_watermark(now_ms) or deleted_more:
             self.waiters.notify()
 
     def delete_records(self, offset: int) -> int:
         """Raise the log start offset to `offset` (-1: the high watermark); the offset that was meant.
 
-        Raises NotLeaderOrFollower, OffsetOutOfRange beyond the high watermark or below zero.
+        Raises NotLeaderOrFollower, RecordsNotDeletable, OffsetOutOfRange beyond the high watermark or below zero.
         """
         log = self.check_leader()
+        if "delete" not in log.config[CLEANUP_POLICY]:
+            raise RecordsNotDeletable(f"{self.topic_partition} is compacted only: its records cannot be deleted by offset")
         if offset == HIGH_WATERMARK:
             offset = log.high_watermark
         if offset < 0:
@@ -189,10 +213,23 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """The log start offset of the replica that is furthest behind."""
-        return min([self.log.log_start_offset, *(progress.log_start_offset for progress in self.followers.values())])
+        """The log start offset of the live replica that is furthest behind."""
+        low_watermark = self.log.log_start_offset
+        for broker_id, progress in self.followers.items():
+            if progress.log_start_offset < low_watermark and broker_id in self._cluster.brokers:
+                low_watermark = progress.log_start_offset
+        return low_watermark
 
     # -- what every request to a partition checks ------------------------------------------------------------------------
+
+    def check_replica(self, broker_id: int, asked_epoch: int) -> None:
+        """Raises UnknownReplica when the broker is none of the partition's other replicas, UnknownLeaderEpoch if it gave the epoch."""
+        if broker_id in self.followers:
+            return
+        if asked_epoch != -1:
+            # In this very epoch it may have become a replica that we have not heard of: it shall ask again.
+            raise UnknownLeaderEpoch(self.topic_partition, asked_epoch, self.leader_epoch)
+        raise UnknownReplica(f"broker {broker_id} is no replica of {self.topic_partition} ({self.replicas})")
 
     def check_leader_epoch(self, asked: int) -> None:
         """Compare the epoch in a request (-1: not given) with ours. Raises FencedLeaderEpoch, UnknownLeaderEpoch."""
@@ -202,10 +239,13 @@ class Partition:
             raise FencedLeaderEpoch(self.topic_partition, asked, self.leader_epoch)
         raise UnknownLeaderEpoch(self.topic_partition, asked, self.leader_epoch)
 
-    def check_leader(self, asked_epoch: int = -1) -> PartitionLog:
-        """The log, if this broker leads the partition in the asked epoch. Raises NotLeaderOrFollower and the epoch errors."""
+    def check_leader(self, asked_epoch: int = -1, *, or_follower: bool = False) -> PartitionLog:
+        """The log, if this broker leads the partition in the asked epoch, or follows and that will do (KIP-392).
+
+        Raises the epoch errors, NotLeaderOrFollower.
+        """
         self.check_leader_epoch(asked_epoch)
-        if not self.is_leader:
+        if not (self.is_leader or (or_follower and self.is_online)):
             raise NotLeaderOrFollower(*self.topic_partition, self.leader_id, self.leader_epoch)
         return self.log
 
@@ -217,7 +257,3 @@ class Partition:
         start = self.leader_epoch_start_offset
         if start is not None and start > self.log.high_watermark:
             raise OffsetNotAvailable(f"{self.topic_partition}: high watermark {self.log.high_watermark} is below the epoch's start {start}")
-
-    def on_config_change(self) -> None:
-        """The log's effective configuration was replaced."""
-        self.min_insync_replicas = self.log.config[MIN_INSYNC_REPLICAS]

@@ -26,16 +26,24 @@ class ReplicaProgress:
             self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
         self.log_start_offset = follower_start_offset
         self.log_end_offset = fetch_offset
-        self.last_fetch_leader_end_offset = leader_end_offset
+        # A request that was read later may see an older end only if the log was truncated, and a leader's never is.
+        self.last_fetch_leader_end_offset = max(self.last_fetch_leader_end_offset, leader_end_offset)
         self.last_fetch_ms = now_ms
 
-    def reset(self, leader_end_offset: int, now_ms: int, *, in_sync: bool) -> None:
-        """A new leader epoch began: nothing is known but that members of the ISR were caught up a moment ago."""
-        self.log_end_offset = -1
-        self.log_start_offset = -1
+    def reset(self, leader_end_offset: int, now_ms: int, *, is_new_leader: bool, in_sync: bool) -> None:
+        """A leader epoch began. Members of the ISR count as caught up a moment ago, others wait for their next fetch.
+
+        A leader that was elected again (`is_new_leader` is false) goes on knowing how far its followers are.
+        """
         self.last_caught_up_ms = now_ms if in_sync else 0
-        self.last_fetch_leader_end_offset = leader_end_offset if in_sync else -1
-        self.last_fetch_ms = now_ms if in_sync else 0
+        if is_new_leader:
+            self.log_end_offset = -1
+            self.log_start_offset = -1
+            self.last_fetch_leader_end_offset = -1
+            self.last_fetch_ms = 0
+        else:
+            self.last_fetch_leader_end_offset = leader_end_offset
+            self.last_fetch_ms = now_ms if in_sync else 0
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
         """Whether the follower belongs into the ISR (`replica.lag.time.max.ms`)."""

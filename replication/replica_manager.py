@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from protocol.errors import ErrorCode
 from protocol.messages.leader_and_isr import (
@@ -22,7 +22,7 @@ from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplic
 from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from protocol.uuid import ZERO_UUID
 from replication.cluster import MetadataCache
-from replication.errors import NotLeaderOrFollower, ReplicaStorageFailure, StaleControllerEpoch, UnknownTopicOrPartition
+from replication.errors import InconsistentTopicId, NotLeaderOrFollower, ReplicaStorageFailure, UnknownTopicOrPartition
 from replication.partition import Partition
 from storage.clock import Clock
 from storage.errors import LogDirFailure
@@ -39,20 +39,43 @@ EPOCH_DURING_DELETE = -2
 
 NO_EPOCH = -1
 
+REPLICA_LAG_TIME_MAX_MS = 30_000
+"""Kafka's default of replica.lag.time.max.ms."""
+
 
 class ReplicaManager:
     """The partitions of one broker, by topic and index."""
 
-    __slots__ = ("_clock", "_log_manager", "broker_id", "cluster", "controller_epoch", "offline", "partitions")
+    __slots__ = (
+        "_clock",
+        "_log_manager",
+        "_replica_lag_time_max_ms",
+        "broker_id",
+        "cluster",
+        "controller_epoch",
+        "offline",
+        "on_partitions_deleted",
+        "partitions",
+    )
 
-    def __init__(self, broker_id: int, log_manager: LogManager, cluster: MetadataCache, clock: Clock) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        log_manager: LogManager,
+        cluster: MetadataCache,
+        clock: Clock,
+        replica_lag_time_max_ms: int = REPLICA_LAG_TIME_MAX_MS,
+    ) -> None:
         self.broker_id = broker_id
         self.cluster = cluster
         self.controller_epoch = 0
         self.partitions: dict[str, dict[int, Partition]] = {}
         self.offline: set[TopicPartition] = set()
+        self.on_partitions_deleted: Callable[[list[TopicPartition]], None] = lambda partitions: None
+        """Told which partitions the controller deleted: their committed offsets are of no use any more."""
         self._log_manager = log_manager
         self._clock = clock
+        self._replica_lag_time_max_ms = replica_lag_time_max_ms
 
     # -- lookup --------------------------------------------------------------------------------------------------------
 
@@ -84,27 +107,21 @@ class ReplicaManager:
     # -- the controller's requests ---------------------------------------------------------------------------------------
 
     def on_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-        """UpdateMetadata (api 6): replace what is known of the cluster."""
-        try:
-            self.cluster.update(request)
-        except StaleControllerEpoch as stale:
-            logger.warning("refused: %s", stale)
+        """UpdateMetadata (api 6): take in what is new about the cluster."""
+        if self._is_deposed(request):
             return UpdateMetadataResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-        self.controller_epoch = max(self.controller_epoch, request.controller_epoch)
+        deleted = self.cluster.update(request)
+        if deleted:
+            self.on_partitions_deleted(deleted)
         return UpdateMetadataResponse(error_code=ErrorCode.NONE)
 
     async def on_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         """LeaderAndIsr (api 4): become leader or follower of the named partitions, making their logs when they are new."""
-        if request.controller_epoch < self.controller_epoch:
-            logger.warning(
-                "refused LeaderAndIsr of controller %d: its epoch %d is older than %d",
-                request.controller_id, request.controller_epoch, self.controller_epoch,
-            )  # fmt: skip
-            return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-        self.controller_epoch = request.controller_epoch
         topics: list[LeaderAndIsrTopicError] = []
         errors: list[LeaderAndIsrPartitionError] = []
         done = 0
+        if self._is_deposed(request):
+            return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
         for name, topic_id, states in _states_by_topic(request):
             topic_errors: list[LeaderAndIsrPartitionError] = []
             for state in states:
@@ -113,57 +130,18 @@ class ReplicaManager:
                 done += 1
                 if done % PARTITIONS_PER_TURN == 0:
                     await asyncio.sleep(0)
+                    # a new controller may have spoken meanwhile
+                    if self._is_deposed(request):
+                        return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
             topics.append(LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=topic_errors))
             errors.extend(topic_errors)
         return LeaderAndIsrResponse(error_code=ErrorCode.NONE, topics=topics, partition_errors=errors)
 
-    def _apply(self, topic: str, topic_id: bytes, state: LeaderAndIsrPartitionState) -> ErrorCode:
-        """Take one partition's state; the error code for the controller."""
-        topic_partition = TopicPartition(topic, state.partition_index)
-        if topic_partition in self.offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        if self.broker_id not in state.replicas:
-            logger.warning(
-                "LeaderAndIsr names %s, of which this broker %d is no replica %s", topic_partition, self.broker_id, state.replicas
-            )
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        partition = self.partition(topic, state.partition_index)
-        if partition is not None:
-            if topic_id not in (ZERO_UUID, partition.topic_id) and partition.topic_id != ZERO_UUID:
-                return ErrorCode.INCONSISTENT_TOPIC_ID
-            if state.leader_epoch < partition.leader_epoch:
-                return ErrorCode.STALE_CONTROLLER_EPOCH
-            if state.leader_epoch == partition.leader_epoch and state.partition_epoch <= partition.partition_epoch:
-                return ErrorCode.NONE
-        try:
-            if partition is None:
-                log = self._log_manager.get_or_create(topic_partition, topic_id, is_new=state.is_new)
-                if topic_id != ZERO_UUID and log.topic_id not in (ZERO_UUID, topic_id):
-                    logger.error("%s: the log in %s belongs to another topic of that name", topic_partition, log.directory)
-                    return ErrorCode.INCONSISTENT_TOPIC_ID
-                log.update_high_watermark(self._log_manager.checkpointed_high_watermark(topic_partition))
-                partition = Partition(self.broker_id, topic_partition, topic_id, log)
-                self.partitions.setdefault(topic, {})[state.partition_index] = partition
-            if state.leader == self.broker_id:
-                partition.become_leader(state, self._clock.now_ms())
-            else:
-                partition.become_follower(state)
-        except LogDirFailure as failure:
-            self.on_log_dir_failure(failure.log_dir)
-            self.offline.add(topic_partition)
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        return ErrorCode.NONE
-
     async def on_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """StopReplica (api 5): stop serving partitions and, where the request says so, delete their logs."""
-        if request.controller_epoch < self.controller_epoch:
-            logger.warning(
-                "refused StopReplica of controller %d: its epoch %d is older than %d",
-                request.controller_id, request.controller_epoch, self.controller_epoch,
-            )  # fmt: skip
+        """StopReplica (api 5): stop following partitions and, where the request says so, delete their logs."""
+        errors: list[StopReplicaPartitionError] = []
+        if self._is_deposed(request):
             return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-        self.controller_epoch = request.controller_epoch
-        errors = []
         for topic_partition, leader_epoch, delete in _stopped_partitions(request):
             code = self._stop(topic_partition, leader_epoch, delete=delete)
             errors.append(
@@ -171,20 +149,85 @@ class ReplicaManager:
             )
             if len(errors) % PARTITIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
+                if self._is_deposed(request):
+                    return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
         return StopReplicaResponse(error_code=ErrorCode.NONE, partition_errors=errors)
 
-    def _stop(self, topic_partition: TopicPartition, leader_epoch: int, *, delete: bool) -> ErrorCode:
-        topic, index = topic_partition
+    def _is_deposed(self, request: UpdateMetadataRequest | LeaderAndIsrRequest | StopReplicaRequest) -> bool:
+        """Whether a newer controller than the sender has spoken; remembers the sender's epoch otherwise."""
+        if request.controller_epoch >= self.controller_epoch:
+            self.controller_epoch = request.controller_epoch
+            return False
+        logger.warning(
+            "refused %s of controller %d: its epoch %d is older than %d",
+            type(request).__name__, request.controller_id, request.controller_epoch, self.controller_epoch,
+        )  # fmt: skip
+        return True
+
+    def _apply(self, topic: str, topic_id: bytes, state: LeaderAndIsrPartitionState) -> ErrorCode:
+        """Take one partition's state; the error code for the controller."""
+        topic_partition = TopicPartition(topic, state.partition_index)
         if topic_partition in self.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        partition = self.partition(topic, index)
+        partition = self.partition(topic, state.partition_index)
+        try:
+            if partition is not None:
+                if topic_id != ZERO_UUID and partition.topic_id not in (ZERO_UUID, topic_id):
+                    logger.error("%s: LeaderAndIsr is about another topic of that name; the log stays as it is", topic_partition)
+                    return ErrorCode.INCONSISTENT_TOPIC_ID
+                if state.leader_epoch <= partition.leader_epoch:
+                    return self._repeated(partition, topic_id, state)
+            if self.broker_id not in state.replicas:
+                logger.warning(
+                    "LeaderAndIsr names %s, of which this broker %d is no replica %s", topic_partition, self.broker_id, state.replicas
+                )
+                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if partition is None:
+                partition = self._host(topic_partition, topic_id, is_new=state.is_new)
+            if state.leader == self.broker_id:
+                partition.become_leader(state, self._clock.now_ms())
+            elif state.leader in self.cluster.brokers:
+                partition.become_follower(state)
+            else:
+                logger.error("%s: cannot follow broker %d, which is not alive", topic_partition, state.leader)
+        except LogDirFailure as failure:
+            self.on_log_dir_failure(failure.log_dir)
+            self.offline.add(topic_partition)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        except InconsistentTopicId as error:
+            logger.error("%s", error)
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        return ErrorCode.NONE
+
+    def _repeated(self, partition: Partition, topic_id: bytes, state: LeaderAndIsrPartitionState) -> ErrorCode:
+        """A state of a leader epoch that is known or over. In the current one the controller may only say, or take back, the topic id."""
+        if state.leader_epoch == partition.leader_epoch:
+            if topic_id != ZERO_UUID and partition.topic_id == ZERO_UUID:
+                self._log_manager.get_or_create(partition.topic_partition, topic_id)
+                return ErrorCode.NONE
+            if topic_id == ZERO_UUID and partition.topic_id != ZERO_UUID and state.leader != self.broker_id:
+                return ErrorCode.NONE
+        return ErrorCode.STALE_CONTROLLER_EPOCH
+
+    def _host(self, topic_partition: TopicPartition, topic_id: bytes, *, is_new: bool) -> Partition:
+        """Begin to host a partition. Raises LogDirFailure, InconsistentTopicId."""
+        log = self._log_manager.get_or_create(topic_partition, topic_id, is_new=is_new)
+        if topic_id not in (ZERO_UUID, log.topic_id):
+            raise InconsistentTopicId(f"{topic_partition}: the log in {log.directory} belongs to another topic of that name")
+        partition = Partition(self.broker_id, topic_partition, log, self.cluster, self._replica_lag_time_max_ms)
+        self.partitions.setdefault(topic_partition.topic, {})[topic_partition.partition] = partition
+        return partition
+
+    def _stop(self, topic_partition: TopicPartition, leader_epoch: int, *, delete: bool) -> ErrorCode:
+        if topic_partition in self.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        partition = self.partition(*topic_partition)
         if partition is not None:
             if leader_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE) and leader_epoch < partition.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
-            del self.partitions[topic][index]
-            if not self.partitions[topic]:
-                del self.partitions[topic]
-            partition.resign()
+            if delete:
+                self._remove(partition)
+            partition.waiters.notify()
         if delete:
             try:
                 self._log_manager.delete(topic_partition)
@@ -193,18 +236,22 @@ class ReplicaManager:
                 return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
 
+    def _remove(self, partition: Partition) -> None:
+        topic, index = partition.topic_partition
+        of_topic = self.partitions[topic]
+        del of_topic[index]
+        if not of_topic:
+            del self.partitions[topic]
+        partition.take_offline()
+
     # -- disk and configuration ------------------------------------------------------------------------------------------
 
     def on_log_dir_failure(self, log_dir: str) -> None:
         """A directory failed: its partitions go offline here, the rest serves on."""
         failed = [partition for partition in self if partition.log.log_dir == log_dir]
         for partition in failed:
-            topic, index = partition.topic_partition
             self.offline.add(partition.topic_partition)
-            del self.partitions[topic][index]
-            if not self.partitions[topic]:
-                del self.partitions[topic]
-            partition.resign()
+            self._remove(partition)
         self._log_manager.handle_log_dir_failure(log_dir)
 
     def on_topic_config_change(self, topic: str) -> None:
