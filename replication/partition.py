@@ -24,7 +24,7 @@ from replication.errors import (
 from replication.progress import ReplicaProgress
 from replication.waiters import Waiters
 from storage.errors import OffsetOutOfRange
-from storage.log_append import Appended
+from storage.log_append import Appended, AppendOrigin
 from storage.partition_log import PartitionLog
 from storage.topic_partition import TopicPartition
 from storage.validation import ValidatedBatch
@@ -150,7 +150,9 @@ class Partition:
 
     # -- the leader's data path ----------------------------------------------------------------------------------------
 
-    def append_as_leader(self, batch: ValidatedBatch, required_acks: int, now_ms: int) -> Appended:
+    def append_as_leader(
+        self, batch: ValidatedBatch, required_acks: int, now_ms: int, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> Appended:
         """Append one validated batch and move the high watermark if no other replica is to be waited for.
 
         Raises NotLeaderOrFollower, NotEnoughReplicas, and what PartitionLog.append_as_leader raises.
@@ -160,7 +162,7 @@ class Partition:
         if required_acks == -1 and len(self.isr) < self.effective_min_isr:
             raise NotEnoughReplicas(self.topic_partition, len(self.isr), self.effective_min_isr)
         log = self.log
-        appended = log.append_as_leader(batch, self.leader_epoch, now_ms)
+        appended = log.append_as_leader(batch, self.leader_epoch, now_ms, origin)
         if self.followers:
             self.maybe_advance_high_watermark(now_ms)
         else:

@@ -54,6 +54,7 @@ class ReplicaManager:
         "cluster",
         "controller_epoch",
         "offline",
+        "on_leadership_change",
         "on_partitions_deleted",
         "partitions",
     )
@@ -71,6 +72,8 @@ class ReplicaManager:
         self.controller_epoch = 0
         self.partitions: dict[str, dict[int, Partition]] = {}
         self.offline: set[TopicPartition] = set()
+        self.on_leadership_change: Callable[[Partition], None] = lambda partition: None
+        """Told of a partition after it became leader or follower here, or went away: the coordinators take over and let go by it."""
         self.on_partitions_deleted: Callable[[list[TopicPartition]], None] = lambda partitions: None
         """Told which partitions the controller deleted: their committed offsets are of no use any more."""
         self._log_manager = log_manager
@@ -186,8 +189,10 @@ class ReplicaManager:
                 partition = self._host(topic_partition, topic_id, is_new=state.is_new)
             if state.leader == self.broker_id:
                 partition.become_leader(state, self._clock.now_ms())
+                self.on_leadership_change(partition)
             elif state.leader in self.cluster.brokers:
                 partition.become_follower(state)
+                self.on_leadership_change(partition)
             else:
                 logger.error("%s: cannot follow broker %d, which is not alive", topic_partition, state.leader)
         except LogDirFailure as failure:
@@ -243,6 +248,7 @@ class ReplicaManager:
         if not of_topic:
             del self.partitions[topic]
         partition.take_offline()
+        self.on_leadership_change(partition)
 
     # -- disk and configuration ------------------------------------------------------------------------------------------
 

@@ -1,0 +1,261 @@
+"""The group coordinator of this broker: the shell around the state machines of its groups. Kafka's GroupCoordinator.
+
+Checks that this broker coordinates the group, hands the event to the group's state machine and carries out what comes of it. Owns
+`__consumer_offsets` on this broker: who may write to it, when it is loaded, and that it is created when first needed.
+
+Wiring, by the server:
+
+    groups = GroupCoordinator(config, clock, timing_wheel, cluster, replica_manager, produce_purgatory, workers, create_offsets_topic)
+    replica_manager.on_leadership_change = groups.on_leadership_change
+    replica_manager.on_partitions_deleted = groups.on_partitions_deleted
+    groups.start()          # before the broker registers with the controller, or it would miss what it leads
+    ...
+    await groups.stop()     # before the logs close
+
+`create_offsets_topic` is a coroutine function without arguments that has the controller create the topic that `offsets_topic` describes;
+it may raise, and is called again when the next client asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from typing import NamedTuple
+from uuid import uuid4
+
+from broker.groups.coordinated import CoordinatedGroups
+from broker.groups.effects import JoinResult, SyncResult
+from broker.groups.elections import Elections
+from broker.groups.group import Group, GroupSettings, GroupState
+from broker.groups.joining import Join, on_join
+from broker.groups.membership import Leaving, on_heartbeat, on_leave
+from broker.groups.offset_commits import OffsetCommits
+from broker.groups.offsets_log import OffsetsLog
+from broker.groups.runner import EffectRunner
+from broker.groups.syncing import Sync, on_sync
+from broker.purgatory import Purgatory
+from broker.timing_wheel import TimerTask, TimingWheel
+from config.broker import BrokerConfig
+from config.broker_groups import (
+    GROUP_INITIAL_REBALANCE_DELAY_MS,
+    GROUP_MAX_SESSION_TIMEOUT_MS,
+    GROUP_MAX_SIZE,
+    GROUP_MIN_SESSION_TIMEOUT_MS,
+    OFFSET_METADATA_MAX_BYTES,
+    OFFSETS_LOAD_BUFFER_SIZE,
+    OFFSETS_RETENTION_CHECK_INTERVAL_MS,
+    OFFSETS_RETENTION_MINUTES,
+    OFFSETS_TOPIC_NUM_PARTITIONS,
+    OFFSETS_TOPIC_REPLICATION_FACTOR,
+    OFFSETS_TOPIC_SEGMENT_BYTES,
+)
+from protocol.errors import ErrorCode
+from replication.cluster import MetadataCache
+from replication.partition import Partition
+from replication.replica_manager import ReplicaManager
+from storage.clock import Clock
+from storage.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+CLASSIC = "classic"
+"""The only type of group here, as ListGroups names it."""
+
+JoinReply = Callable[[JoinResult], None]
+SyncReply = Callable[[SyncResult], None]
+
+
+class OffsetsTopic(NamedTuple):
+    """How `__consumer_offsets` is to be created."""
+
+    partitions: int
+    replication_factor: int
+    config: Mapping[str, str]
+
+
+class GroupCoordinator:
+    """See the module."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        timing_wheel: TimingWheel,
+        cluster: MetadataCache,
+        replica_manager: ReplicaManager,
+        produce_purgatory: Purgatory,
+        workers: Executor,
+        create_offsets_topic: Callable[[], Awaitable[object]],
+        new_uuid: Callable[[], object] = uuid4,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._timing_wheel = timing_wheel
+        self._create_offsets_topic = create_offsets_topic
+        self._new_uuid = new_uuid
+        self._creating: asyncio.Task[None] | None = None
+        self._expiring: asyncio.Task[None] | None = None
+        self._expiry_timer: TimerTask | None = None
+        self._check_interval_ms = config[OFFSETS_RETENTION_CHECK_INTERVAL_MS]
+        self.settings = GroupSettings(
+            config[GROUP_MIN_SESSION_TIMEOUT_MS],
+            config[GROUP_MAX_SESSION_TIMEOUT_MS],
+            config[GROUP_MAX_SIZE],
+            config[GROUP_INITIAL_REBALANCE_DELAY_MS],
+        )
+        self.groups = CoordinatedGroups(cluster, self.settings, config[OFFSETS_TOPIC_NUM_PARTITIONS])
+        log = OffsetsLog(replica_manager, produce_purgatory, clock, config)
+        self._runner = EffectRunner(self.groups, log, timing_wheel, clock)
+        self._elections = Elections(self.groups, self._runner, clock, workers, config[OFFSETS_LOAD_BUFFER_SIZE])
+        self.offsets = OffsetCommits(
+            self.groups, self._runner, log, clock, config[OFFSET_METADATA_MAX_BYTES], config[OFFSETS_RETENTION_MINUTES] * 60_000
+        )
+
+    # -- life --------------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Answer requests, and look for expired offsets from time to time."""
+        self.groups.is_active = True
+        self._expiry_timer = self._timing_wheel.add(self._check_interval_ms, self._expire)
+
+    async def stop(self) -> None:
+        """Answer whoever waits, and take no more requests."""
+        self.groups.is_active = False
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+        for task in (self._creating, self._expiring):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        await self._elections.stop()
+        self._elections.unload_all()
+
+    def on_leadership_change(self, partition: Partition) -> None:
+        """A partition of this broker has a new leader, or is here no more."""
+        self._elections.on_leadership_change(partition)
+
+    def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+        """The cluster has deleted these partitions."""
+        self.offsets.on_partitions_deleted(partitions)
+
+    def _expire(self) -> None:
+        if self._expiring is None or self._expiring.done():
+            self._expiring = asyncio.get_running_loop().create_task(self.offsets.expire(), name="expire-offsets")
+        self._expiry_timer = self._timing_wheel.add(self._check_interval_ms, self._expire)
+
+    # -- the topic ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def offsets_topic(self) -> OffsetsTopic:
+        """How `__consumer_offsets` is to be created."""
+        config = self._config
+        return OffsetsTopic(
+            config[OFFSETS_TOPIC_NUM_PARTITIONS],
+            config[OFFSETS_TOPIC_REPLICATION_FACTOR],
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(config[OFFSETS_TOPIC_SEGMENT_BYTES]),
+            },
+        )
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` whose leader coordinates the group."""
+        return self.groups.partition_for(group_id)
+
+    def request_topic(self) -> None:
+        """Have `__consumer_offsets` created, unless that is under way."""
+        if self._creating is None or self._creating.done():
+            self._creating = asyncio.get_running_loop().create_task(self._create_topic(), name="create-offsets-topic")
+
+    async def _create_topic(self) -> None:
+        try:
+            await self._create_offsets_topic()
+        except Exception as error:
+            logger.warning("__consumer_offsets could not be created, clients will ask again: %s", error)
+
+    # -- members -----------------------------------------------------------------------------------------------------------
+
+    def join(self, group_id: str, join: Join) -> None:
+        """JoinGroup; `join.waiter` is a JoinReply and is called once, now or when the rebalance is complete."""
+        error = self.groups.check(group_id)
+        if not error and not self.settings.min_session_timeout_ms <= join.session_timeout_ms <= self.settings.max_session_timeout_ms:
+            error = ErrorCode.INVALID_SESSION_TIMEOUT
+        now_ms = self._clock.now_ms()
+        group: Group | None = None
+        if not error:
+            if join.member_id:
+                group = self.groups.get(group_id)
+            else:
+                group = self.groups.get_or_create(group_id, now_ms)
+                join = join._replace(uuid=str(self._new_uuid()))
+            if group is None:
+                error = ErrorCode.UNKNOWN_MEMBER_ID
+        if group is None:
+            reply: JoinReply = join.waiter  # type: ignore[assignment]  # opaque to the state machine, ours to know
+            reply(JoinResult(join.member_id, error))
+            return
+        self._runner.run(group, on_join(group, join, now_ms))
+
+    def sync(self, group_id: str, sync: Sync) -> None:
+        """SyncGroup; `sync.waiter` is a SyncReply and is called once, now or when the leader's assignment is stored."""
+        error = self.groups.check(group_id)
+        group = None if error else self.groups.get(group_id)
+        if group is None:
+            reply: SyncReply = sync.waiter  # type: ignore[assignment]  # opaque to the state machine, ours to know
+            if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                # The assignment that the former coordinator was waiting for is lost, so the member joins again.
+                error = ErrorCode.REBALANCE_IN_PROGRESS
+            reply(SyncResult(error or ErrorCode.UNKNOWN_MEMBER_ID))
+            return
+        self._runner.run(group, on_sync(group, sync))
+
+    def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
+        """Heartbeat. While the group loads every member is taken to live."""
+        error = self.groups.check(group_id)
+        if error:
+            return ErrorCode.NONE if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
+        group = self.groups.get(group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error, effects = on_heartbeat(group, member_id, group_instance_id, generation_id)
+        self._runner.run(group, effects)
+        return error
+
+    def leave(self, group_id: str, leaving: Sequence[Leaving]) -> tuple[ErrorCode, list[ErrorCode]]:
+        """LeaveGroup: (error of all, error of each)."""
+        error = self.groups.check(group_id)
+        if error:
+            return error, []
+        group = self.groups.get(group_id)
+        if group is None:
+            return ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
+        error, errors, effects = on_leave(group, leaving, self._clock.now_ms())
+        self._runner.run(group, effects)
+        return error, errors
+
+    # -- what there is -----------------------------------------------------------------------------------------------------
+
+    def describe(self, group_id: str) -> tuple[ErrorCode, Group | None]:
+        """The group as it is now; None without an error when there is none, which Kafka calls Dead."""
+        error = self.groups.check(group_id, may_be_empty=True)
+        return error, None if error else self.groups.get(group_id)
+
+    def list(self, states: Iterable[str], types: Iterable[str]) -> tuple[ErrorCode, list[Group]]:
+        """The groups coordinated here in one of these states and of one of these types (any, when empty), in any case of letters."""
+        if not self.groups.is_active:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
+        wanted_states = {state.lower() for state in states}
+        wanted_types = {name.lower() for name in types}
+        found = [
+            group
+            for group in self.groups
+            if (not wanted_states or group.state.value.lower() in wanted_states) and (not wanted_types or CLASSIC in wanted_types)
+        ]
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.groups.is_loading else ErrorCode.NONE, found
+
+    def count(self, state: GroupState | None = None) -> int:
+        """How many groups there are (NumGroups), or how many in a state (NumGroupsStable and its like)."""
+        return sum(1 for group in self.groups if state is None or group.state is state)

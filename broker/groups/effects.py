@@ -1,0 +1,126 @@
+"""What the state machine of a group wants done, in order: the outcome of every event.
+
+A transition returns a list of these; the coordinator carries them out. Every waiter that was given to an event comes back in exactly one
+`Reply`. Errors are values here, because most of them answer somebody who has been waiting and not the event's own sender.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import NamedTuple, TypeAlias
+
+from broker.groups.group import NO_GENERATION, Group, Member, Protocols
+from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupResponseMember
+
+
+class JoinResult(NamedTuple):
+    """The answer to a JoinGroup."""
+
+    member_id: str
+    error: ErrorCode = ErrorCode.NONE
+    generation_id: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str | None = ""
+    skip_assignment: bool = False
+    members: list[JoinGroupResponseMember] | None = None
+
+
+class SyncResult(NamedTuple):
+    """The answer to a SyncGroup."""
+
+    error: ErrorCode = ErrorCode.NONE
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+class Timer(Enum):
+    """The timers that a group has at most one of. A member's session timer has the member id as its key."""
+
+    JOIN = "join"
+    SYNC = "sync"
+
+
+TimerKey: TypeAlias = "Timer | str"
+
+
+class Reply(NamedTuple):
+    """Answer a waiter."""
+
+    waiter: object
+    result: JoinResult | SyncResult
+
+
+class Arm(NamedTuple):
+    """Call `on_timer` with `key` after `delay_ms`, instead of when it was armed for before."""
+
+    key: TimerKey
+    delay_ms: int
+
+
+class Disarm(NamedTuple):
+    """Do not call `on_timer` with `key`, if it was armed."""
+
+    key: TimerKey
+
+
+class AfterSync(NamedTuple):
+    """The leader's assignment of a generation was being stored."""
+
+    generation_id: int
+    assignment: Mapping[str, bytes]
+
+
+class AfterEmpty(NamedTuple):
+    """That the group is empty was being stored: nobody waits for it."""
+
+
+class AfterStaticRejoin(NamedTuple):
+    """A static member's new id was being stored, which is taken back if that fails."""
+
+    member: Member
+    old_member_id: str
+    new_member_id: str
+    old_leader_id: str | None
+    old_protocols: Protocols
+    old_rebalance_timeout_ms: int
+    old_session_timeout_ms: int
+    supports_skipping_assignment: bool
+
+
+Completion: TypeAlias = AfterSync | AfterEmpty | AfterStaticRejoin
+
+
+class Store(NamedTuple):
+    """Append the group's metadata record, and call `on_stored` with `then` and how it went once all in-sync replicas have it."""
+
+    value: bytes
+    then: Completion
+
+
+Effect: TypeAlias = Reply | Arm | Disarm | Store
+
+
+def reply_to_join(group: Group, member: Member, result: JoinResult, out: list[Effect]) -> None:
+    """Answer the member's JoinGroup, if one waits."""
+    waiter = group.take_join_waiter(member)
+    if waiter is not None:
+        out.append(Reply(waiter, result))
+
+
+def reply_to_sync(member: Member, result: SyncResult, out: list[Effect]) -> bool:
+    """Answer the member's SyncGroup; False when none waits."""
+    waiter = member.sync_waiter
+    if waiter is None:
+        return False
+    member.sync_waiter = None
+    out.append(Reply(waiter, result))
+    return True
+
+
+def arm_session(member: Member, out: list[Effect]) -> None:
+    """The member was heard of: its session lasts for another session timeout."""
+    out.append(Arm(member.member_id, member.session_timeout_ms))

@@ -1,0 +1,152 @@
+"""Becoming and ceasing to be coordinator, partition by partition of `__consumer_offsets`.
+
+Called when this broker begins or ends to lead a partition. A partition is loaded by a task that reads in a worker thread and hands the
+event loop back every few milliseconds; until it is done its groups answer COORDINATOR_LOAD_IN_PROGRESS. A partition that was lost, and
+perhaps won again, while it loaded is not installed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from concurrent.futures import Executor
+
+from broker.groups.coordinated import CoordinatedGroups, OffsetsPartition
+from broker.groups.group import Group
+from broker.groups.loading import GroupLoader
+from broker.groups.membership import on_loaded, on_unloaded
+from broker.groups.runner import EffectRunner
+from broker.internal_topics import GROUP_METADATA_TOPIC
+from replication.partition import Partition
+from storage.clock import Clock
+from storage.errors import StorageError
+
+logger = logging.getLogger(__name__)
+
+SLICE_SECONDS = 0.002
+"""How long loading may hold the event loop at a time."""
+
+
+class Elections:
+    """See the module."""
+
+    __slots__ = ("_clock", "_groups", "_load_bytes", "_runner", "_tasks", "_workers")
+
+    def __init__(self, groups: CoordinatedGroups, runner: EffectRunner, clock: Clock, workers: Executor, load_bytes: int) -> None:
+        self._groups = groups
+        self._runner = runner
+        self._clock = clock
+        self._workers = workers
+        self._load_bytes = load_bytes
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def on_leadership_change(self, partition: Partition) -> None:
+        """This broker leads a partition, or does not any more. Those of other topics are passed over."""
+        topic, index = partition.topic_partition
+        if topic != GROUP_METADATA_TOPIC:
+            return
+        owned = self._groups.partitions.get(index)
+        if not partition.is_leader:
+            if owned is not None:
+                self._unload(owned)
+        elif owned is not None:
+            owned.leader_epoch = partition.leader_epoch
+        else:
+            self._elected(partition, index)
+
+    async def stop(self) -> None:
+        """Load no more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def unload_all(self) -> None:
+        """Whoever waits is told to look for another coordinator."""
+        for owned in list(self._groups.partitions.values()):
+            self._unload(owned)
+
+    def _elected(self, partition: Partition, index: int) -> None:
+        owned = self._groups.partitions[index] = OffsetsPartition(index, partition.leader_epoch)
+        if partition.log.log_start_offset == partition.log.log_end_offset:
+            owned.is_loading = False
+            return
+        task = asyncio.get_running_loop().create_task(self._load(partition, owned), name=f"load-{GROUP_METADATA_TOPIC}-{index}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _load(self, partition: Partition, owned: OffsetsPartition) -> None:
+        name = str(partition.topic_partition)
+        began = self._clock.monotonic()
+        loader = GroupLoader(name)
+        groups: dict[str, Group] = {}
+        try:
+            await self._read(partition, owned, loader)
+            await self._in_slices(loader.groups(self._groups.settings, self._clock.now_ms(), groups), owned)
+            await self._in_slices(self._install(owned, groups), owned)
+        except _Lost:
+            logger.info("%s: not loaded to the end, this broker leads it no more", name)
+            return
+        except (StorageError, OSError) as error:
+            logger.error(
+                "%s: groups and offsets could not be loaded: %s. They are missing until the partition gets a new leader", name, error
+            )
+        except Exception:
+            logger.exception("%s: groups and offsets could not be loaded. They are missing until the partition gets a new leader", name)
+        owned.is_loading = False
+        logger.info(
+            "%s: loaded %d groups with %d offsets in %d ms, leader epoch %d; %d records were left out",
+            name,
+            len(owned.groups),
+            sum(len(group.offsets.committed) for group in owned.groups.values()),
+            (self._clock.monotonic() - began) * 1000,
+            owned.leader_epoch,
+            loader.skipped,
+        )
+
+    async def _read(self, partition: Partition, owned: OffsetsPartition, loader: GroupLoader) -> None:
+        loop = asyncio.get_running_loop()
+        log = partition.log
+        offset = log.log_start_offset
+        while offset < log.log_end_offset:
+            found = log.read(offset, self._load_bytes, log.log_end_offset, True)
+            if found.region is None:
+                break
+            data = await loop.run_in_executor(self._workers, found.region.read)
+            await self._in_slices(loader.feed(data), owned)
+            offset = found.next_offset
+
+    async def _in_slices(self, steps: Iterator[None], owned: OffsetsPartition) -> None:
+        monotonic = self._clock.monotonic
+        self._check(owned)
+        slice_end = monotonic() + SLICE_SECONDS
+        for _ in steps:
+            if monotonic() >= slice_end:
+                await asyncio.sleep(0)
+                self._check(owned)
+                slice_end = monotonic() + SLICE_SECONDS
+
+    def _check(self, owned: OffsetsPartition) -> None:
+        if self._groups.partitions.get(owned.index) is not owned:
+            raise _Lost
+
+    def _install(self, owned: OffsetsPartition, groups: dict[str, Group]) -> Iterator[None]:
+        now_ms = self._clock.now_ms()
+        for group in groups.values():
+            owned.groups[group.group_id] = group
+            for producer_id in group.offsets.transactional:
+                owned.open_transactions.setdefault(producer_id, set()).add(group.group_id)
+            self._runner.run(group, on_loaded(group, now_ms))
+            yield
+
+    def _unload(self, owned: OffsetsPartition) -> None:
+        del self._groups.partitions[owned.index]
+        now_ms = self._clock.now_ms()
+        for group in owned.groups.values():
+            self._runner.cancel_timers(group)
+            self._runner.run(group, on_unloaded(group, now_ms))
+        logger.info("%s-%d: this broker coordinates its %d groups no more", GROUP_METADATA_TOPIC, owned.index, len(owned.groups))
+
+
+class _Lost(Exception):
+    """The partition that was being loaded is not led by this broker any more."""

@@ -1,0 +1,324 @@
+"""A classic consumer group: its members, its generation, and the state it is in. Kafka's GroupMetadata.
+
+Plain data with the bookkeeping that keeps it consistent; the rules of the protocol stand in `joining`, `rebalance`, `syncing` and
+`membership`, which alone change a group. Knows no clock, no timer and no connection: a member that waits holds an opaque waiter, which an
+`effects.Reply` gives back.
+
+Invariants: `protocol_votes[p]` is the number of members that support p; `awaiting_join` is the number of members with a waiter for
+JoinGroup; a member id is a member or pending, never both; a group without members has no leader.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple
+
+from broker.groups.offsets import GroupOffsets
+from broker.groups.subscriptions import topics_of
+from protocol.messages.join_group import JoinGroupResponseMember
+
+logger = logging.getLogger(__name__)
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+NO_GENERATION = -1
+NO_MEMBER_ID = ""
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""(name, metadata) of the protocols a member supports, the one it likes best first."""
+
+
+class GroupState(Enum):
+    """Kafka's names, as DescribeGroups and ListGroups show them."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+_PREVIOUS = {
+    GroupState.EMPTY: {GroupState.PREPARING_REBALANCE},
+    GroupState.PREPARING_REBALANCE: {GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY},
+    GroupState.COMPLETING_REBALANCE: {GroupState.PREPARING_REBALANCE},
+    GroupState.STABLE: {GroupState.COMPLETING_REBALANCE},
+    GroupState.DEAD: set(GroupState),
+}
+
+
+class GroupSettings(NamedTuple):
+    """What `group.*` of the broker's configuration says."""
+
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    max_size: int = 2**31 - 1
+    initial_rebalance_delay_ms: int = 3_000
+
+
+class Member:
+    """One member. `is_new` until its first rebalance is complete; `join_waiter` and `sync_waiter` are who waits for an answer."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "group_instance_id",
+        "is_new",
+        "join_waiter",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+        "sync_waiter",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: Protocols,
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocols = protocols
+        self.assignment = assignment
+        self.is_new = False
+        self.join_waiter: object | None = None
+        self.sync_waiter: object | None = None
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What the member said about itself in a protocol that it supports."""
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        raise ValueError(f"member {self.member_id} does not support protocol {protocol}")
+
+    @property
+    def is_static(self) -> bool:
+        """Whether it has a group.instance.id (KIP-345)."""
+        return self.group_instance_id is not None
+
+
+class Group:
+    """See the module. Attributes are read freely; `timers` is the shell's."""
+
+    __slots__ = (
+        "awaiting_join",
+        "generation_id",
+        "group_id",
+        "initial_delay_ms",
+        "initial_remaining_ms",
+        "leader_id",
+        "members",
+        "new_member_added",
+        "offsets",
+        "pending_members",
+        "pending_syncs",
+        "protocol_name",
+        "protocol_type",
+        "protocol_votes",
+        "settings",
+        "state",
+        "state_timestamp_ms",
+        "static_members",
+        "subscriptions",
+        "timers",
+    )
+
+    def __init__(self, group_id: str, settings: GroupSettings, now_ms: int, state: GroupState = GroupState.EMPTY) -> None:
+        self.group_id = group_id
+        self.settings = settings
+        self.state = state
+        self.state_timestamp_ms: int | None = now_ms
+        self.generation_id = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader_id: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        self.pending_members: set[str] = set()
+        self.pending_syncs: set[str] = set()
+        self.awaiting_join = 0
+        self.protocol_votes: dict[str, int] = {}
+        self.subscriptions: frozenset[bytes] | None = None
+        """The distinct metadata of the members in the chosen protocol, as they were when the generation began; None before the first."""
+        self.new_member_added = False
+        self.initial_delay_ms: int | None = None
+        """While the first rebalance of an empty group waits for more members: the delay that runs now."""
+        self.initial_remaining_ms = 0
+        self.offsets = GroupOffsets()
+        self.timers: dict[object, object] = {}
+
+    # -- state -----------------------------------------------------------------------------------------------------------
+
+    def transition_to(self, state: GroupState, now_ms: int) -> None:
+        """Enter `state`, which must be allowed from the present one."""
+        assert self.state in _PREVIOUS[state], f"group {self.group_id}: from {self.state.value} to {state.value}"
+        self.state = state
+        self.state_timestamp_ms = now_ms
+
+    @property
+    def can_rebalance(self) -> bool:
+        """Whether a rebalance may begin now."""
+        return self.state in _PREVIOUS[GroupState.PREPARING_REBALANCE]
+
+    @property
+    def is_consumer_group(self) -> bool:
+        """Whether the members speak the consumer protocol, which the broker can read."""
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    # -- members ---------------------------------------------------------------------------------------------------------
+
+    def add(self, member: Member, protocol_type: str, waiter: object | None) -> None:
+        """A new member; the first is leader and decides the protocol type."""
+        if member.group_instance_id is not None:
+            assert member.group_instance_id not in self.static_members
+            self.static_members[member.group_instance_id] = member.member_id
+        if not self.members:
+            self.protocol_type = protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self._vote(member.protocols, 1)
+        member.join_waiter = waiter
+        if waiter is not None:
+            self.awaiting_join += 1
+        self.pending_members.discard(member.member_id)
+
+    def remove(self, member_id: str) -> Member | None:
+        """Forget a member or pending member; another becomes leader if it was."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._vote(member.protocols, -1)
+            if member.join_waiter is not None:
+                self.awaiting_join -= 1
+            if member.group_instance_id is not None:
+                self.static_members.pop(member.group_instance_id, None)
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        self.pending_members.discard(member_id)
+        self.pending_syncs.discard(member_id)
+        return member
+
+    def rename(self, member: Member, member_id: str) -> None:
+        """A static member goes on under a new id, as leader if it was."""
+        assert member.group_instance_id is not None
+        old = member.member_id
+        del self.members[old]
+        member.member_id = member_id
+        self.members[member_id] = member
+        if self.leader_id == old:
+            self.leader_id = member_id
+        if old in self.pending_syncs:
+            self.pending_syncs.discard(old)
+            self.pending_syncs.add(member_id)
+        self.static_members[member.group_instance_id] = member_id
+
+    def update(
+        self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int, waiter: object | None
+    ) -> None:
+        """What a member that joins again says about itself. Whoever waited for it before must have been answered."""
+        self._vote(member.protocols, -1)
+        member.protocols = protocols
+        self._vote(protocols, 1)
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+        self.awaiting_join += (waiter is not None) - (member.join_waiter is not None)
+        member.join_waiter = waiter
+
+    def take_join_waiter(self, member: Member) -> object | None:
+        """Who waits for the member's JoinGroup, who then waits no more."""
+        waiter = member.join_waiter
+        if waiter is not None:
+            member.join_waiter = None
+            self.awaiting_join -= 1
+        return waiter
+
+    def _vote(self, protocols: Iterable[tuple[str, bytes]], change: int) -> None:
+        votes = self.protocol_votes
+        for name, _ in protocols:
+            count = votes.get(name, 0) + change
+            if count:
+                votes[name] = count
+            else:
+                votes.pop(name, None)
+
+    @property
+    def has_all_members_joined(self) -> bool:
+        """Whether nobody is missing any more in a rebalance."""
+        return len(self.members) == self.awaiting_join and not self.pending_members
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that any member asked for."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    # -- protocols -------------------------------------------------------------------------------------------------------
+
+    def supports_protocols(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether a member with these protocols can be in the group: it shares one with all others."""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        count = len(self.members)
+        return self.protocol_type == protocol_type and any(self.protocol_votes.get(name, 0) == count for name, _ in protocols)
+
+    def select_protocol(self) -> str:
+        """The protocol most members like best among those that all support."""
+        count = len(self.members)
+        candidates = {name for name, votes in self.protocol_votes.items() if votes == count}
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            choice = next(name for name, _ in member.protocols if name in candidates)
+            votes[choice] = votes.get(choice, 0) + 1
+        return max(votes, key=votes.__getitem__)
+
+    def next_generation(self, now_ms: int) -> None:
+        """All who are in are known: the next generation begins, in CompletingRebalance, or Empty without members."""
+        self.generation_id += 1
+        if self.members:
+            self.protocol_name = self.select_protocol()
+            self.transition_to(GroupState.COMPLETING_REBALANCE, now_ms)
+        else:
+            self.protocol_name = None
+            self.transition_to(GroupState.EMPTY, now_ms)
+        self.remember_subscriptions()
+        self.offsets.on_new_generation()
+        self.pending_syncs.clear()
+
+    def remember_subscriptions(self) -> None:
+        """Keep what the members subscribe to in this generation."""
+        name = self.protocol_name
+        self.subscriptions = frozenset(member.metadata(name) for member in self.members.values()) if name is not None else frozenset()
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """The topics that members of a consumer group subscribe to; None when that cannot be told."""
+        if not self.is_consumer_group or self.subscriptions is None:
+            return None
+        topics = topics_of(self.subscriptions)
+        if topics is None:
+            logger.warning("the subscriptions of group %s cannot be read; its offsets are kept until it is empty", self.group_id)
+        return topics
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member may be reading the topic: also when that cannot be told."""
+        topics = self.subscribed_topics()
+        return topics is None or topic in topics
+
+    def member_metadata(self) -> list[JoinGroupResponseMember]:
+        """What the leader is told of everybody in the chosen protocol."""
+        name = self.protocol_name
+        return [
+            JoinGroupResponseMember(member_id=member.member_id, group_instance_id=member.group_instance_id, metadata=member.metadata(name))
+            for member in self.members.values()
+        ]

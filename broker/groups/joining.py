@@ -1,0 +1,220 @@
+"""JoinGroup: newcomers, members that come again, and static members that come back under a new member id.
+
+Part of the state machine of a group. From version 4 on a newcomer is given a member id and has to come again with it (KIP-394), so that a
+client whose answers get lost does not fill the group with ghosts. A static member (KIP-345) that joins without a member id takes the place
+of its former self without a rebalance, if the protocol of the group does not change by it; a static leader may then be told to skip the
+assignment (KIP-814).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker.groups.effects import (
+    AfterStaticRejoin,
+    Arm,
+    Disarm,
+    Effect,
+    JoinResult,
+    Reply,
+    Store,
+    SyncResult,
+    arm_session,
+    reply_to_join,
+    reply_to_sync,
+)
+from broker.groups.group import NO_MEMBER_ID, Group, GroupState, Member, Protocols
+from broker.groups.rebalance import joined, maybe_complete_join, maybe_prepare_rebalance, prepare_rebalance
+from broker.groups.records import group_value
+from protocol.errors import ErrorCode
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
+"""How long a newcomer may wait for its first rebalance; its client, which cannot send heartbeats meanwhile, may be gone."""
+
+
+class Join(NamedTuple):
+    """A JoinGroup. `uuid` is a fresh one, for the member id of a newcomer."""
+
+    waiter: object
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    reason: str = "not provided"
+    requires_known_member_id: bool = False
+    supports_skipping_assignment: bool = False
+    uuid: str = ""
+
+
+def on_join(group: Group, join: Join, now_ms: int) -> list[Effect]:
+    """Somebody wants to be a member, or a member joins a rebalance or begins one."""
+    out: list[Effect] = []
+    if not _has_room_for(group, join.member_id):
+        group.remove(join.member_id)
+        out.append(Disarm(join.member_id))
+        _refuse(join, ErrorCode.GROUP_MAX_SIZE_REACHED, out, member_id=NO_MEMBER_ID)
+    elif group.state is GroupState.DEAD:
+        _refuse(join, ErrorCode.COORDINATOR_NOT_AVAILABLE, out)
+    elif not group.supports_protocols(join.protocol_type, join.protocols):
+        _refuse(join, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, out)
+    elif join.member_id == NO_MEMBER_ID:
+        _newcomer(group, join, now_ms, out)
+    elif join.member_id in group.pending_members:
+        _pending_member(group, join, now_ms, out)
+    else:
+        _member(group, join, now_ms, out)
+    maybe_complete_join(group, now_ms, out)
+    return out
+
+
+def check_member(group: Group, member_id: str, group_instance_id: str | None) -> ErrorCode:
+    """Whether this is a member, and the one that its group.instance.id belongs to now."""
+    if group_instance_id is not None:
+        current = group.static_members.get(group_instance_id)
+        if current is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if current != member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+    return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def _refuse(join: Join, error: ErrorCode, out: list[Effect], member_id: str | None = None) -> None:
+    out.append(Reply(join.waiter, JoinResult(join.member_id if member_id is None else member_id, error)))
+
+
+def _has_room_for(group: Group, member_id: str) -> bool:
+    """group.max.size. In a rebalance those count who joined it, so that a group that is too large sheds whoever comes last."""
+    state = group.state
+    if state in (GroupState.EMPTY, GroupState.DEAD):
+        return True
+    member = group.members.get(member_id)
+    if state is GroupState.PREPARING_REBALANCE:
+        return (member is not None and member.join_waiter is not None) or group.awaiting_join < group.settings.max_size
+    return member is not None or len(group.members) < group.settings.max_size
+
+
+def _newcomer(group: Group, join: Join, now_ms: int, out: list[Effect]) -> None:
+    instance_id = join.group_instance_id
+    member_id = f"{join.client_id if instance_id is None else instance_id}-{join.uuid}"
+    if instance_id is not None:
+        old_member_id = group.static_members.get(instance_id)
+        if old_member_id is None:
+            _add(group, join, member_id, now_ms, out)
+        else:
+            _replace_static_member(group, join, group.members[old_member_id], member_id, now_ms, out)
+    elif join.requires_known_member_id:
+        group.pending_members.add(member_id)
+        out.append(Arm(member_id, join.session_timeout_ms))
+        _refuse(join, ErrorCode.MEMBER_ID_REQUIRED, out, member_id)
+    else:
+        _add(group, join, member_id, now_ms, out)
+
+
+def _pending_member(group: Group, join: Join, now_ms: int, out: list[Effect]) -> None:
+    if join.group_instance_id is not None:
+        _refuse(join, ErrorCode.UNKNOWN_SERVER_ERROR, out)  # static members are never pending; Apache Kafka fails on an assertion here
+        return
+    _add(group, join, join.member_id, now_ms, out)
+
+
+def _add(group: Group, join: Join, member_id: str, now_ms: int, out: list[Effect]) -> None:
+    member = Member(
+        member_id,
+        join.group_instance_id,
+        join.client_id,
+        join.client_host,
+        join.rebalance_timeout_ms,
+        join.session_timeout_ms,
+        join.protocols,
+    )
+    member.is_new = True
+    if group.state is GroupState.PREPARING_REBALANCE and group.generation_id == 0:
+        group.new_member_added = True
+    group.add(member, join.protocol_type, join.waiter)
+    out.append(Arm(member_id, NEW_MEMBER_JOIN_TIMEOUT_MS))
+    maybe_prepare_rebalance(group, f"{member_id} is new; its reason: {join.reason}", now_ms, out)
+
+
+def _member(group: Group, join: Join, now_ms: int, out: list[Effect]) -> None:
+    error = check_member(group, join.member_id, join.group_instance_id)
+    if error or group.state is GroupState.EMPTY:
+        _refuse(join, error or ErrorCode.UNKNOWN_MEMBER_ID, out)
+        return
+    member = group.members[join.member_id]
+    state = group.state
+    if state is GroupState.COMPLETING_REBALANCE and member.protocols == join.protocols:
+        # It may not have got the answer to its first JoinGroup.
+        out.append(Reply(join.waiter, joined(group, member)))
+        return
+    if state is GroupState.STABLE and group.leader_id != member.member_id and member.protocols == join.protocols:
+        out.append(Reply(join.waiter, joined(group, member)))
+        return
+    # A leader that joins a stable group wants a rebalance, for changes that do not show in its metadata (new partitions of a topic).
+    _update(group, member, join, out)
+    maybe_prepare_rebalance(group, f"{member.member_id} joined again in {state.value}; its reason: {join.reason}", now_ms, out)
+
+
+def _update(group: Group, member: Member, join: Join, out: list[Effect]) -> None:
+    # Two JoinGroups of one member: the client gave up the first, or two clients share an id. The first must not wait for ever.
+    reply_to_join(group, member, JoinResult(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS), out)
+    group.update(member, join.protocols, join.rebalance_timeout_ms, join.session_timeout_ms, join.waiter)
+
+
+def _replace_static_member(group: Group, join: Join, member: Member, new_member_id: str, now_ms: int, out: list[Effect]) -> None:
+    """A static member came back without its member id: it gets a new one, and whoever has the old one is fenced."""
+    old_leader_id = group.leader_id
+    old_member_id = member.member_id
+    reply_to_join(group, member, JoinResult(old_member_id, ErrorCode.FENCED_INSTANCE_ID), out)
+    reply_to_sync(member, SyncResult(ErrorCode.FENCED_INSTANCE_ID), out)
+    before = AfterStaticRejoin(
+        member,
+        old_member_id,
+        new_member_id,
+        old_leader_id,
+        member.protocols,
+        member.rebalance_timeout_ms,
+        member.session_timeout_ms,
+        join.supports_skipping_assignment,
+    )
+    group.rename(member, new_member_id)
+    out.append(Disarm(old_member_id))
+    group.update(member, join.protocols, join.rebalance_timeout_ms, join.session_timeout_ms, join.waiter)
+    arm_session(member, out)
+    if group.state is GroupState.STABLE:
+        if group.select_protocol() == group.protocol_name:
+            # The new id has to be known to the next coordinator too, before the member uses it.
+            out.append(Store(group_value(group, {each.member_id: each.assignment for each in group.members.values()}), before))
+        else:
+            reason = f"static member {join.group_instance_id} came back with another protocol; its reason: {join.reason}"
+            maybe_prepare_rebalance(group, reason, now_ms, out)
+    elif group.state is GroupState.COMPLETING_REBALANCE:
+        reason = f"static member {join.group_instance_id} came back as {new_member_id}; its reason: {join.reason}"
+        prepare_rebalance(group, reason, now_ms, out)
+
+
+def on_static_rejoin_stored(group: Group, before: AfterStaticRejoin, error: ErrorCode, out: list[Effect]) -> None:
+    """The new id of a static member is known for good, or could not be stored and is taken back."""
+    member = before.member
+    if group.members.get(before.new_member_id) is not member:
+        return  # it left, or came back once more; whoever waited was answered then
+    if error:
+        waiter = group.take_join_waiter(member)
+        group.update(member, before.old_protocols, before.old_rebalance_timeout_ms, before.old_session_timeout_ms, None)
+        group.rename(member, before.old_member_id)
+        arm_session(member, out)
+        if waiter is not None:
+            result = JoinResult(NO_MEMBER_ID, error, group.generation_id, group.protocol_type, group.protocol_name, before.old_leader_id)
+            out.append(Reply(waiter, result))
+        return
+    if group.state is not GroupState.STABLE:
+        return  # a rebalance began meanwhile, and its end answers
+    if before.supports_skipping_assignment:
+        result = joined(group, member, skip_assignment=group.leader_id == member.member_id)
+    else:
+        # Told the leader's former id, the client does not take itself for the leader and assigns nothing, which nobody would be told.
+        result = joined(group, member)._replace(leader_id=before.old_leader_id, members=None)
+    reply_to_join(group, member, result, out)

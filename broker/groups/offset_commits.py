@@ -1,0 +1,249 @@
+"""Committed offsets: commit, fetch, delete, and forget what was kept long enough.
+
+The other half of the coordinator beside `coordinator.GroupCoordinator`, which owns it; handlers call both. A simple consumer, with
+generation -1 and no member id, may commit to any group without members, which then exists for its offsets only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from broker.groups.coordinated import CoordinatedGroups
+from broker.groups.group import Group, GroupState
+from broker.groups.membership import on_commit
+from broker.groups.offsets import OffsetAndMetadata
+from broker.groups.offsets_log import OffsetsLog
+from broker.groups.records import group_key, offset_key, offset_value
+from broker.groups.runner import EffectRunner
+from protocol.errors import ErrorCode
+from storage.clock import Clock
+from storage.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+COMMIT_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+}
+"""What a failed append of offsets means to the committer."""
+
+NO_OFFSET = OffsetAndMetadata(-1, -1, "", -1)
+GROUPS_PER_TURN = 256
+
+Offsets: TypeAlias = Sequence[tuple[TopicPartition, OffsetAndMetadata]]
+CommitReply: TypeAlias = Callable[[Sequence[ErrorCode]], None]
+"""Called once with an error for each offset."""
+
+
+class FetchedOffset(NamedTuple):
+    """What is known of one partition; offset -1 when nothing is."""
+
+    partition: TopicPartition
+    value: OffsetAndMetadata
+    error: ErrorCode = ErrorCode.NONE
+
+
+class OffsetCommits:
+    """See the module."""
+
+    __slots__ = ("_clock", "_groups", "_log", "_max_metadata_size", "_retention_ms", "_runner")
+
+    def __init__(
+        self, groups: CoordinatedGroups, runner: EffectRunner, log: OffsetsLog, clock: Clock, max_metadata_size: int, retention_ms: int
+    ) -> None:
+        self._groups = groups
+        self._runner = runner
+        self._log = log
+        self._clock = clock
+        self._max_metadata_size = max_metadata_size
+        self._retention_ms = retention_ms
+
+    # -- commit ------------------------------------------------------------------------------------------------------------
+
+    def commit(
+        self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int, offsets: Offsets, reply: CommitReply
+    ) -> None:
+        """OffsetCommit: append the offsets, and reply when they are safe."""
+        error = self._groups.check(group_id, may_be_empty=True)
+        if error:
+            reply([error] * len(offsets))
+            return
+        group = self._groups.get(group_id)
+        if group is None:
+            if generation_id >= 0:
+                reply([ErrorCode.ILLEGAL_GENERATION] * len(offsets))  # the group is gone, and its members do not know yet
+                return
+            group = self._groups.get_or_create(group_id, self._clock.now_ms())
+        error, effects = on_commit(group, member_id, group_instance_id, generation_id)
+        self._runner.run(group, effects)
+        if error:
+            reply([error] * len(offsets))
+            return
+        self._store(group, offsets, reply)
+
+    def _store(self, group: Group, offsets: Offsets, reply: CommitReply) -> None:
+        limit = self._max_metadata_size
+        # Kafka counts UTF-16 units, of which a character beyond the basic plane has two.
+        fits = [len(value.metadata) <= limit and len(value.metadata.encode("utf-16-le")) <= 2 * limit for _, value in offsets]
+        kept = [pair for pair, is_kept in zip(offsets, fits, strict=True) if is_kept]
+        if not kept:
+            reply([ErrorCode.OFFSET_METADATA_TOO_LARGE] * len(offsets))
+            return
+        group.offsets.prepare(kept)
+        if group.offsets.is_mixed:
+            logger.warning("group %s: both consumers and transactional producers commit offsets, and may undo each other's", group.group_id)
+
+        def stored(error: ErrorCode, base_offset: int) -> None:
+            if error:
+                group.offsets.on_append_failed(kept)
+            elif group.state is not GroupState.DEAD:
+                group.offsets.on_appended(kept, base_offset)
+            code = COMMIT_ERRORS.get(error, error)
+            reply([code if is_kept else ErrorCode.OFFSET_METADATA_TOO_LARGE for is_kept in fits])
+
+        pairs = [(offset_key(group.group_id, partition), offset_value(value)) for partition, value in kept]
+        self._log.append(self._groups.partition_for(group.group_id), pairs, stored, base_sequence=0)
+
+    # -- fetch -------------------------------------------------------------------------------------------------------------
+
+    def fetch(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
+    ) -> tuple[ErrorCode, list[FetchedOffset]]:
+        """OffsetFetch: the committed offsets of these partitions, or of all (None)."""
+        error = self._groups.check(group_id, may_be_empty=True)
+        if error:
+            return error, []
+        group = self._groups.get(group_id)
+        if group is None or group.state is GroupState.DEAD:
+            return ErrorCode.NONE, [FetchedOffset(partition, NO_OFFSET) for partition in partitions or ()]
+        offsets = group.offsets
+        found = []
+        for partition in offsets.committed if partitions is None else partitions:
+            if require_stable and offsets.is_unstable(partition):
+                found.append(FetchedOffset(partition, NO_OFFSET, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+            else:
+                known = offsets.committed.get(partition)
+                found.append(FetchedOffset(partition, NO_OFFSET if known is None else known.value))
+        return ErrorCode.NONE, found
+
+    # -- delete ------------------------------------------------------------------------------------------------------------
+
+    def delete_groups(self, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
+        """DeleteGroups: forget groups without members, with their offsets."""
+        errors: dict[str, ErrorCode] = {}
+        deleted: list[Group] = []
+        for group_id in dict.fromkeys(group_ids):
+            error = self._groups.check(group_id, may_be_empty=True)
+            group = None if error else self._groups.get(group_id)
+            if error:
+                errors[group_id] = error
+            elif group is None:
+                errors[group_id] = ErrorCode.GROUP_ID_NOT_FOUND
+            elif group.state is not GroupState.EMPTY:
+                errors[group_id] = ErrorCode.NON_EMPTY_GROUP
+            else:
+                errors[group_id] = ErrorCode.NONE
+                group.transition_to(GroupState.DEAD, self._clock.now_ms())
+                self._forget(group, group.offsets.remove_all())
+                deleted.append(group)
+        if deleted:
+            logger.info("groups %s were deleted", ", ".join(group.group_id for group in deleted))
+        return errors
+
+    def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> tuple[ErrorCode, list[ErrorCode]]:
+        """OffsetDelete: forget offsets of topics that no member subscribes to; (error of all, error of each)."""
+        error = self._groups.check(group_id)
+        if error:
+            return error, []
+        group = self._groups.get(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND, []
+        if group.state is GroupState.EMPTY:
+            subscribed: list[bool] = [False] * len(partitions)
+        elif group.is_consumer_group:
+            topics = group.subscribed_topics()
+            subscribed = [topics is None or partition.topic in topics for partition in partitions]
+        else:
+            return ErrorCode.NON_EMPTY_GROUP, []
+        free = [partition for partition, is_subscribed in zip(partitions, subscribed, strict=True) if not is_subscribed]
+        if free:
+            removed = group.offsets.remove(free)
+            self._forget(group, removed)
+            logger.info("group %s: %d offsets were deleted", group_id, len(removed))
+        return ErrorCode.NONE, [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else ErrorCode.NONE for is_subscribed in subscribed]
+
+    def on_partitions_deleted(self, deleted: Sequence[TopicPartition]) -> None:
+        """Topics were deleted: so are the offsets in them."""
+        gone = set(deleted)
+        count = 0
+        for group in list(self._groups):
+            # Pending ones too, which a smaller intersection would miss.
+            known = group.offsets.committed.keys() | group.offsets.pending.keys()
+            for of_producer in group.offsets.transactional.values():
+                known |= of_producer.keys()
+            affected = known & gone if len(known) > len(gone) else [partition for partition in known if partition in gone]
+            if affected:
+                removed = group.offsets.remove(affected)
+                count += len(removed)
+                self._forget(group, removed)
+        if count:
+            logger.info("%d offsets in %d deleted partitions were removed", count, len(gone))
+
+    # -- expiry ------------------------------------------------------------------------------------------------------------
+
+    async def expire(self) -> None:
+        """Forget offsets that were kept long enough, and groups that are left without any."""
+        now_ms = self._clock.now_ms()
+        count = 0
+        for number, group in enumerate(list(self._groups), 1):
+            if group.state is not GroupState.DEAD:
+                removed = self._remove_expired(group, now_ms)
+                count += len(removed)
+                self._forget(group, removed)
+            if number % GROUPS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        if count:
+            logger.info("%d offsets had not been used for offsets.retention.minutes and were removed", count)
+
+    def _remove_expired(self, group: Group, now_ms: int) -> list[TopicPartition]:
+        offsets = group.offsets
+        if not offsets.committed:
+            return []
+        if group.protocol_type is not None and group.state is GroupState.EMPTY:
+            since_ms = group.state_timestamp_ms
+            return offsets.remove_expired(
+                lambda value: value.commit_timestamp if since_ms is None else since_ms, now_ms, self._retention_ms, frozenset()
+            )
+        if group.protocol_type is None:
+            return offsets.remove_expired(_commit_timestamp, now_ms, self._retention_ms, frozenset())
+        if group.is_consumer_group and group.state is GroupState.STABLE:
+            topics = group.subscribed_topics()
+            if topics is not None:
+                return offsets.remove_expired(_commit_timestamp, now_ms, self._retention_ms, topics)
+        return []
+
+    def _forget(self, group: Group, removed: Sequence[TopicPartition]) -> None:
+        """Write tombstones for offsets that were removed, and for the group when nothing is left of it."""
+        if group.state is GroupState.EMPTY and not group.offsets:
+            logger.info("group %s has no members and no offsets and is removed, generation %d", group.group_id, group.generation_id)
+            group.transition_to(GroupState.DEAD, self._clock.now_ms())
+        keys = [offset_key(group.group_id, partition) for partition in removed]
+        if group.state is GroupState.DEAD and self._groups.forget(group):
+            self._runner.cancel_timers(group)
+            if group.generation_id > 0:
+                keys.append(group_key(group.group_id))
+        if keys:
+            self._log.append_tombstones(self._groups.partition_for(group.group_id), keys)
+
+
+def _commit_timestamp(value: OffsetAndMetadata) -> int:
+    return value.commit_timestamp

@@ -1,0 +1,143 @@
+"""Appending to `__consumer_offsets`: what the coordinator writes goes through the same partition, log and acks=all as any producer's.
+
+`then` is called exactly once with (error, base offset): at once when nothing has to be waited for, otherwise when every in-sync replica
+has the records or `offsets.commit.timeout.ms` has passed. It may be called while the append itself is still on the stack.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from broker.error_map import error_code
+from broker.internal_topics import GROUP_METADATA_TOPIC
+from broker.purgatory import DelayedOperation, Purgatory
+from config.broker import BrokerConfig
+from config.broker_groups import OFFSETS_COMMIT_REQUIRED_ACKS, OFFSETS_COMMIT_TIMEOUT_MS, OFFSETS_TOPIC_COMPRESSION_CODEC
+from protocol.errors import ErrorCode
+from protocol.record_builder import build_batch
+from protocol.record_reader import Record
+from protocol.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from replication.errors import ReplicationError
+from replication.partition import Partition
+from replication.replica_manager import ReplicaManager
+from storage.clock import Clock
+from storage.errors import LogDirFailure, StorageError
+from storage.log_append import AppendOrigin
+from storage.validation import complete_validation, validate_produce
+
+logger = logging.getLogger(__name__)
+
+ACKS_ALL = -1
+
+Then: TypeAlias = Callable[[ErrorCode, int], None]
+Pairs: TypeAlias = Sequence[tuple[bytes, bytes | None]]
+
+
+class OffsetsLog:
+    """See the module."""
+
+    __slots__ = ("_clock", "_codec", "_purgatory", "_replica_manager", "_required_acks", "_timeout_ms")
+
+    def __init__(self, replica_manager: ReplicaManager, purgatory: Purgatory, clock: Clock, config: BrokerConfig) -> None:
+        self._replica_manager = replica_manager
+        self._purgatory = purgatory
+        self._clock = clock
+        self._codec = config[OFFSETS_TOPIC_COMPRESSION_CODEC]
+        self._required_acks = config[OFFSETS_COMMIT_REQUIRED_ACKS]
+        self._timeout_ms = config[OFFSETS_COMMIT_TIMEOUT_MS]
+
+    def append(
+        self,
+        index: int,
+        pairs: Pairs,
+        then: Then,
+        *,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+    ) -> None:
+        """Write (key, value) pairs as one batch to a partition, and call `then` when they are safe."""
+        try:
+            partition, base_offset, next_offset = self._append(
+                index, pairs, self._required_acks, producer_id, producer_epoch, base_sequence
+            )
+        except (StorageError, ReplicationError) as error:
+            then(self._failed(index, error), -1)
+            return
+        if self._required_acks != ACKS_ALL:
+            then(ErrorCode.NONE, base_offset)
+            return
+        waiting = DelayedAppend(partition, next_offset, lambda error: then(error, base_offset))
+        self._purgatory.try_complete_else_watch(waiting, [partition.waiters], self._timeout_ms)
+
+    def append_tombstones(self, index: int, keys: Sequence[bytes]) -> bool:
+        """Mark keys as deleted, without waiting for replicas: if it is lost, it is done again. False when that failed."""
+        try:
+            self._append(index, [(key, None) for key in keys], 0, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
+        except (StorageError, ReplicationError) as error:
+            self._failed(index, error)
+            return False
+        return True
+
+    def _append(
+        self, index: int, pairs: Pairs, required_acks: int, producer_id: int, producer_epoch: int, base_sequence: int
+    ) -> tuple[Partition, int, int]:
+        partition = self._replica_manager.partition_or_raise(GROUP_METADATA_TOPIC, index)
+        now_ms = self._clock.now_ms()
+        batch = build_batch(
+            [Record(delta, now_ms, key, value) for delta, (key, value) in enumerate(pairs)],
+            self._codec,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            is_transactional=producer_id != NO_PRODUCER_ID,
+        )
+        rules = partition.log.rules
+        validated = validate_produce(batch, rules, now_ms, from_client=False)
+        if validated.needs_worker:
+            # The topic's compression.type was changed by hand. The batches are small.
+            validated = complete_validation(validated, rules, now_ms)
+        appended = partition.append_as_leader(validated, required_acks, now_ms, AppendOrigin.COORDINATOR)
+        return partition, appended.first_offset, appended.last_offset + 1
+
+    def _failed(self, index: int, error: StorageError | ReplicationError) -> ErrorCode:
+        if isinstance(error, LogDirFailure):
+            self._replica_manager.on_log_dir_failure(error.log_dir)
+        code = error_code(error)
+        logger.warning("%s-%d: cannot be appended to (%s): %s", GROUP_METADATA_TOPIC, index, code.name, error)
+        return code
+
+
+class DelayedAppend(DelayedOperation):
+    """An append that waits until every in-sync replica has it."""
+
+    __slots__ = ("_error", "_partition", "_required_offset", "_then")
+
+    def __init__(self, partition: Partition, required_offset: int, then: Callable[[ErrorCode], None]) -> None:
+        super().__init__()
+        self._partition = partition
+        self._required_offset = required_offset
+        self._then = then
+        self._error = ErrorCode.NONE
+
+    def try_complete(self) -> bool:
+        """Complete when the high watermark is past the records, or this broker leads no more."""
+        partition = self._partition
+        if not partition.is_leader:
+            self._error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return self.force_complete()
+        if partition.log.high_watermark < self._required_offset:
+            return False
+        if len(partition.isr) < partition.effective_min_isr:
+            self._error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return self.force_complete()
+
+    def on_expiration(self) -> None:
+        """The replicas are too slow."""
+        self._error = ErrorCode.REQUEST_TIMED_OUT
+
+    def on_complete(self) -> None:
+        """Tell."""
+        self._then(self._error)

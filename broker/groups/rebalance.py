@@ -1,0 +1,213 @@
+"""How a rebalance goes: everybody is asked to join, those who came make up the next generation, its leader assigns.
+
+Part of the state machine of a group (`joining`, `syncing` and `membership` lead here): pure functions that change the group and put what
+is to be done into `out`. `on_timer` is the event of every timer.
+
+Invariants: in PreparingRebalance the join timer is armed, so a rebalance ends; from then on the sync timer is armed until every member
+asked for its assignment, so a member that never does is put out.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from broker.groups.effects import (
+    AfterEmpty,
+    Arm,
+    Disarm,
+    Effect,
+    JoinResult,
+    Store,
+    SyncResult,
+    Timer,
+    TimerKey,
+    arm_session,
+    reply_to_join,
+    reply_to_sync,
+)
+from broker.groups.group import NO_MEMBER_ID, Group, GroupState, Member
+from broker.groups.records import group_value
+from protocol.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+
+def maybe_prepare_rebalance(group: Group, reason: str, now_ms: int, out: list[Effect]) -> None:
+    """Begin a rebalance unless one is being prepared already."""
+    if group.can_rebalance:
+        prepare_rebalance(group, reason, now_ms, out)
+
+
+def prepare_rebalance(group: Group, reason: str, now_ms: int, out: list[Effect]) -> None:
+    """Begin a rebalance. That of an empty group waits for more members first (KIP-134)."""
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        fail_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, out)
+    group.pending_syncs.clear()
+    out.append(Disarm(Timer.SYNC))
+    logger.info("group %s: generation %d is to be followed by another: %s", group.group_id, group.generation_id, reason)
+    if group.state is GroupState.EMPTY:
+        delay_ms = group.settings.initial_rebalance_delay_ms
+        group.initial_delay_ms = delay_ms
+        group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+        group.new_member_added = False
+        group.transition_to(GroupState.PREPARING_REBALANCE, now_ms)
+        out.append(Arm(Timer.JOIN, delay_ms))
+        return
+    group.transition_to(GroupState.PREPARING_REBALANCE, now_ms)
+    out.append(Arm(Timer.JOIN, group.rebalance_timeout_ms))
+    maybe_complete_join(group, now_ms, out)
+
+
+def maybe_complete_join(group: Group, now_ms: int, out: list[Effect]) -> None:
+    """Complete the rebalance that is being prepared if nobody is missing any more, and it need not wait for newcomers."""
+    if group.state is GroupState.PREPARING_REBALANCE and group.initial_delay_ms is None and group.has_all_members_joined:
+        complete_join(group, now_ms, out)
+
+
+def complete_join(group: Group, now_ms: int, out: list[Effect]) -> None:
+    """Go on with those who joined. Dynamic members that did not are put out; static ones may take until their session ends."""
+    group.initial_delay_ms = None
+    missing = [member for member in group.members.values() if member.join_waiter is None and not member.is_static]
+    for member in missing:
+        group.remove(member.member_id)
+        out.append(Disarm(member.member_id))
+    if missing:
+        logger.info("group %s: %d members did not join the rebalance in time and are put out", group.group_id, len(missing))
+    if not _elect_joined_leader(group) and group.members:
+        logger.info("group %s: no member joined the rebalance; its static members are waited for once more", group.group_id)
+        out.append(Arm(Timer.JOIN, group.rebalance_timeout_ms))
+        return
+    out.append(Disarm(Timer.JOIN))
+    group.next_generation(now_ms)
+    if group.state is GroupState.EMPTY:
+        logger.info("group %s is empty now, generation %d", group.group_id, group.generation_id)
+        out.append(Store(group_value(group, {}), AfterEmpty()))
+        return
+    logger.info(
+        "group %s: generation %d has %d members, protocol %s", group.group_id, group.generation_id, len(group.members), group.protocol_name
+    )
+    for member in group.members.values():
+        reply_to_join(group, member, joined(group, member), out)
+        arm_session(member, out)
+        member.is_new = False
+    group.pending_syncs.update(group.members)
+    out.append(Arm(Timer.SYNC, group.rebalance_timeout_ms))
+
+
+def joined(group: Group, member: Member, *, skip_assignment: bool = False) -> JoinResult:
+    """The answer to a member of the present generation; its leader is told of all the others."""
+    return JoinResult(
+        member_id=member.member_id,
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader_id=group.leader_id,
+        skip_assignment=skip_assignment,
+        members=group.member_metadata() if group.leader_id == member.member_id else None,
+    )
+
+
+def _elect_joined_leader(group: Group) -> bool:
+    """Make somebody leader who joined this rebalance; False when nobody did."""
+    if group.leader_id is None:
+        return False
+    if group.members[group.leader_id].join_waiter is not None:
+        return True
+    for member in group.members.values():
+        if member.join_waiter is not None:
+            logger.info("group %s: leader %s did not join in time, %s leads now", group.group_id, group.leader_id, member.member_id)
+            group.leader_id = member.member_id
+            return True
+    return False
+
+
+def fail_syncs(group: Group, error: ErrorCode, out: list[Effect]) -> None:
+    """There will be no assignment for this generation."""
+    for member in group.members.values():
+        member.assignment = b""
+        if reply_to_sync(member, SyncResult(error), out):
+            arm_session(member, out)
+
+
+def on_member_synced(group: Group, member: Member, out: list[Effect]) -> None:
+    """A member asked for its assignment: with the last one the sync timer ends."""
+    group.pending_syncs.discard(member.member_id)
+    if not group.pending_syncs:
+        out.append(Disarm(Timer.SYNC))
+
+
+def remove_member(group: Group, member: Member, reason: str, now_ms: int, out: list[Effect]) -> None:
+    """A member is no more: the others rebalance."""
+    reply_to_join(group, member, JoinResult(NO_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID), out)
+    reply_to_sync(member, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID), out)
+    group.remove(member.member_id)
+    out.append(Disarm(member.member_id))
+    if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+        maybe_prepare_rebalance(group, reason, now_ms, out)
+    else:
+        maybe_complete_join(group, now_ms, out)
+
+
+def remove_pending_member(group: Group, member_id: str, now_ms: int, out: list[Effect]) -> None:
+    """Somebody who was given a member id does not come again with it."""
+    group.remove(member_id)
+    out.append(Disarm(member_id))
+    maybe_complete_join(group, now_ms, out)
+
+
+# -- timers ------------------------------------------------------------------------------------------------------------------
+
+
+def on_timer(group: Group, key: TimerKey, now_ms: int) -> list[Effect]:
+    """A timer that was armed is due."""
+    out: list[Effect] = []
+    if group.state is GroupState.DEAD:
+        return out
+    if key is Timer.JOIN:
+        _on_join_timeout(group, now_ms, out)
+    elif key is Timer.SYNC:
+        _on_sync_timeout(group, now_ms, out)
+    else:
+        assert isinstance(key, str)
+        _on_session_timeout(group, key, now_ms, out)
+    return out
+
+
+def _on_join_timeout(group: Group, now_ms: int, out: list[Effect]) -> None:
+    if group.state is not GroupState.PREPARING_REBALANCE:
+        return
+    delay_ms = group.initial_delay_ms
+    if delay_ms is not None and group.new_member_added and group.initial_remaining_ms:
+        # Somebody came while the group waited, so others may follow; but no longer than a rebalance may take.
+        group.new_member_added = False
+        remaining_ms = group.initial_remaining_ms
+        group.initial_delay_ms = min(group.settings.initial_rebalance_delay_ms, remaining_ms)
+        group.initial_remaining_ms = max(remaining_ms - delay_ms, 0)
+        out.append(Arm(Timer.JOIN, group.initial_delay_ms))
+        return
+    complete_join(group, now_ms, out)
+
+
+def _on_sync_timeout(group: Group, now_ms: int, out: list[Effect]) -> None:
+    if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.pending_syncs:
+        return
+    late = list(group.pending_syncs)
+    for member_id in late:
+        group.remove(member_id)
+        out.append(Disarm(member_id))
+    prepare_rebalance(group, f"{len(late)} members did not ask for their assignment in time", now_ms, out)
+
+
+def _on_session_timeout(group: Group, member_id: str, now_ms: int, out: list[Effect]) -> None:
+    if member_id in group.pending_members:
+        logger.info("group %s: %s was given a member id and did not join with it in time", group.group_id, member_id)
+        remove_pending_member(group, member_id, now_ms, out)
+        return
+    member = group.members.get(member_id)
+    if member is None:
+        return
+    # Who waits for an answer sends no heartbeats. Newcomers are an exception: one that went away would hold up the first rebalance.
+    if not member.is_new and (member.join_waiter is not None or member.sync_waiter is not None):
+        return
+    logger.info("group %s: nothing was heard of member %s for its session timeout; it is put out", group.group_id, member_id)
+    remove_member(group, member, f"the session of {member_id} ended", now_ms, out)

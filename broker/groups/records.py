@@ -1,0 +1,120 @@
+"""The records of `__consumer_offsets`, in the versions that Apache Kafka 3.9 writes.
+
+A key says by its version what it is of: 0 and 1 a committed offset, 2 a group. Values are offset commits of version 3 (1 when they have an
+expiry of their own) and group metadata of version 3. Newer keys are left by brokers with the new group protocol and are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from struct import Struct
+from typing import NamedTuple
+
+from broker.groups.group import Group
+from broker.groups.offsets import NO_EXPIRY, OffsetAndMetadata
+from protocol.messages.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from protocol.messages.offset_commit_records import OffsetCommitKey, OffsetCommitValue
+from protocol.wire import ProtocolError
+from storage.topic_partition import TopicPartition
+
+OFFSET_KEY_VERSION = 1
+GROUP_KEY_VERSION = 2
+OFFSET_VALUE_VERSION = 3
+OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
+GROUP_VALUE_VERSION = 3
+
+_VERSION = Struct(">h")
+
+
+class OffsetKey(NamedTuple):
+    """The key of a committed offset."""
+
+    group_id: str
+    partition: TopicPartition
+
+
+class GroupKey(NamedTuple):
+    """The key of a group's metadata."""
+
+    group_id: str
+
+
+def offset_key(group_id: str, partition: TopicPartition) -> bytes:
+    """The key under which an offset is committed."""
+    topic, index = partition
+    return _VERSION.pack(OFFSET_KEY_VERSION) + OffsetCommitKey(group=group_id, topic=topic, partition=index).encode(OFFSET_KEY_VERSION)
+
+
+def offset_value(value: OffsetAndMetadata) -> bytes:
+    """A committed offset."""
+    version = OFFSET_VALUE_VERSION if value.expire_timestamp == NO_EXPIRY else OFFSET_VALUE_VERSION_WITH_EXPIRY
+    message = OffsetCommitValue(
+        offset=value.offset,
+        leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+        commit_timestamp=value.commit_timestamp,
+        expire_timestamp=value.expire_timestamp,
+    )
+    return _VERSION.pack(version) + message.encode(version)
+
+
+def group_key(group_id: str) -> bytes:
+    """The key of a group's metadata."""
+    return _VERSION.pack(GROUP_KEY_VERSION) + GroupMetadataKey(group=group_id).encode(GROUP_KEY_VERSION)
+
+
+def group_value(group: Group, assignment: Mapping[str, bytes]) -> bytes:
+    """The group as it is now, with an assignment for each member."""
+    message = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation_id,
+        protocol=group.protocol_name,
+        leader=group.leader_id,
+        current_state_timestamp=-1 if group.state_timestamp_ms is None else group.state_timestamp_ms,
+        members=[
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata(group.protocol_name),
+                assignment=assignment[member.member_id],
+            )
+            for member in group.members.values()
+        ],
+    )
+    return _VERSION.pack(GROUP_VALUE_VERSION) + message.encode(GROUP_VALUE_VERSION)
+
+
+def read_key(key: bytes) -> OffsetKey | GroupKey | None:
+    """What a record is of; None for a key of a later version. Raises ProtocolError."""
+    version = _version_of(key)
+    if 0 <= version <= OFFSET_KEY_VERSION:
+        commit, _ = OffsetCommitKey.decode(key, version, _VERSION.size)
+        return OffsetKey(commit.group, TopicPartition(commit.topic, commit.partition))
+    if version == GROUP_KEY_VERSION:
+        group, _ = GroupMetadataKey.decode(key, version, _VERSION.size)
+        return GroupKey(group.group)
+    return None
+
+
+def read_offset_value(value: bytes) -> OffsetAndMetadata:
+    """A committed offset. Raises ProtocolError."""
+    commit, _ = OffsetCommitValue.decode(value, _version_of(value), _VERSION.size)
+    return OffsetAndMetadata(commit.offset, commit.leader_epoch, commit.metadata, commit.commit_timestamp, commit.expire_timestamp)
+
+
+def read_group_value(value: bytes) -> tuple[int, GroupMetadataValue]:
+    """(version, a group's metadata). Raises ProtocolError."""
+    version = _version_of(value)
+    message, _ = GroupMetadataValue.decode(value, version, _VERSION.size)
+    return version, message
+
+
+def _version_of(data: bytes) -> int:
+    if len(data) < _VERSION.size:
+        raise ProtocolError(f"{len(data)} bytes where a version is expected")
+    version: int = _VERSION.unpack_from(data)[0]
+    return version

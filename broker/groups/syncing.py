@@ -1,0 +1,115 @@
+"""SyncGroup: the leader hands in the assignment of its generation, everybody gets a part. Part of the state machine of a group.
+
+The assignment is stored before anybody is told, so that the next coordinator knows it as well.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from broker.groups.effects import (
+    AfterEmpty,
+    AfterStaticRejoin,
+    AfterSync,
+    Completion,
+    Effect,
+    Reply,
+    Store,
+    SyncResult,
+    arm_session,
+    reply_to_sync,
+)
+from broker.groups.group import Group, GroupState
+from broker.groups.joining import check_member, on_static_rejoin_stored
+from broker.groups.rebalance import fail_syncs, maybe_prepare_rebalance, on_member_synced
+from broker.groups.records import group_value
+from protocol.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+
+class Sync(NamedTuple):
+    """A SyncGroup. Protocol type and name are checked where given (KIP-559)."""
+
+    waiter: object
+    member_id: str
+    group_instance_id: str | None
+    generation_id: int
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: Mapping[str, bytes]
+
+
+def on_sync(group: Group, sync: Sync) -> list[Effect]:
+    """A member asks for its assignment; the leader's request carries everybody's."""
+    out: list[Effect] = []
+    error = _check(group, sync)
+    if error:
+        out.append(Reply(sync.waiter, SyncResult(error)))
+        return out
+    member = group.members[sync.member_id]
+    if group.state is GroupState.STABLE:
+        on_member_synced(group, member, out)
+        out.append(Reply(sync.waiter, SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)))
+        arm_session(member, out)
+        return out
+    # As with JoinGroup, a second request of the same member must not leave the first waiting.
+    reply_to_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS), out)
+    member.sync_waiter = sync.waiter
+    on_member_synced(group, member, out)
+    if group.leader_id == sync.member_id:
+        missing = group.members.keys() - sync.assignments.keys()
+        if missing:
+            logger.warning("group %s: the leader assigned nothing to %d members", group.group_id, len(missing))
+        assignment = {member_id: sync.assignments.get(member_id, b"") for member_id in group.members}
+        out.append(Store(group_value(group, assignment), AfterSync(group.generation_id, assignment)))
+    return out
+
+
+def _check(group: Group, sync: Sync) -> ErrorCode:
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = check_member(group, sync.member_id, sync.group_instance_id)
+    if error:
+        return error
+    if sync.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    if sync.protocol_type is not None and sync.protocol_type != group.protocol_type:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if sync.protocol_name is not None and sync.protocol_name != group.protocol_name:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def on_stored(group: Group, then: Completion, error: ErrorCode, now_ms: int) -> list[Effect]:
+    """A `Store` is done: all in-sync replicas have it, or it failed."""
+    out: list[Effect] = []
+    if group.state is GroupState.DEAD:
+        return out
+    if isinstance(then, AfterStaticRejoin):
+        on_static_rejoin_stored(group, then, error, out)
+    elif isinstance(then, AfterEmpty):
+        if error:
+            logger.warning("group %s: that it is empty could not be stored: %s", group.group_id, error.name)
+    else:
+        _on_assignment_stored(group, then, error, now_ms, out)
+    return out
+
+
+def _on_assignment_stored(group: Group, then: AfterSync, error: ErrorCode, now_ms: int, out: list[Effect]) -> None:
+    if group.state is not GroupState.COMPLETING_REBALANCE or group.generation_id != then.generation_id:
+        return  # another rebalance began meanwhile
+    if error:
+        fail_syncs(group, error, out)
+        maybe_prepare_rebalance(group, f"the assignment could not be stored: {error.name}", now_ms, out)
+        return
+    for member in group.members.values():
+        member.assignment = then.assignment[member.member_id]
+        result = SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
+        if reply_to_sync(member, result, out):
+            arm_session(member, out)
+    group.transition_to(GroupState.STABLE, now_ms)
