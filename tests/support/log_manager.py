@@ -10,7 +10,7 @@ from storage.log_manager import LogManager
 from storage.partition_log import PartitionLog
 from tests.support.background import ManualBackground
 from tests.support.clocks import ManualClock
-from tests.support.filesystems import MemoryFileSystem
+from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 
 CLUSTER_ID = "L6meopUYTaSTXyS2IxEz4A"
 
@@ -53,6 +53,19 @@ class Disks:
         for each in manager.all_logs():
             each.close_without_writing()
         manager.directories.unlock()
+
+    def watch(self, *names: str) -> list[str]:
+        """The paths of the calls of these names from now on; the file system is a `FaultyFileSystem`."""
+        calls: list[str] = []
+
+        def note(name: str, path: str) -> bool:
+            if name in names:
+                calls.append(path)
+            return False
+
+        assert isinstance(self.filesystem, FaultyFileSystem)
+        self.filesystem.fails_if = note
+        return calls
 
     def settle(self) -> None:
         """Runs what is due now."""

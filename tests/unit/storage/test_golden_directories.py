@@ -13,6 +13,7 @@ from storage.filesystem import RealFileSystem
 from storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, encode_leader_epochs, read_leader_epochs
 from storage.partition_log import PartitionLog
 from storage.producer_snapshot import decode_snapshot
+from storage.topic_partition import TopicPartition
 from tests.support.golden_logs import LOGS
 from tests.support.log_manager import Disks
 from tests.support.logs import read_all
@@ -44,8 +45,8 @@ def manifest_of(name: str, log: PartitionLog) -> dict[str, Any]:
     return manifest
 
 
-def checkpoint(name: str, file: str) -> dict[tuple[str, int], int]:
-    return dict(OffsetCheckpoint(str(LOGS / name), file, RealFileSystem()).read())
+def checkpoint(name: str, file: str) -> dict[TopicPartition, int]:
+    return OffsetCheckpoint(str(LOGS / name), file, RealFileSystem()).read()
 
 
 @pytest.mark.parametrize("name", SETS)

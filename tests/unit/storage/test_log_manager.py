@@ -91,10 +91,8 @@ def test_nothing_is_marked_clean_when_a_log_cannot_be_closed(caplog: pytest.LogC
 
 def test_creating_two_hundred_partitions_waits_for_no_disk() -> None:
     disks = Disks(FaultyFileSystem(MemoryFileSystem()))
-    assert isinstance(disks.filesystem, FaultyFileSystem)
     manager = disks.start()
-    synced: list[str] = []
-    disks.filesystem.fails_if = lambda name, path: bool(name.startswith("sync") and synced.append(path))
+    synced = disks.watch("sync", "sync_directory")
     for partition in range(200):
         log = manager.get_or_create(TopicPartition("topic", partition), TOPIC_ID, is_new=True)
         log.on_new_leader_epoch(0)
@@ -205,16 +203,14 @@ def test_offsets_survive_a_crash_by_their_checkpoints() -> None:
 
 def test_a_recovery_point_is_written_after_the_epochs_below_it() -> None:
     disks = Disks(FaultyFileSystem(MemoryFileSystem()))
-    assert isinstance(disks.filesystem, FaultyFileSystem)
-    renamed: list[str] = []
-    disks.filesystem.fails_if = lambda name, path: bool(name == "rename" and renamed.append(path.rpartition("/")[2]))
+    renamed = disks.watch("rename")
     manager = disks.start()
     log = manager.get_or_create(T0, is_new=True)
     manager.checkpoint_recovery_points()
     append(log, a_batch(), epoch=0)
     log.flush()
     disks.settle()
-    assert renamed[-2:] == ["leader-epoch-checkpoint.tmp", "recovery-point-offset-checkpoint.tmp"]
+    assert renamed[-2:] == ["/data/topic-0/leader-epoch-checkpoint.tmp", "/data/recovery-point-offset-checkpoint.tmp"]
 
 
 def test_a_topics_new_configuration_reaches_its_logs() -> None:

@@ -8,7 +8,7 @@ from storage.topic_partition import TopicPartition
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, topic
-from tests.support.logs import a_log, append
+from tests.support.logs import a_config, a_log, append
 
 BATCH = len(a_batch())
 HOUR_MS = 3_600_000
@@ -21,7 +21,9 @@ def segments(log: PartitionLog) -> list[int]:
 
 def filled(*, high_watermark: int = 5, **config: str | int) -> PartitionLog:
     """Five segments of one record each, an hour apart, of which the last is active."""
-    log = a_log(segment_bytes=BATCH, **{"retention_ms": -1, **config})
+    config = {"retention_ms": -1, **config}
+    log = a_log(segment_bytes=BATCH)
+    log.update_config(a_config(segment_bytes=BATCH, **config))
     for hour in range(5):
         append(log, a_batch(timestamps=[FIRST_TIMESTAMP + hour * HOUR_MS]), now_ms=FIRST_TIMESTAMP + hour * HOUR_MS)
     log.update_high_watermark(high_watermark)
