@@ -35,6 +35,7 @@ class Broker(Protocol):
     def __init__(self, directory: Path, pin_cpu: int | None = None) -> None: ...
     def start(self) -> None: ...
     def stop(self) -> None: ...
+    def log_text(self) -> str: ...
     @property
     def pid(self) -> int: ...
     @property
@@ -58,6 +59,9 @@ class ApacheKafkaBroker:
     def stop(self) -> None:
         self._cluster.stop()
 
+    def log_text(self) -> str:
+        return self._cluster.log_text()
+
     @property
     def pid(self) -> int:
         return self._cluster.pid()
@@ -80,6 +84,7 @@ class OttlaBroker:
     def __init__(self, directory: Path, pin_cpu: int | None = None) -> None:
         self._directory = directory
         self._pin_cpu = pin_cpu
+        self._log = directory / "broker.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
         self._start_s = 0.0
@@ -91,15 +96,14 @@ class OttlaBroker:
         command = [str(Path(sys.executable).with_name("ottla")), "serve"]
         for key, value in settings.items():
             command += ["--set", f"{key}={value}"]
-        log = self._directory / "broker.log"
         began = time.monotonic()
-        with open(log, "wb") as output, pinned_to(self._pin_cpu):
+        with open(self._log, "wb") as output, pinned_to(self._pin_cpu):
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self._directory)
         process_guard().watch(self._process.pid)
         while not answers_api_versions("127.0.0.1", self._port):
             if self._process.poll() is not None or time.monotonic() - began > _START_SECONDS:
                 self.stop()
-                raise DidNotStartError(f"`{' '.join(command)}` does not serve:\n{log.read_text(errors='replace')[-3000:]}")
+                raise DidNotStartError(f"`{' '.join(command)}` does not serve:\n{self.log_text()[-3000:]}")
             time.sleep(0.002)
         self._start_s = time.monotonic() - began
 
@@ -114,6 +118,9 @@ class OttlaBroker:
             self._process.wait()
         process_guard().release(self._process.pid)
         self._process = None
+
+    def log_text(self) -> str:
+        return self._log.read_text(encoding="utf-8", errors="replace")
 
     @property
     def pid(self) -> int:

@@ -25,6 +25,8 @@ _GROUP_APIS = (ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, Ap
 _FETCH_PARTITIONS = 4
 _LIBRDKAFKA_PARTITIONS = 4
 _SETTLE_S = 2.0
+_FAILURES = (LoadFailedError, BrokerRefusedError, OSError)
+_LOG_LINES = 12
 _WARM_UP_SLICE_S = 2.0
 _COMPILING = 0.04  # the share of a JIT in the work of a warm broker
 
@@ -81,8 +83,7 @@ def _bound_half(kind: type[Broker], turn: Turn, directory: Path, plan: Plan) -> 
         time.sleep(_SETTLE_S)  # what a broker does right after its start is not its idle state
         turn.numbers["idle_bytes"] = process.resident_bytes(broker.pid)
         foreign_share = _foreign_share(broker.pid)
-        with Admin("127.0.0.1", broker.port) as admin:
-            _Loads(broker, admin, turn, plan).run()
+        _Loads(broker, turn, plan).run()
         turn.numbers["foreign_share"] = foreign_share()
         turn.numbers["loaded_bytes"] = process.resident_bytes(broker.pid)
         turn.numbers["peak_bytes"] = process.peak_resident_bytes(broker.pid)
@@ -99,9 +100,8 @@ def _free_half(kind: type[Broker], turn: Turn, directory: Path, plan: Plan) -> N
         if plan.includes(LIBRDKAFKA):
             try:
                 _drive_librdkafka(broker, turn, plan)
-            except (LoadFailedError, BrokerRefusedError, OSError) as failure:
-                turn.failures[LIBRDKAFKA] = str(failure)
-                plan.say(f"{turn.label}: librdkafka FAILED: {failure}")
+            except _FAILURES as failure:
+                _note_failure(broker, turn, plan, LIBRDKAFKA, failure)
     finally:
         broker.stop()
 
@@ -120,12 +120,18 @@ def _drive_librdkafka(broker: Broker, turn: Turn, plan: Plan) -> None:
     plan.say(f"{turn.label}: librdkafka consumes ({turn.consumed_by}) {consumed.per_second:,.0f} msg/s")
 
 
+def _note_failure(broker: Broker, turn: Turn, plan: Plan, key: str, failure: Exception) -> None:
+    turn.failures[key] = str(failure)
+    plan.say(f"{turn.label}: {key} FAILED: {failure}")
+    for line in broker.log_text().splitlines()[-_LOG_LINES:]:
+        plan.say(f"    its log: {line}")
+
+
 class _Loads:
     """The loads of the bound half, each on a topic of its own that is dropped after it."""
 
-    def __init__(self, broker: Broker, admin: Admin, turn: Turn, plan: Plan) -> None:
+    def __init__(self, broker: Broker, turn: Turn, plan: Plan) -> None:
         self._broker = broker
-        self._admin = admin
         self._turn = turn
         self._plan = plan
 
@@ -187,12 +193,13 @@ class _Loads:
 
     def _on_topic(self, key: str, partitions: int, work: Callable[[Topic], None]) -> None:
         try:
-            topic = self._admin.create_topic(key, partitions)
+            with Admin("127.0.0.1", self._broker.port) as admin:
+                topic = admin.create_topic(key, partitions)
             work(topic)
-            self._admin.delete_topic(key)
-        except (LoadFailedError, BrokerRefusedError, OSError) as failure:
-            self._turn.failures[key] = str(failure)
-            self._plan.say(f"{self._turn.label}: {key} FAILED: {failure}")
+            with Admin("127.0.0.1", self._broker.port) as admin:  # a new one: a long load may have outlasted the idle limit
+                admin.delete_topic(key)
+        except _FAILURES as failure:
+            _note_failure(self._broker, self._turn, self._plan, key, failure)
 
 
 def _foreign_share(pid: int) -> Callable[[], float]:

@@ -69,7 +69,7 @@ def _run(arguments: list[str], probe: Callable[[], float]) -> Messages:
             else:
                 in_all = report["messages"]
         if driver.wait() != 0 or not done:
-            raise LoadFailedError(driver.stderr.read().strip() or "the librdkafka driver ended without a result")
+            raise LoadFailedError((driver.stderr.read().splitlines() or ["the librdkafka driver ended without a result"])[-1])
     return Messages(done["messages"], done["window_s"], after - before, in_all)
 
 
