@@ -269,4 +269,6 @@ class Acceptor:
                 raise
             if self._tls is not None:
                 host = connection.info.client_host
-                self._report(host, f"{connection.info.connection_id} on listener {connection.info.listener_name}: no TLS: {error}")
+                self._report(
+                    host, f"{connection.info.connection_id} on listener {connection.info.listener_name}: the TLS handshake failed: {error}"
+                )

@@ -85,11 +85,9 @@ class Connection(FrameReader):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # A BufferedProtocol over a socket always gets a Transport.
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=0)
+        # Pause as soon as the transport holds a byte. A TLS transport compares with >=, and would pause for ever at 0.
+        self._transport.set_write_buffer_limits(high=0 if transport.get_extra_info("sslcontext") is None else 1, low=0)
         self._processor.on_connection_made(self)
-
-    def eof_received(self) -> bool:
-        return False
 
     def process(self, view: memoryview, start: int, end: int, admitted: bool = False) -> None:
         """Handle the frames in `view`, keep what is left, and read on or not."""
@@ -199,7 +197,7 @@ class Connection(FrameReader):
         self._state |= APPENDED if pending.appended else WAITING
 
     def on_answer_ready(self) -> None:
-        """A Pending of this connection was completed; answers go out in the next loop turn, so that completing never runs a handler."""
+        """A Pending was completed; its answer goes out in the next loop turn, so that completing never runs a handler."""
         self._processor.wake(self)
 
     def run_queued(self) -> None:

@@ -57,7 +57,7 @@ class FakeTransport(asyncio.Transport):
         self.aborted = False
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        assert high == 0
+        assert (high, low) == (0, 0)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         assert not self.aborted, "a write after abort"
