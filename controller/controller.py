@@ -5,8 +5,10 @@ Everything happens as an event of one queue; watches, responses and the public m
 or finds another's epoch there, resigns and forgets everything.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 from config.broker import BrokerConfig
 from controller.broker_changes import BrokerChanges
@@ -17,6 +19,7 @@ from controller.core import ControllerCore
 from controller.errors import (
     BadVersion,
     BrokerIdNotRegistered,
+    ControllerError,
     ControllerMoved,
     NodeExists,
     NoNode,
@@ -51,6 +54,7 @@ from storage.topic_partition import TopicPartition
 logger = logging.getLogger(__name__)
 
 NO_CONTROLLER = -1
+SESSION_RETRY_SECONDS = 0.5
 
 
 class Controller:
@@ -204,8 +208,14 @@ class Controller:
         """Everything ephemeral is gone: resign, register anew, take part in the next election."""
         self.active_controller_id = NO_CONTROLLER
         await self._resign()
-        await self._store.open_session()
-        await self._startup()
+        try:
+            await self._store.open_session()
+            await self._startup()
+        except (StoreError, ControllerError) as error:
+            logger.error("broker %d cannot register again after its session expired (%s); trying again", self.broker_id, error)
+            retry = partial(self._queue.put, "Expire", self._on_session_expired)
+            asyncio.get_running_loop().call_later(SESSION_RETRY_SECONDS, retry)
+            return
         for callback in self._on_new_session:
             await callback()
 
@@ -326,6 +336,15 @@ class Controller:
                 batch.send()
 
         await self._queue.call("UncleanLeaderElectionEnable", elect)
+
+    async def rebalance_leaders(self) -> None:
+        """Preferred leaders where too many others lead; for auto.leader.rebalance.enable, as often as the broker likes."""
+
+        async def rebalance() -> None:
+            if self._core.is_active:
+                await self._elections.rebalance()
+
+        await self._queue.call("AutoPreferredReplicaLeaderElection", rebalance)
 
     async def delivered(self) -> None:
         """Wait until the events queued now are done and the requests that follow from them have been answered."""

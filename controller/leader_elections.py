@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable
 from typing import TypeAlias
 
+from config.broker_replication import LEADER_IMBALANCE_PER_BROKER_PERCENTAGE
 from controller.change_znodes import decode_partitions
 from controller.core import ControllerCore
 from controller.errors import (
@@ -56,6 +57,23 @@ class LeaderElections:
                 unavailable = EligibleLeadersNotAvailable if unclean else PreferredLeaderNotAvailable
                 results[partition] = unavailable(f"Failed to elect leader for partition {partition} under strategy {strategy}")
         return results
+
+    async def rebalance(self) -> None:
+        """Elect the preferred replicas of every broker that leads too few of the partitions it should lead."""
+        context = self._context
+        preferring: dict[int, list[TopicPartition]] = {}
+        for partition in context.partitions:
+            if partition in context.leaderships and not context.is_being_deleted(partition.topic):
+                preferring.setdefault(context.replicas(partition)[0], []).append(partition)
+        allowed = self._core.config[LEADER_IMBALANCE_PER_BROKER_PERCENTAGE]
+        batch = self._core.batch()
+        for broker_id, partitions in preferring.items():
+            elsewhere = [partition for partition in partitions if context.leaderships[partition].state.leader != broker_id]
+            if len(elsewhere) * 100 > allowed * len(partitions):
+                elected = await self._core.elections.elect_preferred(elsewhere, batch)
+                if elected:
+                    logger.info("%d of %d leaderships moved back to broker %d", len(elected), len(elsewhere), broker_id)
+        batch.send()
 
     async def on_preferred_election_order(self) -> None:
         """/admin/preferred_replica_election: do what it says and remove it; watch for the next one."""

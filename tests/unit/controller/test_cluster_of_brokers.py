@@ -18,6 +18,7 @@ from controller.errors import (
     NotController,
     PreferredLeaderNotAvailable,
     StaleBrokerEpoch,
+    StoreUnavailable,
     UnknownTopicOrPartition,
 )
 from controller.isr_changes import IsrChange
@@ -264,6 +265,45 @@ def test_elections_on_demand() -> None:
         await cluster.settle()
         assert cluster.state() == PartitionState(2, (1, 2), state.leader_epoch + 1, 1)
         assert "/admin/preferred_replica_election" not in cluster.ensemble.dump()
+
+    run(scenario)
+
+
+def test_leaderships_go_back_where_too_many_are_elsewhere() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([1, 2], [1, 2], [2, 1])
+        await cluster.kill(1)
+        await cluster.start(1)
+        controller = cluster.controller.controller
+        await controller.rebalance_leaders()
+        assert cluster.state().leader == 2, "the preferred replica is not in sync yet"
+        epoch = cluster.brokers[2].controller.broker_epoch
+        for index in (0, 1):
+            state = cluster.state(TopicPartition("t", index))
+            partition = TopicPartition("t", index)
+            await controller.alter_isr(
+                2, epoch, {partition: IsrChange(state.leader_epoch, (2, 1), controller.context.leaderships[partition][1])}
+            )
+        await controller.rebalance_leaders()
+        assert [cluster.state(TopicPartition("t", index)).leader for index in range(3)] == [1, 1, 2]
+
+    run(scenario)
+
+
+def test_a_session_that_cannot_be_renewed_at_once_is_renewed_later() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        broker = cluster.brokers[1]
+        open_session = broker.store.open_session
+        refusals = iter([StoreUnavailable("metadata.db", "disk full")])
+
+        async def refuse() -> int:
+            for refusal in refusals:
+                raise refusal
+            return await open_session()
+
+        broker.store.open_session = refuse  # type: ignore[method-assign]
+        cluster.ensemble.expire(broker.store.session_id)
+        await until(lambda: broker.store.session_id != 0 and 1 in cluster.controller.controller.context.brokers)
 
     run(scenario)
 

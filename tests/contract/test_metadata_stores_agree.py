@@ -1,0 +1,93 @@
+"""The same requests have the same outcomes, and leave the same tree, in memory and in the file."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.embedded_store import EmbeddedStore
+from controller.errors import StoreError
+from controller.memory_store import MemoryEnsemble
+from controller.store import (
+    Check,
+    Children,
+    Create,
+    Delete,
+    Exists,
+    Get,
+    MetadataStore,
+    Multi,
+    Request,
+    Result,
+    SetData,
+    Stat,
+    WatchedEvent,
+)
+from tests.support.clocks import ManualClock
+
+PATHS = st.sampled_from(["/a", "/a/b", "/a/b/c", "/a/d", "/e", "/e/f", "/", "bad"])
+VERSIONS = st.sampled_from([-1, 0, 1])
+DATA = st.sampled_from([None, b"", b"x", b"yy"])
+WRITES = st.one_of(
+    st.builds(Create, PATHS, DATA, st.booleans(), st.booleans()),
+    st.builds(SetData, PATHS, DATA, VERSIONS),
+    st.builds(Delete, PATHS, VERSIONS),
+    st.builds(Check, PATHS, VERSIONS),
+)
+REQUESTS = st.one_of(
+    WRITES,
+    st.builds(Multi, st.lists(WRITES, min_size=1, max_size=4).map(tuple)),
+    st.builds(Get, PATHS),
+    st.builds(Exists, PATHS),
+    st.builds(Children, PATHS),
+)
+BATCHES = st.lists(st.tuples(st.booleans(), st.lists(REQUESTS, min_size=1, max_size=5)), min_size=1, max_size=8)
+
+
+def comparable(outcome: Result | StoreError) -> object:
+    """Without zxids, whose order alone is promised, and session ids."""
+    if isinstance(outcome, StoreError):
+        return type(outcome), outcome.path, outcome.index
+    if isinstance(outcome, Stat):
+        return outcome.version, outcome.cversion, outcome.czxid == outcome.mzxid, outcome.ephemeral_owner != 0
+    if isinstance(outcome, tuple):
+        return outcome[0], comparable(outcome[1])
+    if isinstance(outcome, list):
+        return [comparable(each) if isinstance(each, Stat) else each for each in outcome]
+    return outcome
+
+
+async def history(one: MetadataStore, other: MetadataStore, batches: list[tuple[bool, list[Request]]]) -> list[object]:
+    """Outcomes of all requests, what the watches of the writer saw, and the tree after one of the two sessions ended."""
+    await one.open_session()
+    await other.open_session()
+    seen: list[object] = []
+    events: list[WatchedEvent] = []
+    for by_one, batch in batches:
+        store = one if by_one else other
+        await store.pipeline([Exists("/a", events.append), Children("/a", events.append)])
+        seen += [comparable(outcome) for outcome in await store.pipeline(batch)]
+    await other.close()
+    paths = ["/"]
+    for path in paths:
+        data, stat = await one.get(path)
+        names = await one.children(path)
+        seen.append((path, data, comparable(stat), names))
+        paths += [f"{path.rstrip('/')}/{name}" for name in names]
+    await one.close()
+    return seen
+
+
+@settings(max_examples=60, deadline=None)
+@given(BATCHES)
+def test_any_history_is_the_same_in_memory_and_in_the_file(batches: list[tuple[bool, list[Request]]]) -> None:
+    async def play() -> None:
+        ensemble = MemoryEnsemble(ManualClock())
+        in_memory = await history(ensemble.store(), ensemble.store(), batches)
+        with tempfile.TemporaryDirectory() as directory:
+            path, clock = str(Path(directory) / "metadata.db"), ManualClock()
+            assert await history(EmbeddedStore(path, clock), EmbeddedStore(path, clock), batches) == in_memory
+
+    asyncio.run(play())
