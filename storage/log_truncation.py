@@ -7,6 +7,7 @@ nothing else may be done to that log meanwhile.
 import logging
 from typing import TYPE_CHECKING
 
+from storage.file_names import INDEX_SUFFIXES, LOG_SUFFIX, offset_of_file_name
 from storage.log_deletion import discard_segments, forget_snapshots
 from storage.producer_replay import rebuild_producer_state
 
@@ -34,6 +35,7 @@ def truncate_to(self: "PartitionLog", offset: int) -> bool:
         now_ms = self.context.clock.now_ms()
         gone = [segment for segment in self.segments if segment.base_offset > offset]
         discard_segments(self, gone)
+        _remove_unknown_files(self)
         self.active_segment = self.segments.active
         self.active_segment.truncate_to(offset, now_ms)
         self.log_end_offset = offset
@@ -59,6 +61,7 @@ def truncate_fully_and_start_at(self: "PartitionLog", offset: int, log_start_off
         # or just before it when both have the same name.
         discard_segments(self, [segment for segment in old[:-1] if segment.base_offset != offset])
         discard_segments(self, [segment for segment in self.segments if segment.base_offset == offset])
+        _remove_unknown_files(self)
         segment = self.new_segment(offset)
         discard_segments(self, [each for each in self.segments if each is not segment])
         self.log_end_offset = offset
@@ -73,6 +76,17 @@ def truncate_fully_and_start_at(self: "PartitionLog", offset: int, log_start_off
         raise self.disk_failure(self.directory, error) from error
     self.high_watermark = offset
     _after_truncation(self)
+
+
+def _remove_unknown_files(self: "PartitionLog") -> None:
+    """A roll that failed half way may have left a segment behind the end; the next start would take it for a part of the log."""
+    filesystem = self.context.filesystem
+    known = set(self.segments.bases)
+    for name in filesystem.list_directory(self.directory):
+        offset = offset_of_file_name(name)
+        if name.endswith((LOG_SUFFIX, *INDEX_SUFFIXES)) and offset is not None and offset not in known:
+            log.warning("%s/%s is no part of the log; deleted", self.directory, name)
+            filesystem.unlink(f"{self.directory}/{name}")
 
 
 def _after_truncation(self: "PartitionLog") -> None:
