@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from functools import partial
 from struct import Struct
 
 import uvloop
@@ -171,7 +171,7 @@ def measure(load: str, turns: int, seconds: float, cpus: tuple[int | None, int |
     for _ in range(turns):
         for kind, costs in found.items():
             with Served(kind, load, cpus[0]) as served:
-                probe: Callable[[], float] = lambda pid=served.process.pid: cpu_s(pid)  # noqa: E731
+                probe = partial(cpu_s, served.process.pid)
                 sent = Load(frames, CONNECTIONS, IN_FLIGHT, warm_up_s=0.3, duration_s=seconds, discard_bodies=LOADS[load][2] > 0)
                 result = run_load("127.0.0.1", served.port, sent, pin_cpu=cpus[1], probe=probe)
                 costs.append(result.broker_cpu_s / result.answered * 1e6)

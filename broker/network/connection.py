@@ -20,6 +20,7 @@ from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Final, cast
 
+from broker.network.connection_state import APPENDED, CLOSED, CLOSING, DRAINING, MUTED, PAUSED, QUEUED, SENDING, WAITING, YIELDED
 from broker.network.frame_reader import FrameReader, holds_frame, size_at
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, ConnectionInfo, Parts, Pending, Request
 from broker.network.sendfile import INLINE_BYTES, FileSender, read_cached
@@ -40,18 +41,6 @@ ANSWER_WEIGHT: Final = 2048
 """What an answer counts besides its bytes, so that a turn handles at most 128 requests however small."""
 MAX_APPENDED: Final = 128
 """Produce requests of one connection that may wait for replicas at once before the next has to wait."""
-
-# Why no frame is handled now. 0: nothing in the way.
-APPENDED: Final = 1  # only Produce requests that are in the log wait for their answer: the next Produce may be handled
-WAITING: Final = 2  # the last request has no answer yet
-QUEUED: Final = 4  # the next request waits for a handler slot
-PAUSED: Final = 8  # the client does not take its answers
-SENDING: Final = 16  # a file is on its way
-MUTED: Final = 32  # throttled by a quota
-CLOSING: Final = 64  # closed once what is queued is out
-DRAINING: Final = 128  # closed once every answer that is owed is out
-YIELDED: Final = 256  # others have their turn; goes on in the next turn of the loop
-CLOSED: Final = 512
 
 
 class Connection(FrameReader):
@@ -327,8 +316,11 @@ class Connection(FrameReader):
 
     @property
     def busy(self) -> bool:
-        """Whether an answer is owed or on its way."""
-        return self._waiting is not None or bool(self._state & (QUEUED | SENDING))
+        """Whether the client would lose something by a close now: an answer on its way, or one to what is done or being done. What merely
+        waits for an event (a long poll, a join) loses nothing; Apache Kafka does not wait for those either."""
+        if self._state & (QUEUED | SENDING):
+            return True
+        return any(not isinstance(each, Pending) or each.completed or each.appended or each.occupies_slot for each in self._waiting or ())
 
     def offend(self, reason: str) -> None:
         """One line in the log about what this client sent; a host that keeps sending it is only counted."""
@@ -345,7 +337,7 @@ class Connection(FrameReader):
         self._processor.wake(self)
 
     def drain(self) -> None:
-        """Handle nothing more, and close when the answers that are owed are out. A request that waits for a slot is dropped."""
+        """Handle nothing more, and close when no longer `busy`. A request that waits for a slot is dropped."""
         self._withdraw()
         self._state |= DRAINING
         self._pause()

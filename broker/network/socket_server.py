@@ -126,7 +126,7 @@ class SocketServer:
             acceptor.close()
 
     async def drain(self, timeout_seconds: float) -> bool:
-        """Accept nothing, handle no new request, answer what is owed and close. False when some connections are left after the time."""
+        """Accept nothing, handle no new request, answer what is done or being done, and close. False when some are left after the time."""
         self.stop_accepting()
         await self._settle()
         for connection in self.connections():

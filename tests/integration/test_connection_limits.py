@@ -130,7 +130,7 @@ def test_draining_answers_what_is_owed_and_closes(run: Callable[[Scenario], None
     pendings: list[Pending] = []
 
     def handler(frame: memoryview, connection: object) -> Answer:
-        pendings.append(Pending())
+        pendings.append(Pending(occupies_slot=True))
         return pendings[-1]
 
     async def scenario() -> None:
@@ -156,7 +156,7 @@ def test_draining_gives_up_on_what_never_completes(run: Callable[[Scenario], Non
     closed: list[int] = []
 
     async def scenario() -> None:
-        async with serving(lambda frame, connection: Pending(on_closed=lambda: closed.append(1))) as server:
+        async with serving(lambda frame, connection: Pending(appended=True, on_closed=lambda: closed.append(1))) as server:
             peer = await Peer.connect(server)
             peer.send(other())
             await until(lambda: any(connection.busy for connection in server.connections()))

@@ -366,6 +366,26 @@ def test_draining_answers_what_is_owed_and_drops_what_only_waits() -> None:
     assert bench.handled == [other(b"busy")]
 
 
+def test_draining_does_not_wait_for_a_long_poll_and_tells_it() -> None:
+    told = []
+    stored, poll = Pending(appended=True), Pending(on_closed=lambda: told.append("gone"))
+    waiting = {b"\x00\x00": [stored], b"\x00\x03": [poll]}
+    bench = Bench(lambda frame, connection: waiting[bytes(frame)].pop())
+    polling, producing = bench.connect(), bench.connect()
+    polling.send(framed(other()))
+    producing.send(framed(produce()))
+    polling.connection.drain()
+    producing.connection.drain()
+    assert polling.transport.closing
+    polling.connection.connection_lost(None)
+    assert told == ["gone"]
+    assert not producing.transport.closing
+    stored.complete(b"stored")
+    bench.turns.run()
+    assert producing.answers == [b"stored"]
+    assert producing.transport.closing
+
+
 def test_connections_expire_after_their_idle_time_and_not_before() -> None:
     bench = Bench()
     quiet, active = bench.connect(), bench.connect()
