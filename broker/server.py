@@ -174,7 +174,7 @@ class Broker:
 
     async def _close_logs(self) -> None:
         self._background.close()
-        await self._in_thread(self.log_manager.shutdown, self.services.broker_epoch)
+        await self._in_thread(self.log_manager.shutdown)
 
     def _make_services(self) -> None:
         config = self.config
