@@ -36,10 +36,11 @@ def test_a_length_that_kafka_closes_on_closes_before_any_handler_sees_it(case: d
 def test_every_other_recorded_input_reaches_the_handler_or_waits_for_the_rest_of_its_frame() -> None:
     assert len([case for case in CASES if case["case"] in BAD_LENGTHS]) == len(BAD_LENGTHS)
     for case in CASES:
-        if case["case"] in BAD_LENGTHS:
+        data = bytes.fromhex(case["sent_hex"])
+        if case["case"] in BAD_LENGTHS or len(data) < case["sent_bytes"]:  # the recording has only the beginning of the largest
             continue
         bench = Bench(lambda frame, connection: NO_RESPONSE)
         client = bench.connect()
-        client.send(bytes.fromhex(case["sent_hex"]))
+        client.send(data)
         assert not client.transport.closing, case["case"]
         assert bool(bench.handled) == (case["case"] not in INCOMPLETE), case["case"]
