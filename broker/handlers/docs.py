@@ -1,0 +1,110 @@
+"""Writes docs/protocol-support.md from the handler table: `python -m broker.handlers.docs [FILE]`. A test holds the two together."""
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import protocol.messages
+from broker.handlers.table import IMPLEMENTED
+from protocol.api_keys import ApiKey
+from protocol.registry import INTER_BROKER_APIS, ZOOKEEPER_MODE_APIS, api
+
+PAGE = Path("docs/protocol-support.md")
+
+_MESSAGES = Path(protocol.messages.__path__[0])
+_SENTENCE_END = re.compile(r"(?<=[^.]{2})\. ")
+
+_HEAD = """\
+# Protocol support
+
+This page is written by `python -m broker.handlers.docs` from `broker/handlers/table.py` and the first paragraphs of the handlers; change
+those, not the page.
+
+A broker lists in ApiVersions exactly what stands in the first two tables, with the version ranges of Apache Kafka 3.9 in ZooKeeper mode.
+A request of any other API or version closes the connection, as with Apache Kafka; ApiVersions in an unknown version is answered in
+version 0.
+"""
+
+_INTER_BROKER = """\
+## Between brokers
+
+These come from the controller and from other brokers; clients have no use for them.
+"""
+
+_MISSING = """\
+## Not implemented
+
+What Apache Kafka 3.9 in ZooKeeper mode lists and this server does not.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    clients = sorted(IMPLEMENTED - INTER_BROKER_APIS)
+    brokers = sorted(IMPLEMENTED & INTER_BROKER_APIS)
+    missing = sorted(ZOOKEEPER_MODE_APIS - IMPLEMENTED)
+    return "\n".join(
+        [
+            _HEAD,
+            *_table(clients),
+            "",
+            _INTER_BROKER,
+            *_table(brokers),
+            "",
+            _MISSING,
+            "| API | Key | Versions in Apache Kafka |",
+            "|---|---|---|",
+            *(f"| {_name(key)} | {int(key)} | {_versions(key)} |" for key in missing),
+            "",
+        ]
+    )
+
+
+def _table(keys: list[ApiKey]) -> list[str]:
+    rows = [f"| {_name(key)} | {int(key)} | {_versions(key)} | {_purpose(key)} | {_notes(key)} |" for key in keys]
+    return ["| API | Key | Versions | What it is for | Here |", "|---|---|---|---|---|", *rows]
+
+
+def _name(key: ApiKey) -> str:
+    return api(key).request.__name__.removesuffix("Request")
+
+
+def _versions(key: ApiKey) -> str:
+    first, last = api(key).versions
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def _purpose(key: ApiKey) -> str:
+    """What the messages' module says of the API: the first sentence behind its name; else the name says enough."""
+    paragraph = _paragraphs(_MESSAGES, key)[0]
+    sentence = _SENTENCE_END.split(paragraph.partition(": ")[2])[0].rstrip(".") or key.name.lower().replace("_", " ")
+    return sentence[:1].upper() + sentence[1:]
+
+
+def _notes(key: ApiKey) -> str:
+    """What the handler's module says of itself, without the API's name and versions, which stand in other columns."""
+    title, *rest = _paragraphs(Path(__file__).parent, key)
+    head = re.compile(rf"{_name(key)} \(api {int(key)}\), versions? {_versions(key)}[ :;,.]*")
+    text = head.sub("", title)
+    if not text and rest:
+        text = rest[0]
+    return text[:1].upper() + text[1:]
+
+
+def _paragraphs(directory: Path, key: ApiKey) -> list[str]:
+    # Read, not imported: what a page says does not depend on what can be loaded.
+    source = (directory / f"{key.name.lower()}.py").read_text(encoding="utf-8")
+    docstring = (ast.get_docstring(ast.parse(source)) or "").replace("|", "\\|")
+    return [" ".join(paragraph.split()) for paragraph in docstring.split("\n\n")]
+
+
+def main(arguments: list[str]) -> None:
+    """Writes the page to the given file, or to its place in the repository."""
+    path = Path(arguments[0]) if arguments else PAGE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
