@@ -26,9 +26,11 @@ from broker.control_requests import ControlRequests
 from broker.dispatch import Dispatcher
 from broker.dynamic_config import DynamicConfig
 from broker.fetch_sessions import FetchSessionCache
+from broker.groups.coordinator import GroupCoordinator
 from broker.network.acceptor import BindFailed
 from broker.network.limits import limits_of
 from broker.network.socket_server import SocketServer
+from broker.producer_ids import ProducerIds
 from broker.purgatory import Purgatory
 from broker.reconfiguration import Reconfiguration
 from broker.security.authorizer import AllowAll
@@ -43,7 +45,11 @@ from config.broker_network import (
     MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS,
     PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS,
 )
-from config.broker_replication import REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS
+from config.broker_replication import (
+    AUTO_LEADER_REBALANCE_ENABLE,
+    LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS,
+    REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS,
+)
 from config.broker_zookeeper import ZOOKEEPER_CONNECT
 from config.errors import ConfigError
 from config.listeners import EndPoint
@@ -90,6 +96,7 @@ class Broker:
         self._random = SystemRandom()
         self.on_fatal: Callable[[], None] = lambda: None
         """Called when the broker cannot go on: its last log directory failed. Whoever runs it replaces this."""
+        self._rebalance: asyncio.Future[None] | None = None
         self._held = AsyncExitStack()
         """What was taken so far, and how to give it back."""
 
@@ -204,7 +211,21 @@ class Broker:
         services.fetch_purgatory = Purgatory("Fetch", wheel, config[FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS])
         services.delete_records_purgatory = Purgatory("DeleteRecords", wheel, config[DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS])
         services.fetch_max_bytes = config[FETCH_MAX_BYTES]
+        services.groups = GroupCoordinator(
+            config, self._clock, wheel, services.replica_manager, services.produce_purgatory, services.workers
+        )
+        services.replica_manager.on_leadership_change = services.groups.on_leadership_change
+        services.replica_manager.on_partitions_deleted = services.groups.on_partitions_deleted
+        services.producer_ids = ProducerIds(lambda: self.controller.allocate_producer_id_block(services.broker_id, services.broker_epoch))
         services.dynamic_config.attach(self.log_manager, services.replica_manager, self.controller)
+        services.producer_ids = ProducerIds(lambda: self.controller.allocate_producer_id_block(services.broker_id, services.broker_epoch))
+        self._held.push_async_callback(services.producer_ids.stop)
+        replicas = services.replica_manager
+        groups = services.groups = GroupCoordinator(config, self._clock, wheel, replicas, services.produce_purgatory, services.workers)
+        replicas.on_leadership_change = groups.on_leadership_change
+        replicas.on_partitions_deleted = groups.on_partitions_deleted
+        groups.start()
+        self._held.push_async_callback(groups.stop)
 
     async def _bind(self) -> None:
         listeners = self.config.listeners
@@ -223,13 +244,27 @@ class Broker:
         """Register, elect, and lead what is ours, before the first request is served."""
         services = self.services
         self._held.push_async_callback(self.controller.shutdown)
+        services.groups.start()  # before the broker registers, or it would miss what it leads
+        self._held.push_async_callback(services.groups.stop)
+        self._held.push_async_callback(services.producer_ids.stop)
         services.broker_epoch = await self.controller.startup()
         await self.controller.delivered()
         self.log_manager.start()
+        self._schedule_leader_rebalance()
         interval_ms = self.config[REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS]
         self._background.schedule(
             "high-watermark-checkpoint", interval_ms, interval_ms, services.replica_manager.checkpoint_high_watermarks
         )
+
+    def _schedule_leader_rebalance(self) -> None:
+        """Every `leader.imbalance.check.interval.seconds` the active controller gives leadership back to preferred replicas."""
+        interval_ms = self.config[LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS] * 1000
+
+        def rebalance() -> None:
+            if self.config[AUTO_LEADER_REBALANCE_ENABLE] and self.controller.is_active:
+                self._rebalance = asyncio.ensure_future(self.controller.rebalance_leaders())
+
+        self._background.schedule("leader-rebalance", interval_ms, interval_ms, rebalance)
 
     async def _in_thread(self, work: Callable[..., None], *arguments: object) -> None:
         await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)

@@ -1,28 +1,24 @@
 """The group coordinator of this broker: the shell around the state machines of its groups. Kafka's GroupCoordinator.
 
-Checks that this broker coordinates the group, hands the event to the group's state machine and carries out what comes of it. Owns
-`__consumer_offsets` on this broker: who may write to it, when it is loaded, and that it is created when first needed.
+Checks that this broker coordinates the group, hands the event to the group's state machine and carries out what comes of it. Members are
+here; their offsets are in `offsets`, an `OffsetCommits`. Handlers call both.
 
 Wiring, by the server:
 
-    groups = GroupCoordinator(config, clock, timing_wheel, cluster, replica_manager, produce_purgatory, workers, create_offsets_topic)
+    groups = GroupCoordinator(config, clock, timing_wheel, replica_manager, produce_purgatory, workers)
     replica_manager.on_leadership_change = groups.on_leadership_change
     replica_manager.on_partitions_deleted = groups.on_partitions_deleted
     groups.start()          # before the broker registers with the controller, or it would miss what it leads
     ...
     await groups.stop()     # before the logs close
-
-`create_offsets_topic` is a coroutine function without arguments that has the controller create the topic that `offsets_topic` describes;
-it may raise, and is called again when the next client asks.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
-from typing import NamedTuple
 from uuid import uuid4
 
 from broker.groups.coordinated import CoordinatedGroups
@@ -48,11 +44,8 @@ from config.broker_groups import (
     OFFSETS_RETENTION_CHECK_INTERVAL_MS,
     OFFSETS_RETENTION_MINUTES,
     OFFSETS_TOPIC_NUM_PARTITIONS,
-    OFFSETS_TOPIC_REPLICATION_FACTOR,
-    OFFSETS_TOPIC_SEGMENT_BYTES,
 )
 from protocol.errors import ErrorCode
-from replication.cluster import MetadataCache
 from replication.partition import Partition
 from replication.replica_manager import ReplicaManager
 from storage.clock import Clock
@@ -67,14 +60,6 @@ JoinReply = Callable[[JoinResult], None]
 SyncReply = Callable[[SyncResult], None]
 
 
-class OffsetsTopic(NamedTuple):
-    """How `__consumer_offsets` is to be created."""
-
-    partitions: int
-    replication_factor: int
-    config: Mapping[str, str]
-
-
 class GroupCoordinator:
     """See the module."""
 
@@ -83,19 +68,15 @@ class GroupCoordinator:
         config: BrokerConfig,
         clock: Clock,
         timing_wheel: TimingWheel,
-        cluster: MetadataCache,
         replica_manager: ReplicaManager,
         produce_purgatory: Purgatory,
         workers: Executor,
-        create_offsets_topic: Callable[[], Awaitable[object]],
         new_uuid: Callable[[], object] = uuid4,
     ) -> None:
         self._config = config
         self._clock = clock
         self._timing_wheel = timing_wheel
-        self._create_offsets_topic = create_offsets_topic
         self._new_uuid = new_uuid
-        self._creating: asyncio.Task[None] | None = None
         self._expiring: asyncio.Task[None] | None = None
         self._expiry_timer: TimerTask | None = None
         self._check_interval_ms = config[OFFSETS_RETENTION_CHECK_INTERVAL_MS]
@@ -105,7 +86,7 @@ class GroupCoordinator:
             config[GROUP_MAX_SIZE],
             config[GROUP_INITIAL_REBALANCE_DELAY_MS],
         )
-        self.groups = CoordinatedGroups(cluster, self.settings, config[OFFSETS_TOPIC_NUM_PARTITIONS])
+        self.groups = CoordinatedGroups(replica_manager.cluster, self.settings, config[OFFSETS_TOPIC_NUM_PARTITIONS])
         log = OffsetsLog(replica_manager, produce_purgatory, clock, config)
         self._runner = EffectRunner(self.groups, log, timing_wheel, clock)
         self._elections = Elections(self.groups, self._runner, clock, workers, config[OFFSETS_LOAD_BUFFER_SIZE])
@@ -125,10 +106,9 @@ class GroupCoordinator:
         self.groups.is_active = False
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
-        for task in (self._creating, self._expiring):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+        if self._expiring is not None:
+            self._expiring.cancel()
+            await asyncio.gather(self._expiring, return_exceptions=True)
         await self._elections.stop()
         self._elections.unload_all()
 
@@ -145,38 +125,11 @@ class GroupCoordinator:
             self._expiring = asyncio.get_running_loop().create_task(self.offsets.expire(), name="expire-offsets")
         self._expiry_timer = self._timing_wheel.add(self._check_interval_ms, self._expire)
 
-    # -- the topic ---------------------------------------------------------------------------------------------------------
-
-    @property
-    def offsets_topic(self) -> OffsetsTopic:
-        """How `__consumer_offsets` is to be created."""
-        config = self._config
-        return OffsetsTopic(
-            config[OFFSETS_TOPIC_NUM_PARTITIONS],
-            config[OFFSETS_TOPIC_REPLICATION_FACTOR],
-            {
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": str(config[OFFSETS_TOPIC_SEGMENT_BYTES]),
-            },
-        )
+    # -- members -----------------------------------------------------------------------------------------------------------
 
     def partition_for(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` whose leader coordinates the group."""
         return self.groups.partition_for(group_id)
-
-    def request_topic(self) -> None:
-        """Have `__consumer_offsets` created, unless that is under way."""
-        if self._creating is None or self._creating.done():
-            self._creating = asyncio.get_running_loop().create_task(self._create_topic(), name="create-offsets-topic")
-
-    async def _create_topic(self) -> None:
-        try:
-            await self._create_offsets_topic()
-        except Exception as error:
-            logger.warning("__consumer_offsets could not be created, clients will ask again: %s", error)
-
-    # -- members -----------------------------------------------------------------------------------------------------------
 
     def join(self, group_id: str, join: Join) -> None:
         """JoinGroup; `join.waiter` is a JoinReply and is called once, now or when the rebalance is complete."""

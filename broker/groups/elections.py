@@ -145,7 +145,8 @@ class Elections:
         for group in owned.groups.values():
             self._runner.cancel_timers(group)
             self._runner.run(group, on_unloaded(group, now_ms))
-        logger.info("%s-%d: this broker coordinates its %d groups no more", GROUP_METADATA_TOPIC, owned.index, len(owned.groups))
+        if owned.groups:
+            logger.info("%s-%d: this broker coordinates its %d groups no more", GROUP_METADATA_TOPIC, owned.index, len(owned.groups))
 
 
 class _Lost(Exception):

@@ -1,0 +1,35 @@
+"""An answer that comes now or later, from a service that calls back: what the handlers of the coordinators return.
+
+A service may call back while it is called, and often does; then the response goes out with no further ado.
+"""
+
+from __future__ import annotations
+
+from broker.network.request_channel import Pending
+from broker.request_context import RequestContext
+from protocol.schema import Message
+
+
+class DelayedAnswer:
+    """Hand `complete` to the service, then return `answer()` to the dispatcher."""
+
+    __slots__ = ("_context", "_pending", "_response")
+
+    def __init__(self, context: RequestContext) -> None:
+        self._context = context
+        self._response: Message | None = None
+        self._pending: Pending | None = None
+
+    def complete(self, response: Message) -> None:
+        """The response is known."""
+        if self._pending is None:
+            self._response = response
+        else:
+            self._pending.complete(self._context.encode(response))
+
+    def answer(self) -> Message | Pending:
+        """The response if it is known by now, or the promise of it."""
+        if self._response is not None:
+            return self._response
+        self._pending = Pending()
+        return self._pending
