@@ -27,15 +27,23 @@ from broker.request_context import RequestContext
 from broker.services import Services
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
+from protocol.fetch_fast_path import read_fetch
 from protocol.registry import Api, api
 from protocol.schema import Message
 from protocol.wire import ProtocolError, read_uvarint
 
 logger = logging.getLogger(__name__)
 
+_MALFORMED = (ProtocolError, IndexError, struct.error, UnicodeDecodeError)
+"""What decoders raise about bytes that are no such request."""
+
 _HEADER = Struct(">hhih")
 _CORRELATION_ID = Struct(">i")
 _FLEXIBLE_RESPONSE_HEADER = Struct(">ib")
+
+
+FAST_READERS: dict[ApiKey, Callable[[memoryview, int, int], Message | None]] = {ApiKey.FETCH: read_fetch}
+"""Hand-made readers of common shapes; None: the generated decoder reads it, or says what is wrong."""
 
 
 class Route:
@@ -48,6 +56,7 @@ class Route:
         "frame_handler",
         "handler",
         "has_error_code",
+        "read",
         "request_class",
         "response_class",
         "version",
@@ -58,6 +67,7 @@ class Route:
         self.version = version
         self.handler = handler
         self.frame_handler = frame_handler
+        self.read = FAST_READERS.get(types.key)
         self.request_class = types.request
         self.response_class: Callable[..., Message] = types.response
         self.has_error_code = any(field.name == "error_code" for field in types.response.SCHEMA.fields)
@@ -109,16 +119,24 @@ class Dispatcher:
                     offset = skip_tagged_fields(frame, offset)
                 else:
                     offset += 1
-            if route.frame_handler is not None:
+        except _MALFORMED as malformed:
+            return _refuse(frame, connection, malformed)
+        if route.frame_handler is not None:
+            try:
                 answer = route.frame_handler(frame, offset, version, correlation_id, connection, self._services)
-                if answer is not None:
-                    return answer
-            request, _ = route.request_class.decode(frame, version, offset)
+            except Exception as error:
+                # It may have done its work already: the ordinary way must not do it again.
+                return self._unexpected(route, self._context(route, correlation_id, None, connection), error)
+            if answer is not None:
+                return answer
+        try:
+            request = None if route.read is None else route.read(frame, offset, version)
+            if request is None:
+                request, _ = route.request_class.decode(frame, version, offset)
             client_id = None if client_id_length < 0 else str(frame[10 : 10 + client_id_length], "utf-8")
-        except (ProtocolError, IndexError, struct.error, UnicodeDecodeError) as malformed:
-            connection.offend(f"a request that cannot be read ({name_of(frame)}): {malformed}")
-            return CLOSE
-        context = RequestContext(api_key, version, correlation_id, client_id, connection.info, self._services, route.encode)
+        except _MALFORMED as malformed:
+            return _refuse(frame, connection, malformed)
+        context = self._context(route, correlation_id, client_id, connection)
         try:
             response = route.handler(request, context)
         except Exception as error:
@@ -128,6 +146,11 @@ class Dispatcher:
         if inspect.iscoroutine(response):
             return self._run(response, route, context)
         return cast("Answer", response)
+
+    def _context(self, route: Route, correlation_id: int, client_id: str | None, connection: Connection) -> RequestContext:
+        return RequestContext(
+            route.api_key, route.version, correlation_id, client_id, connection.info, self._services, route.encode, connection.offend
+        )
 
     def _route(self, api_key: int, version: int) -> Route | None:
         """The route of a request seen for the first time; None when it is not advertised."""
@@ -183,6 +206,11 @@ class Dispatcher:
         """Wait for the handlers that still run; the caller bounds the time."""
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+
+def _refuse(frame: memoryview, connection: Connection, malformed: Exception) -> Answer:
+    connection.offend(f"a request that cannot be read ({name_of(frame)}): {malformed}")
+    return CLOSE
 
 
 def skip_tagged_fields(frame: memoryview, offset: int) -> int:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class RequestContext:
     """Given to every handler. `connection` carries connection_id, client_host, listener_name, security_protocol and principal."""
 
-    __slots__ = ("_encode", "api_key", "api_version", "broker", "client_id", "connection", "correlation_id")
+    __slots__ = ("_encode", "api_key", "api_version", "broker", "client_id", "connection", "correlation_id", "offend")
 
     def __init__(
         self,
@@ -26,13 +26,16 @@ class RequestContext:
         connection: ConnectionInfo,
         broker: Services,
         encode: Callable[[int, Message], bytes | Parts],
+        offend: Callable[[str], None],
     ) -> None:
+        """`offend` says in the log, but not too often, why the connection is closed that a handler answers with CLOSE."""
         self.api_key = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.connection = connection
         self.broker = broker
+        self.offend = offend
         self._encode = encode
 
     def encode(self, response: Message) -> bytes | Parts:

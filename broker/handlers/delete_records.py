@@ -6,7 +6,8 @@ every live replica has followed, or its timeout.
 
 from __future__ import annotations
 
-from broker.error_map import error_code
+from broker.handlers.partition_errors import partition_error
+from broker.internal_topics import INTERNAL_TOPICS
 from broker.network.request_channel import Answer, Pending
 from broker.purgatory import DelayedOperation
 from broker.request_context import RequestContext
@@ -33,12 +34,15 @@ def handle_delete_records(request: DeleteRecordsRequest, context: RequestContext
         for asked in topic.partitions:
             result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=UNKNOWN_LOW_WATERMARK)
             results.append(result)
+            if topic.name in INTERNAL_TOPICS and context.broker.cluster.partition(topic.name, asked.partition_index) is not None:
+                result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+                continue
             try:
                 partition = context.broker.replica_manager.partition_or_raise(topic.name, asked.partition_index)
                 offset = partition.delete_records(asked.offset)
                 waiting.append((partition, offset, result))
             except (StorageError, ReplicationError) as error:
-                result.error_code = error_code(error)
+                result.error_code = partition_error(error, context.broker)
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
     response = DeleteRecordsResponse(topics=topics)
     if all(_is_settled(*entry) for entry in waiting):

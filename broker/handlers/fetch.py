@@ -1,15 +1,15 @@
 """Fetch (api 1), versions 0-17.
 
-KIP-227 sessions from 7, zstd topics only from 10, leader epochs from 9, diverging epochs from 12, topic ids from 13 (KIP-516), the
-leader to ask instead from 16 (KIP-951). A fetch that finds less than `min_bytes` waits in the purgatory up to `max_wait_ms`.
+KIP-227 sessions from 7, zstd topics only from 10, leader epochs from 9, consumers may read from followers from 11 (KIP-392), diverging
+epochs from 12, topic ids from 13 (KIP-516), the leader to ask instead from 16 (KIP-951). A fetch that finds less than `min_bytes` waits in
+the purgatory up to `max_wait_ms`.
 
 Deviation: versions 0-3 would need the records in message format 0 or 1. Ottla stores and serves format 2 only and answers
-UNSUPPORTED_VERSION for a partition that has records, as Apache Kafka does with `log.message.downconversion.enable=false`.
+UNSUPPORTED_VERSION, as Apache Kafka does with `log.message.downconversion.enable=false`.
 """
 
 from __future__ import annotations
 
-from broker.error_map import error_code
 from broker.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -22,7 +22,8 @@ from broker.fetch_sessions import (
     SessionPartition,
     key_of,
 )
-from broker.handlers.leader_hints import current_leader
+from broker.handlers.leader_hints import current_leader, leader_nodes
+from broker.handlers.partition_errors import partition_error
 from broker.network.request_channel import Pending
 from broker.purgatory import DelayedOperation
 from broker.request_context import RequestContext
@@ -36,15 +37,21 @@ from protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from replication.errors import ReplicationError, UnknownTopicId, UnknownTopicOrPartition
-from replication.fetch_read import end_offset_for, read_partition
+from replication.errors import ReplicationError
+from replication.fetch_read import CONSUMER, FetchParams, read_partition
 from replication.partition import Partition
 from storage.errors import StorageError
 
+UNKNOWN_SIZE = -1
+FIRST_VERSION_THAT_KNOWS_STORAGE_ERRORS = 6
 FIRST_VERSION_WITHOUT_OLD_FORMATS = 4
 FIRST_VERSION_WITH_ZSTD = 10
+FIRST_VERSION_THAT_MAY_READ_FROM_FOLLOWERS = 11
 FIRST_VERSION_WITH_TOPIC_IDS = 13
+FIRST_VERSION_WITH_REPLICA_STATE = 15
 FIRST_VERSION_WITH_LEADER_HINTS = 16
+
+ASKS_FOR_A_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
 def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | Pending:
@@ -79,7 +86,13 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
             for index in topic.partitions
         ]
         session.update(asked, forgotten)
-        partitions = session.partitions
+        if session.partitions:
+            partitions = session.partitions
+        else:
+            # nothing is left to remember: the session ends
+            cache.remove(session.session_id)
+            session = None
+            partitions = {}
     fetch = Fetch(request, context, partitions, session, create_session=create_session)
     fetch.read(now_ms)
     if fetch.must_answer_now():
@@ -95,87 +108,106 @@ class Fetch:
         "context",
         "create_session",
         "failed",
-        "isolation",
         "max_bytes",
         "max_wait_ms",
         "min_bytes",
+        "params",
         "partitions",
-        "replica_id",
         "session",
         "size",
+        "waited",
     )
 
     def __init__(
         self, request: FetchRequest, context: RequestContext, partitions: Partitions, session: FetchSession | None, *, create_session: bool
     ) -> None:
+        version = context.api_version
         self.context = context
         self.partitions = partitions
         self.session = session
         self.create_session = create_session
-        self.replica_id = request.replica_id if context.api_version < 15 else request.replica_state.replica_id
-        self.isolation = request.isolation_level
+        replica_id = request.replica_id if version < FIRST_VERSION_WITH_REPLICA_STATE else request.replica_state.replica_id
+        or_follower = replica_id < CONSUMER or (replica_id == CONSUMER and version >= FIRST_VERSION_THAT_MAY_READ_FROM_FOLLOWERS)
+        self.params = FetchParams(replica_id, request.isolation_level, or_follower=or_follower)
         self.max_wait_ms = request.max_wait_ms
-        limit = context.broker.fetch_max_bytes
-        self.max_bytes = min(request.max_bytes, limit) if self.replica_id < 0 else request.max_bytes
+        self.max_bytes = min(request.max_bytes, context.broker.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.answers: list[tuple[SessionPartition, PartitionData]] = []
+        self.waited: list[tuple[Partition, SessionPartition]] = []
+        """The partitions that were read, whose progress could complete this fetch."""
         self.size = 0
         self.failed = False
 
-    def read(self, now_ms: int) -> None:
-        """Read every partition, in order, until max_bytes are found. The first batch is returned whole even when it is larger."""
-        replicas = self.context.broker.replica_manager
+    def read(self, now_ms: int, *, is_first_read: bool = True) -> None:
+        """Read every partition, in order, until max_bytes are found. The first batch is returned whole even when it is larger.
+
+        What the cluster does not know is answered last and is no reason to answer at once, as in Apache Kafka.
+        """
+        broker = self.context.broker
+        replicas = broker.replica_manager
         version = self.context.api_version
+        params = self.params
         left = self.max_bytes
         min_one_batch = version >= 3
         self.answers = answers = []
+        self.waited = waited = []
+        unknown: list[tuple[SessionPartition, PartitionData]] = []
         self.size = 0
         self.failed = False
         for asked in self.partitions.values():
+            name = asked.name or self._resolve(asked)
+            if name is None:
+                unknown.append((asked, self._failed(asked, ErrorCode.UNKNOWN_TOPIC_ID)))
+                continue
+            partition = replicas.partition(name, asked.partition)
+            if partition is None and replicas.cluster.partition(name, asked.partition) is None:
+                unknown.append((asked, self._failed(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
+                continue
             try:
-                name = asked.name
-                if name is None:
-                    name = self._resolve(asked)
                 max_bytes = asked.max_bytes if asked.max_bytes < left else left
                 answer = read_partition(
-                    replicas, name, asked, self.replica_id, self.isolation, max_bytes, now_ms, min_one_batch=min_one_batch
+                    replicas, name, asked, params, max_bytes, now_ms, min_one_batch=min_one_batch, is_first_read=is_first_read
                 )
-                records = answer.records
-                if records:
-                    if version < FIRST_VERSION_WITH_ZSTD:
-                        self._check_old_reader(name, asked.partition)
-                    size = len(records)
-                    self.size += size
-                    left = left - size if size < left else 0
-                    min_one_batch = False
             except (StorageError, ReplicationError) as error:
                 self.failed = True
-                answer = self._failed(asked, error_code(error))
-            except _OldReader as refused:
-                self.failed = True
-                answer = self._failed(asked, refused.code)
+                answers.append((asked, self._failed(asked, partition_error(error, broker))))
+                continue
+            assert partition is not None  # or read_partition would have raised
+            if version < FIRST_VERSION_WITH_ZSTD:
+                refused = self._too_old_for(partition)
+                if refused:
+                    self.failed = True
+                    answers.append((asked, self._failed(asked, refused)))
+                    continue
+            records = answer.records
+            if records:
+                size = len(records)
+                self.size += size
+                left = left - size if size < left else 0
+                min_one_batch = False
             answers.append((asked, answer))
+            waited.append((partition, asked))
+        answers += unknown
 
-    def _resolve(self, asked: SessionPartition) -> str:
-        """The name of a topic that was unknown when the session was told of it. Raises UnknownTopicId."""
+    def _resolve(self, asked: SessionPartition) -> str | None:
+        """The name of a topic that was unknown when the session was told of it."""
         if self.context.api_version < FIRST_VERSION_WITH_TOPIC_IDS:
-            raise UnknownTopicOrPartition("", asked.partition)
-        name = self.context.broker.cluster.names_by_id.get(asked.topic_id)
-        if name is None:
-            raise UnknownTopicId(asked.topic_id.hex())
-        asked.name = name
-        return name
+            return asked.name
+        asked.name = self.context.broker.cluster.names_by_id.get(asked.topic_id)
+        return asked.name
 
-    def _check_old_reader(self, name: str, partition: int) -> None:
-        """Refuse what a reader of this version could not understand."""
-        version = self.context.api_version
-        if version < FIRST_VERSION_WITHOUT_OLD_FORMATS:
-            raise _OldReader(ErrorCode.UNSUPPORTED_VERSION)
-        log = self.context.broker.replica_manager.partitions[name][partition].log
-        if log.config[COMPRESSION_TYPE] == "zstd":
-            raise _OldReader(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    def _too_old_for(self, partition: Partition) -> ErrorCode:
+        """Why a reader of this version could not understand what the log holds."""
+        if partition.log.config[COMPRESSION_TYPE] == "zstd":
+            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        if self.context.api_version < FIRST_VERSION_WITHOUT_OLD_FORMATS:
+            return ErrorCode.UNSUPPORTED_VERSION
+        return ErrorCode.NONE
 
     def _failed(self, asked: SessionPartition, code: ErrorCode) -> PartitionData:
+        version = self.context.api_version
+        if code == ErrorCode.KAFKA_STORAGE_ERROR and version < FIRST_VERSION_THAT_KNOWS_STORAGE_ERRORS:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         answer = PartitionData(
             partition_index=asked.partition,
             error_code=code,
@@ -185,25 +217,16 @@ class Fetch:
             aborted_transactions=None,
             records=b"",
         )
-        if self.context.api_version >= FIRST_VERSION_WITH_LEADER_HINTS and asked.name is not None:
-            leader_id, leader_epoch, _, _ = current_leader(
-                self.context.broker.cluster, code, asked.name, asked.partition, self.context.connection.listener_name
-            )
-            if leader_id != -1:
-                answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+        if version >= FIRST_VERSION_WITH_LEADER_HINTS and code in ASKS_FOR_A_LEADER:
+            leader_id, leader_epoch = current_leader(self.context.broker.replica_manager, asked.name or "", asked.partition)
+            answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
         return answer
 
     def must_answer_now(self) -> bool:
         """Whether there is enough, or no use in waiting."""
-        if self.size >= self.min_bytes or self.failed or self.max_wait_ms <= 0 or not self.partitions:
+        if self.size >= self.min_bytes or self.failed or self.max_wait_ms <= 0 or not self.waited:
             return True
         return any(answer.diverging_epoch.epoch != -1 or answer.preferred_read_replica != -1 for _, answer in self.answers)
-
-    def waitable(self) -> list[tuple[Partition, SessionPartition]]:
-        """The partitions whose progress could complete this fetch."""
-        replicas = self.context.broker.replica_manager
-        found = [(replicas.partition(asked.name or "", asked.partition), asked) for asked in self.partitions.values()]
-        return [(partition, asked) for partition, asked in found if partition is not None]
 
     def response(self, now_ms: int) -> FetchResponse:
         """The answer to the last reading, as the session shortens it."""
@@ -219,7 +242,7 @@ class Fetch:
         elif self.create_session:
             session_id = self.context.broker.fetch_sessions.maybe_create(
                 self.partitions,
-                is_follower=self.replica_id >= 0,
+                is_follower=self.params.replica_id >= 0,
                 uses_topic_ids=self.context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS,
                 now_ms=now_ms,
             )
@@ -239,22 +262,9 @@ class Fetch:
         return response
 
     def _node_endpoints(self) -> list[NodeEndpoint]:
-        cluster = self.context.broker.cluster
-        leaders = {answer.current_leader.leader_id for _, answer in self.answers if answer.current_leader.leader_id != -1}
-        found = []
-        for leader_id in sorted(leaders):
-            broker = cluster.brokers.get(leader_id)
-            endpoint = broker.endpoints.get(self.context.connection.listener_name) if broker is not None else None
-            if broker is not None and endpoint is not None:
-                found.append(NodeEndpoint(node_id=leader_id, host=endpoint.host, port=endpoint.port, rack=broker.rack))
-        return found
-
-
-class _OldReader(Exception):
-    """A client too old for what the log holds."""
-
-    def __init__(self, code: ErrorCode) -> None:
-        self.code = code
+        leaders = {answer.current_leader.leader_id for _, answer in self.answers}
+        nodes = leader_nodes(self.context.broker.replica_manager, leaders, self.context.connection.listener_name)
+        return [NodeEndpoint(node_id=node_id, host=endpoint.host, port=endpoint.port, rack=rack) for node_id, endpoint, rack in nodes]
 
 
 class DelayedFetch(DelayedOperation):
@@ -267,42 +277,55 @@ class DelayedFetch(DelayedOperation):
         self._fetch = fetch
         self._pending = pending
         self._is_fresh = False
-        self._waited = fetch.waitable()
-        self._ends = [end_offset_for(partition, fetch.replica_id, fetch.isolation) for partition, _ in self._waited]
-        self._sizes = [partition.log.size_bytes for partition, _ in self._waited]
+        self._waited = fetch.waited
+        self._ends: list[int] = []
+        self._sizes: list[int] = []
+        self._note()
+
+    def _note(self) -> None:
+        """How far the partitions are. The size of a log says how much was readable only where everything in it was."""
+        params = self._fetch.params
+        self._ends = [params.end_offset(partition) for partition, _ in self._waited]
+        self._sizes = [
+            partition.log.size_bytes if end_offset == partition.log.log_end_offset else UNKNOWN_SIZE
+            for (partition, _), end_offset in zip(self._waited, self._ends, strict=True)
+        ]
 
     def try_complete(self) -> bool:
-        """Complete when a partition changed hands, or has grown enough.
+        """Complete when a partition changed hands, or enough may be read.
 
-        The growth of the logs stands in for the bytes that became readable: with a high watermark that lags it can wake the fetch too
-        early, and then it is read again and waits on.
+        The growth of the logs says when it is worth while to read again; where it is unknown, every move of the end is.
         """
         fetch = self._fetch
+        params = fetch.params
         grown = fetch.size
         moved = False
         for i, (partition, asked) in enumerate(self._waited):
-            if not partition.is_leader or asked.leader_epoch not in (-1, partition.leader_epoch):
+            if not (partition.is_leader or (params.or_follower and partition.is_online)):
                 return self.force_complete()
-            if end_offset_for(partition, fetch.replica_id, fetch.isolation) != self._ends[i]:
+            if asked.leader_epoch not in (-1, partition.leader_epoch):
+                return self.force_complete()
+            if params.end_offset(partition) != self._ends[i]:
                 moved = True
-                grown += partition.log.size_bytes - self._sizes[i]
-        if not moved:
+                growth = partition.log.size_bytes - self._sizes[i]
+                # a log that shrank lost old segments meanwhile
+                grown += growth if self._sizes[i] != UNKNOWN_SIZE and growth > 0 else fetch.min_bytes
+        if not moved or grown < fetch.min_bytes:
             return False
-        if grown >= fetch.min_bytes:
-            fetch.read(fetch.context.broker.clock.now_ms())
-            if fetch.must_answer_now():
-                self._is_fresh = True
-                return self.force_complete()
-            self._ends = [end_offset_for(partition, fetch.replica_id, fetch.isolation) for partition, _ in self._waited]
-            self._sizes = [partition.log.size_bytes for partition, _ in self._waited]
+        fetch.read(fetch.context.broker.clock.now_ms(), is_first_read=False)
+        if fetch.must_answer_now():
+            self._is_fresh = True
+            return self.force_complete()
+        self._note()
         return False
 
     def on_complete(self) -> None:
         """Answer with what is there now."""
-        now_ms = self._fetch.context.broker.clock.now_ms()
+        fetch = self._fetch
+        now_ms = fetch.context.broker.clock.now_ms()
         if not self._is_fresh:
-            self._fetch.read(now_ms)
-        self._pending.complete(self._fetch.context.encode(self._fetch.response(now_ms)))
+            fetch.read(now_ms, is_first_read=False)
+        self._pending.complete(fetch.context.encode(fetch.response(now_ms)))
 
 
 def wait_for_more(fetch: Fetch) -> Pending:
@@ -311,6 +334,6 @@ def wait_for_more(fetch: Fetch) -> Pending:
     operation = DelayedFetch(fetch, pending)
     pending.on_closed = operation.cancel
     fetch.context.broker.fetch_purgatory.try_complete_else_watch(
-        operation, [partition.waiters for partition, _ in fetch.waitable()], fetch.max_wait_ms
+        operation, [partition.waiters for partition, _ in fetch.waited], fetch.max_wait_ms
     )
     return pending

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from broker.error_map import error_code
+from broker.handlers.partition_errors import partition_error
 from broker.request_context import RequestContext
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import (
@@ -21,8 +21,8 @@ from protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from replication.errors import ReplicationError
-from replication.fetch_read import CONSUMER, end_offset_for
+from replication.errors import OffsetNotAvailable, ReplicationError
+from replication.fetch_read import CONSUMER, DEBUGGING_CONSUMER, FetchParams
 from replication.partition import Partition
 from storage.errors import StorageError
 from storage.partition_log import PartitionLog
@@ -32,9 +32,11 @@ EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
-FIRST_VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+FIRST_VERSION_OF = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+FUTURE_VERSION = 99
 UNKNOWN_OFFSET = -1
 FIRST_VERSION_WITH_LEADER_EPOCH = 4
+FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 
 
 def handle_list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
@@ -63,29 +65,37 @@ def _list_one(
     topic: str, asked: ListOffsetsPartition, request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, timestamp=-1, offset=UNKNOWN_OFFSET, leader_epoch=-1)
+    version = context.api_version
     timestamp = asked.timestamp
-    if timestamp < LATEST_TIERED or context.api_version < FIRST_VERSION_OF.get(timestamp, 0):
+    if timestamp < 0 and version < FIRST_VERSION_OF.get(timestamp, FUTURE_VERSION):
         answer.error_code = ErrorCode.UNSUPPORTED_VERSION
         return answer
+    params = FetchParams(request.replica_id, request.isolation_level, or_follower=request.replica_id == DEBUGGING_CONSUMER)
     try:
         partition = context.broker.replica_manager.partition_or_raise(topic, asked.partition_index)
-        log = partition.check_leader(asked.current_leader_epoch)
-        end_offset = end_offset_for(partition, request.replica_id, request.isolation_level)
-        if timestamp == LATEST and request.replica_id == CONSUMER:
-            partition.check_offset_is_available()
-        if context.api_version == 0:
+        log = partition.check_leader(asked.current_leader_epoch, or_follower=params.or_follower)
+        end_offset = params.end_offset(partition)
+        if version == 0:
             answer.old_style_offsets = _old_style_offsets(log, asked, end_offset)
             return answer
-        answer.timestamp, answer.offset, answer.leader_epoch = _find(partition, timestamp, end_offset)
-        if context.api_version < FIRST_VERSION_WITH_LEADER_EPOCH:
+        found = _find(partition, timestamp, end_offset)
+        if request.replica_id == CONSUMER and (found is None or timestamp == LATEST):
+            partition.check_offset_is_available()
+        if found is not None:
+            answer.timestamp, answer.offset, answer.leader_epoch = found
+        if version < FIRST_VERSION_WITH_LEADER_EPOCH:
             answer.leader_epoch = -1
+    except OffsetNotAvailable:
+        answer.error_code = (
+            ErrorCode.OFFSET_NOT_AVAILABLE if version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE else ErrorCode.LEADER_NOT_AVAILABLE
+        )
     except (StorageError, ReplicationError) as error:
-        answer.error_code = error_code(error)
+        answer.error_code = partition_error(error, context.broker)
     return answer
 
 
-def _find(partition: Partition, timestamp: int, end_offset: int) -> tuple[int, int, int]:
-    """(timestamp, offset, leader epoch) of what was asked for; -1s when there is no such record below `end_offset`."""
+def _find(partition: Partition, timestamp: int, end_offset: int) -> tuple[int, int, int] | None:
+    """(timestamp, offset, leader epoch) of what was asked for; None when there is no such record below `end_offset`."""
     log = partition.log
     if timestamp == LATEST:
         return -1, end_offset, partition.leader_epoch
@@ -96,7 +106,7 @@ def _find(partition: Partition, timestamp: int, end_offset: int) -> tuple[int, i
         return -1, UNKNOWN_OFFSET, -1
     found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
     if found is None or found.offset >= end_offset:
-        return -1, UNKNOWN_OFFSET, -1
+        return None
     return found.timestamp, found.offset, found.leader_epoch
 
 

@@ -19,6 +19,7 @@ from controller.topic_names import is_valid_topic_name
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import (
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -29,6 +30,7 @@ from protocol.uuid import ZERO_UUID
 from replication.cluster import LEADER_NONE, TopicImage
 
 FIRST_VERSION_WITH_NULL_FOR_ALL = 1
+FIRST_VERSION_WITH_LISTENER_NOT_FOUND = 6
 FIRST_VERSION_BY_TOPIC_ID = 12
 NOT_ASKED = -(2**31)
 """The authorized operations of a response to a request that did not ask for them."""
@@ -41,27 +43,13 @@ def handle_metadata(request: MetadataRequest, context: RequestContext) -> Metada
     topics = request.topics
     if topics is None or (not topics and context.api_version < FIRST_VERSION_WITH_NULL_FOR_ALL):
         return _response([_topic(image, request, context) for image in cluster.topics.values()], request, context)
-    asks_by_id = any(topic.topic_id != ZERO_UUID for topic in topics)
-    if asks_by_id and (context.api_version < FIRST_VERSION_BY_TOPIC_ID or any(topic.name is not None for topic in topics)):
-        return MetadataResponse(
-            topics=[
-                MetadataResponseTopic(
-                    error_code=ErrorCode.INVALID_REQUEST,
-                    name=topic.name or "",
-                    topic_id=topic.topic_id,
-                    topic_authorized_operations=NOT_ASKED,
-                )
-                for topic in topics
-            ],
-            controller_id=-1,
-        )
+    if context.api_version < FIRST_VERSION_BY_TOPIC_ID and any(topic.topic_id != ZERO_UUID or topic.name is None for topic in topics):
+        return _refused(topics)
+    if any(topic.topic_id != ZERO_UUID for topic in topics):
+        return _response(_by_id({topic.topic_id for topic in topics} - {ZERO_UUID}, request, context), request, context)
     found: list[MetadataResponseTopic] = []
     missing: list[str] = []
-    for topic in topics:
-        name = cluster.names_by_id.get(topic.topic_id) if topic.topic_id != ZERO_UUID else topic.name
-        if name is None:
-            found.append(_absent(ErrorCode.UNKNOWN_TOPIC_ID, None, topic.topic_id))
-            continue
+    for name in dict.fromkeys(topic.name or "" for topic in topics):
         image = cluster.topics.get(name)
         if image is not None:
             found.append(_topic(image, request, context))
@@ -74,6 +62,25 @@ def handle_metadata(request: MetadataRequest, context: RequestContext) -> Metada
         return _create(missing, found, request, context)
     found.extend(_absent(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name) for name in missing)
     return _response(found, request, context)
+
+
+def _refused(topics: list[MetadataRequestTopic]) -> MetadataResponse:
+    """Versions 10 and 11 have a field for the topic id, but may not use it."""
+    refused = [
+        MetadataResponseTopic(
+            error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id, topic_authorized_operations=NOT_ASKED
+        )
+        for topic in topics
+    ]
+    return MetadataResponse(topics=refused, controller_id=-1, cluster_authorized_operations=NOT_ASKED)
+
+
+def _by_id(topic_ids: set[bytes], request: MetadataRequest, context: RequestContext) -> list[MetadataResponseTopic]:
+    """A request that has one topic id is answered by ids alone; its names are passed over."""
+    cluster = context.broker.cluster
+    images = {topic_id: cluster.topics.get(cluster.names_by_id.get(topic_id, "")) for topic_id in topic_ids}
+    unknown = [_absent(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id) for topic_id, image in images.items() if image is None]
+    return unknown + [_topic(image, request, context) for image in images.values() if image is not None]
 
 
 async def _create(
@@ -128,24 +135,26 @@ def _topic(image: TopicImage, request: MetadataRequest, context: RequestContext)
 
 
 def _partition(state: UpdateMetadataPartitionState, context: RequestContext) -> MetadataResponsePartition:
-    """One partition as a client of this listener may see it: version 0 filtered out dead replicas, later ones name them offline."""
-    cluster = context.broker.cluster
+    """One partition as a client of this listener may see it. Version 0 leaves out replicas that cannot be reached there."""
+    brokers = context.broker.cluster.brokers
+    listener = context.connection.listener_name
     replicas = list(state.replicas)
     isr = list(state.isr)
+    if context.api_version == 0:
+        replicas = [replica for replica in replicas if replica in brokers and listener in brokers[replica].endpoints]
+        isr = [replica for replica in isr if replica in brokers and listener in brokers[replica].endpoints]
     code = ErrorCode.NONE
-    leader = cluster.brokers.get(state.leader)
+    leader = brokers.get(state.leader)
     leader_id = state.leader
     if leader is None:
         code = ErrorCode.LEADER_NOT_AVAILABLE
         leader_id = LEADER_NONE
-    elif context.connection.listener_name not in leader.endpoints:
-        code = ErrorCode.LISTENER_NOT_FOUND if context.api_version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE
+    elif listener not in leader.endpoints:
+        known = context.api_version >= FIRST_VERSION_WITH_LISTENER_NOT_FOUND
+        code = ErrorCode.LISTENER_NOT_FOUND if known else ErrorCode.LEADER_NOT_AVAILABLE
         leader_id = LEADER_NONE
-    if context.api_version == 0:
-        replicas = [replica for replica in replicas if replica in cluster.brokers]
-        isr = [replica for replica in isr if replica in cluster.brokers]
-        if code == ErrorCode.NONE and (len(replicas) < len(state.replicas) or len(isr) < len(state.isr)):
-            code = ErrorCode.REPLICA_NOT_AVAILABLE
+    elif len(replicas) < len(state.replicas) or len(isr) < len(state.isr):
+        code = ErrorCode.REPLICA_NOT_AVAILABLE
     return MetadataResponsePartition(
         error_code=code,
         partition_index=state.partition_index,
@@ -153,5 +162,5 @@ def _partition(state: UpdateMetadataPartitionState, context: RequestContext) -> 
         leader_epoch=state.leader_epoch,
         replica_nodes=replicas,
         isr_nodes=isr,
-        offline_replicas=[*state.offline_replicas, *(r for r in replicas if r not in cluster.brokers and r not in state.offline_replicas)],
+        offline_replicas=list(state.offline_replicas),
     )

@@ -4,7 +4,7 @@ Where a leader epoch ended in this leader's log: how a follower or a consumer fi
 Versions below 3 have no replica id and are for followers.
 """
 
-from broker.error_map import error_code
+from broker.handlers.partition_errors import partition_error
 from broker.request_context import RequestContext
 from protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -30,6 +30,6 @@ def handle_offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context
                 log = partition.check_leader(asked.current_leader_epoch)
                 result.leader_epoch, result.end_offset = log.end_offset_for_epoch(asked.leader_epoch)
             except (StorageError, ReplicationError) as error:
-                result.error_code = error_code(error)
+                result.error_code = partition_error(error, context.broker)
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=results))
     return OffsetForLeaderEpochResponse(topics=topics)

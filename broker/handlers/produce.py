@@ -12,11 +12,10 @@ INVALID_RECORD where Apache Kafka leaves the client without an answer.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 
-from broker.error_map import error_code
-from broker.handlers.leader_hints import current_leader
+from broker.handlers.leader_hints import current_leader, leader_nodes
+from broker.handlers.partition_errors import partition_error
 from broker.internal_topics import INTERNAL_TOPICS
 from broker.network.connection import Connection
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Parts, Pending
@@ -35,14 +34,13 @@ from protocol.messages.produce import (
 )
 from protocol.produce_fast_path import encode_produce_response, read_produce
 from protocol.records import TRANSACTIONAL_MASK
-from replication.errors import NotEnoughReplicasAfterAppend, ReplicationError
+from replication.errors import ReplicationError, UnknownTopicOrPartition
 from replication.partition import Partition
-from storage.errors import InvalidRecord, LogDirFailure, StorageError
+from storage.errors import InvalidRecord, StorageError
 from storage.log_append import Appended
 from storage.record_errors import WITHOUT_LOG_START_OFFSET, error_message
+from storage.topic_partition import TopicPartition
 from storage.validation import ValidatedBatch, check_request, complete_validation, validate_produce
-
-logger = logging.getLogger(__name__)
 
 ACKS_ALL = -1
 VALID_ACKS = (ACKS_ALL, 0, 1)
@@ -158,20 +156,22 @@ class Produce:
         now_ms = broker.clock.now_ms()
         result = PartitionProduceResponse(index=index, base_offset=-1)
         self.results.append((topic, result))
-        partition: Partition | None = None
+        partition = broker.replica_manager.partition(topic, index)
         try:
-            if topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
-                result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
-                return
-            partition = broker.replica_manager.partition(topic, index)
-            if partition is None:
-                partition = broker.replica_manager.partition_or_raise(topic, index)
+            # The order of the checks is Apache Kafka's: a batch that is wrong in itself is told so by any broker.
+            if partition is None and broker.cluster.partition(topic, index) is None:
+                raise UnknownTopicOrPartition(topic, index)
             if records is None:
-                raise InvalidRecord(partition.topic_partition, "a Produce request without records")
+                raise InvalidRecord(TopicPartition(topic, index), "a Produce request without records")
             header = check_request(records, context.api_version)
             if header.attributes & TRANSACTIONAL_MASK:
                 result.error_code = self._no_transaction()
                 return
+            if topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
+                result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+                return
+            if partition is None:
+                partition = broker.replica_manager.partition_or_raise(topic, index)
             batch = validate_produce(records, partition.log.rules, now_ms, header)
             if batch.needs_worker:
                 self.in_work.append((topic, partition, batch, result))
@@ -196,8 +196,8 @@ class Produce:
     def _refused(
         self, topic: str, partition: Partition | None, result: PartitionProduceResponse, error: StorageError | ReplicationError
     ) -> None:
-        code = error_code(error)
-        result.error_code = code
+        broker = self.context.broker
+        result.error_code = code = partition_error(error, broker)
         result.error_message = error_message(error) if isinstance(error, StorageError) else None
         if isinstance(error, InvalidRecord):
             result.record_errors = [
@@ -205,14 +205,9 @@ class Produce:
             ]
         if partition is not None and isinstance(error, StorageError) and not isinstance(error, WITHOUT_LOG_START_OFFSET):
             result.log_start_offset = partition.log.log_start_offset
-        if isinstance(error, LogDirFailure):
-            self.context.broker.replica_manager.on_log_dir_failure(error.log_dir)
-        if self.context.api_version >= FIRST_VERSION_WITH_LEADER_HINTS:
-            leader_id, leader_epoch, _, _ = current_leader(
-                self.context.broker.cluster, code, topic, result.index, self.context.connection.listener_name
-            )
-            if leader_id != -1:
-                result.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+        if code == ErrorCode.NOT_LEADER_OR_FOLLOWER and self.context.api_version >= FIRST_VERSION_WITH_LEADER_HINTS:
+            leader_id, leader_epoch = current_leader(broker.replica_manager, topic, result.index)
+            result.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
 
     def refuse_all(self, code: ErrorCode) -> None:
         """Nothing of the request is appended."""
@@ -262,14 +257,8 @@ class Produce:
         if not failed:
             return NO_RESPONSE
         topic, result = failed[0]
-        logger.info(
-            "closing %s (client id %s): Produce with acks=0 to %s-%d failed with %s",
-            self.context.connection.connection_id,
-            self.context.client_id,
-            topic,
-            result.index,
-            ErrorCode.of(result.error_code).name,
-        )
+        error = ErrorCode.of(result.error_code)
+        self.context.offend(f"Produce with acks=0 to {topic}-{result.index} failed with {error.name} (client id {self.context.client_id})")
         return CLOSE
 
     def response(self) -> ProduceResponse:
@@ -282,15 +271,11 @@ class Produce:
         response = ProduceResponse(responses=topics)
         leaders = {result.current_leader.leader_id for _, result in self.results} - {-1}
         if leaders:
-            response.node_endpoints = [node for leader in sorted(leaders) if (node := self._node(leader)) is not None]
+            nodes = leader_nodes(self.context.broker.replica_manager, leaders, self.context.connection.listener_name)
+            response.node_endpoints = [
+                NodeEndpoint(node_id=node_id, host=endpoint.host, port=endpoint.port, rack=rack) for node_id, endpoint, rack in nodes
+            ]
         return response
-
-    def _node(self, broker_id: int) -> NodeEndpoint | None:
-        cluster = self.context.broker.cluster
-        endpoint = cluster.endpoint(broker_id, self.context.connection.listener_name)
-        if endpoint is None:
-            return None
-        return NodeEndpoint(node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=cluster.brokers[broker_id].rack)
 
 
 class DelayedProduce(DelayedOperation):
@@ -328,6 +313,6 @@ def _is_settled(partition: Partition, required_offset: int, result: PartitionPro
         return True
     if partition.log.high_watermark < required_offset:
         return False
-    if len(partition.isr) < partition.min_insync_replicas:
-        result.error_code = error_code(NotEnoughReplicasAfterAppend())
+    if len(partition.maximal_isr) < partition.effective_min_isr:
+        result.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
     return True
