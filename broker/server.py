@@ -218,14 +218,6 @@ class Broker:
         services.replica_manager.on_partitions_deleted = services.groups.on_partitions_deleted
         services.producer_ids = ProducerIds(lambda: self.controller.allocate_producer_id_block(services.broker_id, services.broker_epoch))
         services.dynamic_config.attach(self.log_manager, services.replica_manager, self.controller)
-        services.producer_ids = ProducerIds(lambda: self.controller.allocate_producer_id_block(services.broker_id, services.broker_epoch))
-        self._held.push_async_callback(services.producer_ids.stop)
-        replicas = services.replica_manager
-        groups = services.groups = GroupCoordinator(config, self._clock, wheel, replicas, services.produce_purgatory, services.workers)
-        replicas.on_leadership_change = groups.on_leadership_change
-        replicas.on_partitions_deleted = groups.on_partitions_deleted
-        groups.start()
-        self._held.push_async_callback(groups.stop)
 
     async def _bind(self) -> None:
         listeners = self.config.listeners
