@@ -1,0 +1,52 @@
+"""The page of supported APIs, the handler table and what Apache Kafka advertises agree."""
+
+import json
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from broker.handlers.docs import main, page
+from broker.handlers.table import IMPLEMENTED, handlers_of
+from protocol.api_keys import ApiKey
+from protocol.registry import ZOOKEEPER_MODE_APIS, advertised
+
+ROOT = Path(__file__).parents[3]
+RECORDED = {
+    line["api_key"]: (line["min"], line["max"])
+    for line in json.loads((ROOT / "tests" / "golden" / "wire" / "api-versions.json").read_text())["table"]
+}
+
+
+def test_the_page_in_the_repository_is_that_of_the_table() -> None:
+    assert (ROOT / "docs" / "protocol-support.md").read_text(encoding="utf-8") == page(), "run: python -m broker.handlers.docs"
+
+
+def test_the_page_names_every_api_once() -> None:
+    keys = [int(line.split("|")[2]) for line in page().splitlines() if line.startswith("| ") and line.split("|")[2].strip().isdigit()]
+    assert sorted(keys) == sorted(RECORDED)
+
+
+def test_only_what_apache_kafka_advertises_is_implemented() -> None:
+    assert IMPLEMENTED <= ZOOKEEPER_MODE_APIS
+    assert {int(key) for key in ZOOKEEPER_MODE_APIS} == set(RECORDED)
+
+
+def test_every_implemented_api_is_advertised_with_apache_kafkas_range() -> None:
+    for line in advertised(IMPLEMENTED):
+        assert (line.min_version, line.max_version) == RECORDED[line.key], line.key.name
+
+
+@pytest.mark.parametrize("key", sorted(IMPLEMENTED), ids=lambda key: key.name)
+def test_every_implemented_api_has_its_handler(key: ApiKey) -> None:
+    handler, _ = handlers_of(key)
+    name = key.name.lower()
+    assert handler.__name__ == f"handle_{name}"
+    docstring = import_module(f"broker.handlers.{name}").__doc__
+    assert docstring is not None
+    assert f"(api {int(key)}), version" in docstring
+
+
+def test_the_page_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
+    main([str(tmp_path / "docs" / "page.md")])
+    assert (tmp_path / "docs" / "page.md").read_text(encoding="utf-8") == page()
