@@ -6,7 +6,6 @@ In three steps, so that the event loop never waits for the disk: `prepare_flush`
 
 from typing import TYPE_CHECKING
 
-from storage.filesystem import FileSystem
 from storage.segment import Segment
 
 if TYPE_CHECKING:
@@ -16,17 +15,24 @@ if TYPE_CHECKING:
 class FlushPlan:
     """What one flush covers. `recovery_point` holds once `run` has returned."""
 
-    __slots__ = ("_directory", "_filesystem", "_segments", "_snapshot", "is_new_directory_entry", "recovery_point")
+    __slots__ = ("_directory", "_filesystem", "_has_new_names", "_segments", "_snapshot", "recovery_point", "truncations")
 
     def __init__(
-        self, filesystem: FileSystem, directory: str, segments: list[Segment], snapshot: str | None, recovery_point: int, has_new: bool
+        self,
+        log: "PartitionLog",
+        segments: list[Segment],
+        snapshot: str | None,
+        recovery_point: int,
+        *,
+        has_new_names: bool,
     ) -> None:
-        self._filesystem = filesystem
-        self._directory = directory
+        self._filesystem = log.context.filesystem
+        self._directory = log.directory
         self._segments = segments
         self._snapshot = snapshot
+        self._has_new_names = has_new_names
         self.recovery_point = recovery_point
-        self.is_new_directory_entry = has_new
+        self.truncations = log.truncations
 
     def run(self) -> None:
         """Blocks until everything is on the disk. Touches no state, so it may run on any thread. Raises OSError.
@@ -42,7 +48,7 @@ class FlushPlan:
             file = self._filesystem.open(self._snapshot)
             file.sync()
             file.close()
-        if self.is_new_directory_entry:
+        if self._has_new_names:
             self._filesystem.sync_directory(self._directory)
 
 
@@ -61,18 +67,17 @@ def prepare_flush(self: "PartitionLog", up_to: int | None = None) -> FlushPlan |
             _ = segment.file  # opened here, for the thread must not change the segment
     except OSError as error:
         raise self.disk_failure(self.directory, error) from error
-    has_new = any(segment.base_offset >= self.recovery_point for segment in segments)
+    has_new_names = any(segment.base_offset >= self.recovery_point for segment in segments)
     snapshot = self.producer_state.latest_snapshot_offset
     path = None if snapshot is None else self.producer_state.snapshot_path(snapshot)
-    return FlushPlan(self.context.filesystem, self.directory, segments, path, recovery_point, has_new)
+    return FlushPlan(self, segments, path, recovery_point, has_new_names=has_new_names)
 
 
 def finish_flush(self: "PartitionLog", plan: FlushPlan) -> None:
-    """The plan has run: moves the recovery point, unless the log was truncated below it meanwhile."""
-    recovery_point = min(plan.recovery_point, self.log_end_offset)
-    if recovery_point > self.recovery_point:
-        self.recovery_point = recovery_point
-        self.next_flush_offset = recovery_point + self.settings.flush_messages - 1
+    """The plan has run: moves the recovery point, unless the log was truncated meanwhile."""
+    if plan.truncations == self.truncations and plan.recovery_point > self.recovery_point:
+        self.recovery_point = plan.recovery_point
+        self.next_flush_offset = plan.recovery_point + self.settings.flush_messages - 1
 
 
 def flush(self: "PartitionLog") -> None:

@@ -51,6 +51,7 @@ class PartitionLog:
         "settings",
         "topic_id",
         "topic_partition",
+        "truncations",
     )
 
     def __init__(
@@ -89,6 +90,7 @@ class PartitionLog:
         self.next_flush_offset = self.recovery_point + settings.flush_messages - 1
         self.read_hints: dict[int, tuple[Segment, int]] = {}
         self.is_closed = False
+        self.truncations = 0  # how often the end went back: a flush that was under way then says nothing of what was appended since
         self.producer_state.state.on_high_watermark(self.high_watermark)
 
     append_as_leader = log_append.append_as_leader

@@ -1,0 +1,222 @@
+"""Reading: which bytes a fetch gets, where it is refused, and what sequential readers spare."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.records import iter_batches
+from storage.errors import CorruptRecord, LogDirFailure, OffsetOutOfRange
+from storage.file_region import FileRegion
+from storage.filesystem import RealFileSystem
+from storage.log_context import LogContext
+from storage.log_read import MAX_HINTS, FetchSlice
+from storage.partition_log import PartitionLog
+from tests.support.batches import a_batch
+from tests.support.clocks import ManualClock
+from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
+from tests.support.logs import ManualScheduler, a_context, a_log, append, read_all
+
+SIZE = len(a_batch(2, value_bytes=40))
+
+
+def _log(batches: int = 10, **config: Any) -> PartitionLog:
+    """Batches of two records, `SIZE` bytes each."""
+    log = a_log(**{"index_interval_bytes": 300, **config})
+    for n in range(batches):
+        append(log, a_batch(2, value_bytes=40, timestamps=[1000 + 2 * n, 1001 + 2 * n]))
+    log.update_high_watermark(log.log_end_offset)
+    return log
+
+
+def _offsets(found: FetchSlice) -> list[int]:
+    """Base offsets of the batches in a slice, which must be whole."""
+    if found.region is None:
+        return []
+    data = found.region.read()
+    batches = list(iter_batches(data))
+    assert sum(header.size for _, header in batches) == len(data) == len(found.region)
+    return [header.base_offset for _, header in batches]
+
+
+def test_a_fetch_gets_whole_batches_from_the_one_that_holds_its_offset() -> None:
+    log = _log()
+    assert _offsets(log.read(6, 1 << 20, 20, False)) == [6, 8, 10, 12, 14, 16, 18]
+    assert _offsets(log.read(7, 1 << 20, 20, False)) == [6, 8, 10, 12, 14, 16, 18]
+
+
+def test_a_fetch_sees_nothing_at_or_beyond_its_end() -> None:
+    log = _log()
+    assert _offsets(log.read(6, 1 << 20, 12, False)) == [6, 8, 10]
+    assert _offsets(log.read(6, 1 << 20, 11, False)) == [6, 8]
+    assert _offsets(log.read(6, 1 << 20, 6, True)) == []
+    assert log.read(6, 1 << 20, 12, False).next_offset == 12
+
+
+def test_a_fetch_beyond_its_end_but_within_the_log_is_empty() -> None:
+    log = _log()
+    assert log.read(15, 100, 10, True).region is None
+    assert log.read(20, 100, 20, True).region is None
+    assert log.read(20, 100, 25, True).region is None
+
+
+@pytest.mark.parametrize("offset", [-1, 5, 21])
+def test_an_offset_outside_of_the_log_is_refused(offset: int) -> None:
+    log = _log()
+    log.increment_log_start_offset(6, "test")
+    with pytest.raises(OffsetOutOfRange) as caught:
+        log.read(offset, 100, 20, True)
+    assert (caught.value.offset, caught.value.start, caught.value.end) == (offset, 6, 20)
+
+
+def test_at_most_as_many_bytes_as_asked_for() -> None:
+    log = _log()
+    found = log.read(2, 3 * SIZE + SIZE // 2, 20, True)
+    assert found.region is not None
+    assert 2 * SIZE <= len(found.region) <= 3 * SIZE
+    assert found.next_offset == 2 + len(found.region) // SIZE * 2
+
+
+def test_the_first_batch_comes_even_when_it_is_larger_if_one_must() -> None:
+    log = _log()
+    found = log.read(4, 10, 20, True)
+    assert _offsets(found) == [4]
+    assert (found.next_offset, found.first_batch_larger_than_max) == (6, False)
+    refused = log.read(4, 10, 20, False)
+    assert (refused.region, refused.first_batch_larger_than_max, refused.next_offset) == (None, True, 4)
+
+
+def test_a_first_batch_that_is_not_below_the_end_does_not_come_even_if_one_must() -> None:
+    assert _log().read(4, 10, 5, True).region is None
+
+
+def test_a_fetch_ends_with_its_segment_and_the_next_one_goes_on() -> None:
+    log = _log(segment_bytes=3 * SIZE)
+    assert log.segments.bases == [0, 6, 12, 18]
+    found = log.read(2, 1 << 20, 20, True)
+    assert _offsets(found) == [2, 4]
+    assert found.next_offset == 6
+    assert _offsets(log.read(6, 1 << 20, 9, True)) == [6]
+    assert _offsets(log.read(18, 1 << 20, 20, True)) == [18]
+
+
+def test_an_offset_in_a_gap_leads_to_the_next_batch() -> None:
+    log = a_log(segment_bytes=400)
+    for base in (0, 50, 100, 200):
+        log.append_as_follower(memoryview(a_batch(1, base_offset=base, value_bytes=100)), 0)
+    assert log.segments.bases == [0, 100]
+    for offset, found in ((1, 50), (51, 100), (100, 100), (101, 200)):
+        assert _offsets(log.read(offset, 1, 201, True)) == [found]
+    assert read_all(log, 51) == read_all(log, 100)
+
+
+def test_a_sequential_reader_finds_its_place_without_touching_the_disk() -> None:
+    faulty = FaultyFileSystem(MemoryFileSystem())
+    log = a_log(LogContext(faulty, ManualClock(), ManualScheduler()))  # type: ignore[arg-type]  # it takes the shape of what it wraps
+    append(log)
+    position = log.read(0, 1 << 20, 1, True).next_offset
+    reads: list[str] = []
+    log.active_segment.file.pread = lambda length, at: reads.append("read") or b""  # type: ignore[method-assign,func-returns-value]
+    for _ in range(20):
+        append(log)
+        log.update_high_watermark(log.log_end_offset)
+        found = log.read(position, 1 << 20, log.high_watermark, True)
+        assert found.region is not None
+        assert found.region.length == len(a_batch())
+        position = found.next_offset
+    assert not reads
+
+
+def test_no_more_places_are_remembered_than_is_worth() -> None:
+    log = _log(3 * MAX_HINTS)
+    for offset in range(0, 6 * MAX_HINTS, 2):
+        log.read(offset, 1, log.log_end_offset, True)
+    assert len(log.read_hints) <= MAX_HINTS
+
+
+def test_places_are_forgotten_when_the_log_is_cut() -> None:
+    log = _log()
+    read_all(log)
+    log.truncate_to(6)
+    append(log, a_batch(5, value_bytes=7))
+    append(log, a_batch(1, value_bytes=7))
+    assert [_offsets(log.read(offset, 1, 12, True)) for offset in (5, 6, 8, 10, 11)] == [[4], [6], [6], [6], [11]]
+
+
+def test_a_slice_stays_readable_after_its_segment_is_deleted() -> None:
+    context = a_context()
+    log = a_log(context)
+    append(log)
+    region = log.read(0, 100, 1, True).region
+    log.truncate_fully_and_start_at(10)
+    assert isinstance(context.scheduler, ManualScheduler)
+    context.scheduler.run_all()
+    assert region is not None
+    assert len(region.read()) == len(a_batch())
+    assert not any(name.endswith(".deleted") for name in context.filesystem.list_directory(log.directory))
+
+
+def test_bytes_that_are_no_batch_any_more_are_an_error_of_the_record_not_of_the_disk() -> None:
+    log = _log(3)
+    log.active_segment.file.pwrite(b"\x63", SIZE + 16)
+    with pytest.raises(CorruptRecord, match="at offset 4"):
+        log.read(4, 100, 6, True)
+
+
+def test_a_disk_that_cannot_be_read_takes_its_log_directory_down() -> None:
+    log = _log(3)
+    log.active_segment.file.pread = _refuse  # type: ignore[method-assign]
+    with pytest.raises(LogDirFailure, match="Input/output error"):
+        log.read(2, 100, 6, True)
+    with pytest.raises(LogDirFailure):
+        log.offset_for_timestamp(1003)
+
+
+def _refuse(length: int, at: int) -> bytes:
+    raise OSError(5, "Input/output error")
+
+
+# ---- timestamps
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "zstd"])
+def test_a_search_by_timestamp_looks_into_the_batch(codec: str) -> None:
+    log = a_log()
+    append(log, a_batch(3, codec, timestamps=[100, 300, 200]))
+    append(log, a_batch(2, codec, timestamps=[250, 400]))
+    assert log.offset_for_timestamp(0) == (0, 100, 0)
+    assert log.offset_for_timestamp(101) == (1, 300, 0)
+    assert log.offset_for_timestamp(301) == (4, 400, 0)
+    assert log.offset_for_timestamp(401) is None
+    assert log.offset_of_max_timestamp() == (4, 400, 0)
+
+
+def test_a_search_by_timestamp_does_not_look_below_the_log_start() -> None:
+    log = _log()
+    log.increment_log_start_offset(5, "test")
+    found = log.offset_for_timestamp(0)
+    assert found is not None
+    assert (found.offset, found.timestamp) == (5, 1005)
+
+
+def test_the_record_with_the_largest_timestamp_may_stand_anywhere() -> None:
+    log = a_log(segment_bytes=150)
+    for timestamp in (5, 9, 7, 9, 3):
+        append(log, a_batch(timestamps=[timestamp]))
+    found = log.offset_of_max_timestamp()
+    assert found is not None
+    assert (found.offset, found.timestamp) == (1, 9)
+    assert a_log().offset_of_max_timestamp() is None
+
+
+# ---- regions on a real disk
+
+
+def test_a_region_reads_warms_and_tells_whether_it_is_cached(tmp_path: Path) -> None:
+    file = RealFileSystem().open(f"{tmp_path}/file", create=True)
+    file.write(bytes(range(256)) * 4096)
+    region = FileRegion(file, 256, 1_000_000)
+    region.warm()
+    assert region.is_cached()
+    assert region.read() == (bytes(range(256)) * 4096)[256:1_000_256]
+    assert len(region) == 1_000_000
