@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 PROGRAMS = {
+    "cc": ("gcc", "tests of the load generator"),
     "kcat": ("kcat", "tests with kcat"),
     "java": ("openjdk-17-jre-headless", "tests with Apache Kafka's own tools"),
     "mvn": ("maven", "fetching Apache Kafka's tools"),
