@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class FlushPlan:
     """What one flush covers. `recovery_point` holds once `run` has returned."""
 
-    __slots__ = ("_directory", "_filesystem", "_has_new_names", "_segments", "_snapshot", "recovery_point", "truncations")
+    __slots__ = ("_directory", "_filesystem", "_has_new_names", "_segments", "_snapshot", "recovery_point")
 
     def __init__(
         self,
@@ -32,7 +32,6 @@ class FlushPlan:
         self._snapshot = snapshot
         self._has_new_names = has_new_names
         self.recovery_point = recovery_point
-        self.truncations = log.truncations
 
     def run(self) -> None:
         """Blocks until everything is on the disk. Touches no state, so it may run on any thread. Raises OSError.
@@ -70,12 +69,16 @@ def prepare_flush(self: "PartitionLog", up_to: int | None = None) -> FlushPlan |
     has_new_names = any(segment.base_offset >= self.recovery_point for segment in segments)
     snapshot = self.producer_state.latest_snapshot_offset
     path = None if snapshot is None else self.producer_state.snapshot_path(snapshot)
-    return FlushPlan(self, segments, path, recovery_point, has_new_names=has_new_names)
+    plan = FlushPlan(self, segments, path, recovery_point, has_new_names=has_new_names)
+    self.flushes.append(plan)
+    return plan
 
 
 def finish_flush(self: "PartitionLog", plan: FlushPlan) -> None:
-    """The plan has run: moves the recovery point, unless the log was truncated meanwhile."""
-    if plan.truncations == self.truncations and plan.recovery_point > self.recovery_point:
+    """The plan has run: moves the recovery point, but not above where the log was truncated meanwhile."""
+    if plan in self.flushes:
+        self.flushes.remove(plan)
+    if plan.recovery_point > self.recovery_point:
         self.recovery_point = plan.recovery_point
         self.next_flush_offset = plan.recovery_point + self.settings.flush_messages - 1
 

@@ -90,7 +90,8 @@ def _remove_unknown_files(self: "PartitionLog") -> None:
 
 
 def _after_truncation(self: "PartitionLog") -> None:
-    self.truncations += 1
+    for plan in self.flushes:
+        plan.recovery_point = min(plan.recovery_point, self.log_end_offset)
     self.next_flush_offset = self.recovery_point + self.settings.flush_messages - 1
     self.high_watermark = max(min(self.high_watermark, self.log_end_offset), self.log_start_offset)
     self.producer_state.state.on_high_watermark(self.high_watermark)

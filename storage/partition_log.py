@@ -16,6 +16,7 @@ from storage.errors import LogDirFailure, OffsetOutOfRange
 from storage.file_names import INDEX_SUFFIXES, LOG_SUFFIX, file_name
 from storage.leader_epochs import LeaderEpochCache
 from storage.log_context import LogContext
+from storage.log_flush import FlushPlan
 from storage.log_segments import LogSegments
 from storage.log_settings import LogSettings, rules_for
 from storage.partition_metadata import ZERO_UUID
@@ -35,6 +36,7 @@ class PartitionLog:
         "config",
         "context",
         "directory",
+        "flushes",
         "high_watermark",
         "is_closed",
         "latest_epoch",
@@ -51,7 +53,6 @@ class PartitionLog:
         "settings",
         "topic_id",
         "topic_partition",
-        "truncations",
     )
 
     def __init__(
@@ -90,7 +91,7 @@ class PartitionLog:
         self.next_flush_offset = self.recovery_point + settings.flush_messages - 1
         self.read_hints: dict[int, tuple[Segment, int]] = {}
         self.is_closed = False
-        self.truncations = 0  # how often the end went back: a flush that was under way then says nothing of what was appended since
+        self.flushes: list[FlushPlan] = []  # under way: a truncation takes from them what was appended after it
         self.producer_state.state.on_high_watermark(self.high_watermark)
 
     append_as_leader = log_append.append_as_leader

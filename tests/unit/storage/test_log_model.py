@@ -147,6 +147,7 @@ class LogMachine(RuleBasedStateMachine):
         active = self.log.active_segment.base_offset
         self._open(clean=clean)
         self.end = max([active, self.start, *(batch[1] + 1 for batch in self.batches)])
+        self.flushed = min(self.flushed, self.end)
 
     @rule(seed=st.integers(0, 1000))
     def cut_the_power(self, seed: int) -> None:
