@@ -22,7 +22,7 @@ from broker.error_map import error_code
 from broker.handlers.api_versions import unsupported_version_response
 from broker.handlers.table import IMPLEMENTED, FrameHandler, Handler, handlers_of
 from broker.network.connection import Connection
-from broker.network.request_channel import CLOSE, Answer, Parts, Pending
+from broker.network.request_channel import CLOSE, Answer, Completion, Pending
 from broker.request_context import RequestContext
 from broker.services import Services
 from protocol.api_keys import ApiKey
@@ -76,18 +76,25 @@ class Route:
         self.encode = encoder(version, header_is_flexible=header_is_flexible, in_parts=types.key == ApiKey.FETCH)
 
 
-def encoder(version: int, *, header_is_flexible: bool, in_parts: bool) -> Callable[[int, Message], bytes | Parts]:
-    """A function (correlation id, response) -> what the network sends: header and body."""
+def encoder(version: int, *, header_is_flexible: bool, in_parts: bool) -> Callable[[int, Message], Completion]:
+    """A function (correlation id, response) -> what the network sends: header and body.
+
+    A response that cannot be written is a fault of its handler; it closes the connection and disturbs nobody else, least of all the
+    request whose progress completed it.
+    """
     header = _FLEXIBLE_RESPONSE_HEADER.pack if header_is_flexible else _CORRELATION_ID.pack
     no_tagged_fields = (0,) if header_is_flexible else ()
 
-    def encode(correlation_id: int, response: Message) -> bytes:
-        return header(correlation_id, *no_tagged_fields) + response.encode(version)
+    def encode(correlation_id: int, response: Message) -> Completion:
+        try:
+            if in_parts:
+                return [header(correlation_id, *no_tagged_fields), *response.encode_parts(version)]
+            return header(correlation_id, *no_tagged_fields) + response.encode(version)
+        except Exception:
+            logger.exception("a %s cannot be written in version %d", type(response).__name__, version)
+            return CLOSE
 
-    def encode_parts(correlation_id: int, response: Message) -> Parts:
-        return [header(correlation_id, *no_tagged_fields), *response.encode_parts(version)]
-
-    return encode_parts if in_parts else encode
+    return encode
 
 
 class Dispatcher:
@@ -189,7 +196,7 @@ class Dispatcher:
             return
         pending.complete(route.encode(context.correlation_id, response) if isinstance(response, Message) else response)
 
-    def _unexpected(self, route: Route, context: RequestContext, error: Exception) -> Any:
+    def _unexpected(self, route: Route, context: RequestContext, error: Exception) -> Completion:
         """The answer to a request whose handler raised."""
         code = error_code(error)
         if code == ErrorCode.UNKNOWN_SERVER_ERROR:

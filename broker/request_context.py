@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.network.request_channel import ConnectionInfo, Parts
+    from broker.network.request_channel import Completion, ConnectionInfo
     from broker.security.authorizer import Operation, ResourceType
     from broker.services import Services
     from protocol.schema import Message
@@ -25,7 +25,7 @@ class RequestContext:
         client_id: str | None,
         connection: ConnectionInfo,
         broker: Services,
-        encode: Callable[[int, Message], bytes | Parts],
+        encode: Callable[[int, Message], Completion],
         offend: Callable[[str], None],
     ) -> None:
         """`offend` says in the log, but not too often, why the connection is closed that a handler answers with CLOSE."""
@@ -38,7 +38,7 @@ class RequestContext:
         self.offend = offend
         self._encode = encode
 
-    def encode(self, response: Message) -> bytes | Parts:
+    def encode(self, response: Message) -> Completion:
         """The response as it goes to the network: what a handler that answered with a Pending completes it with."""
         return self._encode(self.correlation_id, response)
 

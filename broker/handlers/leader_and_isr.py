@@ -16,14 +16,29 @@ from protocol.messages.leader_and_isr import (
     LeaderAndIsrTopicError,
 )
 
+FIRST_VERSION_BY_TOPIC = 5
+
 
 def handle_leader_and_isr(
     request: LeaderAndIsrRequest, context: RequestContext
 ) -> LeaderAndIsrResponse | Coroutine[Any, Any, LeaderAndIsrResponse]:
     """Let the replica manager do it."""
     if is_broker_epoch_stale(request.broker_epoch, context):
-        return _refused(request, ErrorCode.STALE_BROKER_EPOCH)
-    return context.broker.control_requests.on_leader_and_isr(request)
+        return _worded(_refused(request, ErrorCode.STALE_BROKER_EPOCH), context)
+    return _carry_out(request, context)
+
+
+async def _carry_out(request: LeaderAndIsrRequest, context: RequestContext) -> LeaderAndIsrResponse:
+    return _worded(await context.broker.control_requests.on_leader_and_isr(request), context)
+
+
+def _worded(response: LeaderAndIsrResponse, context: RequestContext) -> LeaderAndIsrResponse:
+    """The errors by topic, or in a row, as the version has them."""
+    if context.api_version >= FIRST_VERSION_BY_TOPIC:
+        response.partition_errors = []
+    else:
+        response.topics = []
+    return response
 
 
 def _refused(request: LeaderAndIsrRequest, code: ErrorCode) -> LeaderAndIsrResponse:

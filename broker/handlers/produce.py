@@ -18,7 +18,7 @@ from broker.handlers.leader_hints import current_leader, leader_nodes
 from broker.handlers.partition_errors import partition_error
 from broker.internal_topics import INTERNAL_TOPICS
 from broker.network.connection import Connection
-from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Parts, Pending
+from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, Pending
 from broker.purgatory import DelayedOperation
 from broker.request_context import RequestContext
 from broker.services import Services
@@ -284,7 +284,7 @@ class DelayedProduce(DelayedOperation):
     __slots__ = ("_answer", "_pending", "_waiting")
 
     def __init__(
-        self, waiting: list[tuple[Partition, int, PartitionProduceResponse]], answer: Callable[[], bytes | Parts], pending: Pending
+        self, waiting: list[tuple[Partition, int, PartitionProduceResponse]], answer: Callable[[], Completion], pending: Pending
     ) -> None:
         super().__init__()
         self._waiting = waiting
