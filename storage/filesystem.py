@@ -8,6 +8,7 @@ stays readable.
 """
 
 import fcntl
+import mmap
 import os
 from typing import Protocol
 
@@ -28,6 +29,12 @@ class File(Protocol):
 
     def pread(self, length: int, at: int) -> bytes:
         """Up to `length` bytes; fewer only at the end of the file."""
+
+    def map(self, length: int) -> mmap.mmap | bytes:
+        """The first `length` bytes, for many small reads without a system call each; may outlive the file.
+
+        What is written later may or may not show. To look at bytes that were cut off meanwhile is fatal.
+        """
 
     def truncate(self, size: int) -> None:
         """Cuts the file, or extends it with zeros that need no disk space yet."""
@@ -133,6 +140,9 @@ class RealFile:
             chunks.append(data)
             missing -= len(data)
         return b"".join(chunks)
+
+    def map(self, length: int) -> mmap.mmap | bytes:
+        return mmap.mmap(self._fd, length, access=mmap.ACCESS_READ) if length else b""
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)

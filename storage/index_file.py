@@ -1,21 +1,23 @@
 """What the offset index and the time index have in common: a file of entries of one size, sorted, appended to, searched, cut.
 
 Owned by a segment. The file of the segment that is appended to is preallocated to `segment.index.bytes` and trimmed to its entries when
-the segment is rolled or closed, as Apache Kafka does; but it is not memory-mapped. New entries gather in memory and go to the file a
-page at a time: an append costs no system call, a full disk is an error instead of SIGBUS, and no index keeps a descriptor open. That is
-safe because an index need not be complete on the disk before its segment is flushed: whatever lies above the recovery point is rebuilt
-after a crash.
+the segment is rolled or closed, as Apache Kafka does; but new entries are not written through a memory map. They gather in memory and go to
+the file a page at a time: an append costs no system call, a full disk is an error instead of SIGBUS, and no index that is only appended to
+keeps a descriptor open. That is safe because an index need not be complete on the disk before its segment is flushed: whatever lies above
+the recovery point is rebuilt after a crash. Lookups map the file for reading, from the first one on.
 
-Invariant: entries `[0, _written)` are in the file, entries `[_written, entries)` in `_tail`.
+Invariants: entries `[0, _written)` are in the file, entries `[_written, entries)` in `_tail`; entries `[0, _mapped)` are in `_map`, which
+is dropped before the file is cut.
 """
 
+import mmap
 import struct
 from bisect import bisect_right
 
 from storage.filesystem import FileSystem
 
 _TAIL_BYTES = 4096
-_WARM_BYTES = 8192
+_NEAR_ENTRIES = 32
 
 
 class IndexFile:
@@ -23,9 +25,9 @@ class IndexFile:
 
     __slots__ = (
         "_filesystem",
+        "_map",
+        "_mapped",
         "_tail",
-        "_window",
-        "_window_first",
         "_written",
         "base_offset",
         "entries",
@@ -39,8 +41,8 @@ class IndexFile:
     def __init__(self, filesystem: FileSystem, path: str, base_offset: int, *, max_size: int, entry_size: int, length: int) -> None:
         self._filesystem = filesystem
         self._tail = bytearray()
-        self._window = b""  # a part of the file that was read
-        self._window_first = 0
+        self._map: mmap.mmap | bytes = b""
+        self._mapped = 0
         self.path = path
         self.base_offset = base_offset
         self.max_size = max_size
@@ -70,14 +72,19 @@ class IndexFile:
         size -= size % self.entry_size
         self.write_out()
         if size != self.length:
+            self._unmap()
             file = self._filesystem.open(self.path, create=True)
             file.truncate(size)
             file.close()
             self.length = size
             self.max_entries = size // self.entry_size
             if self.entries > self.max_entries:
-                self._window = b""
                 self.entries = self._written = self.max_entries
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the file is preallocated, as that of the active segment is."""
+        return self.length > self.entries * self.entry_size
 
     def make_room(self) -> None:
         """Preallocates, for appends."""
@@ -93,7 +100,7 @@ class IndexFile:
             self.entries = entries
             return
         self._tail.clear()
-        self._window = b""
+        self._unmap()
         self.entries = self._written = entries
         # What was written behind the cut must read as unused again, as it does in an index that never had it.
         file = self._filesystem.open(self.path, create=True)
@@ -104,7 +111,7 @@ class IndexFile:
     def reset(self) -> None:
         """Empty, with room for appends, whatever stood in the file."""
         self._tail.clear()
-        self._window = b""
+        self._unmap()
         self.entries = self._written = 0
         self.length = self.max_size - self.max_size % self.entry_size
         self.max_entries = self.length // self.entry_size
@@ -122,62 +129,47 @@ class IndexFile:
     def raw_entries(self, first: int, count: int) -> bytes:
         """The bytes of entries `[first, first + count)`."""
         size = self.entry_size
-        if first >= self._written:
-            at = (first - self._written) * size
+        written = self._written
+        if first >= written:
+            at = (first - written) * size
             return bytes(self._tail[at : at + count * size])
-        at = (first - self._window_first) * size
-        if 0 <= at <= len(self._window) - count * size:
-            return self._window[at : at + count * size]
-        file = self._filesystem.open(self.path, read_only=True)
-        data = file.pread(min(count, self._written - first) * size, first * size)
-        file.close()
-        if first + count > self._written:
-            data += self._tail[: (first + count - self._written) * size]
+        data = self._mapping()[first * size : min(first + count, written) * size]
+        if first + count > written:
+            data += self._tail[: (first + count - written) * size]
         return data
 
     def last_slot_at_most(self, field: struct.Struct, target: int) -> int:
         """The largest slot whose `field` is at most `target`, -1 if there is none.
 
-        Looks in memory first, then at the newest 8 KiB, then by halves; what was read last is kept for the next of a reader's lookups.
+        Looks at the entries in memory first.
         """
         size = self.entry_size
+        unpack = field.unpack_from
         tail = self._tail
-        if tail and field.unpack_from(tail)[0] <= target:
-            return self._written + _last_at_most(tail, field, size, target)
-        if not self._written:
+        written = self._written
+        if tail and unpack(tail)[0] <= target:
+            return written + bisect_right(range(len(tail) // size), target, key=lambda slot: unpack(tail, slot * size)[0]) - 1
+        if not written:
             return -1
-        window = self._window
-        if window and field.unpack_from(window)[0] <= target:
-            slot = self._window_first + _last_at_most(window, field, size, target)
-            end = self._window_first + len(window) // size
-            if slot + 1 < end or end == self._written:
-                return slot
-        return self._search(field, target)
+        data = self._mapping()
+        # Entries are spread rather evenly, so the answer is likely near where a straight line has it: that touches one page of the file
+        # and halves the steps (2.5 µs less among 20,000 entries).
+        last = unpack(data, (written - 1) * size)[0]
+        guess = target * written // last if last > target > 0 else written if target >= last else 0
+        low, high = max(0, guess - _NEAR_ENTRIES), min(written, guess + _NEAR_ENTRIES)
+        if (low and unpack(data, low * size)[0] > target) or (high < written and unpack(data, high * size)[0] <= target):
+            low, high = 0, written
+        return low + bisect_right(range(low, high), target, key=lambda slot: unpack(data, slot * size)[0]) - 1
 
-    def _search(self, field: struct.Struct, target: int) -> int:
-        size = self.entry_size
-        count = max(1, _WARM_BYTES // size)
-        low, high = 0, self._written  # the answer is in [low - 1, high)
-        first = max(0, high - count)
-        file = self._filesystem.open(self.path, read_only=True)
-        while True:
-            data = file.pread(min(count, high - first) * size, first * size)
-            if field.unpack_from(data)[0] > target:
-                high = first
-                slot = low - 1
-            else:
-                slot = first + _last_at_most(data, field, size, target)
-                low = slot + 1
-                if low < first + len(data) // size:
-                    high = low
-            if low == high:
-                break
-            first = low if high - low <= count else (low + high) // 2
-        file.close()
-        self._window, self._window_first = data, first
-        return slot
+    def _mapping(self) -> mmap.mmap | bytes:
+        data = self._map
+        if self._mapped < self._written:
+            file = self._filesystem.open(self.path, read_only=True)
+            data = self._map = file.map(self._written * self.entry_size)
+            file.close()
+            self._mapped = self._written
+        return data
 
-
-def _last_at_most(data: bytes | bytearray, field: struct.Struct, size: int, target: int) -> int:
-    unpack = field.unpack_from
-    return bisect_right(range(len(data) // size), target, key=lambda slot: unpack(data, slot * size)[0]) - 1
+    def _unmap(self) -> None:
+        self._map = b""
+        self._mapped = 0

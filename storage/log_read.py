@@ -96,9 +96,9 @@ def read(self: "PartitionLog", offset: int, max_bytes: int, end_offset: int, min
 def _find(self: "PartitionLog", offset: int) -> tuple[Segment, int] | None:
     segment = self.segments.floor(offset)
     while segment is not None:
-        found = segment.locate(offset)
-        if found is not None:
-            return segment, found[0]
+        position = segment.locate(offset)
+        if position is not None:
+            return segment, position
         segment = self.segments.higher(segment.base_offset)
     return None
 
@@ -108,8 +108,9 @@ def _position_of(self: "PartitionLog", segment: Segment, end_offset: int) -> int
     hint = self.read_hints.get(end_offset)
     if hint is not None and hint[0] is segment:
         return hint[1]
-    found = segment.locate(end_offset)
-    position = segment.size if found is None else found[0]
+    position = segment.locate(end_offset)
+    if position is None:
+        position = segment.size
     _remember(self.read_hints, end_offset, segment, position)
     return position
 

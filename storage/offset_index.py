@@ -54,6 +54,12 @@ class OffsetIndex(IndexFile):
         slot = self.last_slot_at_most(_OFFSET, min(offset - self.base_offset, MAX_RELATIVE_OFFSET))
         return self.entry(slot) if slot >= 0 else OffsetPosition(self.base_offset, 0)
 
+    def lookup_with_next(self, offset: int) -> tuple[OffsetPosition, OffsetPosition | None]:
+        """What `lookup` finds, and the entry behind it: the batch that holds `offset` begins between the two, often at the second."""
+        slot = self.last_slot_at_most(_OFFSET, min(offset - self.base_offset, MAX_RELATIVE_OFFSET))
+        found = self.entry(slot) if slot >= 0 else OffsetPosition(self.base_offset, 0)
+        return found, self.entry(slot + 1) if slot + 1 < self.entries else None
+
     def lookup_position(self, position: int) -> OffsetPosition:
         """The last entry whose batch begins at or before `position`."""
         slot = self.last_slot_at_most(_POSITION, position)

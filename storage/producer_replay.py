@@ -38,10 +38,10 @@ def rebuild_producer_state(
             end = segment.size
             if segment is last_segment:
                 found = segment.locate(last_offset)
-                end = segment.size if found is None else found[0]
+                end = segment.size if found is None else found
             found = segment.locate(start)
             if found is not None:
-                _replay(manager.state, segment, found[0], end)
+                _replay(manager.state, segment, found, end)
     manager.map_end_offset = last_offset
     manager.take_snapshot()
 

@@ -291,8 +291,8 @@ class Segment:
         self.become_active()
         cut = 0
         if found is not None:
-            cut = self.size - found[0]
-            self.cut_at(found[0])
+            cut = self.size - found
+            self.cut_at(found)
         if self.size == 0:
             self.created_ms = now_ms
             self.rolling_based_timestamp = None

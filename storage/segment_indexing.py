@@ -39,12 +39,17 @@ def find_max_timestamp(self: "Segment") -> None:
 
 
 def rebuild_indexes(self: "Segment") -> None:
-    """Writes offset and time index anew from the batch headers."""
+    """Writes offset and time index anew from the batch headers. Raises protocol's RecordFormatError where those are damaged."""
+    has_room = self.offset_index.has_room
     self.begin_rebuild()
     last_entry = 0
-    for position, header in batches_from(self.file, 0, self.size):
-        last_entry = self.index_batch(position, header, last_entry)
-    self.finish_rebuild()
+    try:
+        for position, header in batches_from(self.file, 0, self.size):
+            last_entry = self.index_batch(position, header, last_entry)
+    finally:
+        self.finish_rebuild()
+        if has_room:
+            self.become_active()
 
 
 def begin_rebuild(self: "Segment") -> None:

@@ -43,6 +43,9 @@ class MemoryFile:
     def pread(self, length: int, at: int) -> bytes:
         return bytes(self._node.data[at : at + length])
 
+    def map(self, length: int) -> bytes:
+        return bytes(self._node.data[:length])
+
     def truncate(self, size: int) -> None:
         self._check_writable()
         content = self._node.data
