@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from config.describe import ConfigEntry, LogLevel, logger_entry
 from controller.config_admin import OpType
-from controller.errors import InvalidAdminRequest, InvalidTopicConfig
+from controller.errors import ControllerError, InvalidAdminRequest, InvalidTopicConfig
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,8 @@ def describe_loggers(names: Sequence[str] | None = None) -> list[ConfigEntry]:
 def alter_loggers(ops: Sequence[tuple[str, str | None, int]], *, validate_only: bool = False) -> None:
     """Set or unset levels: (logger, level, operation) each. Nothing is changed when one of them cannot be.
 
-    Raises InvalidTopicConfig for an unknown logger or level, InvalidAdminRequest for an operation that loggers do not have.
+    Raises InvalidTopicConfig for an unknown logger or level, InvalidAdminRequest for an operation
+    that loggers do not have, ControllerError for one that nothing has.
     """
     for name, level, op in ops:
         _check(name, level, op)
@@ -59,7 +60,8 @@ def _check(name: str, level: str | None, op: int) -> None:
         return
     if op in (OpType.APPEND, OpType.SUBTRACT):
         raise InvalidAdminRequest(f"{OpType(op).name} operation is not allowed for the BROKER_LOGGER resource")
-    raise InvalidAdminRequest(f"Unknown operation type {op} is not allowed for the BROKER_LOGGER resource")
+    # Apache Kafka stumbles here, and answers UNKNOWN_SERVER_ERROR.
+    raise ControllerError(f"Unknown operation type {op} is not allowed for the BROKER_LOGGER resource")
 
 
 def _existing(name: str) -> logging.Logger | None:

@@ -165,3 +165,8 @@ class BrokerNotAvailable(ControllerError):
 
 class AdminTimeout(ControllerError):
     """The change was made but did not come into force in the time the client gave."""
+
+    def __init__(self, message: str = "", topic_id: bytes = bytes(16)) -> None:
+        super().__init__(message)
+        self.topic_id = topic_id
+        """Of the topic that was created; zero for any other change."""

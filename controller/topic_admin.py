@@ -133,8 +133,9 @@ class TopicAdmin:
         created = [plan for plan in plans if isinstance(results[plan.topic.name], CreatedTopic)]
         await self._metadata_waits.until(lambda: all(self._has_leaders(plan.topic.name, plan.assignments) for plan in created), timeout_ms)
         for plan in created:
-            if timeout_ms <= 0 or not self._has_leaders(plan.topic.name, plan.assignments):
-                results[plan.topic.name] = AdminTimeout("")
+            outcome = results[plan.topic.name]
+            if isinstance(outcome, CreatedTopic) and (timeout_ms <= 0 or not self._has_leaders(plan.topic.name, plan.assignments)):
+                results[plan.topic.name] = AdminTimeout("", outcome.topic_id)
         return results
 
     def _plan(self, topic: NewTopic, existing: "_Existing", remaining: int) -> _Plan:

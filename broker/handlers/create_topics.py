@@ -7,7 +7,7 @@ topics has a leader that this broker knows of, or after the timeout.
 from broker.error_map import api_error
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
-from controller.errors import ControllerError
+from controller.errors import AdminTimeout, ControllerError
 from controller.topic_admin import CreatedTopic, NewTopic
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import (
@@ -50,6 +50,8 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
         outcome = outcomes[topic.name]
         if isinstance(outcome, ControllerError):
             result.error_code, result.error_message = api_error(outcome)
+            if isinstance(outcome, AdminTimeout):
+                result.topic_id = outcome.topic_id
         else:
             _describe(outcome, result, context)
     return CreateTopicsResponse(topics=results)

@@ -34,7 +34,8 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
             result.name = names_by_id.get(result.topic_id)
         name = result.name
         if name is None:
-            result.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+            # A topic without name and id is, to Apache Kafka, one that nobody may delete.
+            result.error_code = ErrorCode.UNKNOWN_TOPIC_ID if is_by_id else ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif is_by_id and not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name):
             result.name = None
             result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED

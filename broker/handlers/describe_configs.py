@@ -1,7 +1,7 @@
 """DescribeConfigs (api 32), versions 0-4: KIP-133; sources and synonyms from 1 (KIP-226), types and documentation from 3 (KIP-569).
 
-Topics, this broker, with an empty name what all brokers were given, the loggers of this broker (KIP-412), client metrics, of which there
-are none. Entries stand in the order of their names. In version 0 is_default is false for every entry, as Apache Kafka 3.9 leaves it.
+Topics, this broker, with an empty name what all brokers were given, the loggers of this broker (KIP-412); client metrics are
+KRaft's. Entries stand in the order of their names. In version 0 is_default is false for every entry, as Apache Kafka 3.9 leaves it.
 """
 
 from collections.abc import Sequence
@@ -75,7 +75,7 @@ async def _entries(resource: DescribeConfigsResource, keys: Sequence[str] | None
         return describe_loggers(keys)
     if not name:
         raise InvalidAdminRequest("Client metrics subscription name must not be empty")
-    return []
+    raise InvalidAdminRequest("Config type client-metrics is only supported on KRaft clusters")
 
 
 def _broker_id(name: str) -> int:

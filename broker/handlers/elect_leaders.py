@@ -13,7 +13,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 from storage.topic_partition import TopicPartition
 
-UNCLEAN = 1
+PREFERRED, UNCLEAN = 0, 1
 
 
 async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
@@ -27,6 +27,9 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         denied = [] if request.topic_partitions is None else partitions
         return ElectLeadersResponse(error_code=code, replica_election_results=_grouped(dict.fromkeys(denied, (code, None))))
+    if request.election_type not in (PREFERRED, UNCLEAN):
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
+        return ElectLeadersResponse(error_code=code, replica_election_results=_grouped(dict.fromkeys(partitions, (code, None))))
     results: dict[TopicPartition, ElectionResult]
     try:
         results = await context.broker.controller.elect_leaders(partitions, unclean=request.election_type == UNCLEAN)
@@ -40,11 +43,17 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
     if not await context.broker.metadata_waits.until(are_known, request.timeout_ms):
         results |= {partition: AdminTimeout("") for partition, leader in leaders.items() if cluster.leader_of(*partition)[0] != leader}
     errors = {
-        partition: api_error(result) if isinstance(result, ControllerError) else (ErrorCode.NONE, None)
+        partition: _error(result) if isinstance(result, ControllerError) else (ErrorCode.NONE, None)
         for partition, result in results.items()
         if request.topic_partitions is not None or not isinstance(result, ElectionNotNeeded)
     }
     return ElectLeadersResponse(replica_election_results=_grouped(errors))
+
+
+def _error(result: ControllerError) -> tuple[ErrorCode, str | None]:
+    if isinstance(result, ElectionNotNeeded):
+        return ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.ELECTION_NOT_NEEDED.message
+    return api_error(result)
 
 
 def _grouped(errors: dict[TopicPartition, tuple[ErrorCode, str | None]]) -> list[ReplicaElectionResult]:

@@ -3,11 +3,17 @@
 Topics, this broker, with an empty name all brokers, and the loggers of this broker (KIP-412).
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from broker.handlers.config_resources import ConfigResourceType, change_each, check_entries, refuse
 from broker.loggers import alter_loggers
 from broker.request_context import RequestContext
+from config.broker_keys import BROKER_KEYS
+from config.key import Key
+from config.topic import TOPIC_KEYS
 from controller.config_admin import ConfigOp, OpType
-from controller.errors import InvalidAdminRequest
+from controller.errors import ControllerError, InvalidAdminRequest
 from protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -28,9 +34,9 @@ async def handle_incremental_alter_configs(
         check_entries(resource, may_be_null=_is_deletion)
         name = resource.resource_name
         if resource.resource_type == ConfigResourceType.TOPIC:
-            await admin.alter_topic_configs(name, _ops(resource), validate_only=validate_only)
+            await admin.alter_topic_configs(name, _ops(resource, TOPIC_KEYS), validate_only=validate_only)
         elif resource.resource_type == ConfigResourceType.BROKER:
-            await admin.alter_broker_configs(name, _ops(resource), validate_only=validate_only)
+            await admin.alter_broker_configs(name, _ops(resource, BROKER_KEYS), validate_only=validate_only)
         elif resource.resource_type == ConfigResourceType.BROKER_LOGGER:
             _check_node_id(name, context.broker.broker_id)
             alter_loggers([(op.name, op.value, op.config_operation) for op in resource.configs], validate_only=validate_only)
@@ -52,13 +58,17 @@ def _is_deletion(config: AlterableConfig) -> bool:
     return config.config_operation == OpType.DELETE
 
 
-def _ops(resource: AlterConfigsResource) -> list[ConfigOp]:
+def _ops(resource: AlterConfigsResource, known: Mapping[str, Key[Any]]) -> list[ConfigOp]:
+    """The changes. Raises InvalidAdminRequest, or ControllerError for what Apache Kafka answers with UNKNOWN_SERVER_ERROR."""
     ops = []
     for config in resource.configs:
         try:
             op = OpType(config.config_operation)
         except ValueError:
-            raise InvalidAdminRequest(f"Unknown operations type {config.config_operation}") from None
+            refusal = InvalidAdminRequest if resource.resource_type == ConfigResourceType.BROKER else ControllerError
+            raise refusal(f"Unknown operations type {config.config_operation}") from None
+        if op in (OpType.APPEND, OpType.SUBTRACT) and config.name not in known:
+            raise ControllerError(f"{config.name} is not known, so nothing can be appended to it or subtracted from it")
         ops.append(ConfigOp(config.name, config.value, op))
     return ops
 
