@@ -32,7 +32,7 @@ class ProducerIds:
         self._allocate = allocate
         self._block: ProducerIdBlock | None = None
         self._following: ProducerIdBlock | None = None
-        self._fetching: asyncio.Task[None] | None = None
+        self._fetching: asyncio.Task[bool] | None = None
         self._next = 0
 
     def next_now(self) -> int | None:
@@ -53,16 +53,11 @@ class ProducerIds:
 
     async def next(self) -> int | None:
         """An id that nobody had; None when the controller gave no block."""
-        producer_id = self.next_now()
-        while producer_id is None:
-            fetching = self._fetching
-            if fetching is None:
-                return None
+        while (producer_id := self.next_now()) is None:
+            assert self._fetching is not None
             # Shielded: a client that goes away does not take the block away from the others who wait for it.
-            await asyncio.shield(fetching)
-            if self._following is None and (self._block is None or self._next > self._block.last):
+            if not await asyncio.shield(self._fetching):
                 return None
-            producer_id = self.next_now()
         return producer_id
 
     async def stop(self) -> None:
@@ -75,8 +70,10 @@ class ProducerIds:
         if self._fetching is None or self._fetching.done():
             self._fetching = asyncio.get_running_loop().create_task(self._fetch_block(), name="producer-id-block")
 
-    async def _fetch_block(self) -> None:
+    async def _fetch_block(self) -> bool:
         try:
             self._following = await self._allocate()
         except Exception as error:
             logger.warning("no block of producer ids from the controller, clients will ask again: %s", error)
+            return False
+        return True

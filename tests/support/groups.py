@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from broker.groups.effects import Arm, Completion, Disarm, Effect, JoinResult, Reply, Store, SyncResult, TimerKey
 from broker.groups.group import Group, GroupSettings, GroupState, Protocols
@@ -195,3 +197,15 @@ def settle(driver: GroupDriver, waiters: Iterable[int]) -> None:
 def deadlines(driver: GroupDriver) -> list[tuple[int, str]]:
     """What is armed, the next first: (in how many milliseconds, which)."""
     return heapq.nsmallest(100, ((deadline - driver.now_ms, str(key)) for key, deadline in driver.timers.items()))
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keeps expected lines of the groups out of the log, for property tests, which make thousands."""
+    log = logging.getLogger("broker.groups")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)

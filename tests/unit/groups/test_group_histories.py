@@ -1,7 +1,5 @@
 """Any history of a group keeps its invariants, answers everybody exactly once, and comes to rest when time passes."""
 
-import logging
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -9,7 +7,7 @@ from broker.groups.effects import Timer
 from broker.groups.group import GroupState, Protocols
 from broker.groups.membership import Leaving
 from protocol.errors import ErrorCode
-from tests.support.groups import GroupDriver
+from tests.support.groups import GroupDriver, quiet
 
 PROTOCOLS: list[Protocols] = [
     (("range", b"1"),),
@@ -103,8 +101,11 @@ def check(driver: GroupDriver) -> None:
 def test_any_history_keeps_the_invariants_and_comes_to_rest(
     steps: list[tuple[str, int, int, bool]], stores_at_once: bool, delay_ms: int, max_size: int
 ) -> None:
-    logging.getLogger("broker.groups").setLevel(logging.CRITICAL)
-    driver = GroupDriver(stores_at_once=stores_at_once, initial_rebalance_delay_ms=delay_ms, max_size=max_size)
+    with quiet():
+        run_history(steps, GroupDriver(stores_at_once=stores_at_once, initial_rebalance_delay_ms=delay_ms, max_size=max_size))
+
+
+def run_history(steps: list[tuple[str, int, int, bool]], driver: GroupDriver) -> None:
     generation = 0
     for what, one, two, flag in steps:
         take(driver, what, one, two, flag)

@@ -132,7 +132,7 @@ def test_a_commit_keeps_a_session_alive() -> None:
 
 
 def test_whoever_waits_when_the_group_moves_is_sent_away() -> None:
-    driver, (leader, follower) = a_stable_group(2)
+    driver, (leader, _) = a_stable_group(2)
     joining = driver.join(leader)
     driver.unload()
     assert driver.joined[joining].error == ErrorCode.NOT_COORDINATOR

@@ -77,7 +77,7 @@ def test_a_member_that_comes_back_during_a_rebalance_joins_it() -> None:
 
 
 def test_who_waits_under_the_old_id_is_fenced() -> None:
-    driver, a, b = a_static_group()
+    driver, _, b = a_static_group()
     driver.join()
     waiting = driver.join(b, instance="b")
     driver.join(instance="b")
@@ -134,7 +134,7 @@ def test_a_rebalance_that_no_static_member_joined_is_waited_for_once_more() -> N
 
 
 def test_an_operator_puts_a_static_member_out_by_its_instance_id() -> None:
-    driver, a, b = a_static_group()
+    driver, a, _ = a_static_group()
     assert driver.leave(Leaving("", "b"), Leaving("a-0", "a")) == [ErrorCode.NONE, ErrorCode.FENCED_INSTANCE_ID]
     assert set(driver.group.members) == {a}
 

@@ -1,0 +1,215 @@
+"""A group coordinator with everything below it real and in memory: replica manager, partitions, logs. Time is turned by hand.
+
+    async with a_bench() as bench:
+        await bench.lead(0)
+
+Broker 0 is the one under test; broker 1 is a follower where a test wants one, and fetches when told to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+
+from broker.groups.coordinator import GroupCoordinator
+from broker.groups.effects import JoinResult, SyncResult
+from broker.groups.group import Protocols
+from broker.groups.joining import Join
+from broker.groups.offsets import OffsetAndMetadata
+from broker.groups.syncing import Sync
+from broker.purgatory import Purgatory
+from broker.timing_wheel import TimingWheel
+from protocol.errors import ErrorCode
+from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
+from protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
+from protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from protocol.record_reader import Record, iter_records
+from protocol.records import iter_batches
+from replication.cluster import MetadataCache
+from replication.partition import Partition
+from replication.replica_manager import ReplicaManager
+from storage.topic_partition import TopicPartition
+from tests.support.groups import RANGE
+from tests.support.log_manager import Disks
+from tests.support.logs import read_all
+
+OFFSETS_TOPIC = "__consumer_offsets"
+T0 = TopicPartition("t", 0)
+T1 = TopicPartition("t", 1)
+
+
+class _Never:
+    def cancel(self) -> None:
+        """The wheel is advanced by hand."""
+
+
+class GroupBench:
+    """See the module."""
+
+    def __init__(self, disks: Disks, workers: ThreadPoolExecutor, **config: str | int) -> None:
+        self.disks = disks
+        self.clock = disks.clock
+        disks.topics[OFFSETS_TOPIC] = {"cleanup.policy": "compact", "compression.type": "producer"}
+        self.manager = disks.start(group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=1, **config)
+        self.wheel = TimingWheel(self.clock.monotonic, lambda delay, callback: _Never())
+        self.purgatory = Purgatory("Produce", self.wheel)
+        self.replica_manager = ReplicaManager(0, self.manager, MetadataCache(), self.clock)
+        self.uuids = 0
+        self.groups = GroupCoordinator(
+            disks.broker, self.clock, self.wheel, self.replica_manager, self.purgatory, workers, new_uuid=self._new_uuid
+        )
+        self.replica_manager.on_leadership_change = self.groups.on_leadership_change
+        self.replica_manager.on_partitions_deleted = self.groups.on_partitions_deleted
+        self.groups.start()
+        self.announce({})
+
+    def _new_uuid(self) -> int:
+        self.uuids += 1
+        return self.uuids
+
+    # -- the controller ------------------------------------------------------------------------------------------------------
+
+    def announce(self, topics: dict[str, int], leader: int = 0) -> None:
+        """UpdateMetadata: these topics, with so many partitions."""
+        brokers = [
+            UpdateMetadataBroker(
+                id=broker_id,
+                endpoints=[UpdateMetadataEndpoint(port=9092, host=f"broker-{broker_id}", listener="PLAINTEXT", security_protocol=0)],
+            )
+            for broker_id in (0, 1)
+        ]
+        states = [
+            UpdateMetadataTopicState(
+                topic_name=name,
+                partition_states=[
+                    UpdateMetadataPartitionState(partition_index=index, leader=leader, isr=[0], replicas=[0]) for index in range(count)
+                ],
+            )
+            for name, count in topics.items()
+        ]
+        self.replica_manager.on_update_metadata(UpdateMetadataRequest(controller_epoch=1, topic_states=states, live_brokers=brokers))
+
+    def delete_topic(self, name: str, partitions: int) -> None:
+        """UpdateMetadata says that the topic is being deleted."""
+        self.announce({name: partitions}, leader=-2)
+
+    async def lead(self, index: int = 0, *, epoch: int = 0, isr: Sequence[int] = (0,), leader: int = 0, topic: str = OFFSETS_TOPIC) -> None:
+        """LeaderAndIsr: broker `leader` leads a partition of `__consumer_offsets`."""
+        state = LeaderAndIsrPartitionState(
+            partition_index=index, controller_epoch=1, leader=leader, leader_epoch=epoch, isr=list(isr), partition_epoch=epoch,
+            replicas=[0, 1] if len(isr) > 1 or leader else [0], is_new=epoch == 0,
+        )  # fmt: skip
+        topics = [LeaderAndIsrTopicState(topic_name=topic, partition_states=[state])]
+        response = await self.replica_manager.on_leader_and_isr(LeaderAndIsrRequest(controller_epoch=1, topic_states=topics))
+        assert [each.error_code for each in response.partition_errors] == [0]
+
+    async def stop_replica(self, index: int = 0) -> None:
+        """StopReplica, with deletion."""
+        states = [StopReplicaPartitionState(partition_index=index, leader_epoch=-2, delete_partition=True)]
+        topics = [StopReplicaTopicState(topic_name=OFFSETS_TOPIC, partition_states=states)]
+        await self.replica_manager.on_stop_replica(StopReplicaRequest(controller_epoch=1, topic_states=topics))
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Let tasks run until it is so."""
+        for _ in range(2_000):
+            if condition():
+                return
+            await asyncio.sleep(0.001)
+        raise AssertionError("it never came")
+
+    async def until_loaded(self) -> None:
+        """Let the coordinator load what it leads."""
+        await self.until(lambda: not self.groups.groups.is_loading)
+
+    # -- time, and the follower ------------------------------------------------------------------------------------------------
+
+    def pass_time(self, milliseconds: int) -> None:
+        """Let time pass and timers fire, to the second."""
+        while milliseconds > 0:
+            step = min(milliseconds, 1_000)
+            self.clock.move(step)
+            self.wheel.advance()
+            milliseconds -= step
+
+    def follower_fetches(self, index: int = 0) -> None:
+        """Broker 1 has everything in the partition."""
+        partition = self.partition(index)
+        partition.on_follower_fetch(1, partition.log.log_end_offset, 0, self.clock.now_ms())
+
+    # -- the log -----------------------------------------------------------------------------------------------------------------
+
+    def partition(self, index: int = 0) -> Partition:
+        """A partition of `__consumer_offsets`."""
+        return self.replica_manager.partition_or_raise(OFFSETS_TOPIC, index)
+
+    def records(self, index: int = 0) -> list[Record]:
+        """Everything in a partition of `__consumer_offsets`."""
+        data = read_all(self.partition(index).log)
+        return [record for position, header in iter_batches(data) for record in iter_records(data, position, header)]
+
+    # -- requests ----------------------------------------------------------------------------------------------------------------
+
+    def join(self, group: str = "g", member_id: str = "", *, session_ms: int = 10_000, protocols: Protocols = RANGE) -> list[JoinResult]:
+        """A JoinGroup; the answer is put into the list."""
+        results: list[JoinResult] = []
+        self.groups.join(group, Join(results.append, member_id, None, "client", "/127.0.0.1", 60_000, session_ms, "consumer", protocols))
+        return results
+
+    def sync(self, member_id: str, generation: int, assignments: dict[str, bytes], group: str = "g") -> list[SyncResult]:
+        """A SyncGroup; the answer is put into the list."""
+        results: list[SyncResult] = []
+        self.groups.sync(group, Sync(results.append, member_id, None, generation, None, None, assignments))
+        return results
+
+    def a_member(self, group: str = "g") -> str:
+        """The only member of a stable group."""
+        joined = self.join(group)
+        self.pass_time(10)
+        member_id = joined[0].member_id
+        assert self.sync(member_id, 1, {member_id: b"all"}, group)[0].error == ErrorCode.NONE
+        return member_id
+
+    def commit(
+        self, offset: int = 7, *, group: str = "g", member_id: str = "", generation: int = -1, partition: TopicPartition = T0,
+        metadata: str = "", expires_ms: int = -1,
+    ) -> list[ErrorCode]:  # fmt: skip
+        """An OffsetCommit of one partition; the answer is put into the list."""
+        codes: list[ErrorCode] = []
+        value = OffsetAndMetadata(offset, 3, metadata, self.clock.now_ms(), expires_ms)
+        self.groups.offsets.commit(group, member_id, None, generation, [(partition, value)], codes.extend)
+        return codes
+
+    def committed(self, group: str = "g", partition: TopicPartition = T0, *, require_stable: bool = False) -> int | ErrorCode:
+        """What an OffsetFetch says of one partition: an offset, or an error."""
+        error, (fetched, *_) = self.groups.offsets.fetch(group, [partition], require_stable=require_stable)
+        return error or fetched.error or fetched.value.offset
+
+
+@asynccontextmanager
+async def a_bench(disks: Disks | None = None, **config: str | int) -> AsyncIterator[GroupBench]:
+    """A started coordinator that leads nothing yet."""
+    with ThreadPoolExecutor(1) as workers:
+        bench = GroupBench(disks or Disks(), workers, **config)
+        try:
+            yield bench
+        finally:
+            await bench.groups.stop()
+            bench.manager.shutdown()
+
+
+def run(scenario: Callable[[GroupBench], Awaitable[None]], **config: str | int) -> None:
+    """A scenario on a bench of its own."""
+
+    async def main() -> None:
+        async with a_bench(**config) as bench:
+            await scenario(bench)
+
+    asyncio.run(main())

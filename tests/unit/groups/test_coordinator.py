@@ -1,0 +1,261 @@
+"""The shell around the groups: who is coordinator, what is appended and waited for, what is loaded and let go."""
+
+import asyncio
+
+import pytest
+
+from broker.groups.coordinated import absolute_hash
+from broker.groups.group import GroupState
+from broker.groups.records import GroupKey, read_group_value, read_key
+from protocol.errors import ErrorCode
+from tests.support.group_bench import GroupBench, a_bench, run
+from tests.support.log_manager import Disks
+
+
+@pytest.mark.parametrize(
+    ("group", "partitions", "partition"),
+    # Computed in Java; the hash of "polygenelubricants" is the one that has no absolute value.
+    [
+        ("g-java", 4, 0),
+        ("g-java", 50, 30),
+        ("", 50, 0),
+        ("console-consumer-1", 50, 24),
+        ("gruppe-ä", 50, 48),
+        ("\N{ELEPHANT}-group", 50, 25),
+        ("polygenelubricants", 50, 0),
+    ],
+)
+def test_the_partition_of_a_group_is_that_of_apache_kafka(group: str, partitions: int, partition: int) -> None:
+    assert absolute_hash(group) % partitions == partition
+
+
+def test_a_broker_that_leads_nothing_coordinates_nothing() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        assert bench.join()[0].error == ErrorCode.NOT_COORDINATOR
+        assert bench.sync("x", 1, {})[0].error == ErrorCode.NOT_COORDINATOR
+        assert bench.groups.heartbeat("g", "x", None, 1) == ErrorCode.NOT_COORDINATOR
+        assert bench.groups.leave("g", [])[0] == ErrorCode.NOT_COORDINATOR
+        assert bench.commit() == [ErrorCode.NOT_COORDINATOR]
+        assert bench.groups.offsets.fetch("g", None, require_stable=False) == (ErrorCode.NOT_COORDINATOR, [])
+        assert bench.groups.describe("g") == (ErrorCode.NOT_COORDINATOR, None)
+        assert bench.groups.list([], []) == (ErrorCode.NONE, [])
+        assert bench.groups.offsets.delete_groups(["g"]) == {"g": ErrorCode.NOT_COORDINATOR}
+
+    run(scenario)
+
+
+def test_only_some_requests_know_a_group_without_a_name() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        assert bench.join("")[0].error == ErrorCode.INVALID_GROUP_ID
+        assert bench.groups.heartbeat("", "x", None, 1) == ErrorCode.INVALID_GROUP_ID
+        assert bench.commit(group="") == [ErrorCode.NONE]
+        assert bench.committed("") == 7
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("session_ms", [5_999, 1_800_001])
+def test_a_session_timeout_beyond_the_limits_is_refused(session_ms: int) -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        assert bench.join(session_ms=session_ms)[0].error == ErrorCode.INVALID_SESSION_TIMEOUT
+
+    run(scenario)
+
+
+def test_a_group_begins_with_its_first_newcomer() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        assert bench.join(member_id="somebody")[0].error == ErrorCode.UNKNOWN_MEMBER_ID
+        assert bench.groups.describe("g") == (ErrorCode.NONE, None)
+        member_id = bench.a_member()
+        _, group = bench.groups.describe("g")
+        assert group is not None
+        assert (group.state, list(group.members), bench.groups.count(GroupState.STABLE)) == (GroupState.STABLE, [member_id], 1)
+        assert [each.group_id for each in bench.groups.list(["stable", "DEAD"], ["Classic"])[1]] == ["g"]
+        assert bench.groups.list(["Empty"], [])[1] == bench.groups.list([], ["consumer"])[1] == []
+
+    run(scenario)
+
+
+def test_a_session_ends_and_the_empty_group_is_stored() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        member_id = bench.a_member()
+        bench.pass_time(9_000)
+        assert bench.groups.heartbeat("g", member_id, None, 1) == ErrorCode.NONE
+        bench.pass_time(9_000)
+        assert bench.groups.count(GroupState.STABLE) == 1
+        bench.pass_time(2_000)
+        assert bench.groups.count(GroupState.EMPTY) == 1
+        keys = [read_key(record.key or b"") for record in bench.records()]
+        assert keys == [GroupKey("g"), GroupKey("g")]
+        assert read_group_value(bench.records()[-1].value or b"")[1].members == []
+
+    run(scenario)
+
+
+def test_an_assignment_is_handed_out_when_all_replicas_have_it() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead(isr=(0, 1))
+        joined = bench.join()
+        bench.pass_time(10)
+        member_id = joined[0].member_id
+        synced = bench.sync(member_id, 1, {member_id: b"all"})
+        assert synced == []
+        bench.follower_fetches()
+        assert synced[0].assignment == b"all"
+
+    run(scenario)
+
+
+def test_when_replicas_are_too_slow_the_members_join_again() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead(isr=(0, 1))
+        joined = bench.join()
+        bench.pass_time(10)
+        synced = bench.sync(joined[0].member_id, 1, {})
+        bench.pass_time(6_000)
+        assert synced[0].error == ErrorCode.REBALANCE_IN_PROGRESS
+        assert bench.groups.count(GroupState.PREPARING_REBALANCE) == 1
+
+    run(scenario)
+
+
+def test_whoever_waits_is_sent_away_when_another_broker_leads() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        member_id = bench.a_member()
+        waiting = bench.join(protocols=(("range", b"other"),))
+        await bench.lead(epoch=1, leader=1)
+        assert waiting[0].error == ErrorCode.NOT_COORDINATOR
+        assert bench.groups.heartbeat("g", member_id, None, 1) == ErrorCode.NOT_COORDINATOR
+        assert bench.wheel.count == 1, "only the look for expired offsets is armed"
+
+    run(scenario)
+
+
+def test_the_next_coordinator_goes_on_with_groups_and_offsets() -> None:
+    disks = Disks()
+
+    async def first() -> str:
+        async with a_bench(disks) as bench:
+            await bench.lead()
+            member_id = bench.a_member()
+            assert bench.commit(9, member_id=member_id, generation=1, metadata="note") == [ErrorCode.NONE]
+            assert bench.commit(5, group="simple") == [ErrorCode.NONE]
+            return member_id
+
+    async def second(member_id: str) -> None:
+        async with a_bench(disks) as bench:
+            await bench.lead(epoch=1)
+            assert bench.join()[0].error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            assert bench.groups.heartbeat("g", member_id, None, 1) == ErrorCode.NONE
+            assert bench.sync(member_id, 1, {})[0].error == ErrorCode.REBALANCE_IN_PROGRESS
+            assert bench.groups.list([], [])[0] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            await bench.until_loaded()
+            assert bench.groups.heartbeat("g", member_id, None, 1) == ErrorCode.NONE
+            assert bench.sync(member_id, 1, {})[0].assignment == b"all"
+            assert (bench.committed(), bench.committed("simple"), bench.committed("other")) == (9, 5, -1)
+            bench.pass_time(11_000)
+            assert bench.groups.count(GroupState.EMPTY) == 2
+
+    asyncio.run(second(asyncio.run(first())))
+
+
+def test_a_partition_that_is_lost_while_it_loads_is_not_installed() -> None:
+    disks = Disks()
+
+    async def first() -> None:
+        async with a_bench(disks) as bench:
+            await bench.lead()
+            for number in range(300):
+                bench.commit(number, group=f"g{number}")
+
+    async def second() -> None:
+        async with a_bench(disks) as bench:
+            await bench.lead(epoch=1)
+            await bench.lead(epoch=2, leader=1)
+            await asyncio.sleep(0.05)
+            assert bench.groups.count() == 0
+            await bench.lead(epoch=3)
+            await bench.until_loaded()
+            assert bench.groups.count() == 300
+
+    asyncio.run(first())
+    asyncio.run(second())
+
+
+def test_a_new_epoch_of_the_same_leader_changes_nothing() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        member_id = bench.a_member()
+        await bench.lead(epoch=4)
+        assert bench.groups.heartbeat("g", member_id, None, 1) == ErrorCode.NONE
+        assert bench.commit(1, member_id=member_id, generation=1) == [ErrorCode.NONE]
+
+    run(scenario)
+
+
+def test_a_deleted_offsets_topic_takes_its_groups_along() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.a_member()
+        await bench.stop_replica()
+        assert bench.groups.count() == 0
+        assert bench.join()[0].error == ErrorCode.NOT_COORDINATOR
+
+    run(scenario)
+
+
+def test_the_number_of_partitions_is_that_of_the_topic_when_it_was_first_seen() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        assert bench.groups.groups.partition_count == 1
+        bench.announce({"__consumer_offsets": 3})
+        assert bench.groups.groups.partition_count == 3
+        bench.announce({"__consumer_offsets": 5})
+        assert bench.groups.groups.partition_count == 3
+
+    run(scenario)
+
+
+def test_a_stopped_coordinator_answers_that_it_is_not_available() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.a_member()
+        waiting = bench.join(protocols=(("range", b"x"),))
+        await bench.groups.stop()
+        assert waiting[0].error == ErrorCode.NOT_COORDINATOR
+        assert bench.join()[0].error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert bench.groups.list([], [])[0] == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    run(scenario)
+
+
+def test_a_group_that_does_not_fit_into_a_record_cannot_assign() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        bench.disks.topics["__consumer_offsets"]["max.message.bytes"] = "500"
+        await bench.lead()
+        joined = bench.join(protocols=(("range", bytes(1_000)),))
+        bench.pass_time(10)
+        assert bench.sync(joined[0].member_id, 1, {})[0].error == ErrorCode.UNKNOWN_SERVER_ERROR
+
+    run(scenario)
+
+
+def test_five_thousand_members_join_sync_and_beat() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        bench.disks.topics["__consumer_offsets"]["max.message.bytes"] = "10000000"
+        await bench.lead()
+        answers = [bench.join() for _ in range(5_000)]
+        bench.pass_time(10)
+        bench.pass_time(10)  # newcomers extend the delay once
+        ids = [answer[0].member_id for answer in answers]
+        generation = answers[0][0].generation_id
+        parts = dict.fromkeys(ids, b"x")
+        synced = [bench.sync(member_id, generation, parts) for member_id in ids]
+        assert {each[0].error for each in synced} == {ErrorCode.NONE}
+        assert {bench.groups.heartbeat("g", member_id, None, generation) for member_id in ids} == {ErrorCode.NONE}
+
+    run(scenario)

@@ -1,0 +1,292 @@
+"""Committed offsets: what is stored, when it counts, who is refused, and when it is forgotten."""
+
+import asyncio
+
+from broker.groups.offsets import GroupOffsets, OffsetAndMetadata
+from broker.groups.records import GroupKey, OffsetKey, read_key, read_offset_value
+from protocol.errors import ErrorCode
+from protocol.records import iter_batches
+from tests.support.group_bench import T0, T1, GroupBench, a_bench, run
+from tests.support.logs import read_all
+
+MINUTE = 60_000
+
+
+def tombstones(bench: GroupBench) -> list[object]:
+    return [read_key(record.key or b"") for record in bench.records() if record.value is None]
+
+
+def test_a_commit_is_one_batch_as_apache_kafka_writes_it() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        assert bench.commit(42, metadata="note") == [ErrorCode.NONE]
+        (record,) = bench.records()
+        assert read_key(record.key or b"") == OffsetKey("g", T0)
+        assert read_offset_value(record.value or b"") == OffsetAndMetadata(42, 3, "note", bench.clock.now_ms())
+        ((_, header),) = iter_batches(read_all(bench.partition().log))
+        assert (header.producer_id, header.base_sequence, header.is_transactional) == (-1, 0, False)
+
+    run(scenario)
+
+
+def test_a_commit_with_a_retention_time_of_its_own_is_stored_in_version_1() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.commit(1, expires_ms=bench.clock.now_ms() + MINUTE)
+        value = bench.records()[0].value or b""
+        assert value[:2] == b"\x00\x01"
+        assert read_offset_value(value).expire_timestamp == bench.clock.now_ms() + MINUTE
+
+    run(scenario)
+
+
+def test_commits_are_compressed_when_asked() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.commit(1)
+        ((_, header),) = iter_batches(read_all(bench.partition().log))
+        assert header.compression_codec == 4
+        assert len(bench.records()) == 1
+
+    run(scenario, offsets_topic_compression_codec=4)
+
+
+def test_an_offset_counts_when_all_replicas_have_it() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead(isr=(0, 1))
+        codes = bench.commit(5)
+        assert (codes, bench.committed()) == ([], -1)
+        assert bench.committed(require_stable=True) == ErrorCode.UNSTABLE_OFFSET_COMMIT
+        assert bench.committed(partition=T1, require_stable=True) == -1
+        bench.follower_fetches()
+        assert (codes, bench.committed(require_stable=True)) == ([ErrorCode.NONE], 5)
+
+    run(scenario)
+
+
+def test_with_acks_1_nobody_waits_for_replicas() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead(isr=(0, 1))
+        assert bench.commit(5) == [ErrorCode.NONE]
+        assert bench.committed() == 5
+
+    run(scenario, offsets_commit_required_acks=1)
+
+
+def test_a_commit_that_is_not_replicated_in_time_does_not_count() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead(isr=(0, 1))
+        codes = bench.commit(5)
+        bench.pass_time(6_000)
+        assert codes == [ErrorCode.REQUEST_TIMED_OUT]
+        assert bench.committed(require_stable=True) == -1
+
+    run(scenario)
+
+
+def test_a_commit_fails_when_the_leader_changes_meanwhile() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead(isr=(0, 1))
+        codes = bench.commit(5)
+        await bench.lead(epoch=1, leader=1)
+        assert codes == [ErrorCode.NOT_COORDINATOR]
+
+    run(scenario)
+
+
+def test_too_few_replicas_refuse_a_commit() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        bench.disks.topics["__consumer_offsets"]["min.insync.replicas"] = "2"
+        await bench.lead(isr=(0, 1))
+        await bench.lead(epoch=1, isr=(0,))
+        bench.partition().effective_min_isr = 2
+        assert bench.commit(5) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+    run(scenario)
+
+
+def test_text_beyond_the_limit_is_refused_and_the_rest_committed() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        codes: list[ErrorCode] = []
+        long, short = OffsetAndMetadata(1, -1, "x" * 4_097, 0), OffsetAndMetadata(2, -1, "x" * 4_096, 0)
+        bench.groups.offsets.commit("g", "", None, -1, [(T0, long), (T1, short)], codes.extend)
+        assert codes == [ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE]
+        assert (bench.committed(), bench.committed(partition=T1)) == (-1, 2)
+        elephants = OffsetAndMetadata(1, -1, "\N{ELEPHANT}" * 2_049, 0)
+        bench.groups.offsets.commit("g", "", None, -1, [(T0, elephants)], codes.extend)
+        assert codes[2:] == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+
+    run(scenario)
+
+
+def test_a_member_of_a_group_that_is_gone_commits_in_no_generation() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        assert bench.commit(member_id="x", generation=3) == [ErrorCode.ILLEGAL_GENERATION]
+        assert bench.groups.count() == 0
+
+    run(scenario)
+
+
+def test_of_two_commits_the_later_in_the_log_wins() -> None:
+    offsets = GroupOffsets()
+    first, second = [(T0, OffsetAndMetadata(1, -1, "", 0))], [(T0, OffsetAndMetadata(2, -1, "", 0))]
+    offsets.prepare(first)
+    offsets.prepare(second)
+    offsets.on_appended(second, 11)
+    offsets.on_appended(first, 10)
+    assert offsets.committed[T0].value.offset == 2
+    assert not offsets.is_unstable(T0)
+
+
+def test_offsets_of_a_transaction_count_when_it_is_committed() -> None:
+    offsets = GroupOffsets()
+    for producer_id, offset in ((1, 10), (2, 20)):
+        pair = [(T0, OffsetAndMetadata(offset, -1, "", 0))]
+        offsets.prepare_in_transaction(producer_id, pair)
+        offsets.on_appended_in_transaction(producer_id, pair, offset)
+    assert offsets.is_unstable(T0)
+    offsets.complete_transaction(2, is_commit=True)
+    offsets.complete_transaction(1, is_commit=True)
+    assert offsets.committed[T0].value.offset == 20, "the other was earlier in the log"
+    assert not offsets.is_unstable(T0)
+    pair = [(T0, OffsetAndMetadata(30, -1, "", 0))]
+    offsets.prepare_in_transaction(3, pair)
+    offsets.on_append_failed_in_transaction(3, pair)
+    offsets.prepare_in_transaction(4, pair)
+    offsets.on_appended_in_transaction(4, pair, 40)
+    offsets.complete_transaction(4, is_commit=False)
+    assert offsets.committed[T0].value.offset == 20
+    assert not offsets.transactional
+
+
+def test_deleting_a_group_leaves_tombstones() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        member_id = bench.a_member()
+        bench.commit(1, member_id=member_id, generation=1)
+        delete = bench.groups.offsets.delete_groups
+        assert delete(["g", "none"]) == {"g": ErrorCode.NON_EMPTY_GROUP, "none": ErrorCode.GROUP_ID_NOT_FOUND}
+        bench.pass_time(11_000)
+        assert delete(["g", "g"]) == {"g": ErrorCode.NONE}
+        assert tombstones(bench) == [OffsetKey("g", T0), GroupKey("g")]
+        assert delete(["g"]) == {"g": ErrorCode.GROUP_ID_NOT_FOUND}
+
+    run(scenario)
+
+
+def test_a_group_that_never_had_members_leaves_no_tombstone_of_its_own() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.commit(1)
+        bench.groups.offsets.delete_groups(["g"])
+        assert tombstones(bench) == [OffsetKey("g", T0)]
+
+    run(scenario)
+
+
+def test_offsets_that_a_member_uses_cannot_be_deleted() -> None:
+    subscription = b"\x00\x01" + b"\x00\x00\x00\x01\x00\x01t" + b"\xff\xff\xff\xff" + b"\x00\x00\x00\x00"
+
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        other = T0._replace(topic="other")
+        bench.commit(1)
+        bench.commit(1, partition=other)
+        joined = bench.join(protocols=(("range", subscription),))
+        bench.pass_time(10)
+        delete = bench.groups.offsets.delete_offsets
+        assert delete("g", [T0, other]) == (ErrorCode.NONE, [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE])
+        assert (bench.committed(), bench.committed(partition=other)) == (1, -1)
+        bench.groups.leave("g", [])
+        bench.pass_time(20_000)
+        assert joined
+        assert delete("g", [T0]) == (ErrorCode.NONE, [ErrorCode.NONE])
+        assert delete("none", [T0]) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
+        assert tombstones(bench) == [OffsetKey("g", other), OffsetKey("g", T0), GroupKey("g")]
+
+    run(scenario)
+
+
+def test_offsets_of_members_with_an_unreadable_subscription_cannot_be_deleted() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.commit(1)
+        bench.a_member()
+        assert bench.groups.offsets.delete_offsets("g", [T0]) == (ErrorCode.NONE, [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC])
+
+    run(scenario)
+
+
+def test_a_deleted_topic_takes_its_offsets_along() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.announce({"t": 2})
+        bench.commit(1)
+        bench.commit(1, partition=T1)
+        bench.commit(1, partition=T0._replace(topic="other"))
+        bench.delete_topic("t", 2)
+        await bench.until(lambda: len(tombstones(bench)) == 2)
+        assert bench.committed(partition=T0._replace(topic="other")) == 1
+
+    run(scenario)
+
+
+def test_offsets_of_a_lone_consumer_expire_after_its_last_commit() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.commit(1)
+        bench.pass_time(6 * MINUTE)
+        bench.commit(2, partition=T1)
+        bench.pass_time(5 * MINUTE)
+        await bench.until(lambda: tombstones(bench) == [OffsetKey("g", T0)])
+        assert (bench.committed(), bench.committed(partition=T1)) == (-1, 2)
+        bench.pass_time(6 * MINUTE)
+        await bench.until(lambda: bench.groups.count() == 0)
+
+    run(scenario, offsets_retention_minutes=10, offsets_retention_check_interval_ms=MINUTE)
+
+
+def test_offsets_of_a_group_expire_after_it_became_empty() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        member_id = bench.a_member()
+        bench.commit(1, member_id=member_id, generation=1)
+        for _ in range(180):
+            bench.pass_time(5_000)
+            bench.groups.heartbeat("g", member_id, None, 1)
+        await asyncio.sleep(0.01)
+        assert bench.committed() == 1, "nobody can tell what its members subscribe to"
+        bench.pass_time(12 * MINUTE)
+        await bench.until(lambda: bench.groups.count() == 0)
+        assert tombstones(bench) == [OffsetKey("g", T0), GroupKey("g")]
+
+    run(scenario, offsets_retention_minutes=10, offsets_retention_check_interval_ms=MINUTE)
+
+
+def test_a_client_may_give_its_offsets_another_time() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.commit(1, expires_ms=bench.clock.now_ms() + 3 * MINUTE)
+        bench.pass_time(2 * MINUTE)
+        assert bench.committed() == 1
+        bench.pass_time(2 * MINUTE)
+        await bench.until(lambda: bench.committed() == -1)
+
+    run(scenario, offsets_retention_check_interval_ms=MINUTE)
+
+
+def test_expiry_survives_a_partition_that_is_lost_meanwhile() -> None:
+    async def scenario() -> None:
+        async with a_bench(offsets_retention_minutes=1, offsets_retention_check_interval_ms=MINUTE) as bench:
+            await bench.lead()
+            for number in range(600):
+                bench.commit(1, group=f"g{number}")
+            bench.pass_time(MINUTE)
+            await asyncio.sleep(0)
+            await bench.lead(epoch=1, leader=1)
+            await asyncio.sleep(0.01)
+            assert bench.groups.count() == 0
+
+    asyncio.run(scenario())
