@@ -120,12 +120,6 @@ class IndexFile:
         file.truncate(self.length)
         file.close()
 
-    def sync(self) -> None:
-        """Makes the written entries durable. Blocks; `write_out` comes first, on the thread that owns the log."""
-        file = self._filesystem.open(self.path)
-        file.sync()
-        file.close()
-
     def raw_entries(self, first: int, count: int) -> bytes:
         """The bytes of entries `[first, first + count)`."""
         size = self.entry_size

@@ -12,7 +12,7 @@ import logging
 
 from config.topic import TopicConfig
 from storage import log_append, log_deletion, log_flush, log_read, log_truncation
-from storage.errors import LogDirFailure, OffsetOutOfRange
+from storage.errors import LogClosed, LogDirFailure, OffsetOutOfRange
 from storage.file_names import INDEX_SUFFIXES, LOG_SUFFIX, file_name
 from storage.leader_epochs import LeaderEpochCache
 from storage.log_context import LogContext
@@ -22,7 +22,7 @@ from storage.log_settings import LogSettings, rules_for
 from storage.partition_metadata import ZERO_UUID
 from storage.producer_state import ProducerStateEntry
 from storage.producer_state_manager import ProducerStateManager
-from storage.segment import Segment
+from storage.segment import ClosedSegment, Segment
 from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -237,10 +237,12 @@ class PartitionLog:
             segment.move_to(directory)
 
     def close(self) -> None:
-        """Leaves the directory as a clean shutdown does: indexes complete and trimmed, producers in a snapshot. Raises LogDirFailure."""
+        """Leaves the directory as a clean shutdown does: indexes complete and trimmed, producers in a snapshot. Raises LogDirFailure.
+
+        A flush comes first: after a clean shutdown everything is taken to be durable.
+        """
         if self.is_closed:
             return
-        self.is_closed = True
         try:
             self.leader_epochs.flush()
             self.producer_state.map_end_offset = self.log_end_offset
@@ -250,15 +252,21 @@ class PartitionLog:
         except OSError as error:
             raise self.disk_failure(self.directory, error) from error
         finally:
-            self.read_hints.clear()
+            self._refuse_appends()
 
     def close_without_writing(self) -> None:
-        """Lets go of all files: the disk has failed, or the test wants a crash."""
-        self.is_closed = True
-        self.read_hints.clear()
+        """Lets go of all files: the disk has failed, or the log is to be deleted."""
+        self._refuse_appends()
         for segment in self.segments:
             segment.close_without_writing()
 
+    def _refuse_appends(self) -> None:
+        self.is_closed = True
+        self.read_hints.clear()
+        self.active_segment = ClosedSegment(self.topic_partition)
+
     def disk_failure(self, path: str, error: OSError) -> LogDirFailure:
-        """What `error` means to the floors above."""
+        """What `error` means to the floors above. Raises LogClosed instead: the files of a closed log may be gone, that is no failure."""
+        if self.is_closed:
+            raise LogClosed(self.topic_partition) from error
         return LogDirFailure(self.log_dir, str(error.filename or path), error.strerror or str(error))

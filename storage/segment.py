@@ -12,6 +12,7 @@ import logging
 from protocol.records import Buffer
 from storage import segment_indexing, segment_search
 from storage.batch_scan import header_at
+from storage.errors import LogClosed
 from storage.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -23,6 +24,7 @@ from storage.filesystem import File, FileSystem
 from storage.log_settings import LogSettings
 from storage.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from storage.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from storage.topic_partition import TopicPartition
 from storage.transaction_index import TransactionIndex
 
 log = logging.getLogger(__name__)
@@ -314,11 +316,16 @@ class Segment:
             self._time_index.write_out()
 
     def sync(self) -> None:
-        """Makes batches and written index entries durable. Blocks; safe on a thread while the owner appends."""
+        """Makes batches and written index entries durable. Blocks; safe on a thread, for it changes nothing.
+
+        Raises FileNotFoundError when the segment goes meanwhile.
+        """
         self.file.sync()
-        self.offset_index.sync()
-        self.time_index.sync()
-        self.transaction_index.sync()
+        for path in self.paths[1:]:
+            if self._filesystem.exists(path):
+                file = self._filesystem.open(path)
+                file.sync()
+                file.close()
 
     def change_suffix(self, suffix: str) -> None:
         """Renames the files: `.deleted`, `.swap`, or none."""
@@ -368,3 +375,15 @@ class Segment:
 
     def update_settings(self, settings: LogSettings) -> None:
         self._settings = settings
+
+
+class ClosedSegment(Segment):
+    """Stands for the active segment of a log that is closed, so that an append needs no look at whether it is."""
+
+    __slots__ = ("_topic_partition",)
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self._topic_partition = topic_partition
+
+    def should_roll(self, length: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        raise LogClosed(self._topic_partition)

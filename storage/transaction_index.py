@@ -84,12 +84,6 @@ class TransactionIndex:
         if self._size:
             self._truncate(0)
 
-    def sync(self) -> None:
-        if self._size is not None:
-            file = self._filesystem.open(self.path)
-            file.sync()
-            file.close()
-
     def check(self) -> None:
         """Raises CorruptIndex if the file cannot be this segment's index."""
         for transaction in self.entries():

@@ -26,7 +26,7 @@ def _memory(tmp_path: Path) -> Case:
 
 def _faulty(tmp_path: Path) -> Case:
     filesystem, root = _memory(tmp_path)
-    return FaultyFileSystem(filesystem), root  # type: ignore[return-value]  # it takes the shape of what it wraps
+    return FaultyFileSystem(filesystem), root
 
 
 @pytest.fixture(params=[_real, _memory, _faulty], ids=["real", "memory", "faulty"])

@@ -180,7 +180,7 @@ def test_entries_cut_off_are_not_in_the_file_any_more() -> None:
 def test_entries_that_cannot_be_written_are_still_there_and_can_be_taken_back() -> None:
     inner = _filesystem()
     faulty = FaultyFileSystem(inner)
-    index = OffsetIndex(faulty, PATH, 0, 1 << 20, 0)  # type: ignore[arg-type]  # it takes the shape of what it wraps
+    index = OffsetIndex(faulty, PATH, 0, 1 << 20, 0)
     index.reset()
     for n in range(511):
         index.append(n, n)
@@ -236,7 +236,6 @@ def _transactions(filesystem: MemoryFileSystem, *transactions: AbortedTransactio
 def test_a_transaction_index_has_no_file_before_its_first_entry_of_34_bytes() -> None:
     filesystem = _filesystem()
     index = _transactions(filesystem)
-    index.sync()
     index.reset()
     assert not filesystem.exists(PATH)
     index.append(AbortedTransaction(7, 10, 20, 21))

@@ -84,7 +84,7 @@ def test_a_replacement_that_dies_at_any_call_leaves_the_old_segments_or_the_new_
     for failing in range(1, 100):
         filesystem = _before_cleaning()
         faulty = FaultyFileSystem(filesystem)
-        log = a_log(a_context(faulty), **CONFIG)  # type: ignore[arg-type]  # it takes the shape of what it wraps
+        log = a_log(a_context(faulty), **CONFIG)
         segment = Segment.create(log.context.filesystem, DIRECTORY, 0, log.settings, now_ms=0, suffix=CLEANED_SUFFIX)
         segment.append(a_batch(1, base_offset=7), len(a_batch(1)), 7, 1000, 7)
         segment.become_inactive()

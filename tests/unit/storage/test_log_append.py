@@ -34,7 +34,7 @@ def _marker(producer_id: int, *, commit: bool, epoch: int = 0, coordinator_epoch
 
 def _on_failing_disk(**config: int) -> tuple[PartitionLog, FaultyFileSystem]:
     faulty = FaultyFileSystem(MemoryFileSystem())
-    context = LogContext(faulty, ManualClock(), ManualScheduler())  # type: ignore[arg-type]  # it takes the shape of what it wraps
+    context = LogContext(faulty, ManualClock(), ManualScheduler())
     return a_log(context, **config), faulty
 
 
@@ -143,7 +143,7 @@ def test_a_preallocated_segment_is_as_long_as_it_may_become_until_it_is_closed()
     assert context.filesystem.size(path) == len(a_batch())
     append(log)
     log.close()
-    assert context.filesystem.size(log.active_segment.path) == len(a_batch())
+    assert context.filesystem.size(log.segments.active.path) == len(a_batch())
 
 
 def test_an_append_larger_than_a_segment_is_refused_and_changes_nothing() -> None:
@@ -314,7 +314,7 @@ def test_torn_bytes_that_cannot_be_cut_are_overwritten_by_the_next_append() -> N
     faulty.fail_at = None
     append(log, a_batch(1))
     log.close()
-    assert faulty.size(log.active_segment.path) == log.size_bytes
+    assert faulty.size(log.segments.active.path) == log.size_bytes
     assert a_log(log.context).log_end_offset == 4
 
 

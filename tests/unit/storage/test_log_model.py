@@ -41,7 +41,7 @@ class LogMachine(RuleBasedStateMachine):
     def _open(self, *, clean: bool) -> None:
         self.disk = FaultyFileSystem(self.memory)
         self.scheduler = ManualScheduler()
-        context = LogContext(self.disk, ManualClock(), self.scheduler)  # type: ignore[arg-type]  # it takes the shape of what it wraps
+        context = LogContext(self.disk, ManualClock(), self.scheduler)
         self.log = a_log(context, clean=clean, log_start_offset=self.start, recovery_point=self.checkpoint, **CONFIG)
 
     def _forget_from(self, offset: int) -> None:
@@ -144,7 +144,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def _restart(self, *, clean: bool) -> None:
         # A log that was cut behind a gap in its offsets ends where its last batch or its last segment says.
-        active = self.log.active_segment.base_offset
+        active = self.log.segments.active.base_offset
         self._open(clean=clean)
         self.end = max([active, self.start, *(batch[1] + 1 for batch in self.batches)])
         self.flushed = min(self.flushed, self.end)
@@ -181,7 +181,7 @@ class LogMachine(RuleBasedStateMachine):
             if last < self.start:
                 continue
             offset = max(base, self.start)
-            assert self.log.read(offset, 1, self.end, True).region.read() == data  # type: ignore[union-attr]  # there is a batch
+            assert self.log.read(offset, 1, self.end, True).region.read() == data
             assert self.log.read(offset, 1 << 20, base, True).region is None
             bounded = self.log.read(offset, 1 << 20, last + 1, True).region
             assert bounded is not None

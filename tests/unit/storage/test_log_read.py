@@ -112,11 +112,11 @@ def test_an_offset_in_a_gap_leads_to_the_next_batch() -> None:
 
 def test_a_sequential_reader_finds_its_place_without_touching_the_disk() -> None:
     faulty = FaultyFileSystem(MemoryFileSystem())
-    log = a_log(LogContext(faulty, ManualClock(), ManualScheduler()))  # type: ignore[arg-type]  # it takes the shape of what it wraps
+    log = a_log(LogContext(faulty, ManualClock(), ManualScheduler()))
     append(log)
     position = log.read(0, 1 << 20, 1, True).next_offset
     reads: list[str] = []
-    log.active_segment.file.pread = lambda length, at: reads.append("read") or b""  # type: ignore[method-assign,func-returns-value]
+    log.active_segment.file.pread = lambda length, at: reads.append("read") or b""
     for _ in range(20):
         append(log)
         log.update_high_watermark(log.log_end_offset)
@@ -166,7 +166,7 @@ def test_bytes_that_are_no_batch_any_more_are_an_error_of_the_record_not_of_the_
 
 def test_a_disk_that_cannot_be_read_takes_its_log_directory_down() -> None:
     log = _log(3)
-    log.active_segment.file.pread = _refuse  # type: ignore[method-assign]
+    log.active_segment.file.pread = _refuse
     with pytest.raises(LogDirFailure, match="Input/output error"):
         log.read(2, 100, 6, True)
     with pytest.raises(LogDirFailure):

@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from protocol.record_builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
-from storage.errors import LogDirFailure, OffsetOutOfRange
+from storage.errors import LogClosed, LogDirFailure, OffsetOutOfRange
 from storage.log_append import AppendOrigin
 from storage.log_context import LogContext
 from storage.partition_log import PartitionLog
@@ -183,7 +183,7 @@ def test_the_snapshot_beside_a_deleted_segment_goes_with_it() -> None:
 def test_files_that_cannot_be_removed_are_left_for_the_next_start(caplog: pytest.LogCaptureFixture) -> None:
     memory = MemoryFileSystem()
     faulty = FaultyFileSystem(memory)
-    log = _log(6, LogContext(faulty, ManualClock(), ManualScheduler()))  # type: ignore[arg-type]  # it takes the shape of what it wraps
+    log = _log(6, LogContext(faulty, ManualClock(), ManualScheduler()))
     log.delete_old_segments(lambda *_: True, "test")
     faulty.fails_if = lambda name, path: name == "unlink"
     with caplog.at_level(logging.WARNING, "storage"):
@@ -307,7 +307,7 @@ def test_who_flushes_hears_of_a_roll_and_of_flush_messages() -> None:
 
 def test_a_disk_that_refuses_a_flush_takes_its_log_directory_down() -> None:
     faulty = FaultyFileSystem(MemoryFileSystem())
-    log = _log(2, LogContext(faulty, ManualClock(), ManualScheduler()))  # type: ignore[arg-type]  # it takes the shape of what it wraps
+    log = _log(2, LogContext(faulty, ManualClock(), ManualScheduler()))
     faulty.fails_if = lambda name, path: name == "sync"
     with pytest.raises(LogDirFailure):
         log.flush()
@@ -323,6 +323,20 @@ def test_closing_twice_is_harmless_and_closing_completes_the_time_index() -> Non
     entry = log.context.filesystem.read_file(f"{log.directory}/{0:020d}.timeindex")
     assert entry == struct.pack(">qi", 1000, 1)
     assert log.prepare_flush() is None
+
+
+def test_a_closed_log_takes_no_append_and_blames_no_disk() -> None:
+    log = _log(2)
+    log.close()
+    with pytest.raises(LogClosed):
+        append(log)
+    with pytest.raises(LogClosed):
+        log.append_as_follower(memoryview(a_batch(base_offset=99)), 9)
+    deleted = _log(2)
+    deleted.delete()
+    with pytest.raises(LogClosed):
+        append(deleted)
+    assert deleted.read(0, 100, 4, True).region is None
 
 
 def test_a_changed_configuration_holds_from_the_next_append_on() -> None:

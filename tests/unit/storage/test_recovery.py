@@ -28,7 +28,7 @@ def _path(base_offset: int, suffix: str = ".log") -> str:
 
 
 def _on(filesystem: MemoryFileSystem, **arguments: int | bool) -> PartitionLog:
-    return a_log(a_context(filesystem), **arguments)  # type: ignore[arg-type]  # keyword arguments of several types
+    return a_log(a_context(filesystem), **arguments)
 
 
 def _written(batches: int = 4, **config: int) -> MemoryFileSystem:
@@ -164,11 +164,11 @@ def test_index_files_that_are_missing_or_wrong_are_made_anew(suffix: str, clean:
 def test_the_index_of_another_segment_is_found_out() -> None:
     config = {"index_interval_bytes": 1}
     filesystem, other = MemoryFileSystem(), MemoryFileSystem()
-    for disk, size in ((filesystem, 20), (other, 57)):
+    for disk, size in ((other, 57), (filesystem, 20)):
         log = _on(disk, **config)
         for _ in range(20):
             append(log, a_batch(2, value_bytes=size))
-        data = read_all(log) if disk is filesystem else data  # noqa: F821
+        data = read_all(log)
         log.close()
     filesystem.unlink(_path(0, ".index"))
     filesystem.open(_path(0, ".index"), create=True).write(other.read_file(_path(0, ".index"))[:80])
@@ -283,12 +283,12 @@ def test_the_topic_id_is_written_once_and_held_against_what_is_expected() -> Non
 def test_a_disk_that_refuses_takes_its_log_directory_down() -> None:
     written = _written(3, segment_bytes=250)
     faulty = FaultyFileSystem(_copy(written))
-    context = LogContext(faulty, ManualClock(), ManualScheduler())  # type: ignore[arg-type]  # it takes the shape of what it wraps
+    context = LogContext(faulty, ManualClock(), ManualScheduler())
     a_log(context, clean=False)
     for failing in range(1, faulty.calls + 1):
         faulty = FaultyFileSystem(_copy(written))
         faulty.fail_at = failing
-        context.filesystem = faulty  # type: ignore[assignment]  # as above
+        context.filesystem = faulty
         with pytest.raises(LogDirFailure, match="Input/output error") as caught:
             a_log(context, clean=False)
         assert caught.value.log_dir == LOG_DIR
