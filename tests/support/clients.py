@@ -91,7 +91,7 @@ class ConfluentClient:
     name = "confluent-kafka"
 
     def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = {"bootstrap.servers": bootstrap}
+        self._bootstrap = {"bootstrap.servers": bootstrap, "log_level": 0}
         self._admin = confluent_admin.AdminClient(dict(self._bootstrap))  # what it was asked ends when it is collected
 
     def produce(self, topic: str, records: Sequence[Record], *, codec: str = "none", acks: str = "all", idempotent: bool = False) -> None:
@@ -168,6 +168,14 @@ class ConfluentClient:
     def delete_records(self, topic: str, before: int) -> int:
         partition = confluent.TopicPartition(topic, 0, before)
         return self._admin.delete_records([partition])[partition].result(SECONDS).low_watermark
+
+    def offsets(self, topic: str, partitions: int) -> list[tuple[int, int]]:
+        """Log start and end offset of each partition."""
+        ends = []
+        for spec in (confluent_admin.OffsetSpec.earliest(), confluent_admin.OffsetSpec.latest()):
+            asked = self._admin.list_offsets({confluent.TopicPartition(topic, partition): spec for partition in range(partitions)})
+            ends.append({partition.partition: found.result(SECONDS).offset for partition, found in asked.items()})
+        return [(ends[0][partition], ends[1][partition]) for partition in range(partitions)]
 
     def _consumer(self, group: str, committed: bool) -> confluent.Consumer:
         config = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False, "fetch.wait.max.ms": 100}
@@ -249,7 +257,9 @@ class KafkaPythonClient:
 
     def alter_config(self, topic: str, config: dict[str, str]) -> None:
         with self._admin() as admin:
-            admin.alter_configs([kafka.admin.ConfigResource("TOPIC", topic, config)])
+            told = admin.alter_configs([kafka.admin.ConfigResource("TOPIC", topic, config)])["topic"][topic]
+        if told is not None and "Error" in str(told):
+            raise ValueError(told)
 
     def config(self, topic: str) -> dict[str, str | None]:
         with self._admin() as admin:
