@@ -92,16 +92,20 @@ def _batch_of(self: "Segment", entry: OffsetPosition) -> tuple[int, int] | None:
 def whole_batches_end(self: "Segment", position: int, cut: int) -> tuple[int, int]:
     """Of the batches from `position` on, some that end at or before `cut`: where they end, and the offset that follows.
 
-    (`position`, -1) if not even the first does. What the index knows is enough, so up to an index interval may be left out.
+    (`position`, -1) if not even the first does. The index knows an end near `cut`; when that gives up more than a quarter of the room,
+    the headers behind it are read too.
     """
+    end, next_offset = position, -1
     entry = self.offset_index.lookup_position(cut)
     if entry.position > position:
         near = _batch_of(self, entry)
-        if near is not None:
-            return entry.position, near[0]
-        self.rebuild_indexes()
-    end, next_offset = position, -1
-    for found, header in batches_from(self.file, position, self.size):
+        if near is None:
+            self.rebuild_indexes()
+        else:
+            end, next_offset = entry.position, near[0]
+            if cut - end <= (cut - position) // 4:
+                return end, next_offset
+    for found, header in batches_from(self.file, end, self.size):
         if found + header.size > cut:
             break
         end, next_offset = found + header.size, header.next_offset
