@@ -34,6 +34,7 @@ class ConfigChanges:
         self._seen = -1
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._processing = asyncio.Lock()
 
     async def start(self) -> None:
         """Begin to listen. What was notified before is not reported: read the configurations after this."""
@@ -60,7 +61,11 @@ class ConfigChanges:
                 logger.warning("changes of configurations cannot be read (%s); waiting for the next session", error)
 
     async def process(self) -> None:
-        """Report what was notified since the last time and remove what is old."""
+        """Report what was notified since the last time and remove what is old. Callers take turns, so nothing is reported twice."""
+        async with self._processing:
+            await self._process()
+
+    async def _process(self) -> None:
         notified = await self._notifications()
         new = [name for name in notified if sequence_number(name) > self._seen]
         for name in new:

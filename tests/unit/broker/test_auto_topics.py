@@ -1,0 +1,117 @@
+"""Topics on demand: what is created, what those who ask are told, and that many who ask make it once."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from broker.auto_topics import AutoTopics, internal_topic_settings
+from config.broker import BrokerConfig
+from controller.change_znodes import decode_config
+from controller.znodes import config_path
+from protocol.errors import ErrorCode
+from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "zookeeper" / "06-groups.json"
+
+
+async def a_node(**properties: str) -> BrokerUnderTest:
+    node = BrokerUnderTest(new_ensemble(), properties={name.replace("_", "."): value for name, value in properties.items()})
+    await node.start()
+    return node
+
+
+def auto_topics(node: BrokerUnderTest) -> AutoTopics:
+    return AutoTopics(node.config, node.topics, lambda: node.controller.is_active)
+
+
+def test_a_created_topic_is_to_be_asked_for_again() -> None:
+    async def scenario() -> None:
+        node = await a_node(num_partitions="3")
+        codes = await auto_topics(node).create(["t", "bad name"])
+        assert codes == {"t": ErrorCode.LEADER_NOT_AVAILABLE, "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION}
+        await node.settle()
+        assert len(node.receiver.cluster.topics["t"].partitions) == 3
+        assert await auto_topics(node).create(["t"]) == {"t": ErrorCode.LEADER_NOT_AVAILABLE}
+        await node.stop()
+
+    asyncio.run(scenario())
+
+
+def test_what_cannot_be_created_is_answered_with_the_reason() -> None:
+    async def scenario() -> None:
+        node = await a_node(default_replication_factor="3")
+        assert await auto_topics(node).create(["t"]) == {"t": ErrorCode.INVALID_REPLICATION_FACTOR}
+        await node.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_that_is_not_the_controller_says_that_it_does_not_know_the_topic_yet() -> None:
+    async def scenario() -> None:
+        node = await a_node()
+        codes = await AutoTopics(node.config, node.topics, lambda: False).create(["t"])
+        assert codes == {"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        await node.settle()
+        assert "t" in node.receiver.cluster.topics
+        await node.stop()
+
+    asyncio.run(scenario())
+
+
+def test_those_who_ask_at_the_same_time_share_one_creation(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        node = await a_node()
+        asked: list[list[str]] = []
+        create_topics = node.topics.create_topics
+
+        async def recorded(topics, **options):  # type: ignore[no-untyped-def]  # passes everything on
+            asked.append([topic.name for topic in topics])
+            return await create_topics(topics, **options)
+
+        monkeypatch.setattr(node.topics, "create_topics", recorded)
+        auto = auto_topics(node)
+        found = await asyncio.gather(auto.create(["a", "b"]), auto.create(["b", "c"]), auto.create(["a"]))
+        assert asked == [["a", "b"], ["c"]]
+        assert [set(codes) for codes in found] == [{"a", "b"}, {"b", "c"}, {"a"}]
+        assert {code for codes in found for code in codes.values()} == {ErrorCode.LEADER_NOT_AVAILABLE}
+        await node.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_goes_away_does_not_take_the_topic_with_it() -> None:
+    async def scenario() -> None:
+        node = await a_node()
+        auto = auto_topics(node)
+        first, second = asyncio.create_task(auto.create(["t"])), asyncio.create_task(auto.create(["t"]))
+        await asyncio.sleep(0)
+        first.cancel()
+        assert await second == {"t": ErrorCode.LEADER_NOT_AVAILABLE}
+        await node.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+def test_internal_topics_have_the_configuration_that_apache_kafka_gives_them(name: str) -> None:
+    (recorded,) = [node for node in json.loads(GOLDEN.read_text())["tree"] if node["path"] == config_path("topics", name)]
+    settings = internal_topic_settings(name, BrokerConfig({"transaction.state.log.min.isr": "1"}))
+    assert settings is not None
+    assert dict(settings.configs) == decode_config(recorded["path"], recorded["data"].encode())
+    assert settings.num_partitions == 50
+
+
+def test_other_topics_have_no_settings_of_their_own() -> None:
+    assert internal_topic_settings("t", BrokerConfig()) is None
+
+
+def test_metadata_may_create_topics_unless_it_is_switched_off() -> None:
+    async def scenario() -> None:
+        node = await a_node()
+        assert auto_topics(node).enabled
+        assert not AutoTopics(BrokerConfig({"auto.create.topics.enable": "false"}), node.topics, lambda: True).enabled
+        await node.stop()
+
+    asyncio.run(scenario())

@@ -1,0 +1,101 @@
+"""What a broker that is not the controller answers to those who take it for the controller."""
+
+import asyncio
+import inspect
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from broker.handlers.allocate_producer_ids import handle_allocate_producer_ids
+from broker.handlers.alter_partition import handle_alter_partition
+from broker.handlers.controlled_shutdown import handle_controlled_shutdown
+from broker.handlers.create_partitions import handle_create_partitions
+from broker.handlers.create_topics import handle_create_topics
+from broker.handlers.delete_topics import handle_delete_topics
+from broker.handlers.elect_leaders import handle_elect_leaders
+from broker.handlers.list_partition_reassignments import handle_list_partition_reassignments
+from broker.handlers.update_features import handle_update_features
+from broker.request_context import RequestContext
+from broker.security.authorizer import AllowAll
+from controller.context import ControllerContext
+from controller.errors import NotController
+from controller.metadata_waits import MetadataWaits
+from protocol.errors import ErrorCode
+from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from protocol.messages.alter_partition import AlterPartitionRequest
+from protocol.messages.controlled_shutdown import ControlledShutdownRequest
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from protocol.messages.create_topics import CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from protocol.messages.update_features import UpdateFeaturesRequest
+from replication.cluster import MetadataCache
+from tests.support.admin_requests import a_topic, said
+
+
+class Inactive:
+    """A controller that waits for its turn."""
+
+    is_active = False
+    broker_epoch = 5
+
+    def __init__(self) -> None:
+        self.context = ControllerContext()
+
+    async def refuse(self, *_: object, **__: object) -> Any:
+        raise NotController("This is not the correct controller for this cluster.")
+
+    elect_leaders = alter_isr = controlled_shutdown = allocate_producer_id_block = refuse
+
+
+def ask(handler: Any, request: object, version: int) -> Any:
+    broker = SimpleNamespace(controller=Inactive(), authorizer=AllowAll(), cluster=MetadataCache(), metadata_waits=MetadataWaits())
+    connection = SimpleNamespace(principal="User:ANONYMOUS", client_host="127.0.0.1", listener_name="PLAINTEXT", connection_id="c")
+    context = RequestContext(0, version, 1, "test", cast("Any", connection), cast("Any", broker), cast("Any", None))
+
+    async def answer() -> Any:
+        response = handler(request, context)
+        return await response if inspect.isawaitable(response) else response
+
+    return asyncio.run(answer())
+
+
+def test_topics_are_refused_one_by_one() -> None:
+    refused = ("NOT_CONTROLLER", None)
+    created = ask(handle_create_topics, CreateTopicsRequest(topics=[a_topic("a"), a_topic("b")]), 7)
+    assert [(result.name, ErrorCode.of(result.error_code).name) for result in created.topics] == [
+        ("a", "NOT_CONTROLLER"),
+        ("b", "NOT_CONTROLLER"),
+    ]
+    states = [DeleteTopicState(name="a", topic_id=bytes(16)), DeleteTopicState(name=None, topic_id=b"\x01" * 16)]
+    deleted = ask(handle_delete_topics, DeleteTopicsRequest(topics=states), 6)
+    assert [(result.name, result.topic_id, *said(result)) for result in deleted.responses] == [
+        ("a", bytes(16), *refused),
+        (None, b"\x01" * 16, *refused),
+    ]
+    grown = ask(handle_create_partitions, CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="a", count=2)]), 3)
+    assert [(result.name, *said(result)) for result in grown.results] == [("a", *refused)]
+
+
+def test_elections_are_refused_partition_by_partition() -> None:
+    asked = [TopicPartitions(topic="t", partitions=[0, 1])]
+    response = ask(handle_elect_leaders, ElectLeadersRequest(topic_partitions=asked, timeout_ms=0), 2)
+    assert response.error_code == ErrorCode.NONE
+    assert [said(each) for each in response.replica_election_results[0].partition_result] == [("NOT_CONTROLLER", None)] * 2
+    assert ask(handle_elect_leaders, ElectLeadersRequest(topic_partitions=[], timeout_ms=0), 2).replica_election_results == []
+
+
+@pytest.mark.parametrize(
+    ("handler", "request_class", "code"),
+    [
+        (handle_alter_partition, AlterPartitionRequest, ErrorCode.NOT_CONTROLLER),
+        (handle_allocate_producer_ids, AllocateProducerIdsRequest, ErrorCode.NOT_CONTROLLER),
+        (handle_list_partition_reassignments, ListPartitionReassignmentsRequest, ErrorCode.NOT_CONTROLLER),
+        (handle_update_features, UpdateFeaturesRequest, ErrorCode.NOT_CONTROLLER),
+        (handle_controlled_shutdown, ControlledShutdownRequest, ErrorCode.STALE_CONTROLLER_EPOCH),
+    ],
+)
+def test_the_rest_is_refused_as_a_whole(handler: Any, request_class: Any, code: ErrorCode) -> None:
+    assert ask(handler, request_class(), 0).error_code == code

@@ -1,0 +1,278 @@
+"""Stored configurations come into force: at the start, on changes, and before the logs of a new topic are made."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from broker.control_requests import ControlRequests
+from broker.dynamic_config import DynamicConfig
+from config.broker_log import LOG_RETENTION_MS
+from config.broker_network import NUM_IO_THREADS
+from config.topic import RETENTION_MS, SEGMENT_BYTES, TopicConfig
+from controller.config_admin import ConfigAdmin
+from controller.errors import StoreUnavailable
+from controller.metadata_waits import MetadataWaits
+from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse, LeaderAndIsrTopicState
+from storage.topic_partition import TopicPartition
+from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble, until
+
+
+class FakeLog:
+    def __init__(self, topic: str, config: TopicConfig) -> None:
+        self.topic_partition = TopicPartition(topic, 0)
+        self.config = config
+
+    def update_config(self, config: TopicConfig) -> None:
+        self.config = config
+
+
+class FakeReplicas:
+    """Stands for the log manager and the replica manager."""
+
+    def __init__(self) -> None:
+        self.logs: list[FakeLog] = []
+        self.changed: list[str] = []
+        self.partitions: dict[str, object] = {}
+        self.known_at_creation: dict[str, dict[str, str]] = {}
+        self.config_of: Callable[[str], TopicConfig] | None = None
+
+    def all_logs(self) -> list[FakeLog]:
+        return self.logs
+
+    def on_topic_config_change(self, topic: str) -> None:
+        self.changed.append(topic)
+
+    async def on_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        assert self.config_of is not None
+        for topic in request.topic_states:
+            self.known_at_creation[topic.topic_name] = dict(self.config_of(topic.topic_name).overrides)
+        return LeaderAndIsrResponse()
+
+
+class Stage:
+    """One broker's configuration over a tree in memory."""
+
+    def __init__(self, node: BrokerUnderTest) -> None:
+        self.node = node
+        self.config = node.config
+        self.admin = ConfigAdmin(node.store, node.broker_id, node.config)
+        self.dynamic = DynamicConfig(node.config, node.store, self.admin, node.broker_id, node.ensemble.clock)
+        self.replicas = FakeReplicas()
+        self.replicas.config_of = self.dynamic.topic_config_of
+        self.elections: list[str | None] = []
+
+    async def enable_unclean_election(self, topic: str | None) -> None:
+        self.elections.append(topic)
+
+    def attach(self) -> None:
+        controller = SimpleNamespace(on_new_session=lambda callback: None, enable_unclean_election=self.enable_unclean_election)
+        self.dynamic.attach(cast("Any", self.replicas), cast("Any", self.replicas), cast("Any", controller))
+
+    def host(self, topic: str) -> FakeLog:
+        log = FakeLog(topic, self.dynamic.topic_config_of(topic))
+        self.replicas.logs.append(log)
+        self.replicas.partitions[topic] = object()
+        return log
+
+
+@asynccontextmanager
+async def a_stage() -> AsyncIterator[Stage]:
+    node = BrokerUnderTest(new_ensemble())
+    await node.start()
+    await node.topics.create_topics([], timeout_ms=0)
+    stage = Stage(node)
+    try:
+        yield stage
+    finally:
+        await stage.dynamic.close()
+        await node.stop()
+
+
+def on_a_stage(scenario: Callable[[Stage], Awaitable[None]]) -> None:
+    async def play() -> None:
+        async with asyncio.timeout(20), a_stage() as stage:
+            await scenario(stage)
+
+    asyncio.run(play())
+
+
+def test_what_is_stored_is_in_force_after_loading() -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.admin.set_broker_configs("0", {"num.io.threads": "9"})
+        await stage.admin.set_broker_configs("", {"num.io.threads": "7", "log.retention.ms": "5000"})
+        await stage.admin.set_entity_config("topics", "t", {"segment.bytes": "100"})
+        await stage.dynamic.load()
+        assert (stage.config[NUM_IO_THREADS], stage.config[LOG_RETENTION_MS]) == (9, 5000)
+        config = stage.dynamic.topic_config_of("t")
+        assert (config[SEGMENT_BYTES], config[RETENTION_MS]) == (100, 5000)
+        assert stage.dynamic.topic_config_of("other")[RETENTION_MS] == 5000
+
+    on_a_stage(scenario)
+
+
+def test_configurations_are_shared_and_remembered() -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.admin.set_entity_config("topics", "t", {"segment.bytes": "100"})
+        await stage.dynamic.load()
+        assert stage.dynamic.topic_config_of("t") is stage.dynamic.topic_config_of("t")
+        assert stage.dynamic.topic_config_of("a") is stage.dynamic.topic_config_of("b")
+
+    on_a_stage(scenario)
+
+
+def test_a_changed_topic_reaches_its_logs_and_no_others() -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.dynamic.load()
+        stage.attach()
+        log, other = stage.host("t"), stage.host("u")
+        await stage.admin.set_entity_config("topics", "t", {"segment.bytes": "100"})
+        await until(lambda: log.config[SEGMENT_BYTES] == 100)
+        assert stage.replicas.changed == ["t"]
+        assert other.config[SEGMENT_BYTES] != 100
+
+    on_a_stage(scenario)
+
+
+def test_a_changed_default_reaches_every_log_but_not_over_an_override() -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.admin.set_entity_config("topics", "own", {"retention.ms": "1"})
+        await stage.dynamic.load()
+        stage.attach()
+        log, own = stage.host("t"), stage.host("own")
+        await stage.admin.set_broker_configs("", {"log.retention.ms": "77"})
+        await until(lambda: log.config[RETENTION_MS] == 77)
+        assert own.config[RETENTION_MS] == 1
+        await stage.admin.set_broker_configs("", {})
+        await until(lambda: log.config[RETENTION_MS] == 604_800_000)
+
+    on_a_stage(scenario)
+
+
+def test_catching_up_reports_a_change_once_even_while_the_watch_fires() -> None:
+    async def scenario(stage: Stage) -> None:
+        reported: list[tuple[str, dict[str, str]]] = []
+        await stage.dynamic.load()
+        stage.attach()
+        stage.dynamic.on_entity_change("clients", lambda name, config: reported.append((name, config)))
+        await stage.admin.set_entity_config("clients", "c", {"producer_byte_rate": "5"})
+        await asyncio.gather(stage.dynamic.catch_up(), stage.dynamic.catch_up())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert reported == [("c", {"producer_byte_rate": "5"})]
+
+    on_a_stage(scenario)
+
+
+def test_the_configuration_of_another_broker_is_not_ours() -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.dynamic.load()
+        stage.attach()
+        await stage.admin.set_entity_config("brokers", "1", {"num.io.threads": "12"})
+        await stage.dynamic.catch_up()
+        assert stage.config[NUM_IO_THREADS] == 8
+
+    on_a_stage(scenario)
+
+
+@pytest.mark.parametrize(("configs", "ordered"), [({"unclean.leader.election.enable": "true"}, ["t"]), ({"retention.ms": "1"}, [])])
+def test_unclean_elections_that_are_switched_on_for_a_topic_are_held(configs: dict[str, str], ordered: list[str]) -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.dynamic.load()
+        stage.attach()
+        await stage.admin.set_entity_config("topics", "t", configs)
+        await stage.dynamic.catch_up()
+        await asyncio.sleep(0)
+        assert stage.elections == ordered
+
+    on_a_stage(scenario)
+
+
+def test_unclean_elections_that_are_switched_on_for_all_are_held_for_all() -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.dynamic.load()
+        stage.attach()
+        await stage.admin.set_broker_configs("", {"unclean.leader.election.enable": "true"})
+        await stage.dynamic.catch_up()
+        await asyncio.sleep(0)
+        assert stage.elections == [None]
+
+    on_a_stage(scenario)
+
+
+def test_a_bad_override_is_left_out_and_named_and_the_rest_counts(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.admin.set_entity_config("topics", "t", {"segment.bytes": "-3", "retention.ms": "5", "from.the.future": "x"})
+        await stage.dynamic.load()
+        config = stage.dynamic.topic_config_of("t")
+        assert config[RETENTION_MS] == 5
+        assert dict(config.overrides) == {"retention.ms": "5", "from.the.future": "x"}
+
+    on_a_stage(scenario)
+    assert "topic t: Invalid value -3 for configuration segment.bytes" in caplog.text
+
+
+def test_stored_secrets_are_left_out_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(stage: Stage) -> None:
+        stored = {"listener.name.x.ssl.keystore.password": "encoded-secret", "num.io.threads": "9"}
+        await stage.admin.set_entity_config("brokers", "0", stored)
+        await stage.dynamic.load()
+        assert stage.config[NUM_IO_THREADS] == 9
+        assert "listener.name.x.ssl.keystore.password" not in stage.config.dynamic_broker
+
+    on_a_stage(scenario)
+    assert "listener.name.x.ssl.keystore.password could not be decoded" in caplog.text
+    assert "encoded-secret" not in caplog.text
+
+
+def asks_to_host(topic: str) -> LeaderAndIsrRequest:
+    return LeaderAndIsrRequest(topic_states=[LeaderAndIsrTopicState(topic_name=topic)])
+
+
+def control(stage: Stage) -> ControlRequests:
+    return ControlRequests(cast("Any", stage.replicas), stage.dynamic, MetadataWaits())
+
+
+def test_the_configuration_of_a_new_topic_is_read_before_its_logs_are_made() -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.admin.set_entity_config("topics", "t", {"segment.bytes": "100"})
+        await stage.dynamic.load()
+        # Deleted and created again: nobody is notified of either.
+        await stage.node.store.delete("/config/topics/t")
+        await stage.node.store.create("/config/topics/t", b'{"version":1,"config":{"retention.ms":"9"}}')
+        await control(stage).on_leader_and_isr(asks_to_host("t"))
+        assert stage.replicas.known_at_creation == {"t": {"retention.ms": "9"}}
+
+    on_a_stage(scenario)
+
+
+def test_the_configuration_of_a_hosted_topic_is_not_read_again() -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.admin.set_entity_config("topics", "t", {"segment.bytes": "100"})
+        await stage.dynamic.load()
+        stage.host("t")
+        await stage.node.store.delete("/config/topics/t")
+        await control(stage).on_leader_and_isr(asks_to_host("t"))
+        assert stage.replicas.known_at_creation == {"t": {"segment.bytes": "100"}}
+
+    on_a_stage(scenario)
+
+
+def test_a_store_that_is_away_does_not_keep_a_replica_from_being_made(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.dynamic.load()
+
+        async def away(topics: object) -> None:
+            raise StoreUnavailable("/store", "it is away")
+
+        monkeypatch.setattr(stage.dynamic, "refresh", away)
+        await control(stage).on_leader_and_isr(asks_to_host("t"))
+        assert stage.replicas.known_at_creation == {"t": {}}
+
+    on_a_stage(scenario)
+    assert "the configurations of t cannot be read" in caplog.text
