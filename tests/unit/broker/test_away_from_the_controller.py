@@ -53,7 +53,9 @@ class Inactive:
 def ask(handler: Any, request: object, version: int) -> Any:
     broker = SimpleNamespace(controller=Inactive(), authorizer=AllowAll(), cluster=MetadataCache(), metadata_waits=MetadataWaits())
     connection = SimpleNamespace(principal="User:ANONYMOUS", client_host="127.0.0.1", listener_name="PLAINTEXT", connection_id="c")
-    context = RequestContext(0, version, 1, "test", cast("Any", connection), cast("Any", broker), cast("Any", None))
+    context = RequestContext.__new__(RequestContext)  # nothing but what handlers read
+    context.api_key, context.api_version = 0, version
+    context.connection, context.broker = cast("Any", connection), cast("Any", broker)
 
     async def answer() -> Any:
         response = handler(request, context)
