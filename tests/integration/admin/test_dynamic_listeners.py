@@ -1,0 +1,83 @@
+"""Limits and listeners change while the broker runs (KIP-226, KIP-612)."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.messages.metadata import MetadataRequest
+from tests.support.admin_requests import BROKER, DELETE, OK, SET, change
+from tests.support.broker_process import eventually
+from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
+from tests.support.wire_client import WireClient, a_wire_client
+
+PROTOCOLS = "PLAINTEXT:PLAINTEXT,SECOND:PLAINTEXT"
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[InProcessBroker]:
+    with a_broker_in_process(tmp_path, broker_id=0, listener_security_protocol_map=PROTOCOLS) as running:
+        yield running
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    assert isinstance(port, int)
+    return port
+
+
+def ports(client: WireClient) -> list[int]:
+    return [each.port for each in client.ask(MetadataRequest(topics=[]), 9).brokers]
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_a_listener_is_added_made_known_and_removed(broker: InProcessBroker) -> None:
+    second = free_port()
+    with a_wire_client(broker.port) as client:
+        both = f"PLAINTEXT://127.0.0.1:{broker.port},SECOND://127.0.0.1:{second}"
+        assert change(client, BROKER, "0", ("listeners", SET, both)) == OK
+        eventually(lambda: is_open(second), what="the second listener")
+
+        def answers_with_its_own_port() -> bool:
+            with a_wire_client(second) as newcomer:
+                return ports(newcomer) == [second]
+
+        eventually(answers_with_its_own_port, what="the registration of the second listener")
+        assert ports(client) == [broker.port]
+        assert change(client, BROKER, "0", ("listeners", DELETE, None)) == OK
+        eventually(lambda: not is_open(second), what="the end of the second listener")
+        assert ports(client) == [broker.port]
+
+
+def test_a_port_that_is_taken_is_logged_and_the_broker_goes_on(broker: InProcessBroker, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.socket() as taken, a_wire_client(broker.port) as client:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        both = f"PLAINTEXT://127.0.0.1:{broker.port},SECOND://127.0.0.1:{taken.getsockname()[1]}"
+        assert change(client, BROKER, "0", ("listeners", SET, both)) == OK
+        eventually(lambda: "listener SECOND://127.0.0.1" in caplog.text, what="the line in the log")
+        assert ports(client) == [broker.port]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "limit", "seen"),
+    [
+        ("max.connections", "7", "max_connections", 7),
+        ("max.connections.per.ip", "5", "max_connections_per_ip", 5),
+        ("num.network.threads", "4", "num_network_threads", 4),
+        ("max.connection.creation.rate", "50", "max_connection_creation_rate", 50),
+        ("listener.name.plaintext.max.connections", "6", "listener_max_connections", {"PLAINTEXT": 6}),
+    ],
+)
+def test_limits_of_connections_change_at_once(broker: InProcessBroker, key: str, value: str, limit: str, seen: Any) -> None:
+    with a_wire_client(broker.port) as client:
+        assert change(client, BROKER, "0", (key, SET, value)) == OK
+    assert broker.run(lambda: getattr(broker.broker.socket_server.limits, limit)) == seen
