@@ -74,7 +74,7 @@ from storage.log_manager import LogManager
 logger = logging.getLogger(__name__)
 
 METADATA_FILE = "ottla-metadata.sqlite3"
-"""The embedded metadata store, in the first log directory; Apache Kafka looks at directories only and leaves it alone."""
+"""The embedded metadata store, in the first of the log directories at first; Apache Kafka looks at directories only and leaves it."""
 
 DRAIN_SECONDS = 30.0
 WORKER_THREADS = 8
@@ -162,14 +162,27 @@ class Broker:
     async def _open_store(self) -> None:
         """The metadata store, who we are in it, and the configuration that it holds."""
         services = self.services
-        first_directory = next(iter(self.log_manager.directories.all))
-        self.store = services.store = EmbeddedStore(f"{first_directory}/{METADATA_FILE}", self._clock)
+        self.store = services.store = EmbeddedStore(self._metadata_file(), self._clock)
         self._held.push_async_callback(self.store.close)
         await self.store.open_session()
         services.cluster_id = await prepare_store(self.store, os.urandom)
         services.broker_id = await self._broker_id()
         services.config_admin = ConfigAdmin(self.store, services.broker_id, self.config)
         services.dynamic_config = DynamicConfig(self.config, self.store, services.config_admin, services.broker_id, self._clock)
+
+    def _metadata_file(self) -> str:
+        """Where the metadata is, or is to be on the very first start. Raises CannotStart for directories that have lost or never had it."""
+        directories = self.log_manager.directories.live
+        for directory in directories:
+            if os.path.exists(path := f"{directory.path}/{METADATA_FILE}"):
+                return path
+        for directory in directories:
+            if directory.meta_properties is not None and directory.meta_properties.cluster_id is not None:
+                raise CannotStart(
+                    f"{directory.path}: cluster.id is {directory.meta_properties.cluster_id}, but the metadata of that cluster, "
+                    f"{METADATA_FILE}, is in none of the log directories. Put it back, or set another log.dirs"
+                )
+        return f"{directories[0].path}/{METADATA_FILE}"
 
     async def _load_logs(self) -> None:
         services = self.services
