@@ -206,14 +206,15 @@ class Segment:
         Changes nothing when it raises OSError: bytes of a torn write are cut off again, or lie where the next append will write.
         """
         position = self.size
+        # What has to be read is read before anything is written.
         file = self._file
         if file is None:
             file = self.file
+        last_max = self._max_timestamp
+        if last_max is None:
+            last_max = self.max_timestamp
         try:
             file.pwrite(data, position)
-            last_max = self._max_timestamp
-            if last_max is None:
-                last_max = self.max_timestamp
             if max_timestamp > last_max.timestamp:
                 last_max = self._max_timestamp = TimestampOffset(max_timestamp, offset_of_max_timestamp)
             if self.bytes_since_last_index_entry > self._settings.index_interval_bytes:
