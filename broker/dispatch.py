@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from broker.error_map import error_code
 from broker.handlers.api_versions import unsupported_version_response
-from broker.handlers.table import IMPLEMENTED, FrameHandler, Handler, handlers_of
+from broker.handlers.table import SERVED, FrameHandler, Handler, handlers_of
 from broker.network.connection import Connection
 from broker.network.request_channel import CLOSE, Answer, Completion, Pending
 from broker.request_context import RequestContext
@@ -161,7 +161,7 @@ class Dispatcher:
 
     def _route(self, api_key: int, version: int) -> Route | None:
         """The route of a request seen for the first time; None when it is not advertised."""
-        if api_key not in IMPLEMENTED:
+        if api_key not in SERVED:
             return None
         types = api(ApiKey(api_key))
         if not types.versions.cover(version):

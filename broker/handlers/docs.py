@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import protocol.messages
-from broker.handlers.table import IMPLEMENTED
+from broker.handlers.table import IMPLEMENTED, UNLISTED
 from protocol.api_keys import ApiKey
 from protocol.registry import INTER_BROKER_APIS, ZOOKEEPER_MODE_APIS, api
 
@@ -32,6 +32,12 @@ _INTER_BROKER = """\
 These come from the controller and from other brokers; clients have no use for them.
 """
 
+_UNLISTED = """\
+## Served, but not listed
+
+Apache Kafka 3.9 lists these only outside ZooKeeper mode. Clients go by the list and do not use them here; one that asks is answered.
+"""
+
 _MISSING = """\
 ## Not implemented
 
@@ -51,6 +57,9 @@ def page() -> str:
             "",
             _INTER_BROKER,
             *_table(brokers),
+            "",
+            _UNLISTED,
+            *_table(sorted(UNLISTED)),
             "",
             _MISSING,
             "| API | Key | Versions in Apache Kafka |",

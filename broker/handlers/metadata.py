@@ -129,12 +129,12 @@ def _topic(image: TopicImage, request: MetadataRequest, context: RequestContext)
         name=image.name,
         topic_id=image.topic_id,
         is_internal=image.name in INTERNAL_TOPICS,
-        partitions=[_partition(state, context) for state in image.partitions.values()],
+        partitions=[visible_partition(state, context) for state in image.partitions.values()],
         topic_authorized_operations=operations,
     )
 
 
-def _partition(state: UpdateMetadataPartitionState, context: RequestContext) -> MetadataResponsePartition:
+def visible_partition(state: UpdateMetadataPartitionState, context: RequestContext) -> MetadataResponsePartition:
     """One partition as a client of this listener may see it. Version 0 leaves out replicas that cannot be reached there."""
     brokers = context.broker.cluster.brokers
     listener = context.connection.listener_name

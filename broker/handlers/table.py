@@ -79,6 +79,12 @@ IMPLEMENTED: frozenset[ApiKey] = frozenset(
     }
 )
 
+UNLISTED: frozenset[ApiKey] = frozenset({ApiKey.DESCRIBE_TOPIC_PARTITIONS})
+"""Served to a client that asks, but not in ApiVersions, because Apache Kafka 3.9 in ZooKeeper mode does not list it and clients choose by
+that list."""
+
+SERVED = IMPLEMENTED | UNLISTED
+
 
 def handlers_of(key: ApiKey) -> tuple[Handler, FrameHandler | None]:
     """The handler of an implemented API and, where it has one, the handler that reads frames itself."""
