@@ -301,7 +301,7 @@ def test_a_session_that_cannot_be_renewed_at_once_is_renewed_later() -> None:
                 raise refusal
             return await open_session()
 
-        broker.store.open_session = refuse  # type: ignore[method-assign]
+        broker.store.open_session = refuse
         cluster.ensemble.expire(broker.store.session_id)
         await until(lambda: broker.store.session_id != 0 and 1 in cluster.controller.controller.context.brokers)
 
@@ -392,11 +392,11 @@ def test_a_slow_broker_delays_nobody_else() -> None:
         slow = cluster.peers[2]
         on_leader_and_isr = slow.on_leader_and_isr
 
-        async def wait(request: LeaderAndIsrRequest):  # type: ignore[no-untyped-def]
+        async def wait(request: LeaderAndIsrRequest):
             await held.wait()
             return await on_leader_and_isr(request)
 
-        slow.on_leader_and_isr = wait  # type: ignore[method-assign]
+        slow.on_leader_and_isr = wait
         await asyncio.wait_for(cluster.controller.topics.create_topics([NewTopic("t", assignments={0: [2, 1], 1: [1, 2]})]), timeout=10)
         await until(lambda: cluster.peers[1].replicas.get(P) == (2, 0))
         assert P not in slow.replicas

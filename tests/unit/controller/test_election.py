@@ -8,7 +8,7 @@ from controller.znodes import RECOVERED, RECOVERING, PartitionState
 STATE = PartitionState(leader=1, isr=(2, 1, 0), leader_epoch=5, controller_epoch=1)
 
 
-def among(*live: int):  # type: ignore[no-untyped-def]
+def among(*live: int):
     return lambda broker: broker in live
 
 

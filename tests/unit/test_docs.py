@@ -1,0 +1,224 @@
+"""What README, CONTRIBUTING and the pages under docs/ name exists: files, links, functions, make targets, keys, log messages, offsets."""
+
+import ast
+import json
+import re
+import struct
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from broker.handlers.table import IMPLEMENTED
+from config.broker_keys import BROKER_KEYS
+from protocol.api_keys import ApiKey
+from protocol.records import HEADER_SIZE, HEADER_STRUCT, BatchHeader
+
+ROOT = Path(__file__).parents[2]
+FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config")
+PACKAGES = (*FLOORS, "tests", "benchmarks")
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "benchmarks" / "README.md"]
+GENERATED = {"configuration.md", "protocol-support.md"}
+WRITTEN = [page for page in PAGES if page.name not in GENERATED]
+
+NOT_IN_THE_TREE = {"server.properties", "meta.properties", "partition.metadata", "table.txt", "results.json", "ratios.svg", "serve.py"}
+"""Names of files that pages speak of, and that are made when something runs."""
+
+SIZES = {"int8": 1, "int16": 2, "int32": 4, "uint32": 4, "int64": 8}
+
+each_page = pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def prose_of(page: Path) -> str:
+    """The page without its fenced blocks."""
+    return re.sub(r"^```.*?^```", "", text_of(page), flags=re.DOTALL | re.MULTILINE)
+
+
+def spans_of(page: Path) -> list[str]:
+    """What stands in backticks, in prose and tables."""
+    return re.findall(r"`([^`\n]+)`", prose_of(page))
+
+
+def rows_of(page: Path, section: str = "") -> list[list[str]]:
+    """The cells of every table row below the heading `section`, heads and rules left out."""
+    text = prose_of(page)
+    if section:
+        after = re.split(rf"^#+ {re.escape(section)}$", text, maxsplit=1, flags=re.MULTILINE)
+        assert len(after) == 2, f"{page.name} has no section {section}"
+        text = re.split(r"^#+ ", after[1], maxsplit=1, flags=re.MULTILINE)[0]
+    lines = text.splitlines()
+    rows = []
+    for number, line in enumerate(lines):
+        follows = lines[number + 1] if number + 1 < len(lines) else ""
+        if line.startswith("|") and not line.startswith("|---") and not follows.startswith("|---"):
+            rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    return rows
+
+
+@cache
+def sources() -> dict[str, str]:
+    """Path -> text of every Python file of the floors."""
+    return {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for floor in FLOORS for path in (ROOT / floor).rglob("*.py")}
+
+
+@cache
+def definitions_in(path: str) -> frozenset[str]:
+    """`function`, `Class`, `Class.method` and `Class.attribute` of a file, module-level constants with them."""
+    found = set()
+    for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            for member in node.body:
+                if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef):
+                    found.add(f"{node.name}.{member.name}")
+        for target in [node.target] if isinstance(node, ast.AnnAssign) else node.targets if isinstance(node, ast.Assign) else []:
+            if isinstance(target, ast.Name):
+                found.add(target.id)
+    return frozenset(found)
+
+
+@cache
+def names_in_the_tree() -> frozenset[str]:
+    """The names of all files of the repository."""
+    folders = [ROOT / package for package in (*PACKAGES, "docs")]
+    return frozenset(path.name for folder in folders for path in folder.rglob("*")) | {path.name for path in ROOT.iterdir()}
+
+
+@each_page
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose_of(page)):
+        if not target.startswith(("http://", "https://")):
+            path, _, anchor = target.partition("#")
+            found = (page.parent / path).resolve() if path else page
+            assert found.exists(), f"{page.name} links to {target}"
+            if anchor:
+                titles = re.findall(r"^#+ (.+)$", text_of(found), flags=re.MULTILINE)
+                assert anchor in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}, target
+
+
+@each_page
+def test_every_file_that_is_named_exists(page: Path) -> None:
+    for span in spans_of(page):
+        if not re.fullmatch(r"[\w.-]+(/[\w.*-]+)*/?", span):
+            continue
+        folder, slash, _ = span.partition("/")
+        if slash and folder in (*PACKAGES, "docs"):
+            assert list(ROOT.glob(span.rstrip("/"))), f"{page.name} names {span}"
+        elif re.search(r"\.(py|md|c|java|toml|txt|json|jsonl)$", span) and span not in NOT_IN_THE_TREE:
+            beside = (page.parent / span).exists() or (ROOT / span).exists()
+            assert beside or Path(span).name in names_in_the_tree(), f"{page.name} names {span}"
+
+
+@each_page
+def test_every_make_target_and_module_that_is_named_exists(page: Path) -> None:
+    targets = re.findall(r"^([a-z][\w-]*):", text_of(ROOT / "Makefile"), flags=re.MULTILINE)
+    for named in re.findall(r"(?:^|`)make ((?:[a-z][\w-]* ?)+)", text_of(page), flags=re.MULTILINE):
+        for target in named.split():
+            assert target in targets, f"{page.name}: make {target}"
+    for module in re.findall(r"python -m ([\w.]+)", text_of(page)):
+        path = ROOT / module.replace(".", "/")
+        assert module in {"pytest", "broker"} or path.with_suffix(".py").exists(), f"{page.name}: python -m {module}"
+
+
+def test_the_walkthrough_names_functions_where_they_are() -> None:
+    rows = rows_of(ROOT / "docs" / "walkthrough.md")
+    assert len(rows) > 20
+    for file, functions, _ in rows:
+        for function in functions.replace("`", "").split(", "):
+            assert function in definitions_in(file.strip("`")), f"{function} is not in {file}"
+
+
+def test_what_the_walkthrough_tells_in_prose_exists() -> None:
+    everything = frozenset().union(*(definitions_in(path) for path in sources()))
+    for span in spans_of(ROOT / "docs" / "walkthrough.md"):
+        if re.fullmatch(r"[A-Z]\w+\.\w+", span):
+            name, _, member = span.partition(".")
+            inherited = name in everything and any(each.endswith(f".{member}") for each in everything)
+            assert span in everything or inherited, span
+
+
+def test_the_interfaces_stand_in_the_files_that_contracts_names() -> None:
+    for file, names, _ in rows_of(ROOT / "docs" / "contracts.md"):
+        if "<" in file:
+            continue
+        text = text_of(ROOT / file.strip("`"))
+        for name in re.findall(r"`(\w+)", names):
+            assert re.search(rf"\b{name}\b", text), f"{name} is not in {file}"
+
+
+def test_the_log_has_what_contracts_says() -> None:
+    block = re.search(r"^```python\n(class PartitionLog.*?)^```", text_of(ROOT / "docs" / "contracts.md"), flags=re.DOTALL | re.MULTILINE)
+    assert block is not None
+    text = text_of(ROOT / "storage" / "partition_log.py")
+    for name in re.findall(r"def (\w+)|^    (\w+):", block.group(1), flags=re.MULTILINE):
+        assert re.search(rf"\b{''.join(name)}\b", text), "".join(name)
+
+
+def test_the_table_of_limits_names_keys_and_constants() -> None:
+    for _, bound, files in rows_of(ROOT / "docs" / "design.md", "Limits"):
+        constants = frozenset().union(*(definitions_in(file) for file in re.findall(r"`([^`]+)`", files)))
+        for name in re.findall(r"`([^`]+)`", bound):
+            assert name in BROKER_KEYS or name in constants, name
+
+
+def test_the_keys_in_the_readme_have_the_defaults_that_it_says() -> None:
+    rows = rows_of(ROOT / "README.md", "Configuration")
+    assert len(rows) >= 12
+    for name, default, _ in rows:
+        key = BROKER_KEYS[name.strip("`")]
+        value = key.render(key.default_for(standalone=True))
+        assert default == ("none" if value is None else f"`{value}`"), name
+
+
+MISSING = {
+    "transactions": {ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT, ApiKey.WRITE_TXN_MARKERS},
+    "quotas": {ApiKey.ALTER_CLIENT_QUOTAS},
+    "moving replicas between brokers or directories": {ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.ALTER_REPLICA_LOG_DIRS},
+}
+"""What README says is missing, and the APIs that show when it is not."""
+
+
+@pytest.mark.parametrize("subject", sorted(MISSING))
+def test_the_readme_says_what_is_missing(subject: str) -> None:
+    is_missing = subject in {row[0] for row in rows_of(ROOT / "README.md", "What is not there yet")}
+    assert is_missing == (not MISSING[subject] & IMPLEMENTED), f"README.md, What is not there yet: {subject}"
+
+
+def test_the_log_messages_that_operators_are_told_about_are_in_the_code() -> None:
+    everything = " ".join(re.sub(r'"\s*\n\s*f?"', "", text) for text in sources().values())
+    for message, _ in rows_of(ROOT / "docs" / "operations.md", "What the log says"):
+        for fragment in re.split(r"`[^`]*` ?|\.\.\.", message.replace("`", "")):
+            assert fragment.strip() in everything, message
+
+
+def test_the_header_of_a_batch_stands_where_the_page_says() -> None:
+    rows = rows_of(ROOT / "docs" / "log-format.md", ".log")
+    fields = [re.sub(r"(?<!^)(?=[A-Z])", "_", row[1]).lower() for row in rows]
+    assert fields == list(BatchHeader._fields)
+    assert struct.calcsize(HEADER_STRUCT.format) == HEADER_SIZE
+    assert end_of(rows) == HEADER_SIZE
+
+
+def test_the_snapshot_of_producers_stands_where_the_page_says() -> None:
+    rows = rows_of(ROOT / "docs" / "log-format.md", ".snapshot")
+    assert end_of(rows[:3]) == 10
+    assert end_of(rows[4:]) == 46
+
+
+def end_of(rows: list[list[str]]) -> int:
+    """Where the last field of a table `at | field | type` ends, each beginning where the one before it ends."""
+    at = 0
+    for said, field, kind, *_ in rows:
+        assert int(said) == at, field
+        at += SIZES[re.split(r"[ ,]", kind)[0]]
+    return at
+
+
+def test_the_golden_data_has_what_contributing_says() -> None:
+    assert json.loads(text_of(ROOT / "tests" / "golden" / "metrics.json"))["all_names"]
+    assert (ROOT / "tests" / "golden" / "wire").is_dir()

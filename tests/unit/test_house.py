@@ -1,0 +1,137 @@
+"""The order of the house: what stands where, how long files are, what modules say of themselves, and what an import costs."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config")
+FOLDERS = (*FLOORS, "tests", "benchmarks", "docs")
+TOP_LEVEL = {
+    *FOLDERS, ".ci", ".gitignore", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "constraints.txt", "pyproject.toml",
+}  # fmt: skip
+FILES_TO_COME = {"Dockerfile", "CHANGELOG.md", ".dockerignore", ".github"}
+"""May stand at the top, too, and need not."""
+
+MAX_LINES = 400
+MAX_TEST_LINES = 500
+BANNED_WORDS = {"util", "utils", "helper", "helpers", "common", "misc"}
+"""In no name of a module or folder: they say nothing of what is inside."""
+
+HEAVY = {
+    "kazoo",
+    "rich",
+    "prometheus_client",
+    "zstandard",
+    "lz4",
+    "snappy",
+    "cramjam",
+    "sqlite3",
+    "uvloop",
+    "ssl",
+    "click",
+    "pyspark",
+    "multiprocessing",
+}
+"""What only some brokers need, or only some of the time: imported where it is used."""
+
+NEEDED = {"broker": {"click"}}
+"""Heavy modules that a package is for: `broker.cli.main` is a command line."""
+
+MACHINE_PATH = re.compile(r"(?<![\w.])/(?:work|root|home/\w+)/[\w.-]+|(?<![\w./])/tmp/(?!kafka-logs)[\w.-]+")
+
+
+def is_repository() -> bool:
+    """Whether this is a git checkout; a source archive is none."""
+    return (ROOT / ".git").exists()
+
+
+def tracked_files() -> list[Path]:
+    """What git knows, and what it would take in."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    return [ROOT / name for name in names if (ROOT / name).is_file()]
+
+
+def modules_of(*folders: str) -> Iterator[Path]:
+    """The Python files of our own below the folders; golden data brings the programs that recorded it."""
+    for folder in folders:
+        yield from (path for path in sorted((ROOT / folder).rglob("*.py")) if "golden" not in path.parts)
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.skipif(not is_repository(), reason="no git checkout")
+def test_the_top_level_holds_what_it_shall_and_nothing_else() -> None:
+    found = {path.relative_to(ROOT).parts[0] for path in tracked_files()}
+    assert found - FILES_TO_COME == TOP_LEVEL
+
+
+def test_a_file_has_one_subject_and_says_which() -> None:
+    wrong = []
+    for path in modules_of(*FLOORS, "tests", "benchmarks"):
+        text = path.read_text(encoding="utf-8")
+        if text.count("\n") > (MAX_LINES if path.relative_to(ROOT).parts[0] in FLOORS else MAX_TEST_LINES):
+            wrong.append(f"{name_of(path)} is too long: split it by subject")
+        if BANNED_WORDS & set(re.split(r"[_/.]", name_of(path))):
+            wrong.append(f"{name_of(path)}: the name says nothing")
+        if text.strip() and not ast.get_docstring(ast.parse(text)):
+            wrong.append(f"{name_of(path)} has no docstring")
+    assert not wrong
+
+
+def test_every_folder_with_modules_is_a_package() -> None:
+    for path in modules_of(*FLOORS, "tests", "benchmarks"):
+        assert (path.parent / "__init__.py").exists(), f"{name_of(path.parent)} has no __init__.py"
+
+
+@pytest.mark.skipif(not is_repository(), reason="no git checkout")
+def test_no_file_knows_the_machine_it_was_written_on() -> None:
+    for path in tracked_files():
+        if "golden" in path.parts or path.stat().st_size > 1_000_000:
+            continue
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        found = MACHINE_PATH.search(text) if path != Path(__file__) else None
+        assert found is None, f"{name_of(path)}: {found and found.group()}"
+
+
+def test_no_check_is_switched_off_without_a_reason() -> None:
+    for path in modules_of(*FLOORS, "tests", "benchmarks"):
+        if path == Path(__file__):
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            where = f"{name_of(path)}:{number}"
+            assert not re.search(r"#\s*(TODO|FIXME|XXX)\b", line), where
+            assert not re.search(r"#\s*noqa\b", line), where
+            ignored = re.search(r"#\s*type:\s*ignore(\[[\w, -]+\])?(.*)", line)
+            assert ignored is None or len(ignored.group(2).strip(" #")) > 5, f"{where}: why?"
+
+
+@pytest.mark.parametrize("package", FLOORS)
+def test_importing_a_package_loads_nothing_heavy(package: str) -> None:
+    start = {"broker": "broker.cli.main", "protocol": "protocol.schema", "config": "config.broker"}.get(package, package)
+    code = f"import sys, {start}; print(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    unwanted = {name.partition(".")[0] for name in loaded} & HEAVY - NEEDED.get(package, set())
+    assert not unwanted
+
+
+def test_only_the_floors_that_may_do_so_import_their_libraries() -> None:
+    allowed = {"kazoo": "controller/zookeeper_store.py", "sqlite3": "controller/", "click": "broker/cli/", "rich": "broker/cli/"}
+    for path in modules_of(*FLOORS):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            for name in names:
+                where = allowed.get(name.partition(".")[0])
+                assert where is None or name_of(path).startswith(where), f"{name_of(path)} imports {name}"
