@@ -125,6 +125,13 @@ def test_every_make_target_and_module_that_is_named_exists(page: Path) -> None:
         assert module in {"pytest", "broker"} or path.with_suffix(".py").exists(), f"{page.name}: python -m {module}"
 
 
+def test_every_page_that_the_code_refers_to_exists() -> None:
+    for path, text in sources().items():
+        for named in re.findall(r"\bdocs/[\w-]+\.md", text):
+            assert (ROOT / named).exists(), f"{path} refers to {named}"
+        assert "DESIGN.md" not in text, path
+
+
 def test_the_walkthrough_names_functions_where_they_are() -> None:
     rows = rows_of(ROOT / "docs" / "walkthrough.md")
     assert len(rows) > 20
