@@ -1,0 +1,106 @@
+"""The same histories of group requests, played against Apache Kafka and against Ottla, get the same answers.
+
+Who leads after a leader left is Apache Kafka's choice by the hash of the member ids, which are random, so a history ends where the two
+brokers chose differently.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from tests.support.apache_kafka import ApacheKafka, run_tool
+from tests.support.apache_kafka.marks import needs_apache_kafka
+from tests.support.broker_process import BrokerProcess, a_broker
+from tests.support.group_player import SLOTS, GroupPlayer, Step
+from tests.support.wire_client import a_wire_client
+
+pytestmark = [*needs_apache_kafka, pytest.mark.slow]
+
+HISTORIES = 24
+STEPS = 40
+CONFIG = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "1"}
+WAYS = ("join", "join", "again", "again", "again", "sync", "sync", "sync", "heartbeat", "heartbeat", "leave", "commit", "reconnect")
+
+
+@pytest.fixture(scope="module")
+def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
+    """Apache Kafka's port and Ottla's, both ready to coordinate."""
+    directory = tmp_path_factory.mktemp("groups")
+    with (
+        ApacheKafka(directory / "kafka", heap="256m", config=CONFIG) as kafka,
+        a_broker(directory / "ottla", **{name.replace(".", "_"): value for name, value in CONFIG.items()}) as broker,
+    ):
+        for port in (kafka.port(), broker.port):
+            with a_wire_client(port) as client:
+                topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+                client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=9_999), 5)
+                while client.ask(FindCoordinatorRequest(coordinator_keys=["x"]), 4).coordinators[0].error_code:
+                    pass
+        yield kafka.port(), broker.port
+
+
+def a_history(seed: int) -> list[Step]:
+    random = Random(seed)
+    slots = random.sample(list(SLOTS), random.randint(1, len(SLOTS)))
+    return [Step(random.choice(slots), random.choice(WAYS), random.randrange(24)) for _ in range(STEPS)]
+
+
+@pytest.mark.parametrize("seed", range(HISTORIES))
+def test_a_history_gets_the_answers_of_apache_kafka(seed: int, ports: tuple[int, int]) -> None:
+    players = [GroupPlayer(port, f"history-{seed}") for port in ports]
+    played: list[str] = []
+    try:
+        for step in a_history(seed):
+            theirs, ours = (player.play(step) for player in players)
+            theirs = sorted(theirs + players[0].more(slots_of(ours) - slots_of(theirs)))
+            ours = sorted(ours + players[1].more(slots_of(theirs) - slots_of(ours)))
+            played.append(f"{step}: {theirs}")
+            if theirs != ours and without_leaders(theirs) == without_leaders(ours):
+                return
+            assert ours == theirs, "\n".join(played)
+            theirs_described, ours_described = (player.describe() for player in players)
+            assert ours_described == theirs_described, "\n".join(played)
+    finally:
+        for player in players:
+            player.close()
+
+
+def slots_of(answers: list[tuple[str, str]]) -> set[str]:
+    """Who was answered."""
+    return {slot for slot, _ in answers}
+
+
+def without_leaders(answers: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The answers to JoinGroup without what only depends on who leads."""
+    return [(slot, answer.partition(" leader=")[0]) for slot, answer in answers]
+
+
+def test_the_tools_of_apache_kafka_administer_groups(tmp_path: Path) -> None:
+    command = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+    with a_broker(tmp_path, num_partitions=2, group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=2) as broker:
+        to = ("--bootstrap-server", broker.bootstrap)
+        run_tool("kafka.tools.ConsoleProducer", *to, "--topic", "t", input="".join(f"{number}\n" for number in range(50)))
+        read = run_tool(
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+            *(*to, "--topic", "t", "--group", "java", "--from-beginning", "--max-messages", "50", "--timeout-ms", "20000"),
+        )
+        assert sorted(map(int, read.stdout.split())) == list(range(50))
+        assert "Empty" in run_tool(command, *to, "--list", "--state").stdout
+        described = run_tool(command, *to, "--describe", "--group", "java").stdout.split()
+        assert described.count("java") == 2
+        run_tool(command, *to, "--reset-offsets", "--group", "java", "--topic", "t", "--to-earliest", "--execute")
+        assert "Successful" in run_tool(command, *to, "--delete-offsets", "--group", "java", "--topic", "t:1").stdout
+        assert "was successful" in run_tool(command, *to, "--delete", "--group", "java").stdout
+        dumped = dump_of_group(broker)
+    assert '"group":"java","topic":"t","partition":1}} payload: <DELETE>' in dumped
+    assert '{"type":"2","data":{"group":"java"}} payload: <DELETE>' in dumped
+
+
+def dump_of_group(broker: BrokerProcess) -> str:
+    """What Apache Kafka reads in the log that holds the group."""
+    logs = ",".join(str(path) for path in broker.data.glob("__consumer_offsets-*/*.log"))
+    return run_tool("kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", logs).stdout
