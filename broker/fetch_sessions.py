@@ -150,9 +150,14 @@ class FetchSessionCache:
             raise InvalidFetchSessionEpoch(session_id, epoch, session.epoch)
         if session.uses_topic_ids != uses_topic_ids:
             raise FetchSessionTopicIdError(session_id)
-        session.epoch = next_epoch(epoch)
-        session.last_used_ms = now_ms
+        self.advance(session_id, now_ms)
         return session
+
+    def advance(self, session_id: int, now_ms: int) -> None:
+        """The session was asked in its epoch: it expects the next one."""
+        session = self.sessions[session_id]
+        session.epoch = next_epoch(session.epoch)
+        session.last_used_ms = now_ms
 
     def remove(self, session_id: int) -> None:
         """Forget a session; nothing happens when there is none."""

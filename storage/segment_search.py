@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from protocol.record_reader import iter_records
 from protocol.records import CURRENT_MAGIC, HEADER_SIZE
 from storage.batch_scan import batches_from
-from storage.offset_index import OffsetPosition
 
 if TYPE_CHECKING:
     from storage.segment import Segment
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _BOUNDS = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
+_unpack_bounds = _BOUNDS.unpack
+_NO_BATCH = (-1, -1)
 
 
 class RecordPosition(NamedTuple):
@@ -30,17 +31,17 @@ class RecordPosition(NamedTuple):
 
 def locate(self: "Segment", offset: int) -> int | None:
     """Where the first batch that ends at or after `offset` begins; None if all end before."""
-    entry, following = self.offset_index.lookup_with_next(offset)
-    if following is not None:
+    entry_offset, position, next_entry_offset, next_position = self.offset_index.bracket(offset)
+    if next_position != -1:
         # Large batches have an index entry each, and one header is all that has to be read.
-        bounds = _batch_of(self, following)
-        if bounds is None:
+        base_offset, last_offset = _batch_of(self, next_entry_offset, next_position)
+        if base_offset <= offset <= last_offset:
+            return next_position
+        if base_offset < 0:
             return _locate_anew(self, offset)
-        if bounds[0] <= offset <= bounds[1]:
-            return following.position
-    if entry.position and _batch_of(self, entry) is None:
+    if position and _batch_of(self, entry_offset, position)[0] < 0:
         return _locate_anew(self, offset)
-    return _scan(self, entry.position, offset)
+    return _scan(self, position, offset)
 
 
 def _locate_anew(self: "Segment", offset: int) -> int | None:
@@ -61,32 +62,31 @@ def index_position(self: "Segment", offset: int) -> int:
     An index that leads to any other place is not this segment's, and is rebuilt.
     """
     entry = self.offset_index.lookup(offset)
-    if entry.position and _batch_of(self, entry) is None:
+    if entry.position and _batch_of(self, *entry)[0] < 0:
         self.rebuild_indexes()
         return self.offset_index.lookup(offset).position
     return entry.position
 
 
-def _batch_of(self: "Segment", entry: OffsetPosition) -> tuple[int, int] | None:
-    """First and last offset of the batch that an index entry leads to, None if there is none.
+def _batch_of(self: "Segment", entry_offset: int, position: int) -> tuple[int, int]:
+    """First and last offset of the batch that an index entry leads to, (-1, -1) if there is none.
 
     The entry names the last offset of that batch, or of one that was appended together with it.
     """
-    position = entry.position
     size = self.size
     if 0 < position <= size - HEADER_SIZE:
         # Only what is needed of a header, for a lookup does this once or twice (1.0 µs; all of it costs 2.5).
-        base_offset, length, magic, last_offset_delta = _BOUNDS.unpack(self.file.pread(_BOUNDS.size, position))
+        base_offset, length, magic, last_offset_delta = _unpack_bounds(self.file.pread(_BOUNDS.size, position))
         last_offset: int = base_offset + last_offset_delta
-        if magic == CURRENT_MAGIC and self.base_offset <= base_offset <= last_offset <= entry.offset and position + length < size:
+        if magic == CURRENT_MAGIC and self.base_offset <= base_offset <= last_offset <= entry_offset and position + length < size:
             return base_offset, last_offset
     log.warning(
         "%s says that offset %d is at byte %d, where it is not; rebuilt from the log file",
         self.offset_index.path,
-        entry.offset,
+        entry_offset,
         position,
     )
-    return None
+    return _NO_BATCH
 
 
 def whole_batches_end(self: "Segment", position: int, cut: int) -> tuple[int, int]:
@@ -98,11 +98,11 @@ def whole_batches_end(self: "Segment", position: int, cut: int) -> tuple[int, in
     end, next_offset = position, -1
     entry = self.offset_index.lookup_position(cut)
     if entry.position > position:
-        near = _batch_of(self, entry)
-        if near is None:
+        base_offset, _ = _batch_of(self, *entry)
+        if base_offset < 0:
             self.rebuild_indexes()
         else:
-            end, next_offset = entry.position, near[0]
+            end, next_offset = entry.position, base_offset
             if cut - end <= (cut - position) // 4:
                 return end, next_offset
     for found, header in batches_from(self.file, end, self.size):

@@ -22,6 +22,7 @@ from broker.fetch_sessions import (
     SessionPartition,
     key_of,
 )
+from broker.handlers.fetch_one_partition import handle_fetch_frame
 from broker.handlers.leader_hints import current_leader, leader_nodes
 from broker.handlers.partition_errors import partition_error
 from broker.network.request_channel import Pending
@@ -50,6 +51,8 @@ FIRST_VERSION_THAT_MAY_READ_FROM_FOLLOWERS = 11
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_REPLICA_STATE = 15
 FIRST_VERSION_WITH_LEADER_HINTS = 16
+
+__all__ = ["handle_fetch", "handle_fetch_frame"]
 
 ASKS_FOR_A_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
