@@ -50,9 +50,10 @@ from config.broker_replication import (
     LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS,
     REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS,
 )
+from config.broker_security import AUTHORIZER_CLASS_NAME
 from config.broker_zookeeper import ZOOKEEPER_CONNECT
 from config.errors import ConfigError
-from config.listeners import EndPoint
+from config.listeners import EndPoint, SecurityProtocol
 from config.topic import TopicConfig
 from controller.channels import BrokerChannel, InProcessChannel
 from controller.config_admin import ConfigAdmin
@@ -129,10 +130,7 @@ class Broker:
         services.clock = self._clock
         services.authorizer = AllowAll()
         services.broker_epoch = -1
-        if not config.standalone:
-            raise CannotStart(
-                f"zookeeper.connect={config[ZOOKEEPER_CONNECT]} is set, but only the embedded metadata store is there; unset it"
-            )
+        _refuse_what_is_not_there(config)
         loop = asyncio.get_running_loop()
         self._executor = services.workers = ThreadPoolExecutor(WORKER_THREADS, thread_name_prefix="ottla-worker")
         self._held.callback(self._executor.shutdown)
@@ -332,3 +330,17 @@ class Broker:
         await asyncio.gather(*waits, return_exceptions=True)
         await self._held.aclose()
         logger.info("broker %d stopped", self.services.broker_id)
+
+
+def _refuse_what_is_not_there(config: BrokerConfig) -> None:
+    """A broker that ignored these would be open where its operator wants it closed, or alone where it should be one of many."""
+    if not config.standalone:
+        raise CannotStart(f"zookeeper.connect={config[ZOOKEEPER_CONNECT]} is set, but only the embedded metadata store is there; unset it")
+    if config[AUTHORIZER_CLASS_NAME]:
+        raise CannotStart(f"authorizer.class.name={config[AUTHORIZER_CLASS_NAME]} is set, but authorization is not there yet; unset it")
+    for endpoint in config.listeners.listeners:
+        if endpoint.security_protocol is not SecurityProtocol.PLAINTEXT:
+            raise CannotStart(
+                f"listeners: {endpoint.connection_string} has security protocol {endpoint.security_protocol.name}, "
+                "but only PLAINTEXT is there yet; change it, or its entry in listener.security.protocol.map"
+            )
