@@ -27,6 +27,7 @@ from broker.groups.group import NO_MEMBER_ID, Group, GroupState, Member, Protoco
 from broker.groups.rebalance import joined, maybe_complete_join, maybe_prepare_rebalance, prepare_rebalance
 from broker.groups.records import group_value
 from protocol.errors import ErrorCode
+from protocol.wire import MAX_STRING_BYTES
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """How long a newcomer may wait for its first rebalance; its client, which cannot send heartbeats meanwhile, may be gone."""
@@ -100,7 +101,9 @@ def _has_room_for(group: Group, member_id: str) -> bool:
 def _newcomer(group: Group, join: Join, now_ms: int, out: list[Effect]) -> None:
     instance_id = join.group_instance_id
     member_id = f"{join.client_id if instance_id is None else instance_id}-{join.uuid}"
-    if instance_id is not None:
+    if len(member_id.encode()) > MAX_STRING_BYTES:
+        _refuse(join, ErrorCode.INVALID_REQUEST, out)  # neither its answers nor the group's record could be written
+    elif instance_id is not None:
         old_member_id = group.static_members.get(instance_id)
         if old_member_id is None:
             _add(group, join, member_id, now_ms, out)

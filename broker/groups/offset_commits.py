@@ -19,6 +19,7 @@ from broker.groups.offsets_log import OffsetsLog
 from broker.groups.records import group_key, offset_key, offset_value
 from broker.groups.runner import EffectRunner
 from protocol.errors import ErrorCode
+from protocol.wire import MAX_STRING_BYTES
 from storage.clock import Clock
 from storage.topic_partition import TopicPartition
 
@@ -91,9 +92,7 @@ class OffsetCommits:
         self._store(group, offsets, reply)
 
     def _store(self, group: Group, offsets: Offsets, reply: CommitReply) -> None:
-        limit = self._max_metadata_size
-        # Kafka counts UTF-16 units, of which a character beyond the basic plane has two.
-        fits = [len(value.metadata) <= limit and len(value.metadata.encode("utf-16-le")) <= 2 * limit for _, value in offsets]
+        fits = [self._fits(value.metadata) for _, value in offsets]
         kept = [pair for pair, is_kept in zip(offsets, fits, strict=True) if is_kept]
         if not kept:
             reply([ErrorCode.OFFSET_METADATA_TOO_LARGE] * len(offsets))
@@ -112,6 +111,13 @@ class OffsetCommits:
 
         pairs = [(offset_key(group.group_id, partition), offset_value(value)) for partition, value in kept]
         self._log.append(self._groups.partition_for(group.group_id), pairs, stored, base_sequence=0)
+
+    def _fits(self, metadata: str) -> bool:
+        """offset.metadata.max.bytes, which Kafka counts in UTF-16 units; and what a string of the record can hold."""
+        limit = self._max_metadata_size
+        if metadata.isascii():
+            return len(metadata) <= min(limit, MAX_STRING_BYTES)
+        return len(metadata.encode("utf-16-le")) <= 2 * limit and len(metadata.encode()) <= MAX_STRING_BYTES
 
     # -- fetch -------------------------------------------------------------------------------------------------------------
 

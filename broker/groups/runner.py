@@ -6,6 +6,7 @@ that is replicated at once completes a rebalance): what comes up meanwhile is qu
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -21,6 +22,8 @@ from broker.groups.syncing import on_stored
 from broker.timing_wheel import TimerTask, TimingWheel
 from protocol.errors import ErrorCode
 from storage.clock import Clock
+
+logger = logging.getLogger(__name__)
 
 STORE_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -58,7 +61,11 @@ class EffectRunner:
         self._running = True
         try:
             while queue:
-                self._carry_out(*queue.popleft())
+                group, effect = queue.popleft()
+                try:
+                    self._carry_out(group, effect)
+                except Exception:
+                    logger.exception("group %s: %s could not be carried out; the rest goes on", group.group_id, type(effect).__name__)
         finally:
             self._running = False
 

@@ -6,9 +6,11 @@ import pytest
 
 from broker.groups.coordinated import absolute_hash
 from broker.groups.group import GroupState
+from broker.groups.joining import Join
 from broker.groups.records import GroupKey, read_group_value, read_key
 from protocol.errors import ErrorCode
 from tests.support.group_bench import GroupBench, a_bench, run
+from tests.support.groups import RANGE
 from tests.support.log_manager import Disks
 
 
@@ -240,6 +242,23 @@ def test_a_group_that_does_not_fit_into_a_record_cannot_assign() -> None:
         joined = bench.join(protocols=(("range", bytes(1_000)),))
         bench.pass_time(10)
         assert bench.sync(joined[0].member_id, 1, {})[0].error == ErrorCode.UNKNOWN_SERVER_ERROR
+
+    run(scenario)
+
+
+def test_an_answer_that_fails_keeps_nobody_else_from_theirs(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+
+        def fail(result: object) -> None:
+            raise RuntimeError("cannot be sent")
+
+        bench.groups.join("g", Join(fail, "", None, "bad", "/127.0.0.1", 60_000, 10_000, "consumer", RANGE))
+        other = bench.join()
+        bench.pass_time(10)
+        bench.pass_time(10)
+        assert other[0].generation_id == 1
+        assert "cannot be sent" in caplog.text
 
     run(scenario)
 

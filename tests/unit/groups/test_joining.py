@@ -236,3 +236,12 @@ def test_five_thousand_members_are_one_rebalance() -> None:
     assert {driver.joined[waiter].generation_id for waiter in waiters} == {1}
     assert sum(1 for waiter in waiters if driver.joined[waiter].members is not None) == 1
     assert Timer.JOIN not in driver.timers
+
+
+@pytest.mark.parametrize(("client_id", "is_taken"), [("x" * 32_765, True), ("x" * 32_766, False), ("\N{ELEPHANT}" * 8_200, False)])
+def test_a_member_id_that_no_record_can_hold_is_not_given(client_id: str, is_taken: bool) -> None:
+    driver = GroupDriver()
+    waiter = driver.join(client_id=client_id)
+    driver.pass_time(0)
+    assert driver.joined[waiter].error == (ErrorCode.NONE if is_taken else ErrorCode.INVALID_REQUEST)
+    assert bool(driver.group.members) is is_taken

@@ -120,6 +120,16 @@ def test_text_beyond_the_limit_is_refused_and_the_rest_committed() -> None:
     run(scenario)
 
 
+def test_text_that_no_record_can_hold_is_refused_whatever_the_limit() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        assert bench.commit(metadata="x" * 32_768) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+        assert bench.commit(metadata="\N{ELEPHANT}" * 8_192) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+        assert bench.commit(metadata="\N{ELEPHANT}" * 8_191) == [ErrorCode.NONE]
+
+    run(scenario, offset_metadata_max_bytes=100_000)
+
+
 def test_a_member_of_a_group_that_is_gone_commits_in_no_generation() -> None:
     async def scenario(bench: GroupBench) -> None:
         await bench.lead()
