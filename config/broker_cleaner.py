@@ -18,6 +18,7 @@ LOG_CLEANER_DEDUPE_BUFFER_SIZE = key(
     default=128 * MiB,
     importance=MEDIUM,
     dynamic=CLUSTER,
+    effective=True,
     doc="The memory all cleaner threads together may use for the map from keys to their last offsets.",
 )
 LOG_CLEANER_DELETE_RETENTION_MS = key(
@@ -44,6 +45,7 @@ LOG_CLEANER_IO_BUFFER_LOAD_FACTOR = key(
     default=0.9,
     importance=MEDIUM,
     dynamic=CLUSTER,
+    effective=True,
     doc="How full the map from keys to offsets may become.",
 )
 LOG_CLEANER_IO_BUFFER_SIZE = key(
@@ -52,6 +54,7 @@ LOG_CLEANER_IO_BUFFER_SIZE = key(
     default=512 * KiB,
     importance=MEDIUM,
     dynamic=CLUSTER,
+    effective=True,
     doc="The memory all cleaner threads together use for reading and writing.",
 )
 LOG_CLEANER_IO_MAX_BYTES_PER_SECOND = key(
@@ -60,6 +63,7 @@ LOG_CLEANER_IO_MAX_BYTES_PER_SECOND = key(
     default=DOUBLE_MAX,
     importance=MEDIUM,
     dynamic=CLUSTER,
+    effective=True,
     doc="How many bytes a second the cleaner reads and writes at most.",
 )
 LOG_CLEANER_MAX_COMPACTION_LAG_MS = key(
@@ -93,5 +97,11 @@ LOG_CLEANER_MIN_COMPACTION_LAG_MS = key(
     doc="The shortest time a message stays uncompacted.",
 )
 LOG_CLEANER_THREADS = key(
-    "log.cleaner.threads", Int(0), default=1, importance=MEDIUM, dynamic=CLUSTER, doc="How many logs are cleaned at once."
+    "log.cleaner.threads",
+    Int(0),
+    default=1,
+    importance=MEDIUM,
+    dynamic=CLUSTER,
+    effective=True,
+    doc="How many logs are cleaned at once.",
 )

@@ -54,11 +54,16 @@ def encode_offsets(offsets: Iterable[tuple[TopicPartition, int]]) -> bytes:
 
 
 def read_lines(path: str, filesystem: FileSystem) -> list[tuple[int, str]]:
-    """(line number, line) of the entries, after the frame was found right. Raises CorruptCheckpoint, FileNotFoundError."""
+    """(line number, line) of the entries, after the frame was found right. Raises CorruptCheckpoint, FileNotFoundError.
+
+    An empty file has none: Apache Kafka creates its checkpoints empty.
+    """
     try:
         text = filesystem.read_file(path).decode()
     except UnicodeDecodeError as error:
         raise CorruptCheckpoint(path, f"byte {error.start} is not UTF-8") from None
+    if not text:
+        return []
     lines = text.split("\n")
     if lines and not lines[-1]:
         lines.pop()

@@ -4,7 +4,7 @@
 before it was read, because recovery looks for epochs in batches only from the recovery point on.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from storage.background import Background
 from storage.checkpoint import (
@@ -20,6 +20,7 @@ from storage.filesystem import FileSystem
 from storage.leader_epochs import LeaderEpochCache
 from storage.partition_log import PartitionLog
 from storage.partition_metadata import write_topic_id
+from storage.topic_partition import TopicPartition
 
 
 class LogCheckpoints:
@@ -40,7 +41,7 @@ class LogCheckpoints:
 
     def watch(self, log: PartitionLog) -> None:
         """Takes over the writing of the log's leader epochs. Harmless in any thread."""
-        log.leader_epochs.on_change = self._on_epochs_change
+        log.leader_epochs.on_change = self.on_epochs_change
 
     def on_created(self, log: PartitionLog) -> None:
         """A partition's directory is new: its name has to last."""
@@ -68,6 +69,15 @@ class LogCheckpoints:
         """Writes `replication-offset-checkpoint`."""
         self._checkpoint(HIGH_WATERMARK_CHECKPOINT, log_dirs)
 
+    def offsets(self, name: str, log_dir: str, offsets: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        """Writes another checkpoint of that name, with what `offsets` gives when its turn comes."""
+
+        def prepare() -> Write:
+            found = offsets()
+            return lambda: OffsetCheckpoint(log_dir, name, self._fs).write(found)
+
+        self._writes.checkpoint((name, log_dir), log_dir, prepare)
+
     def run_now(self) -> None:
         """Writes what was asked for, in this thread."""
         self._writes.run_now()
@@ -94,7 +104,9 @@ class LogCheckpoints:
 
         return write
 
-    def _on_epochs_change(self, epochs: LeaderEpochCache) -> None:
+    def on_epochs_change(self, epochs: LeaderEpochCache) -> None:
+        """The epochs are to be written."""
+
         def prepare() -> Write:
             directory, path, data = epochs.directory, epochs.path, epochs.take_file()
             return lambda: self._in_directory(directory, lambda: replace_file(self._fs, path, data))

@@ -20,7 +20,7 @@ def _nothing(log: "PartitionLog") -> None:
 class LogContext:
     """Handed to every log that is opened; `LogManager` owns the one of the broker."""
 
-    __slots__ = ("clock", "filesystem", "on_flush_due", "producer_id_expiration_ms", "random", "scheduler")
+    __slots__ = ("clock", "filesystem", "on_flush_due", "on_truncated", "producer_id_expiration_ms", "random", "scheduler")
 
     def __init__(
         self,
@@ -31,11 +31,14 @@ class LogContext:
         random: Callable[[], float] = lambda: 0.0,
         producer_id_expiration_ms: int = DAY_MS,
         on_flush_due: Callable[["PartitionLog"], None] = _nothing,
+        on_truncated: Callable[["PartitionLog"], None] = _nothing,
     ) -> None:
-        """`random` gives numbers in [0, 1). `on_flush_due` hears when a log rolled or reached `flush.messages`; it must not block."""
+        """`random` gives numbers in [0, 1). `on_flush_due` hears when a log rolled or reached `flush.messages`, `on_truncated` when one was
+        cut at its end; neither may block."""
         self.filesystem = filesystem
         self.clock = clock
         self.scheduler = scheduler
         self.random = random
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.on_flush_due = on_flush_due
+        self.on_truncated = on_truncated

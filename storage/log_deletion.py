@@ -100,11 +100,13 @@ def _delete_later(self: "PartitionLog", name: str, actions: Sequence[Callable[[]
 def replace_segments(self: "PartitionLog", new: Sequence[Segment], old: Sequence[Segment]) -> None:
     """Puts the cleaned segments `new` (their files end in `.cleaned`) in the place of `old`. Raises LogDirFailure.
 
-    A crash at any point leaves either the old segments, or the new ones as `.swap` files that the next start finishes.
+    A crash at any point leaves either the old segments, or the new ones as `.swap` files that the next start finishes. The caller syncs the
+    directory when it may wait: the renames are journalled in this order, and the old files go later.
     """
     ordered = sorted(new, key=lambda segment: segment.base_offset)
     kept = {segment.base_offset for segment in ordered}
-    replaced = [segment for segment in old if segment in list(self.segments)]
+    current = set(self.segments)
+    replaced = [segment for segment in old if segment in current]
     try:
         for segment in reversed(ordered):
             segment.change_suffix(SWAP_SUFFIX)
@@ -113,7 +115,6 @@ def replace_segments(self: "PartitionLog", new: Sequence[Segment], old: Sequence
             self.segments.add(segment)
             segment.change_suffix("")
         self.active_segment = self.segments.active
-        self.context.filesystem.sync_directory(self.directory)
         forget_snapshots(self, [segment for segment in replaced if segment.base_offset not in kept])
     except OSError as error:
         raise self.disk_failure(self.directory, error) from error

@@ -28,9 +28,12 @@ from config.broker_log import (
 from config.broker_transactions import PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS, PRODUCER_ID_EXPIRATION_MS
 from config.topic import TopicConfig
 from config.validation import log_dirs
+from storage import future_logs
 from storage.background import Background
+from storage.cleaner_choice import is_compacted
+from storage.cleaner_process import CleanerProcess, CleanerWorker
 from storage.clock import Clock
-from storage.directory_names import DirectoryKind, suffixed_name
+from storage.compaction import LogCleaner
 from storage.errors import LogDirFailure
 from storage.filesystem import FileSystem
 from storage.flusher import Flusher
@@ -40,6 +43,7 @@ from storage.log_deletion_schedule import LogDeletions
 from storage.log_directories import LogDirectories, LogDirectory
 from storage.log_dirs_description import LogDirDescription, describe
 from storage.log_loading import LogLoading
+from storage.log_moves import LogMoves
 from storage.partition_log import PartitionLog
 from storage.partition_metadata import ZERO_UUID
 from storage.recovery import open_log
@@ -65,6 +69,7 @@ class LogManager:
         background: Background,
         *,
         random: Random,
+        new_cleaner: Callable[[], CleanerWorker] = CleanerProcess,
     ) -> None:
         """`topic_config_of` gives a topic's configuration in force by its name. Raises DuplicateLogDirectory."""
         self.directories = LogDirectories(log_dirs(config[LOG_DIRS]), filesystem)
@@ -72,6 +77,9 @@ class LogManager:
         """Told, on the loop, of a directory that failed in the background; who sets it calls `handle_log_dir_failure`."""
         self.on_no_log_dir: Callable[[], None] = _say_nothing
         """Told when the last directory has failed: the broker has to stop."""
+        self.preferred_log_dirs: dict[TopicPartition, str] = {}
+        """Where partitions are to be created that do not exist yet."""
+        self.moves = LogMoves(self, config, clock, background)
         self._config = config
         self._topic_config_of = topic_config_of
         self._fs = filesystem
@@ -92,7 +100,24 @@ class LogManager:
             random=random.random,
             producer_id_expiration_ms=config[PRODUCER_ID_EXPIRATION_MS],
             on_flush_due=self._flusher.flush,
+            on_truncated=self._on_truncated,
         )
+        self.cleaner = LogCleaner(
+            config,
+            filesystem,
+            clock,
+            background,
+            self._checkpoints,
+            logs=self.current_logs,
+            on_failure=self._on_failure,
+            new_worker=new_cleaner,
+        )
+
+    check_log_dir = future_logs.check_log_dir
+    prefer_log_dir = future_logs.prefer_log_dir
+    create_future = future_logs.create_future
+    delete_future = future_logs.delete_future
+    replace_current_with_future = future_logs.replace_current_with_future
 
     # ---- start and end
 
@@ -126,6 +151,7 @@ class LogManager:
         for each in self.all_logs():
             self._checkpoints.watch(each)
         self._left_by_deletions = loaded.deleted
+        self.cleaner.checkpoints.load([directory.path for directory in self.directories.live])
         log.info("opened %d logs in %d ms", len(self._current) + len(self._future), (self._clock.monotonic() - began) * 1000)
 
     def start(self) -> None:
@@ -139,6 +165,7 @@ class LogManager:
         start_offset_interval_ms = config[LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS]
         self._every("log-start-offset-checkpoint", start_offset_interval_ms, self.checkpoint_log_start_offsets)
         self._every("producer-expiration", config[PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS], self.remove_expired_producers)
+        self.cleaner.start()
 
     def shutdown(self, broker_epoch: int = -1) -> None:
         """Flushes and closes every log and marks the directories as cleanly shut down. Blocks; nothing else may be called after it.
@@ -146,6 +173,7 @@ class LogManager:
         The background must not run anything any more, except for what is under way in threads. A directory whose logs were not all opened
         is left as it is: after a start that failed the next one finds everything where it was.
         """
+        self.cleaner.shutdown()
         for each in self.all_logs():
             each.leader_epochs.on_change = None
         self._checkpoints.run_now()
@@ -175,6 +203,10 @@ class LogManager:
         yield from self._current.values()
         yield from self._future.values()
 
+    def current_logs(self) -> Iterable[PartitionLog]:
+        """Without the future ones."""
+        return self._current.values()
+
     def __len__(self) -> int:
         return len(self._current)
 
@@ -203,32 +235,24 @@ class LogManager:
         if not logs and self.directories.offline:
             offline = self.directories.offline[0]
             raise LogDirFailure(offline, offline, f"{topic_partition} cannot be deleted, for it may stand in this offline directory")
+        self.moves.stop(topic_partition)
         for gone in logs:
-            directory = self.directories[gone.log_dir]
-            directory.log_count -= 1
-            kind = DirectoryKind.STRAY if is_stray else DirectoryKind.DELETE
-            name = suffixed_name(topic_partition, kind, f"{self._random.getrandbits(128):032x}")
-            gone.leader_epochs.on_change = None
-            self._flusher.forget(gone)
-            gone.move_to(f"{gone.log_dir}/{name}")
-            if is_stray:
-                log.warning("%s: the controller does not know this replica; it is not served, %s is kept", topic_partition, gone.directory)
-                gone.close_without_writing()
-            else:
-                self._deletions.delete_later(gone, self._config[LOG_SEGMENT_DELETE_DELAY_MS])
-            self._checkpoints.recovery_points([gone.log_dir])
-            self._checkpoints.log_start_offsets([gone.log_dir])
+            future_logs.retire(self, gone, is_stray=is_stray)
 
     def update_topic_config(self, topic: str, config: TopicConfig) -> None:
         """The topic has another configuration."""
         for each in self.all_logs():
             if each.topic_partition.topic == topic:
+                was_compacted = is_compacted(each)
                 each.update_config(config)
+                if was_compacted and not is_compacted(each):
+                    self.cleaner.abort_cleaning(each.topic_partition, "its cleanup.policy is not compact any more")
 
     def _create(self, topic_partition: TopicPartition, *, is_new: bool, log_dir: str | None) -> PartitionLog:
         offline = self.directories.offline
         if offline and not is_new:
             raise LogDirFailure(offline[0], offline[0], f"the log of {topic_partition} may stand in this offline directory")
+        log_dir = log_dir or self.preferred_log_dirs.get(topic_partition)
         if log_dir is not None:
             self.directories.check_live(log_dir)
             return self._create_in(self.directories[log_dir], topic_partition)
@@ -244,6 +268,7 @@ class LogManager:
         is_new = not self._fs.exists(f"{directory.path}/{topic_partition}")
         created = open_log(self._context, topic_partition, directory.path, config, is_new=is_new)
         self._current[topic_partition] = created
+        self.preferred_log_dirs.pop(topic_partition, None)
         directory.log_count += 1
         self._checkpoints.watch(created)
         self._checkpoints.on_created(created)
@@ -261,6 +286,8 @@ class LogManager:
         """The directory is offline: its logs are let go of. Harmless when told twice."""
         if not self.directories.fail(log_dir, reason):
             return
+        self.moves.on_log_dir_failure(log_dir)
+        self.cleaner.on_log_dir_failure(log_dir)
         for logs in (self._current, self._future):
             for gone in [each for each in logs.values() if each.log_dir == log_dir]:
                 del logs[gone.topic_partition]
@@ -276,6 +303,14 @@ class LogManager:
     def describe_log_dirs(self) -> list[LogDirDescription]:
         """What DescribeLogDirs answers."""
         return describe(self.directories, self._current, self._future, self._fs)
+
+    def _on_truncated(self, each: PartitionLog) -> None:
+        self.cleaner.on_truncated(each)
+        self.moves.on_truncated(each)
+
+    def report_failure(self, failure: LogDirFailure) -> None:
+        """The disk refused: the directory goes offline. On the loop."""
+        self._on_failure(failure)
 
     def _on_failure(self, failure: LogDirFailure) -> None:
         if self.directories[failure.log_dir].is_live:
@@ -316,9 +351,9 @@ class LogManager:
                 producers.remove_expired_producers(now_ms)
 
     def check_retention(self) -> None:
-        """Deletes old segments of all logs, a few logs per turn of the loop."""
+        """Deletes old segments of all logs but those that the cleaner sees to, a few logs per turn of the loop."""
         if not self._retention:
-            self._retention.extend(self.all_logs())
+            self._retention.extend(each for each in self.all_logs() if not is_compacted(each))
             self._check_some_retention()
 
     def _check_some_retention(self) -> None:

@@ -3,6 +3,8 @@
 Made by `PartitionLog` whenever its configuration changes; the hot path reads attributes here instead of looking keys up.
 """
 
+from collections.abc import Mapping
+
 from config.topic import (
     CLEANUP_POLICY,
     COMPRESSION_GZIP_LEVEL,
@@ -60,6 +62,18 @@ class LogSettings:
         self.preallocate = config[PREALLOCATE]
         self.file_delete_delay_ms = config[FILE_DELETE_DELAY_MS]
         self.flush_messages = config[FLUSH_MESSAGES]
+
+    def to_numbers(self) -> dict[str, int]:
+        """The values by name, for a process that has no configuration."""
+        return {name: int(getattr(self, name)) for name in self.__slots__}
+
+    @classmethod
+    def of_numbers(cls, numbers: Mapping[str, int]) -> "LogSettings":
+        """From what `to_numbers` gave."""
+        settings = cls.__new__(cls)
+        for name in cls.__slots__:
+            setattr(settings, name, numbers[name])
+        return settings
 
 
 def rules_for(topic_partition: TopicPartition, config: TopicConfig) -> ValidationRules:

@@ -95,3 +95,4 @@ def _after_truncation(self: "PartitionLog") -> None:
     self.next_flush_offset = self.recovery_point + self.settings.flush_messages - 1
     self.high_watermark = max(min(self.high_watermark, self.log_end_offset), self.log_start_offset)
     self.producer_state.state.on_high_watermark(self.high_watermark)
+    self.context.on_truncated(self)

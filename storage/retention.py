@@ -1,8 +1,8 @@
 """Which segments a log may lose: those below its log start offset, those beyond `retention.bytes`, and those older than `retention.ms`.
 
-`LogManager` asks every `log.retention.check.interval.ms`. The rules are those of Apache Kafka's UnifiedLog.deleteOldSegments: whole
-segments, from the oldest on, only below the high watermark; a segment is as old as its newest timestamp; the active one may go too, and
-an empty one takes its place.
+`LogManager` asks every `log.retention.check.interval.ms`, and the log cleaner for the logs that it compacts. The rules are those of Apache
+Kafka's UnifiedLog.deleteOldSegments: whole segments, from the oldest on, only below the high watermark; a segment is as old as its newest
+timestamp; the active one may go too, and an empty one takes its place.
 """
 
 from collections.abc import Callable

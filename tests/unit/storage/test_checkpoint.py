@@ -52,8 +52,11 @@ def test_without_a_file_there_are_no_offsets() -> None:
     assert OffsetCheckpoint("/data", NAME, MemoryFileSystem()).read() == {}
 
 
+def test_in_an_empty_file_as_apache_kafka_creates_it_there_are_no_offsets() -> None:
+    assert OffsetCheckpoint("/data", NAME, with_file(b"")).read() == {}
+
+
 GARBAGE = [
-    pytest.param(b"", "line 1", id="empty"),
     pytest.param(b"1\n0\n", "line 1", id="another version"),
     pytest.param(b"0\n", "line 2", id="no count"),
     pytest.param(b"0\nx\n", "line 2", id="count is no number"),

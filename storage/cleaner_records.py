@@ -1,0 +1,113 @@
+"""What becomes of one batch when some of its records go: kept bytes, new header.
+
+Called by `cleaner_filter` with bodies that are decompressed. Records that stay are copied, never built anew from their fields; only when
+the base timestamp of the batch changes do they get another timestamp delta. The result is what Apache Kafka's MemoryRecords.filterTo writes
+for the same batch: base offset, last offset, producer, sequence and leader epoch stay, so the offsets of the records and the producer's
+sequence can be told from what is left.
+"""
+
+from collections.abc import Container
+from typing import NamedTuple
+
+from protocol.compression import compress
+from protocol.record_builder import encode_varint, encode_varlong, frame_batch
+from protocol.record_errors import InvalidRecord
+from protocol.record_reader import int64, read_varint, read_varlong
+from protocol.records import (
+    CODEC_MASK,
+    CONTROL_MASK,
+    DELETE_HORIZON_MASK,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+)
+
+_KEPT_ATTRIBUTES = CODEC_MASK | TIMESTAMP_TYPE_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
+
+
+class KeptRecord(NamedTuple):
+    """Where a record that stays is in the body of its batch."""
+
+    start: int
+    after_timestamp: int
+    end: int
+    timestamp_delta: int
+
+
+def keep(data: bytes, header: BatchHeader, dropped: Container[int]) -> list[KeptRecord]:
+    """The records in `data`, the decompressed body, whose offset is not `dropped`. Raises InvalidRecord if they break the format."""
+    base_offset = header.base_offset
+    kept: list[KeptRecord] = []
+    at = 0
+    try:
+        for _ in range(header.record_count):
+            start = at
+            size, at = read_varint(data, at)
+            end = at + size
+            timestamp_delta, after_timestamp = read_varlong(data, at + 1)
+            offset_delta, _ = read_varint(data, after_timestamp)
+            if base_offset + offset_delta not in dropped:
+                kept.append(KeptRecord(start, after_timestamp, end, timestamp_delta))
+            at = end
+    except IndexError:
+        raise InvalidRecord("a record reaches beyond its batch") from None
+    if at != len(data):
+        raise InvalidRecord(f"{header.record_count} records take {at} bytes of a batch of {len(data)}")
+    return kept
+
+
+def rewrite(data: bytes, header: BatchHeader, kept: list[KeptRecord], delete_horizon_ms: int | None) -> bytearray:
+    """The batch with only these records; at least one. `delete_horizon_ms` is when its tombstones and markers may go, if it has any."""
+    attributes = header.attributes & _KEPT_ATTRIBUTES
+    if header.attributes & TIMESTAMP_TYPE_MASK:
+        max_timestamp = header.max_timestamp
+        timestamps = [max_timestamp] * len(kept)
+    else:
+        timestamps = [int64(header.base_timestamp + record.timestamp_delta) for record in kept]
+        max_timestamp = max(NO_TIMESTAMP, *timestamps)
+    base_timestamp = timestamps[0]
+    if delete_horizon_ms is not None:
+        attributes |= DELETE_HORIZON_MASK
+        base_timestamp = delete_horizon_ms
+    if base_timestamp == header.base_timestamp and not attributes & TIMESTAMP_TYPE_MASK:
+        body = _copied(data, kept)
+    else:
+        body = _with_timestamps(data, kept, [timestamp - base_timestamp for timestamp in timestamps])
+    codec = attributes & CODEC_MASK
+    return frame_batch(
+        compress(codec, body) if codec else body,
+        attributes=attributes,
+        base_offset=header.base_offset,
+        last_offset=header.last_offset,
+        partition_leader_epoch=header.partition_leader_epoch,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        record_count=len(kept),
+    )
+
+
+def _copied(data: bytes, kept: list[KeptRecord]) -> bytearray:
+    body = bytearray()
+    start = end = 0
+    for record in kept:
+        if record.start != end:
+            body += data[start:end]
+            start = record.start
+        end = record.end
+    body += data[start:end]
+    return body
+
+
+def _with_timestamps(data: bytes, kept: list[KeptRecord], deltas: list[int]) -> bytearray:
+    body = bytearray()
+    for record, delta in zip(kept, deltas, strict=True):
+        timestamp = encode_varlong(delta)
+        body += encode_varint(1 + len(timestamp) + record.end - record.after_timestamp)
+        body.append(0)  # attributes
+        body += timestamp
+        body += data[record.after_timestamp : record.end]
+    return body

@@ -1,0 +1,113 @@
+"""One cleaning of one log as the broker sees it: the job a worker was given, and the segments that it is about.
+
+Made by `LogCleaner` on the event loop.
+"""
+
+import logging
+from typing import NamedTuple
+
+from config.topic import DELETE_RETENTION_MS, MAX_MESSAGE_BYTES
+from storage.cleaner_choice import LogToClean
+from storage.cleaner_job import CleanedGroup, CleaningJob, CleaningStats, SourceSegment
+from storage.cleaner_process import CleanerWorker
+from storage.cleaner_run import remove_cleaned
+from storage.file_names import CLEANED_SUFFIX
+from storage.filesystem import FileSystem
+from storage.segment import Segment
+
+log = logging.getLogger(__name__)
+
+_MIB = 1024 * 1024
+
+
+class WorkerLimits(NamedTuple):
+    """What one worker may take."""
+
+    map_bytes: int
+    load_factor: float
+    io_buffer_bytes: int
+    max_bytes_per_second: float
+
+
+class CleaningTask:
+    """A job under way."""
+
+    __slots__ = ("_segments", "is_aborted", "job", "log", "worker")
+
+    def __init__(self, found: LogToClean, worker: CleanerWorker, limits: WorkerLimits, now_ms: int) -> None:
+        each = found.log
+        first_uncleanable_offset = found.first_uncleanable_offset
+        self.log = each
+        self.worker = worker
+        self.is_aborted = False
+        self._segments = {segment.base_offset: segment for segment in each.segments if segment.base_offset < first_uncleanable_offset}
+        self.job = CleaningJob(
+            log=str(each.topic_partition),
+            directory=each.directory,
+            segments=tuple(SourceSegment(base_offset, segment.size) for base_offset, segment in self._segments.items()),
+            later_segments=tuple(base_offset for base_offset in each.segments.bases if base_offset >= first_uncleanable_offset),
+            first_dirty_offset=found.first_dirty_offset,
+            first_uncleanable_offset=first_uncleanable_offset,
+            producers=tuple((entry.producer_id, entry.last_data_offset, entry.producer_epoch) for entry in each.active_producers()),
+            now_ms=now_ms,
+            delete_retention_ms=each.config[DELETE_RETENTION_MS],
+            segment_settings=each.settings.to_numbers(),
+            max_message_bytes=each.config[MAX_MESSAGE_BYTES],
+            map_bytes=limits.map_bytes,
+            load_factor=limits.load_factor,
+            io_buffer_bytes=limits.io_buffer_bytes,
+            max_bytes_per_second=limits.max_bytes_per_second,
+        )
+
+    def is_current(self, group: CleanedGroup) -> bool:
+        """Whether the segments that were cleaned are still the log's. They always should be; a mistake here would lose records."""
+        if self.log.is_closed:
+            return False
+        current = {id(segment) for segment in self.log.segments}
+        return all(id(self._segments[base_offset]) in current for base_offset in group.sources)
+
+    def put_in_place(self, group: CleanedGroup, filesystem: FileSystem, now_ms: int) -> None:
+        """Swaps the cleaned segment for those it was made from. Raises LogDirFailure."""
+        each = self.log
+        try:
+            cleaned = Segment(filesystem, each.directory, group.base_offset, each.settings, now_ms=now_ms, suffix=CLEANED_SUFFIX)
+        except OSError as error:
+            raise each.disk_failure(each.directory, error) from error
+        each.replace_segments([cleaned], [self._segments[base_offset] for base_offset in group.sources])
+
+    def remove_leftovers(self, filesystem: FileSystem) -> None:
+        """Removes what the worker, which has ended, left unfinished. Blocks; may raise OSError."""
+        for base_offset in self._segments:
+            remove_cleaned(filesystem, self.job.directory, base_offset)
+
+    def log_stats(self, stats: CleaningStats) -> None:
+        """Says what was done."""
+        seconds = max(stats.elapsed_seconds, 0.001)
+        log.info(
+            "%s: cleaned offsets %d to %d in %.1f s: %.1f MiB became %.1f (%.1f MiB/s), %d messages became %d; "
+            "the map took %.1f s and is %.1f %% full",
+            self.log.topic_partition,
+            self.job.first_dirty_offset,
+            stats.end_offset,
+            seconds,
+            stats.bytes_read / _MIB,
+            stats.bytes_written / _MIB,
+            stats.bytes_read / _MIB / seconds,
+            stats.messages_read,
+            stats.messages_written,
+            stats.index_seconds,
+            stats.buffer_utilization * 100,
+        )
+        if stats.invalid_messages_read:
+            log.warning(
+                "%s: %d messages without a key were found in the compacted log and dropped",
+                self.log.topic_partition,
+                stats.invalid_messages_read,
+            )
+        if stats.oversized_batches:
+            log.warning(
+                "%s: cleaning made %d batches larger than max.message.bytes=%d; consumers need fetch sizes to match",
+                self.log.topic_partition,
+                stats.oversized_batches,
+                self.job.max_message_bytes,
+            )

@@ -1,0 +1,122 @@
+"""The process that cleans logs, so that the interpreter of the event loop is not held up by it: `python -m storage.cleaner_worker`.
+
+`cleaner_process` starts it when there is something to clean and ends it when there has been nothing for a while. Job by job comes in on its
+standard input, groups and results go out on its standard output, as frames: four bytes of length and JSON. After each group it waits until
+it is told to go on. It ends when its input does, or its parent, and it is killed when a cleaning is called off: it changes no file that the
+log needs.
+
+It gives way to the broker (`nice`), for a compaction that takes longer hurts nobody.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import struct
+import sys
+import time
+from collections.abc import Callable
+from typing import IO
+
+from protocol.record_errors import RecordFormatError
+from storage.cleaner_job import CleaningAborted, decode_job, encode_stats
+from storage.cleaner_run import CleanerPorts, clean
+from storage.errors import StorageError
+from storage.filesystem import RealFileSystem
+
+_LENGTH = struct.Struct(">I")
+_NICE = 10
+_SHORTEST_SLEEP_SECONDS = 0.02
+
+
+class Throttle:
+    """Keeps what it is told of to so many bytes a second."""
+
+    def __init__(self, bytes_per_second: float, monotonic: Callable[[], float], sleep: Callable[[float], None]) -> None:
+        self._bytes_per_second = bytes_per_second
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._due = monotonic()
+
+    def __call__(self, length: int) -> None:
+        """`length` bytes were read or written; sleeps when that was too fast."""
+        now = self._monotonic()
+        self._due = max(self._due, now) + length / self._bytes_per_second
+        ahead = self._due - now
+        if ahead > _SHORTEST_SLEEP_SECONDS:
+            self._sleep(ahead)
+
+
+def write_frame(file: IO[bytes], data: bytes) -> None:
+    """One frame, flushed. Raises OSError."""
+    file.write(_LENGTH.pack(len(data)) + data)
+    file.flush()
+
+
+def read_frame(file: IO[bytes]) -> bytes | None:
+    """The next frame; None at the end. Blocks."""
+    head = file.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return None
+    length = _LENGTH.unpack(head)[0]
+    data = file.read(length)
+    return data if len(data) == length else None
+
+
+def take_frame(buffer: bytearray) -> bytes | None:
+    """The first frame of what was read so far, taken out of it; None if it is not complete."""
+    if len(buffer) < _LENGTH.size:
+        return None
+    end = _LENGTH.size + _LENGTH.unpack_from(buffer)[0]
+    if len(buffer) < end:
+        return None
+    data = bytes(buffer[_LENGTH.size : end])
+    del buffer[:end]
+    return data
+
+
+def serve(requests: IO[bytes], answers: IO[bytes], parent: int) -> None:
+    """Does the jobs that come until none comes."""
+
+    def check() -> None:
+        if os.getppid() != parent:
+            raise SystemExit
+
+    def tell(**message: object) -> None:
+        write_frame(answers, json.dumps(message).encode())
+
+    filesystem = RealFileSystem()
+    while (frame := read_frame(requests)) is not None:
+        job = decode_job(frame)
+        throttle = Throttle(job.max_bytes_per_second, time.monotonic, time.sleep)
+        run = clean(job, CleanerPorts(filesystem, time.monotonic, check, throttle))
+        try:
+            while True:
+                try:
+                    group = next(run)
+                except StopIteration as end:
+                    tell(done=encode_stats(end.value))
+                    break
+                tell(group=group)
+                if read_frame(requests) is None:
+                    return
+        except CleaningAborted as reason:
+            tell(aborted=str(reason))
+        except OSError as error:
+            tell(disk_failure=[str(error.filename or job.directory), error.strerror or str(error)])
+        except (RecordFormatError, StorageError, ValueError, MemoryError) as error:
+            tell(failed=f"{type(error).__name__}: {error}")
+        finally:
+            run.close()
+
+
+def main() -> None:
+    """Serves on standard input and output."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the broker's, which ends us
+    os.nice(_NICE)
+    with contextlib.suppress(BrokenPipeError):
+        serve(sys.stdin.buffer, sys.stdout.buffer, os.getppid())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,369 @@
+"""The log cleaner: keeps the latest record of every key in logs with `cleanup.policy=compact`, and deletes old segments of those logs.
+
+`LogManager` owns one. It works on the event loop and only decides: which log is next, when segments change places, how far a log is clean.
+The reading and writing is done by `log.cleaner.threads` workers, each a process (`cleaner_process`) that exists only while there is
+something to clean. A worker is polled, so nothing waits for it, in no thread either.
+
+Invariants: one worker at most is on a log; segments change places only on the loop and only if nobody called the cleaning off since; the
+checkpoint of a log never lies beyond what was cleaned of it. Whoever truncates, deletes or loses a log tells (`on_truncated`, `on_deleted`,
+`on_log_dir_failure`).
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from config.broker import BrokerConfig
+from config.broker_cleaner import (
+    LOG_CLEANER_BACKOFF_MS,
+    LOG_CLEANER_DEDUPE_BUFFER_SIZE,
+    LOG_CLEANER_ENABLE,
+    LOG_CLEANER_IO_BUFFER_LOAD_FACTOR,
+    LOG_CLEANER_IO_BUFFER_SIZE,
+    LOG_CLEANER_IO_MAX_BYTES_PER_SECOND,
+    LOG_CLEANER_THREADS,
+)
+from config.broker_log import MESSAGE_MAX_BYTES
+from storage.background import Background
+from storage.cleaner_checkpoints import CleanerCheckpoints
+from storage.cleaner_choice import LogToClean, is_compacted, log_to_clean
+from storage.cleaner_job import CleanedGroup, CleaningStats
+from storage.cleaner_process import CleanerMessage, CleanerProcess, CleanerWorker, CleaningEnded
+from storage.cleaner_task import CleaningTask, WorkerLimits
+from storage.clock import Clock
+from storage.errors import LogDirFailure
+from storage.filesystem import FileSystem
+from storage.log_checkpoints import LogCheckpoints
+from storage.partition_log import PartitionLog
+from storage.retention import delete_old_segments
+from storage.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+_LOGS_PER_TURN = 20
+_FIRST_POLL_MS = 2
+_LAST_POLL_MS = 50
+_IDLE_MS = 30_000
+_RESTART_KEYS = (
+    LOG_CLEANER_THREADS,
+    LOG_CLEANER_DEDUPE_BUFFER_SIZE,
+    LOG_CLEANER_IO_BUFFER_LOAD_FACTOR,
+    LOG_CLEANER_IO_BUFFER_SIZE,
+    MESSAGE_MAX_BYTES,
+    LOG_CLEANER_IO_MAX_BYTES_PER_SECOND,
+    LOG_CLEANER_BACKOFF_MS,
+)
+
+
+class LogCleaner:
+    """See the module."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        filesystem: FileSystem,
+        clock: Clock,
+        background: Background,
+        checkpoints: LogCheckpoints,
+        *,
+        logs: Callable[[], Iterable[PartitionLog]],
+        on_failure: Callable[[LogDirFailure], None],
+        new_worker: Callable[[], CleanerWorker] = CleanerProcess,
+    ) -> None:
+        """`logs` gives those that may be cleaned; `on_failure` is told, on the loop, when the disk refuses."""
+        self.checkpoints = CleanerCheckpoints(filesystem, checkpoints, logs, on_failure)
+        self.last_stats = CleaningStats()
+        self.max_dirty_ratio = 0.0
+        """The dirty ratio of the filthiest log when it was last looked."""
+        self.max_compaction_delay_ms = 0
+        self.last_run_ms = clock.now_ms()
+        self._config = config
+        self._fs = filesystem
+        self._clock = clock
+        self._background = background
+        self._logs = logs
+        self._on_failure = on_failure
+        self._new_worker = new_worker
+        self._tasks: dict[TopicPartition, CleaningTask] = {}
+        self._paused: dict[TopicPartition, int] = {}
+        self._uncleanable: dict[str, set[TopicPartition]] = {}
+        self._idle: list[CleanerWorker] = []
+        self._idle_since_ms = 0
+        self._scan: deque[PartitionLog] | None = None
+        self._candidates: list[LogToClean] = []
+        self._wakes = 0
+        self._is_stopped = True
+
+    def start(self) -> None:
+        """Begins; on the event loop, as soon as the logs are there. Does nothing without `log.cleaner.enable`."""
+        if not self._config[LOG_CLEANER_ENABLE]:
+            log.info("the log cleaner is off (log.cleaner.enable): compacted topics will grow")
+            return
+        self._is_stopped = False
+        self.checkpoints.report_failures()
+        self._config.on_change(self._on_config_change, _RESTART_KEYS)
+        self._wake_in(0)
+
+    def shutdown(self) -> None:
+        """Calls everything off and ends the workers. Blocks; the background runs nothing any more."""
+        self._is_stopped = True
+        for task in self._tasks.values():
+            task.is_aborted = True
+            task.worker.kill()
+        for worker in (*(task.worker for task in self._tasks.values()), *self._idle):
+            worker.close()
+        for task in self._tasks.values():
+            try:
+                task.remove_leftovers(self._fs)
+            except OSError as error:
+                log.warning("%s: %s; the next start removes what the cleaner left", task.log.directory, error)
+        self._tasks.clear()
+        self._idle.clear()
+
+    # ---- what the others tell
+
+    def abort_cleaning(self, topic_partition: TopicPartition, reason: str) -> None:
+        """Calls the cleaning of this log off, if it is under way. Nothing of it happens to the log after this returns."""
+        task = self._tasks.get(topic_partition)
+        if task is not None and not task.is_aborted:
+            log.info("%s: the cleaning is called off: %s", topic_partition, reason)
+            task.is_aborted = True
+            task.worker.kill()
+
+    def pause_cleaning(self, topic_partition: TopicPartition, reason: str) -> None:
+        """Calls it off, and does not clean the log until `resume_cleaning` was called as often as this."""
+        self._paused[topic_partition] = self._paused.get(topic_partition, 0) + 1
+        self.abort_cleaning(topic_partition, reason)
+
+    def resume_cleaning(self, topic_partition: TopicPartition) -> None:
+        """Takes one `pause_cleaning` back."""
+        left = self._paused.pop(topic_partition) - 1
+        if left:
+            self._paused[topic_partition] = left
+
+    def on_truncated(self, each: PartitionLog) -> None:
+        """The log was cut at its end: what was read of it may be gone, and what was clean may be written anew."""
+        task = self._tasks.get(each.topic_partition)
+        if task is not None and task.log is each and each.log_end_offset < task.job.first_uncleanable_offset:
+            self.abort_cleaning(each.topic_partition, "it was truncated")
+        self.checkpoints.truncate(each, each.active_segment.base_offset)
+
+    def on_deleted(self, each: PartitionLog) -> None:
+        """The log is no more."""
+        task = self._tasks.get(each.topic_partition)
+        if task is not None and task.log is each:
+            self.abort_cleaning(each.topic_partition, "it was deleted")
+        self._uncleanable.get(each.log_dir, set()).discard(each.topic_partition)
+        self.checkpoints.remove(each)
+
+    def on_log_dir_failure(self, log_dir: str) -> None:
+        """The directory is offline."""
+        for topic_partition, task in self._tasks.items():
+            if task.log.log_dir == log_dir:
+                self.abort_cleaning(topic_partition, f"{log_dir} is offline")
+        self._uncleanable.pop(log_dir, None)
+        self.checkpoints.on_log_dir_failure(log_dir)
+
+    def uncleanable_partitions(self, log_dir: str) -> frozenset[TopicPartition]:
+        """Those whose cleaning failed for a reason that lies in them; they are not tried again until the broker starts."""
+        return frozenset(self._uncleanable.get(log_dir, ()))
+
+    def uncleanable_bytes(self, log_dir: str) -> int:
+        """What could not be cleaned of those. Adds up sizes; for metrics."""
+        total = 0
+        partitions = self._uncleanable.get(log_dir, ())
+        for each in self._logs():
+            if each.topic_partition in partitions and each.log_dir == log_dir:
+                total += log_to_clean(each, self.checkpoints.get(each), self._clock.now_ms()).cleanable_bytes
+        return total
+
+    def _on_config_change(self, changed: frozenset[str]) -> None:
+        for topic_partition in list(self._tasks):
+            self.abort_cleaning(topic_partition, f"the configuration changed: {', '.join(sorted(changed))}")
+        self._wake_in(0)
+
+    # ---- choosing
+
+    def _wake_in(self, delay_ms: int) -> None:
+        """Looks for a log to clean then; what was planned before is forgotten."""
+        self._wakes += 1
+        wake = self._wakes
+        self._background.schedule("log-cleaner", delay_ms, 0, lambda: self._on_wake(wake))
+
+    def _on_wake(self, wake: int) -> None:
+        if wake == self._wakes and not self._is_stopped and self._scan is None:
+            now_ms = self.last_run_ms = self._clock.now_ms()
+            self._scan = deque(each for each in self._logs() if is_compacted(each))
+            self._candidates = []
+            self._look_at_some(now_ms)
+
+    def _look_at_some(self, now_ms: int) -> None:
+        """A few logs per turn of the loop, for a broker may have thousands."""
+        scan = self._scan
+        if scan is None or self._is_stopped:
+            return
+        for _ in range(min(_LOGS_PER_TURN, len(scan))):
+            self._look_at(scan.popleft(), now_ms)
+        if scan:
+            self._background.schedule("log-cleaner", 0, 0, lambda: self._look_at_some(now_ms))
+            return
+        self._scan = None
+        self._take_filthiest()
+
+    def _look_at(self, each: PartitionLog, now_ms: int) -> None:
+        if each.is_closed or not self._may_clean(each):
+            return
+        try:
+            delete_old_segments(each, now_ms)
+            found = log_to_clean(each, self.checkpoints.get(each), now_ms)
+        except LogDirFailure as failure:
+            self._on_failure(failure)
+            return
+        except OSError as error:
+            self._on_failure(each.disk_failure(each.directory, error))
+            return
+        if found.is_checkpoint_wrong:
+            self.checkpoints.update(each, found.first_dirty_offset)
+        if found.clean_bytes + found.cleanable_bytes:
+            self._candidates.append(found)
+
+    def _may_clean(self, each: PartitionLog) -> bool:
+        topic_partition = each.topic_partition
+        if topic_partition in self._tasks or topic_partition in self._paused:
+            return False
+        return topic_partition not in self._uncleanable.get(each.log_dir, ())
+
+    def _take_filthiest(self) -> None:
+        candidates = sorted(self._candidates, key=lambda each: each.cleanable_ratio, reverse=True)
+        self._candidates = []
+        self.max_dirty_ratio = candidates[0].cleanable_ratio if candidates else 0.0
+        self.max_compaction_delay_ms = max((each.compaction_delay_ms for each in candidates), default=0)
+        for found in candidates:
+            if len(self._tasks) >= self._config[LOG_CLEANER_THREADS]:
+                return
+            if found.is_cleanable and self._may_clean(found.log) and not found.log.is_closed:
+                self._clean(found)
+        if len(self._tasks) < self._config[LOG_CLEANER_THREADS]:
+            self._rest()
+
+    def _rest(self) -> None:
+        backoff_ms = self._config[LOG_CLEANER_BACKOFF_MS]
+        if self._idle and not self._tasks and self._clock.now_ms() - self._idle_since_ms + backoff_ms > _IDLE_MS:
+            self._dismiss(self._idle)
+            self._idle = []
+        self._wake_in(max(backoff_ms, _FIRST_POLL_MS))
+
+    # ---- cleaning
+
+    def _clean(self, found: LogToClean) -> None:
+        worker = self._idle.pop() if self._idle else self._new_worker()
+        config = self._config
+        threads = config[LOG_CLEANER_THREADS]
+        limits = WorkerLimits(
+            map_bytes=min(config[LOG_CLEANER_DEDUPE_BUFFER_SIZE] // threads, 2**31 - 1),
+            load_factor=config[LOG_CLEANER_IO_BUFFER_LOAD_FACTOR],
+            io_buffer_bytes=config[LOG_CLEANER_IO_BUFFER_SIZE] // threads // 2,
+            max_bytes_per_second=config[LOG_CLEANER_IO_MAX_BYTES_PER_SECOND] / threads,
+        )
+        task = CleaningTask(found, worker, limits, self._clock.now_ms())
+        self._tasks[found.log.topic_partition] = task
+        self._background.submit("log-cleaner-start", lambda: worker.start(task.job), lambda error: self._on_started(task, error))
+
+    def _on_started(self, task: CleaningTask, error: BaseException | None) -> None:
+        if error is not None:
+            log.error("%s: the cleaner could not begin: %s", task.log.topic_partition, error)
+            self._end(task, CleaningEnded(str(error)))
+            return
+        if task.is_aborted:
+            task.worker.kill()
+        self._poll_in(task, _FIRST_POLL_MS)
+
+    def _poll_in(self, task: CleaningTask, delay_ms: int) -> None:
+        self._background.schedule("log-cleaner-poll", delay_ms, 0, lambda: self._poll(task, delay_ms))
+
+    def _poll(self, task: CleaningTask, delay_ms: int) -> None:
+        if self._is_stopped:
+            return
+        message = task.worker.poll()
+        if message is None:
+            self._poll_in(task, min(delay_ms * 2, _LAST_POLL_MS))
+        elif isinstance(message, CleanedGroup):
+            if not task.is_aborted:
+                self._put_in_place(task, message)
+            self._poll_in(task, _FIRST_POLL_MS)
+        else:
+            self._end(task, message)
+
+    def _put_in_place(self, task: CleaningTask, group: CleanedGroup) -> None:
+        each = task.log
+        if not task.is_current(group):
+            self.abort_cleaning(each.topic_partition, "its segments are not what they were")
+            return
+        try:
+            task.put_in_place(group, self._fs, self._clock.now_ms())
+        except LogDirFailure as failure:
+            self.abort_cleaning(each.topic_partition, "the disk failed")
+            self._on_failure(failure)
+            return
+        directory = each.directory
+
+        def then(error: BaseException | None) -> None:
+            if isinstance(error, OSError) and not task.is_aborted:
+                self._on_failure(each.disk_failure(directory, error))
+
+        self._background.submit("log-cleaner-sync", lambda: self._fs.sync_directory(directory), then)
+        task.worker.go_on()
+
+    def _end(self, task: CleaningTask, message: CleanerMessage) -> None:
+        if task.is_aborted or not isinstance(message, CleaningStats):
+            self._fail(task, message)
+            return
+        self.last_stats = message
+        task.log_stats(message)
+        self.checkpoints.update(task.log, message.end_offset)
+        self._done_with(task, is_worker_fit=True)
+        self._wake_in(0)
+
+    def _fail(self, task: CleaningTask, message: CleanerMessage) -> None:
+        each = task.log
+        if not task.is_aborted and isinstance(message, CleaningEnded):
+            if message.disk_failure_path is not None:
+                self._on_failure(LogDirFailure(each.log_dir, message.disk_failure_path, message.reason))
+            elif message.is_log_at_fault:
+                self._uncleanable.setdefault(each.log_dir, set()).add(each.topic_partition)
+                log.warning(
+                    "%s: it cannot be cleaned and will grow (%s); %d partitions of %s are in this state. Look at the log with a dump tool; "
+                    "the next start tries again",
+                    each.topic_partition,
+                    message.reason,
+                    len(self._uncleanable[each.log_dir]),
+                    each.log_dir,
+                )
+            else:
+                log.warning("%s: the cleaning ended early and is tried again: %s", each.topic_partition, message.reason)
+
+        def then(error: BaseException | None) -> None:
+            if isinstance(error, OSError) and not task.is_aborted:
+                self._on_failure(each.disk_failure(each.directory, error))
+            self._done_with(task, is_worker_fit=False)
+            self._wake_in(0 if task.is_aborted else self._config[LOG_CLEANER_BACKOFF_MS])
+
+        def clean_up() -> None:
+            task.worker.close()
+            task.remove_leftovers(self._fs)
+
+        self._background.submit("log-cleaner-end", clean_up, then)
+
+    def _done_with(self, task: CleaningTask, *, is_worker_fit: bool) -> None:
+        del self._tasks[task.log.topic_partition]
+        if is_worker_fit:
+            self._idle.append(task.worker)
+            self._idle_since_ms = self._clock.now_ms()
+
+    def _dismiss(self, workers: Iterable[CleanerWorker]) -> None:
+        for worker in workers:
+            self._background.submit("log-cleaner-end", worker.close, _nothing)
+
+
+def _nothing(error: BaseException | None) -> None:
+    pass
