@@ -1,7 +1,7 @@
 """ApiVersions (api 18), versions 0-4.
 
 KIP-511: the client's software name and version from 3; an unknown version is answered in version 0. KIP-584: features from 3.
-ZooKeeper mode finalizes no features, so the list is empty and its epoch -1.
+ZooKeeper mode finalizes no features, so the list is empty; its epoch is the version of the znode /feature, which nothing changes.
 """
 
 import re
@@ -14,6 +14,7 @@ from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVe
 from protocol.registry import advertised, api
 
 FIRST_VERSION_WITH_SOFTWARE_NAME = 3
+VERSION_OF_FEATURE_ZNODE = 0
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -30,6 +31,7 @@ def handle_api_versions(request: ApiVersionsRequest, context: RequestContext) ->
         api_keys=[
             ApiVersion(api_key=line.key, min_version=line.min_version, max_version=line.max_version) for line in advertised(IMPLEMENTED)
         ],
+        finalized_features_epoch=VERSION_OF_FEATURE_ZNODE,
     )
 
 

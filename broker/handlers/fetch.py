@@ -173,7 +173,7 @@ class Fetch:
                 )
             except (StorageError, ReplicationError) as error:
                 self.failed = True
-                answers.append((asked, self._failed(asked, partition_error(error, broker))))
+                answers.append((asked, self._failed(asked, partition_error(error, broker), was_read=True)))
                 continue
             assert partition is not None  # or read_partition would have raised
             if version < FIRST_VERSION_WITH_ZSTD:
@@ -207,7 +207,7 @@ class Fetch:
             return ErrorCode.UNSUPPORTED_VERSION
         return ErrorCode.NONE
 
-    def _failed(self, asked: SessionPartition, code: ErrorCode) -> PartitionData:
+    def _failed(self, asked: SessionPartition, code: ErrorCode, *, was_read: bool = False) -> PartitionData:
         version = self.context.api_version
         if code == ErrorCode.KAFKA_STORAGE_ERROR and version < FIRST_VERSION_THAT_KNOWS_STORAGE_ERRORS:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -217,7 +217,7 @@ class Fetch:
             high_watermark=-1,
             last_stable_offset=-1,
             log_start_offset=-1,
-            aborted_transactions=None,
+            aborted_transactions=None if was_read else [],
             records=b"",
         )
         if version >= FIRST_VERSION_WITH_LEADER_HINTS and code in ASKS_FOR_A_LEADER:

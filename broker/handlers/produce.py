@@ -56,9 +56,10 @@ def handle_produce(request: ProduceRequest, context: RequestContext) -> Answer:
     if request.acks not in VALID_ACKS:
         produce.refuse_all(ErrorCode.INVALID_REQUIRED_ACKS)
         return produce.answer()
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            produce.append(topic.name, data.index, data.records)
+    # A partition named twice is appended to once, with what was named last, as in Apache Kafka.
+    wanted = {(topic.name, data.index): data.records for topic in request.topic_data for data in topic.partition_data}
+    for (name, index), records in wanted.items():
+        produce.append(name, index, records)
     if produce.in_work:
         produce.detach()
         pending = Pending()
@@ -97,7 +98,9 @@ def handle_produce_frame(
         if batch.needs_worker:
             return None
         appended = partition.append_as_leader(batch, acks, now_ms)
-    except (StorageError, ReplicationError):
+    except (StorageError, ReplicationError) as error:
+        # A disk that failed goes offline here: the batch is stamped by now, so the ordinary way would find fault with it instead.
+        partition_error(error, broker)
         return None
     if acks == 0:
         return NO_RESPONSE

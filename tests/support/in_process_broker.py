@@ -1,7 +1,7 @@
 """A broker inside the test's own process, on a loop in a thread of its own, for tests that look into it or change its state.
 
-`with a_broker_in_process(tmp_path) as broker:` starts it on a free port; `broker.run(function)` calls a plain or async function on its loop,
-which is the only way to touch `broker.services`.
+`with a_broker_in_process(tmp_path) as broker:` starts it on a free port; `broker.run(function)` calls a plain or async function on its
+loop, which is the only way to touch `broker.services`.
 """
 
 from __future__ import annotations
