@@ -10,6 +10,7 @@ ERROR_CODES: dict[type[Exception], ErrorCode] = {
     # storage
     storage_errors.StorageError: ErrorCode.UNKNOWN_SERVER_ERROR,
     storage_errors.LogDirFailure: ErrorCode.KAFKA_STORAGE_ERROR,
+    storage_errors.LogDirNotFound: ErrorCode.LOG_DIR_NOT_FOUND,
     storage_errors.LogClosed: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     storage_errors.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
     storage_errors.CorruptRecord: ErrorCode.CORRUPT_MESSAGE,
@@ -31,6 +32,7 @@ ERROR_CODES: dict[type[Exception], ErrorCode] = {
     replication_errors.UnknownTopicOrPartition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     replication_errors.UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
     replication_errors.InconsistentTopicId: ErrorCode.INCONSISTENT_TOPIC_ID,
+    replication_errors.InvalidTopicName: ErrorCode.INVALID_TOPIC_EXCEPTION,
     replication_errors.NotLeaderOrFollower: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     replication_errors.FencedLeaderEpoch: ErrorCode.FENCED_LEADER_EPOCH,
     replication_errors.UnknownLeaderEpoch: ErrorCode.UNKNOWN_LEADER_EPOCH,

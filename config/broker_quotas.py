@@ -25,5 +25,6 @@ REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND = key(
     default=LONG_MAX,
     importance=MEDIUM,
     dynamic=PER_BROKER,
+    effective=True,
     doc="Bytes per second that moving replicas between the log directories of this broker may copy.",
 )

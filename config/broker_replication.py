@@ -43,6 +43,7 @@ NUM_REPLICA_ALTER_LOG_DIRS_THREADS = key(
     "num.replica.alter.log.dirs.threads",
     Int(),
     importance=HIGH,
+    effective=True,
     doc="How many replicas are moved between log directories at once; without it, one per directory.",
 )
 NUM_REPLICA_FETCHERS = key(

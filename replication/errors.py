@@ -19,6 +19,10 @@ class UnknownTopicId(ReplicationError):
     """No topic with this id."""
 
 
+class InvalidTopicName(ReplicationError):
+    """The topic's name is not fit for what was asked."""
+
+
 class InconsistentTopicId(ReplicationError):
     """The id in the request is not the id of the topic's log."""
 

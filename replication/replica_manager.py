@@ -22,11 +22,13 @@ from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplic
 from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from protocol.uuid import ZERO_UUID
 from replication.cluster import MetadataCache
-from replication.errors import InconsistentTopicId, NotLeaderOrFollower, ReplicaStorageFailure, UnknownTopicOrPartition
+from replication.errors import InconsistentTopicId, InvalidTopicName, NotLeaderOrFollower, ReplicaStorageFailure, UnknownTopicOrPartition
 from replication.partition import Partition
 from storage.clock import Clock
 from storage.errors import LogDirFailure
+from storage.future_logs import may_have_future
 from storage.log_manager import LogManager
+from storage.partition_log import PartitionLog
 from storage.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -79,6 +81,7 @@ class ReplicaManager:
         self._log_manager = log_manager
         self._clock = clock
         self._replica_lag_time_max_ms = replica_lag_time_max_ms
+        log_manager.moves.on_replaced = self._on_log_replaced
 
     # -- lookup --------------------------------------------------------------------------------------------------------
 
@@ -195,6 +198,7 @@ class ReplicaManager:
                 self.on_leadership_change(partition)
             else:
                 logger.error("%s: cannot follow broker %d, which is not alive", topic_partition, state.leader)
+            self._log_manager.moves.start(topic_partition)
         except LogDirFailure as failure:
             self.on_log_dir_failure(failure.log_dir)
             self.offline.add(topic_partition)
@@ -230,6 +234,7 @@ class ReplicaManager:
         if partition is not None:
             if leader_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE) and leader_epoch < partition.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
+            self._log_manager.moves.stop(topic_partition)
             if delete:
                 self._remove(partition)
             partition.waiters.notify()
@@ -249,6 +254,37 @@ class ReplicaManager:
             del self.partitions[topic]
         partition.take_offline()
         self.on_leadership_change(partition)
+
+    # -- log directories -------------------------------------------------------------------------------------------------
+
+    def alter_log_dir(self, topic_partition: TopicPartition, log_dir: str) -> None:
+        """Move a replica to another log directory, or have it created there when it is not here yet (KIP-113).
+
+        To ask for the directory it is in ends a move to another one. Raises InvalidTopicName, LogDirNotFound, LogDirFailure, and what
+        `partition_or_raise` raises.
+        """
+        logs = self._log_manager
+        if not may_have_future(topic_partition):
+            raise InvalidTopicName("The topic name is too long.")
+        logs.check_log_dir(log_dir)
+        if topic_partition not in self.offline:
+            future = logs.get(topic_partition, future=True)
+            if future is not None and future.log_dir != log_dir:
+                logs.moves.stop(topic_partition)
+                logs.delete_future(topic_partition)
+            logs.prefer_log_dir(topic_partition, log_dir)
+        log = self.partition_or_raise(*topic_partition).log
+        if log.log_dir != log_dir:
+            if logs.get(topic_partition, future=True) is None:
+                logs.create_future(log, log_dir)
+            logs.moves.start(topic_partition)
+
+    def _on_log_replaced(self, log: PartitionLog) -> None:
+        """The log has moved to another directory: what is served from now on stands there."""
+        partition = self.partition(*log.topic_partition)
+        if partition is not None:
+            partition.log = log
+            partition.waiters.notify()
 
     # -- disk and configuration ------------------------------------------------------------------------------------------
 

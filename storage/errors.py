@@ -22,6 +22,14 @@ class LogDirFailure(StorageError):
         self.reason = reason
 
 
+class LogDirNotFound(StorageError):
+    """`log_dir` is none of `log.dirs`."""
+
+    def __init__(self, log_dir: str) -> None:
+        super().__init__(f"Log dir '{log_dir}' is not found in the config.")
+        self.log_dir = log_dir
+
+
 class LogClosed(StorageError):
     """The log was closed or deleted while somebody still held it."""
 

@@ -55,6 +55,7 @@ IMPLEMENTED: frozenset[ApiKey] = frozenset(
         ApiKey.DELETE_ACLS,
         ApiKey.DESCRIBE_CONFIGS,
         ApiKey.ALTER_CONFIGS,
+        ApiKey.ALTER_REPLICA_LOG_DIRS,
         ApiKey.DESCRIBE_LOG_DIRS,
         ApiKey.SASL_AUTHENTICATE,
         ApiKey.CREATE_PARTITIONS,

@@ -1,0 +1,125 @@
+"""Logs that are to take the place of another in a second log directory: methods of `LogManager`, kept in a file of their own.
+
+A future log stands in `topic-partition.<32 hex digits>-future` while `LogMoves` copies into it, and becomes the log by being renamed; the
+one it replaces is renamed to be deleted. All of it happens on the event loop.
+"""
+
+import logging
+from typing import TYPE_CHECKING
+
+from config.broker_log import LOG_SEGMENT_DELETE_DELAY_MS
+from storage.directory_names import MAX_NAME_LENGTH, DirectoryKind, suffixed_name
+from storage.errors import LogDirFailure, LogDirNotFound
+from storage.partition_log import PartitionLog
+from storage.recovery import open_log
+from storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from storage.log_manager import LogManager
+
+log = logging.getLogger(__name__)
+
+MAX_PREFERRED_LOG_DIRS = 10_000
+"""Partitions that do not exist yet and for which a directory is remembered; anybody may ask for any name."""
+
+_UNIQUE_DIGITS = 32
+
+
+def may_have_future(topic_partition: TopicPartition) -> bool:
+    """Whether the name of its future directory is short enough. Unlike others it is not cut, or a start could not tell whose it is."""
+    return len(f"{topic_partition}.") + _UNIQUE_DIGITS + len(DirectoryKind.FUTURE.value) <= MAX_NAME_LENGTH
+
+
+def check_log_dir(self: "LogManager", log_dir: str) -> None:
+    """Raises LogDirNotFound when it is none of `log.dirs`, as they are written after being made absolute; LogDirFailure when offline."""
+    if log_dir not in self.directories.all:
+        raise LogDirNotFound(log_dir)
+    self.directories.check_live(log_dir)
+
+
+def prefer_log_dir(self: "LogManager", topic_partition: TopicPartition, log_dir: str) -> None:
+    """The partition's log shall be created in `log_dir`, unless it is there already or on its way."""
+    logs = (self.get(topic_partition), self.get(topic_partition, future=True))
+    if not any(each is not None and each.log_dir == log_dir for each in logs):
+        preferred = self.preferred_log_dirs
+        if len(preferred) >= MAX_PREFERRED_LOG_DIRS and topic_partition not in preferred:
+            del preferred[next(iter(preferred))]
+        preferred[topic_partition] = log_dir
+
+
+def create_future(self: "LogManager", current: PartitionLog, log_dir: str) -> PartitionLog:
+    """An empty future log of the partition in `log_dir`.
+
+    With an offline directory it is refused, because another future log may stand in there: raises LogDirFailure.
+    """
+    topic_partition = current.topic_partition
+    offline = self.directories.offline
+    if offline:
+        raise LogDirFailure(offline[0], offline[0], f"a future log of {topic_partition} may stand in this offline directory")
+    name = suffixed_name(topic_partition, DirectoryKind.FUTURE, f"{self._random.getrandbits(128):032x}")
+    directory = f"{log_dir}/{name}"
+    created = open_log(self._context, topic_partition, log_dir, current.config, directory=directory, is_new=True)
+    created.topic_id = current.topic_id
+    self._future[topic_partition] = created
+    self.preferred_log_dirs.pop(topic_partition, None)
+    self.directories[log_dir].log_count += 1
+    self._checkpoints.watch(created)
+    self._checkpoints.on_created(created)
+    self._checkpoints.on_topic_id(created)
+    log.info("%s: moves from %s to %s", topic_partition, current.log_dir, directory)
+    return created
+
+
+def delete_future(self: "LogManager", topic_partition: TopicPartition) -> None:
+    """The partition does not move any more. Raises LogDirFailure."""
+    future = self._future.pop(topic_partition, None)
+    if future is not None:
+        retire(self, future)
+
+
+def replace_current_with_future(self: "LogManager", topic_partition: TopicPartition) -> PartitionLog:
+    """The future log takes the place of the current one, which is renamed and deleted later; returns it.
+
+    Two renames, as in Apache Kafka; nothing else runs in between. Raises LogDirFailure, with everything as it was.
+    """
+    source, target = self._current[topic_partition], self._future[topic_partition]
+    target.move_to(f"{target.log_dir}/{topic_partition}")
+    target.update_high_watermark(source.high_watermark)
+    del self._future[topic_partition]
+    self._current[topic_partition] = target
+    # What a thread was about to write into the directory under its old name has to be written again.
+    self._checkpoints.on_created(target)
+    self._checkpoints.on_topic_id(target)
+    self._checkpoints.on_epochs_change(target.leader_epochs)
+    clean_up_to = self.cleaner.checkpoints.get(source)
+    try:
+        retire(self, source)
+    except LogDirFailure as failure:
+        # The directory it leaves has failed: that is no reason to stay.
+        source.close_without_writing()
+        self._on_failure(failure)
+    if clean_up_to is not None:
+        self.cleaner.checkpoints.update(target, clean_up_to)
+    self._checkpoints.recovery_points([target.log_dir])
+    self._checkpoints.log_start_offsets([target.log_dir])
+    self._checkpoints.high_watermarks([target.log_dir])
+    log.info("%s: moved from %s to %s", topic_partition, source.log_dir, target.directory)
+    return target
+
+
+def retire(self: "LogManager", gone: PartitionLog, *, is_stray: bool = False) -> None:
+    """Renames the directory of a log that is in nobody's list any more, and deletes it later; a stray one is kept. Raises LogDirFailure."""
+    self.directories[gone.log_dir].log_count -= 1
+    gone.leader_epochs.on_change = None
+    self._flusher.forget(gone)
+    self.cleaner.on_deleted(gone)
+    kind = DirectoryKind.STRAY if is_stray else DirectoryKind.DELETE
+    name = suffixed_name(gone.topic_partition, kind, f"{self._random.getrandbits(128):032x}")
+    gone.move_to(f"{gone.log_dir}/{name}")
+    if is_stray:
+        log.warning("%s: the controller does not know this replica; it is not served, %s is kept", gone.topic_partition, gone.directory)
+        gone.close_without_writing()
+    else:
+        self._deletions.delete_later(gone, self._config[LOG_SEGMENT_DELETE_DELAY_MS])
+    self._checkpoints.recovery_points([gone.log_dir])
+    self._checkpoints.log_start_offsets([gone.log_dir])
