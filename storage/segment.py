@@ -292,9 +292,11 @@ class Segment:
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
         self.become_active()
-        cut = 0
-        if found is not None:
-            cut = self.size - found
+        if found is None:
+            # Below the log start offset nothing need have been flushed: a power cut may have left part of a batch.
+            found = self.read_end()[1]
+        cut = self.size - found
+        if cut:
             self.cut_at(found)
         if self.size == 0:
             self.created_ms = now_ms
