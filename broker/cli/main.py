@@ -6,6 +6,7 @@ import click
 
 COMMANDS = {
     "serve": "Run a broker.",
+    "dump-log": "Print log files, or check a data directory.",
 }
 
 

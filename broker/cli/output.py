@@ -1,0 +1,95 @@
+"""How commands print: tables for people, lines for pipes, JSON for machines; progress bars on standard error.
+
+`rich` is imported only when something is drawn on a terminal, because that costs more than the rest of a command's start.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+Row = Sequence[object]
+Advance = Callable[..., None]
+"""Called with what is done and, once it is known, how much it is in all."""
+
+_NOTHING = "-"
+_REDRAW_SECONDS = 0.1
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Row], *, title: str = "") -> None:
+    """A drawn table on a terminal, else aligned columns with a heading line; empty cells are `-`, so that columns can be counted."""
+    texts = [[cell_text(cell) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        _draw_table(columns, texts, rows, title)
+        return
+    if title:
+        print(title)
+    widths = [max(len(column), *(len(row[at]) for row in texts)) if texts else len(column) for at, column in enumerate(columns)]
+    for line in ([column.upper() for column in columns], *texts):
+        print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+
+
+def cell_text(cell: object) -> str:
+    """How a value stands in a cell: lists comma-separated, truth as `true`, nothing as `-`."""
+    if cell is None or cell in ("", []):
+        return _NOTHING
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, list | tuple):
+        return ",".join(str(part) for part in cell)
+    return str(cell)
+
+
+def _draw_table(columns: Sequence[str], texts: list[list[str]], rows: Sequence[Row], title: str) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=escape(title) or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for at, column in enumerate(columns):
+        numbers = bool(rows) and all(row[at] is None or type(row[at]) is int for row in rows)
+        table.add_column(column, justify="right" if numbers else "left", overflow="fold")
+    for row in texts:
+        table.add_row(*(escape(text) for text in row))
+    Console().print(table)
+
+
+def print_json(value: object) -> None:
+    """One JSON document."""
+    print(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def say(text: str) -> None:
+    """A remark for the person, beside the output: standard error."""
+    print(text, file=sys.stderr)
+
+
+def _draw_nothing(done: int, total: int | None = None) -> None:
+    """The bar of those who are not at a terminal."""
+
+
+@contextmanager
+def progress_bar(title: str, total: int | None, *, unit: str = "bytes", quiet: bool = False) -> Iterator[Advance]:
+    """Gives a function that is told how far the work is. Nothing is drawn unless standard error is a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield _draw_nothing
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    amount = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=total)
+        drawn_at = 0.0
+
+        def advance(done: int, total: int | None = None) -> None:
+            nonlocal drawn_at
+            now = time.monotonic()
+            if now - drawn_at > _REDRAW_SECONDS:
+                drawn_at = now
+                bar.update(task, completed=done, total=total)
+
+        yield advance
