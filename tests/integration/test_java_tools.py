@@ -1,0 +1,166 @@
+"""Apache Kafka's own command line tools say of this broker what they say of Apache Kafka.
+
+Every command runs against both at the same time; exit status, output and complaints are compared, and only what matters is repeated here.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.apache_kafka import run_tool
+from tests.support.apache_kafka.marks import needs_apache_kafka
+from tests.support.java_pair import (
+    API_VERSIONS,
+    CONFIGS,
+    CONSUMER,
+    DELETE_RECORDS,
+    ELECTION,
+    GROUPS,
+    LOG_DIRS,
+    OFFSETS,
+    PERFORMANCE,
+    PRODUCER,
+    TOPICS,
+    Pair,
+    a_pair,
+)
+
+pytestmark = [*needs_apache_kafka, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    with a_pair(tmp_path_factory.mktemp("java")) as both:
+        yield both
+
+
+def test_topics_are_made_listed_described_altered_and_deleted(pair: Pair) -> None:
+    create = ("--create", "--topic", "topics", "--partitions", "3", "--config", "retention.ms=1000000")
+    assert pair.same(TOPICS, *create).output == "Created topic topics.\n"
+    assert pair.same(TOPICS, "--create", "--topic", "topics", "--partitions", "3").status == 1
+    assert pair.same(TOPICS, "--create", "--topic", "bad", "--config", "retention.ms=soon").status == 1
+    assert pair.same(TOPICS, "--create", "--topic", "bad", "--replication-factor", "2").status == 1
+    pair.same(TOPICS, "--alter", "--topic", "topics", "--partitions", "4")
+    assert pair.same(TOPICS, "--alter", "--topic", "topics", "--partitions", "2").status == 1
+    described = pair.same(TOPICS, "--describe", "--topic", "topics").output
+    assert "PartitionCount: 4" in described
+    assert "retention.ms=1000000" in described
+    assert "topics\n" in pair.same(TOPICS, "--list", "--exclude-internal").output
+
+    assert pair.same(TOPICS, "--delete", "--topic", "topics").status == 0
+    assert pair.same(TOPICS, "--describe", "--topic", "topics").status == 1
+
+
+def test_configurations_of_topics_are_altered_and_described(pair: Pair) -> None:
+    pair.same(TOPICS, "--create", "--topic", "configured", "--config", "retention.ms=1000000")
+    entity = ("--entity-type", "topics", "--entity-name", "configured")
+
+    policies = "cleanup.policy=[compact,delete],segment.bytes=100000"
+    pair.same(CONFIGS, "--alter", *entity, "--add-config", policies, "--delete-config", "retention.ms")
+    described = pair.same(CONFIGS, "--describe", *entity).output
+    assert "cleanup.policy=compact,delete" in described
+    assert "retention.ms" not in described
+    assert "segment.bytes=100000" in pair.same(CONFIGS, "--describe", "--all", *entity).output
+    assert pair.same(CONFIGS, "--alter", *entity, "--add-config", "segment.bytes=1").status == 1
+    assert pair.same(CONFIGS, "--alter", *entity, "--add-config", "no.such.key=1").status == 1
+
+
+def test_configurations_of_brokers_are_altered_and_described(pair: Pair) -> None:
+    one = ("--entity-type", "brokers", "--entity-name", "0")
+    every = ("--entity-type", "brokers", "--entity-default")
+
+    pair.same(CONFIGS, "--alter", *every, "--add-config", "log.retention.ms=99999000")
+    pair.same(CONFIGS, "--alter", *one, "--add-config", "num.io.threads=6,log.retention.ms=88888000")
+    described = pair.same(CONFIGS, "--describe", *one).output
+    assert "num.io.threads=6" in described
+    assert "log.retention.ms=88888000" in described
+    assert pair.same(CONFIGS, "--alter", *one, "--add-config", "broker.id=4").status == 1
+    assert pair.same(CONFIGS, "--alter", *one, "--add-config", "num.io.threads=1000").status == 1
+    pair.same(CONFIGS, "--alter", *one, "--delete-config", "num.io.threads,log.retention.ms")
+    pair.same(CONFIGS, "--alter", *every, "--delete-config", "log.retention.ms")
+    pair.same(CONFIGS, "--describe", *one)
+
+
+def test_all_configurations_of_a_broker_are_described_alike(pair: Pair) -> None:
+    ours, theirs = pair.run(CONFIGS, "--describe", "--all", "--entity-type", "brokers", "--entity-name", "0")
+
+    by_place = ("zookeeper.connect=", "log.dirs=", "log.dir=", "listeners=", "advertised.listeners=")
+    one_replica = re.compile(r"DEFAULT_CONFIG:(\S*(?:replication\.factor|log\.min\.isr))=[23]")  # a broker without ZooKeeper is alone
+    told = [one_replica.sub(r"DEFAULT_CONFIG:\1=1", said.output).splitlines() for said in (ours, theirs)]
+    lines = [[line for line in lines if not line.strip().startswith(by_place)] for lines in told]
+    assert lines[0] == lines[1]
+    assert len(lines[0]) > 200
+
+
+def test_what_a_console_writes_another_reads(pair: Pair) -> None:
+    parse = ("--property", "parse.key=true", "--property", "key.separator=:", "--property", "parse.headers=true")
+    lines = "".join(f"h:{number}\tkey{number}:value{number}\n" for number in range(20))
+    show = ("--property", "print.key=true", "--property", "print.headers=true", "--property", "print.offset=true")
+    pair.same(TOPICS, "--create", "--topic", "console")
+
+    pair.same(PRODUCER, "--topic", "console", *parse, "--compression-codec", "lz4", input=lines)
+
+    read = pair.same(CONSUMER, "--topic", "console", "--from-beginning", "--max-messages", "20", *show).output.splitlines()
+    assert read == [f"Offset:{number}\th:{number}\tkey{number}\tvalue{number}" for number in range(20)]
+    part = ("--partition", "0", "--offset", "15", "--max-messages", "5", "--isolation-level", "read_committed")
+    assert pair.same(CONSUMER, "--topic", "console", *part).output.split() == [f"value{number}" for number in range(15, 20)]
+
+    assert pair.same(OFFSETS, "--topic", "console").output == "console:0:20\n"
+    assert pair.same(OFFSETS, "--topic", "console", "--time", "-2").output == "console:0:0\n"
+    assert pair.same(OFFSETS, "--topic", "console", "--time", "1000").output == "console:0:0\n"
+
+
+def test_records_are_deleted_and_directories_described(pair: Pair, tmp_path: Path) -> None:
+    pair.same(TOPICS, "--create", "--topic", "deleted")
+    pair.same(PRODUCER, "--topic", "deleted", "--sync", input="one\ntwo\nthree\n")
+    asked = tmp_path / "asked.json"
+    asked.write_text(json.dumps({"version": 1, "partitions": [{"topic": "deleted", "partition": 0, "offset": 2}]}))
+
+    assert "low_watermark: 2" in pair.same(DELETE_RECORDS, "--offset-json-file", str(asked)).output
+    assert pair.same(OFFSETS, "--topic", "deleted", "--time", "-2").output == "deleted:0:2\n"
+    asked.write_text(json.dumps({"version": 1, "partitions": [{"topic": "deleted", "partition": 0, "offset": 9}]}))
+    pair.same(DELETE_RECORDS, "--offset-json-file", str(asked))
+    pair.same(LOG_DIRS, "--describe", "--topic-list", "deleted")
+
+
+def test_groups_are_listed_described_reset_and_deleted(pair: Pair) -> None:
+    pair.same(TOPICS, "--create", "--topic", "grouped")
+    pair.same(PRODUCER, "--topic", "grouped", input="one\ntwo\nthree\n")
+    group, topic = ("--group", "readers"), ("--topic", "grouped")
+
+    assert pair.same(CONSUMER, *topic, *group, "--from-beginning", "--max-messages", "3").output == "one\ntwo\nthree\n"
+    listed = [re.findall("^readers +Empty", said.output, re.MULTILINE) for said in pair.run(GROUPS, "--list", "--state")]
+    assert listed[0] == listed[1] != []
+    assert "3               3               0" in pair.same(GROUPS, "--describe", *group).output
+    assert "Empty" in pair.same(GROUPS, "--describe", *group, "--state").output
+    pair.same(GROUPS, "--reset-offsets", *group, *topic, "--to-offset", "1", "--execute")
+    assert pair.same(CONSUMER, *topic, *group, "--max-messages", "2").output == "two\nthree\n"
+    pair.same(GROUPS, "--delete-offsets", *group, "--topic", "grouped:0")
+    pair.same(GROUPS, "--delete", *group)
+    pair.same(CONSUMER, *topic, *group, "--from-beginning", "--max-messages", "1")
+    assert "successful" in pair.same(GROUPS, "--delete", *group).output
+    pair.same(GROUPS, "--describe", *group)
+
+
+def test_versions_and_elections_are_told(pair: Pair) -> None:
+    ours, theirs = pair.run(API_VERSIONS)
+    told = [{line.split("(")[0].strip(): line.strip() for line in said.output.splitlines() if "usable" in line} for said in (ours, theirs)]
+    assert told[0].items() <= told[1].items()
+    assert len(told[0]) > 50
+
+    pair.same(ELECTION, "--election-type", "preferred", "--all-topic-partitions")
+
+
+def test_the_performance_tool_loses_nothing(pair: Pair) -> None:
+    records = ("--num-records", "100000", "--record-size", "200", "--throughput", "-1")
+    props = (f"bootstrap.servers={pair.ours.bootstrap}", "acks=all", "compression.type=zstd")
+    run_tool(TOPICS, "--bootstrap-server", pair.ours.bootstrap, "--create", "--topic", "perf", "--partitions", "1")
+
+    done = run_tool(PERFORMANCE, "--topic", "perf", *records, "--producer-props", *props)
+
+    assert done.stdout.startswith("100000 records sent"), done
+    counted = run_tool(OFFSETS, "--bootstrap-server", pair.ours.bootstrap, "--topic", "perf")
+    assert counted.stdout == "perf:0:100000\n"
