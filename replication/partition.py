@@ -22,6 +22,7 @@ from replication.errors import (
     UnknownReplica,
 )
 from replication.progress import ReplicaProgress
+from replication.topic_stats import TopicStats
 from replication.waiters import Waiters
 from storage.errors import OffsetOutOfRange
 from storage.log_append import Appended, AppendOrigin
@@ -53,13 +54,21 @@ class Partition:
         "partition_epoch",
         "pending_isr",
         "replicas",
+        "stats",
         "topic_partition",
         "waiters",
     )
 
     def __init__(
-        self, broker_id: int, topic_partition: TopicPartition, log: PartitionLog, cluster: MetadataCache, replica_lag_time_max_ms: int
+        self,
+        broker_id: int,
+        topic_partition: TopicPartition,
+        log: PartitionLog,
+        cluster: MetadataCache,
+        replica_lag_time_max_ms: int,
+        stats: TopicStats | None = None,
     ) -> None:
+        """`stats` are the topic's; without, the partition counts for itself."""
         self.broker_id = broker_id
         self.topic_partition = topic_partition
         self.log = log
@@ -76,6 +85,7 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         self.followers: dict[int, ReplicaProgress] = {}
         self.waiters = Waiters()
+        self.stats = TopicStats() if stats is None else stats
         self.effective_min_isr = 1
         self._cluster = cluster
         self._replica_lag_time_max_ms = replica_lag_time_max_ms
@@ -163,6 +173,10 @@ class Partition:
             raise NotEnoughReplicas(self.topic_partition, len(self.isr), self.effective_min_isr)
         log = self.log
         appended = log.append_as_leader(batch, self.leader_epoch, now_ms, origin)
+        stats = self.stats
+        stats.produce_requests += 1
+        stats.messages_in += appended.last_offset - appended.first_offset + 1
+        stats.bytes_in += len(batch.records)
         if self.followers:
             self.maybe_advance_high_watermark(now_ms)
         else:

@@ -24,6 +24,7 @@ from protocol.uuid import ZERO_UUID
 from replication.cluster import MetadataCache
 from replication.errors import InconsistentTopicId, InvalidTopicName, NotLeaderOrFollower, ReplicaStorageFailure, UnknownTopicOrPartition
 from replication.partition import Partition
+from replication.topic_stats import BrokerTopicStats
 from storage.clock import Clock
 from storage.errors import LogDirFailure
 from storage.future_logs import may_have_future
@@ -59,6 +60,7 @@ class ReplicaManager:
         "on_leadership_change",
         "on_partitions_deleted",
         "partitions",
+        "topic_stats",
     )
 
     def __init__(
@@ -74,6 +76,7 @@ class ReplicaManager:
         self.controller_epoch = 0
         self.partitions: dict[str, dict[int, Partition]] = {}
         self.offline: set[TopicPartition] = set()
+        self.topic_stats = BrokerTopicStats()
         self.on_leadership_change: Callable[[Partition], None] = lambda partition: None
         """Told of a partition after it became leader or follower here, or went away: the coordinators take over and let go by it."""
         self.on_partitions_deleted: Callable[[list[TopicPartition]], None] = lambda partitions: None
@@ -223,7 +226,8 @@ class ReplicaManager:
         log = self._log_manager.get_or_create(topic_partition, topic_id, is_new=is_new)
         if topic_id not in (ZERO_UUID, log.topic_id):
             raise InconsistentTopicId(f"{topic_partition}: the log in {log.directory} belongs to another topic of that name")
-        partition = Partition(self.broker_id, topic_partition, log, self.cluster, self._replica_lag_time_max_ms)
+        stats = self.topic_stats.of(topic_partition.topic)
+        partition = Partition(self.broker_id, topic_partition, log, self.cluster, self._replica_lag_time_max_ms, stats)
         self.partitions.setdefault(topic_partition.topic, {})[topic_partition.partition] = partition
         return partition
 
@@ -252,6 +256,7 @@ class ReplicaManager:
         del of_topic[index]
         if not of_topic:
             del self.partitions[topic]
+            self.topic_stats.forget(topic)
         partition.take_offline()
         self.on_leadership_change(partition)
 

@@ -25,6 +25,7 @@ from broker.fetch_sessions import (
 from broker.handlers.fetch_one_partition import handle_fetch_frame
 from broker.handlers.leader_hints import current_leader, leader_nodes
 from broker.handlers.partition_errors import partition_error
+from broker.handlers.topic_counters import count_failed_fetch
 from broker.network.request_channel import Pending
 from broker.purgatory import DelayedOperation
 from broker.request_context import RequestContext
@@ -131,6 +132,9 @@ class Fetch:
         self.create_session = create_session
         replica_id = request.replica_id if version < FIRST_VERSION_WITH_REPLICA_STATE else request.replica_state.replica_id
         or_follower = replica_id < CONSUMER or (replica_id == CONSUMER and version >= FIRST_VERSION_THAT_MAY_READ_FROM_FOLLOWERS)
+        if replica_id >= 0:
+            fetches = context.broker.replica_manager.topic_stats.follower_fetches
+            fetches[version] = fetches.get(version, 0) + 1
         self.params = FetchParams(replica_id, request.isolation_level, or_follower=or_follower)
         self.max_wait_ms = request.max_wait_ms
         self.max_bytes = min(request.max_bytes, context.broker.fetch_max_bytes)
@@ -166,6 +170,8 @@ class Fetch:
             if partition is None and replicas.cluster.partition(name, asked.partition) is None:
                 unknown.append((asked, self._failed(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
                 continue
+            if partition is not None:
+                partition.stats.fetch_requests += 1
             try:
                 max_bytes = asked.max_bytes if asked.max_bytes < left else left
                 answer = read_partition(
@@ -173,6 +179,7 @@ class Fetch:
                 )
             except (StorageError, ReplicationError) as error:
                 self.failed = True
+                count_failed_fetch(replicas, name, error)
                 answers.append((asked, self._failed(asked, partition_error(error, broker), was_read=True)))
                 continue
             assert partition is not None  # or read_partition would have raised
@@ -254,7 +261,14 @@ class Fetch:
                     asked.has_news(answer)
         topics: list[FetchableTopicResponse] = []
         last: FetchableTopicResponse | None = None
+        stats = self.context.broker.replica_manager.topic_stats
         for asked, answer in answers:
+            if answer.records:
+                of_topic = stats.of_any(asked.name or "")
+                if self.params.replica_id >= 0:
+                    of_topic.replication_bytes_out += len(answer.records)
+                else:
+                    of_topic.bytes_out += len(answer.records)
             if last is None or last.topic_id != asked.topic_id or (last.topic != asked.name and asked.name is not None):
                 last = FetchableTopicResponse(topic=asked.name or "", topic_id=asked.topic_id)
                 topics.append(last)

@@ -72,6 +72,9 @@ def handle_fetch_frame(
             return None
     except StorageError:
         return None  # the ordinary way finds it again, and says it with everything a client wants to know
+    stats = partition.stats
+    stats.fetch_requests += 1
+    stats.bytes_out += region.length
     log_start_offset = log.log_start_offset
     if asked is None:
         if session_id != NO_SESSION:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from broker.handlers.leader_hints import current_leader, leader_nodes
 from broker.handlers.partition_errors import partition_error
+from broker.handlers.topic_counters import count_refused_produce
 from broker.internal_topics import INTERNAL_TOPICS
 from broker.network.connection import Connection
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, Pending
@@ -181,6 +182,7 @@ class Produce:
                 return
             self._appended(partition, partition.append_as_leader(batch, self.request.acks, now_ms), result)
         except (StorageError, ReplicationError) as error:
+            count_refused_produce(broker.replica_manager, topic, error, 0 if records is None else len(records))
             self._refused(topic, partition, result, error)
 
     def _no_transaction(self) -> ErrorCode:
@@ -235,6 +237,7 @@ class Produce:
                 # leadership may have moved meanwhile: append_as_leader looks again
                 self._appended(partition, partition.append_as_leader(done, self.request.acks, now_ms), result)
             except (StorageError, ReplicationError) as error:
+                count_refused_produce(broker.replica_manager, topic, error, len(batch.records))
                 self._refused(topic, partition, result, error)
         answer = self.answer(pending)
         if not isinstance(answer, Pending):

@@ -1,0 +1,75 @@
+"""What was written and read, by topic: plain counters behind Kafka's BrokerTopicMetrics.
+
+Partitions and the Produce and Fetch handlers count here, without asking whether anybody looks: an increment costs less than the question.
+Numbers of a topic that is gone stay in the totals, so a total never falls.
+"""
+
+from __future__ import annotations
+
+COUNTERS = (
+    "messages_in",
+    "bytes_in",
+    "bytes_out",
+    "bytes_rejected",
+    "produce_requests",
+    "fetch_requests",
+    "failed_produce_requests",
+    "failed_fetch_requests",
+    "replication_bytes_in",
+    "replication_bytes_out",
+)
+
+
+class TopicStats:
+    """The counters of one topic. A produce or fetch request counts once per partition in it, as in Apache Kafka."""
+
+    __slots__ = COUNTERS
+
+    def __init__(self) -> None:
+        self.messages_in = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.bytes_rejected = 0
+        self.produce_requests = 0
+        self.fetch_requests = 0
+        self.failed_produce_requests = 0
+        self.failed_fetch_requests = 0
+        self.replication_bytes_in = 0
+        self.replication_bytes_out = 0
+
+
+class BrokerTopicStats:
+    """All topics of a broker, and what those did that are gone."""
+
+    __slots__ = ("_gone", "follower_fetches", "topics")
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicStats] = {}
+        self.follower_fetches: dict[int, int] = {}
+        """Fetch requests of other brokers by version; the rest are consumers'."""
+        self._gone = TopicStats()
+
+    def of(self, topic: str) -> TopicStats:
+        """The counters of a topic that is hosted here; made at first."""
+        stats = self.topics.get(topic)
+        if stats is None:
+            stats = self.topics[topic] = TopicStats()
+        return stats
+
+    def of_any(self, topic: str) -> TopicStats:
+        """For a topic that may be unknown here: only the totals count it, so that clients cannot make topics up."""
+        return self.topics.get(topic, self._gone)
+
+    def forget(self, topic: str) -> None:
+        """No partition of the topic is here any more."""
+        stats = self.topics.pop(topic, None)
+        if stats is not None:
+            for name in COUNTERS:
+                setattr(self._gone, name, getattr(self._gone, name) + getattr(stats, name))
+
+    def total(self, counter: str) -> int:
+        """One counter over all topics."""
+        total: int = getattr(self._gone, counter)
+        for stats in self.topics.values():
+            total += getattr(stats, counter)
+        return total
