@@ -49,6 +49,7 @@ from config.broker_replication import (
     AUTO_LEADER_REBALANCE_ENABLE,
     LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS,
     REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS,
+    REPLICA_LAG_TIME_MAX_MS,
 )
 from config.broker_security import AUTHORIZER_CLASS_NAME
 from config.broker_zookeeper import ZOOKEEPER_CONNECT
@@ -199,7 +200,9 @@ class Broker:
         services = self.services
         store = self.store
         cluster = services.cluster = MetadataCache()
-        services.replica_manager = ReplicaManager(services.broker_id, self.log_manager, cluster, self._clock)
+        services.replica_manager = ReplicaManager(
+            services.broker_id, self.log_manager, cluster, self._clock, config[REPLICA_LAG_TIME_MAX_MS]
+        )
         self.log_manager.on_log_dir_failure = services.replica_manager.on_log_dir_failure
         waits = services.metadata_waits = MetadataWaits()
         services.control_requests = ControlRequests(services.replica_manager, services.dynamic_config, waits)

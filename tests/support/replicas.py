@@ -1,0 +1,169 @@
+"""The replicas of broker 0 in memory, and the controller and the followers that talk to them."""
+
+import asyncio
+from collections.abc import Sequence
+
+from protocol.messages.fetch import PartitionData
+from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrResponse, LeaderAndIsrTopicState
+from protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaResponse, StopReplicaTopicState
+from protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+    UpdateMetadataTopicState,
+)
+from protocol.uuid import ZERO_UUID
+from replication.cluster import MetadataCache
+from replication.fetch_read import READ_UNCOMMITTED, FetchParams, read_partition
+from replication.partition import Partition
+from replication.replica_manager import ReplicaManager
+from storage.filesystem import FileSystem
+from storage.log_append import Appended
+from storage.validation import validate_produce
+from tests.support.batches import a_batch
+from tests.support.log_manager import Disks
+
+TOPIC = "orders"
+TOPIC_ID = b"id of the topic."
+LAG_MS = 10_000
+"""replica.lag.time.max.ms"""
+
+
+class Asked:
+    """One partition as a fetch asks for it."""
+
+    def __init__(
+        self,
+        offset: int,
+        *,
+        start: int = -1,
+        topic_id: bytes = ZERO_UUID,
+        leader_epoch: int = -1,
+        last_fetched_epoch: int = -1,
+        partition: int = 0,
+    ) -> None:
+        self.offset = offset
+        self.start = start
+        self.topic_id = topic_id
+        self.leader_epoch = leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+        self.partition = partition
+
+
+class Replicas:
+    """Broker 0 of the live brokers 0, 1 and 2."""
+
+    def __init__(self, filesystem: FileSystem | None = None, log_dirs: str = "/data", **topic_config: str) -> None:
+        self.disks = Disks(filesystem, log_dirs)
+        self.disks.topics[TOPIC] = {name.replace("_", "."): value for name, value in topic_config.items()}
+        self.clock = self.disks.clock
+        self.logs = self.disks.start()
+        self.cluster = MetadataCache()
+        self.manager = ReplicaManager(0, self.logs, self.cluster, self.clock, LAG_MS)
+        self.logs.on_log_dir_failure = self.manager.on_log_dir_failure
+        self.alive(0, 1, 2)
+
+    # -- the controller
+
+    def alive(self, *broker_ids: int, controller_epoch: int = 1) -> UpdateMetadataResponse:
+        """These brokers are alive, and no others."""
+        return self.manager.on_update_metadata(
+            UpdateMetadataRequest(controller_id=1, controller_epoch=controller_epoch, live_brokers=brokers(*broker_ids))
+        )
+
+    def say(
+        self, *states: LeaderAndIsrPartitionState, topic: str = TOPIC, topic_id: bytes = TOPIC_ID, controller_epoch: int = 1
+    ) -> LeaderAndIsrResponse:
+        """LeaderAndIsr about partitions of one topic."""
+        topic_state = LeaderAndIsrTopicState(topic_name=topic, topic_id=topic_id, partition_states=list(states))
+        request = LeaderAndIsrRequest(controller_id=1, controller_epoch=controller_epoch, topic_states=[topic_state])
+        return asyncio.run(self.manager.on_leader_and_isr(request))
+
+    def code_of(self, *states: LeaderAndIsrPartitionState, topic_id: bytes = TOPIC_ID) -> int:
+        """The error code for the only partition of a LeaderAndIsr."""
+        response = self.say(*states, topic_id=topic_id)
+        assert response.error_code == 0
+        return response.topics[0].partition_errors[0].error_code
+
+    def stop(self, leader_epoch: int, *, delete: bool = False, index: int = 0, controller_epoch: int = 1) -> StopReplicaResponse:
+        """StopReplica of one partition."""
+        state = StopReplicaPartitionState(partition_index=index, leader_epoch=leader_epoch, delete_partition=delete)
+        topic_state = StopReplicaTopicState(topic_name=TOPIC, partition_states=[state])
+        request = StopReplicaRequest(controller_id=1, controller_epoch=controller_epoch, topic_states=[topic_state])
+        return asyncio.run(self.manager.on_stop_replica(request))
+
+    # -- the partition
+
+    @property
+    def partition(self) -> Partition:
+        """orders-0."""
+        return self.manager.partitions[TOPIC][0]
+
+    def append(self, records: int = 1, acks: int = -1) -> Appended:
+        """A producer's batch; `records` of them."""
+        partition = self.partition
+        now_ms = self.clock.now_ms()
+        return partition.append_as_leader(validate_produce(a_batch(records), partition.log.rules, now_ms), acks, now_ms)
+
+    def fetch(
+        self,
+        asked: Asked,
+        replica_id: int = -1,
+        isolation: int = READ_UNCOMMITTED,
+        *,
+        or_follower: bool = False,
+        is_first_read: bool = True,
+    ) -> PartitionData:
+        """A fetch of orders-0."""
+        params = FetchParams(replica_id, isolation, or_follower=or_follower)
+        return read_partition(
+            self.manager, TOPIC, asked, params, 1 << 20, self.clock.now_ms(), min_one_batch=True, is_first_read=is_first_read
+        )
+
+    def follow(self, broker_id: int, offset: int, start: int = 0) -> PartitionData:
+        """A follower has everything below `offset`."""
+        return self.fetch(Asked(offset, start=start, topic_id=TOPIC_ID), broker_id)
+
+
+def brokers(*broker_ids: int) -> list[UpdateMetadataBroker]:
+    """Live brokers as UpdateMetadata lists them."""
+    return [
+        UpdateMetadataBroker(
+            id=each, rack=f"r{each}", endpoints=[UpdateMetadataEndpoint(port=9090 + each, host="host", listener="PLAINTEXT")]
+        )
+        for each in broker_ids
+    ]
+
+
+def state(
+    leader: int = 0,
+    epoch: int = 0,
+    isr: Sequence[int] = (0, 1, 2),
+    replicas: Sequence[int] = (0, 1, 2),
+    *,
+    partition_epoch: int = 0,
+    index: int = 0,
+    is_new: bool = True,
+) -> LeaderAndIsrPartitionState:
+    """What the controller says of a partition."""
+    return LeaderAndIsrPartitionState(
+        partition_index=index,
+        controller_epoch=1,
+        leader=leader,
+        leader_epoch=epoch,
+        isr=list(isr),
+        partition_epoch=partition_epoch,
+        replicas=list(replicas),
+        is_new=is_new,
+    )
+
+
+def metadata(topic: str, topic_id: bytes, **leaders: int) -> UpdateMetadataTopicState:
+    """A topic for UpdateMetadata: `p0=1` says that broker 1 leads partition 0."""
+    states = [
+        UpdateMetadataPartitionState(partition_index=int(name[1:]), leader=leader, leader_epoch=3, isr=[leader], replicas=[leader])
+        for name, leader in leaders.items()
+    ]
+    return UpdateMetadataTopicState(topic_name=topic, topic_id=topic_id, partition_states=states)
