@@ -91,7 +91,7 @@ class _Cleaning:
         max_size = int(offset_map.max_slots * job.load_factor)
         transactions = CleanedTransactions()
         transactions.add_aborted(each for each in self._aborted if each.last_offset >= start)
-        ends = [*(each.base_offset for each in job.segments[1:]), job.first_uncleanable_offset]
+        ends = [*(each.base_offset for each in job.segments), job.first_uncleanable_offset][1:]
         for each, end in zip(job.segments, ends, strict=True):
             if end <= start:
                 continue

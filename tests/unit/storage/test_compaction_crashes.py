@@ -1,0 +1,98 @@
+"""A disk that fails, or a power cut, at every call of a cleaning: the log opens again and no key has lost its value."""
+
+from typing import cast
+
+import pytest
+
+from storage.errors import LogDirFailure
+from storage.filesystem import FileSystem
+from storage.partition_log import PartitionLog
+from storage.recovery import open_log
+from tests.support.cleaners import clean_log
+from tests.support.clocks import ManualClock
+from tests.support.compacted_logs import Writer, a_writer, batches_of, committed_of, latest_of
+from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
+from tests.support.logs import LOG_DIR, T0, a_config, a_context
+
+CONFIG = {"cleanup_policy": "compact", "segment_bytes": 700, "segment_index_bytes": 240}
+
+
+def _fill(writer: Writer) -> None:
+    for batch in range(8):
+        writer.write([(b"key-%d" % (batch % 3), b"value-%d" % batch), (b"once-%d" % batch, None if batch % 4 == 0 else b"stays")])
+        writer.write([(b"key-%d" % batch, b"aborted")], producer_id=5, transactional=True)
+        writer.end(5, commit=batch % 2 == 0)
+        writer.write([(b"key-1", b"again-%d" % batch)], producer_id=6, codec="lz4")
+    writer.roll()
+    writer.log.flush()
+
+
+def _values(log: PartitionLog) -> dict[bytes, bytes | None]:
+    return {key: record.value for key, record in latest_of(committed_of(log)).items()}
+
+
+def _reopened(filesystem: FileSystem, log: PartitionLog) -> PartitionLog:
+    opened = open_log(
+        a_context(filesystem, ManualClock()), T0, LOG_DIR, a_config(**CONFIG), clean_shutdown=False, recovery_point=log.recovery_point
+    )
+    opened.update_high_watermark(opened.log_end_offset)
+    return opened
+
+
+def _check(filesystem: FileSystem, log: PartitionLog, values: dict[bytes, bytes | None], producers: dict[int, int]) -> None:
+    opened = _reopened(filesystem, log)
+    assert _values(opened) == values
+    assert opened.log_end_offset == log.log_end_offset
+    assert {entry.producer_id: entry.last_sequence for entry in opened.active_producers()} == producers
+    offsets = [header.base_offset for header, _ in batches_of(opened)]
+    assert offsets == sorted(set(offsets))
+    names = filesystem.list_directory(opened.directory)
+    assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))]
+    # What is left can be cleaned.
+    clean_log(opened)
+    assert _values(opened) == values
+
+
+@pytest.mark.parametrize("for_ever", [True, False], ids=["the disk is gone", "one call fails"])
+def test_whichever_call_of_a_cleaning_fails_every_key_has_its_value(for_ever: bool) -> None:
+    failures = 0
+    for failing in range(1, 10_000):
+        inner = MemoryFileSystem()
+        faulty = FaultyFileSystem(inner)
+        writer = a_writer(a_context(cast(FileSystem, faulty)), **CONFIG)
+        _fill(writer)
+        log = writer.log
+        values = _values(log)
+        producers = {entry.producer_id: entry.last_sequence for entry in log.active_producers()}
+        faulty.fails_for_ever = for_ever
+        faulty.fail_at = faulty.calls + failing
+        try:
+            clean_log(log)
+        except (OSError, LogDirFailure):
+            failures += 1
+        else:
+            break
+        _check(inner, log, values, producers)
+    assert failures > 50
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_after_a_power_cut_at_any_call_every_key_has_its_value(seed: int) -> None:
+    cuts = 0
+    for failing in range(1, 10_000, 3):
+        inner = MemoryFileSystem()
+        faulty = FaultyFileSystem(inner)
+        writer = a_writer(a_context(cast(FileSystem, faulty)), **CONFIG)
+        _fill(writer)
+        log = writer.log
+        values = _values(log)
+        producers = {entry.producer_id: entry.last_sequence for entry in log.active_producers()}
+        faulty.fail_at = faulty.calls + failing
+        try:
+            clean_log(log)
+        except (OSError, LogDirFailure):
+            cuts += 1
+        else:
+            break
+        _check(inner.after_power_cut(seed), log, values, producers)
+    assert cuts > 15
