@@ -36,12 +36,12 @@ class Record(NamedTuple):
 
     value: bytes | None
     key: bytes | None = None
-    headers: tuple[tuple[str, bytes], ...] = ()
+    headers: tuple[tuple[str, bytes | None], ...] = ()
     timestamp: int | None = None
     offset: int | None = None
 
     @property
-    def content(self) -> tuple[bytes | None, bytes | None, tuple[tuple[str, bytes], ...]]:
+    def content(self) -> tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]:
         """What the producer decided."""
         return self.value, self.key, self.headers
 
@@ -414,7 +414,7 @@ class KcatClient:
         if idempotent:
             options += ["-X", "enable.idempotence=true"]
         for headers, alike in groupby(records, lambda record: record.headers):
-            marks = [argument for name, value in headers for argument in ("-H", f"{name}={value.decode()}")]
+            marks = [argument for name, value in headers for argument in ("-H", f"{name}={(value or b'').decode()}")]
             lines = b"".join((record.key or b"") + b"\t" + (record.value or b"") + b"\n" for record in alike)
             self.run("-P", "-t", topic, *options, *marks, input=lines)
 
