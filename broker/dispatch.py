@@ -16,7 +16,7 @@ import logging
 import struct
 from collections.abc import Callable, Coroutine
 from struct import Struct
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from broker.error_map import error_code
 from broker.handlers.api_versions import unsupported_version_response
@@ -31,6 +31,9 @@ from protocol.fetch_fast_path import read_fetch
 from protocol.registry import Api, api
 from protocol.schema import Message
 from protocol.wire import ProtocolError, read_uvarint
+
+if TYPE_CHECKING:
+    from broker.metrics.request_metrics import RequestMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +61,9 @@ class Route:
         "has_error_code",
         "read",
         "request_class",
+        "requests",
         "response_class",
+        "sample_at",
         "version",
     )
 
@@ -74,6 +79,8 @@ class Route:
         self.flexible_request_header = types.request_header_version(version) >= 2
         header_is_flexible = types.response_header_version(version) >= 1
         self.encode = encoder(version, header_is_flexible=header_is_flexible, in_parts=types.key == ApiKey.FETCH)
+        self.requests = 0
+        self.sample_at = 0  # the request, counted from 1, that is measured next; 0: none
 
 
 def encoder(version: int, *, header_is_flexible: bool, in_parts: bool) -> Callable[[int, Message], Completion]:
@@ -100,10 +107,11 @@ def encoder(version: int, *, header_is_flexible: bool, in_parts: bool) -> Callab
 class Dispatcher:
     """The one door from the network to the handlers."""
 
-    __slots__ = ("_loop", "_routes", "_services", "_tasks")
+    __slots__ = ("_loop", "_metrics", "_routes", "_services", "_tasks")
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, metrics: RequestMetrics | None = None) -> None:
         self._services = services
+        self._metrics = metrics
         # (api key << 16 | version) -> Route, made when the first such request comes: start-up imports and compiles nothing in vain.
         self._routes: dict[int, Route] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -128,6 +136,9 @@ class Dispatcher:
                     offset += 1
         except _MALFORMED as malformed:
             return _refuse(frame, connection, malformed)
+        route.requests = count = route.requests + 1
+        if count == route.sample_at and self._metrics is not None:
+            return self._metrics.handle(self.handle, frame, connection, route)
         if route.frame_handler is not None:
             try:
                 answer = route.frame_handler(frame, offset, version, correlation_id, connection, self._services)
@@ -169,6 +180,8 @@ class Dispatcher:
         handler, frame_handler = handlers_of(types.key)
         route = Route(types, version, handler, frame_handler)
         self._routes[api_key << 16 | version] = route
+        if self._metrics is not None:
+            self._metrics.watch(route)
         return route
 
     def _unsupported(self, frame: memoryview, api_key: int, correlation_id: int, connection: Connection) -> Answer:

@@ -7,8 +7,7 @@ Invariants:
 * Answers leave in request order. `_waiting` holds the answers from the oldest `Pending` on.
 * No frame is handled while `_state` has a bit other than APPENDED; with APPENDED only a Produce is.
 * A connection that may handle nothing and has frames is not read (`_paused`), so it holds at most one read of kept bytes.
-* While the sender is at work on file regions nothing is written to the transport; the transport's high-water mark is 0, so PAUSED
-  stands for "the transport still holds bytes".
+* While the sender is at work on file regions nothing is written to the transport. The high-water mark is 0: PAUSED is "it holds bytes".
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from broker.network.connection_state import APPENDED, CLOSED, CLOSING, DRAINING,
 from broker.network.frame_reader import FrameReader, holds_frame, size_at
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, ConnectionInfo, Parts, Pending, Request
 from broker.network.sendfile import INLINE_BYTES, FileSender, read_cached
+from broker.network.timings import NO_TIMINGS, add_timing, on_sent, on_write
 from storage.file_region import FileRegion
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class Connection(FrameReader):
         "_transport",
         "_waiting",
         "info",
+        "timings",
     )
 
     def __init__(self, processor: Processor, info: ConnectionInfo, sock: socket.socket | None) -> None:
@@ -68,6 +69,7 @@ class Connection(FrameReader):
         self._waiting: deque[Answer] | None = None
         self._sender: FileSender | None = None
         self._transport: asyncio.Transport = _NO_TRANSPORT
+        self.timings = NO_TIMINGS
 
     # Frames in -----------------------------------------------------------------------------------------------------------------------
 
@@ -217,6 +219,8 @@ class Connection(FrameReader):
             if isinstance(head, Pending):
                 if not head.completed:
                     break
+                if head.timing is not None:
+                    add_timing(self, head.timing)
                 head = head.answer
             waiting.popleft()
             self._append_answer(head, out)
@@ -279,9 +283,13 @@ class Connection(FrameReader):
         """Writes the parts in one go; `regions` says that some are file regions."""
         if not out or self._state & CLOSED:
             return
+        if self.timings:
+            on_write(self)
         if not regions and not self._state & SENDING:
             # A FileRegion is never among them: _append_parts sends those with regions=True.
             self._transport.write(b"".join(cast("list[bytes]", out)))
+            if self.timings:
+                on_sent(self)
             return
         sender = self._sender
         if sender is None:
@@ -301,6 +309,8 @@ class Connection(FrameReader):
 
     def on_sent(self) -> None:
         """The sender has nothing left."""
+        if self.timings:
+            on_sent(self)
         self._state &= ~SENDING
         if self._state & CLOSING and not self._waiting:
             self._transport.close()

@@ -26,6 +26,7 @@ from storage.file_region import FileRegion
 
 if TYPE_CHECKING:
     from broker.network.connection import Connection
+    from broker.network.timings import Timing
 
 
 class Control(Enum):
@@ -51,7 +52,7 @@ class Pending:
     completing it then is still allowed and sends nothing.
     """
 
-    __slots__ = ("answer", "appended", "channel", "completed", "connection", "occupies_slot", "on_closed")
+    __slots__ = ("answer", "appended", "channel", "completed", "connection", "occupies_slot", "on_closed", "timing")
 
     def __init__(self, *, appended: bool = False, occupies_slot: bool = False, on_closed: Callable[[], None] | None = None) -> None:
         self.appended = appended
@@ -62,6 +63,7 @@ class Pending:
         # Set by the connection that waits for it, cleared when it is answered or gone, so that no cycle is left.
         self.connection: Connection | None = None
         self.channel: RequestChannel | None = None
+        self.timing: Timing | None = None  # set when the request is measured
 
     def complete(self, answer: Completion) -> None:
         """Answer the request; it leaves when all requests before it on the connection are answered. Later calls are ignored."""
@@ -70,6 +72,8 @@ class Pending:
         self.completed = True
         self.answer = answer
         self.on_closed = None
+        if self.timing is not None:
+            self.timing.on_completed()
         channel = self.channel
         if channel is not None:
             self.channel = None

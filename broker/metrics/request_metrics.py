@@ -1,0 +1,250 @@
+"""Kafka's RequestMetrics: how many requests of each kind came, and how long they spent at each station.
+
+Requests are counted all, by one increment in the dispatcher. Their times are those of a sample: at a low rate every request, at a high rate
+one in up to 64, so that measuring costs at most a few thousandths of the time whatever the load. A sample stands for the requests since the
+sample before it. What is measured, in the order of a request's way:
+
+    received -> RequestQueueTimeMs -> handler -> LocalTimeMs -> answered or waits -> RemoteTimeMs -> completed
+             -> ResponseQueueTimeMs -> written -> ResponseSendTimeMs -> sent; TotalTimeMs is all of it
+
+An admin request that is worked off by a coroutine holds a handler slot, so its whole time is local. Bytes that the transport still holds
+for a slow client count as sent, file regions only when the socket took them.
+
+`RequestMetrics` exists only while somebody can look at it; without, no route has a `sample_at` and the dispatcher only counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from broker.metrics.histogram import Distribution, Histogram
+from broker.metrics.response_errors import ErrorCounts, counting_encoder
+from broker.network.request_channel import Answer, Control, Pending
+from broker.network.timings import add_timing
+from protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from broker.dispatch import Route
+    from broker.network.connection import Connection
+    from replication.topic_stats import BrokerTopicStats
+
+MAX_INTERVAL: Final = 64
+"""At most this many requests share one sample."""
+SAMPLE_SPACING_NS: Final = 1_000_000
+"""Samples of one (api, version) that come closer than this make the interval longer."""
+
+FETCH_CONSUMER: Final = "FetchConsumer"
+FETCH_FOLLOWER: Final = "FetchFollower"
+
+
+class Stations:
+    """The histograms of one request name; microseconds, and bytes of the request."""
+
+    __slots__ = ("local", "queue", "remote", "request_bytes", "response_queue", "response_send", "total")
+
+    def __init__(self) -> None:
+        self.queue = Histogram()
+        self.local = Histogram()
+        self.remote = Histogram()
+        self.response_queue = Histogram()
+        self.response_send = Histogram()
+        self.total = Histogram()
+        self.request_bytes = Histogram()
+
+    def all(self) -> Iterator[Histogram]:
+        """Every histogram."""
+        return (getattr(self, name) for name in self.__slots__)
+
+
+class StationsSnapshot(NamedTuple):
+    """The stations of one request name at one moment, in the order of `Stations.__slots__`."""
+
+    request: str
+    distributions: tuple[Distribution, ...]
+
+
+class Timing:
+    """One sampled request on its way. The network tells when its answer is completed, written and sent; times are monotonic ns."""
+
+    __slots__ = ("_clock_ns", "_completed_ns", "_handled_ns", "_local_until_completed", "_queue_ns", "_received_ns", "_size", "_stations",
+                 "_weight", "_written_ns")  # fmt: skip
+
+    def __init__(
+        self,
+        clock_ns: Callable[[], int],
+        stations: tuple[Stations, ...],
+        weight: int,
+        size: int,
+        times: tuple[int, int, int],
+        *,
+        local_until_completed: bool,
+    ) -> None:
+        """`times`: when the request was received, given to its handler, and when the handler returned."""
+        received_ns, began_ns, self._handled_ns = times
+        self._clock_ns = clock_ns
+        self._stations = stations
+        self._weight = weight
+        self._size = size
+        self._received_ns = received_ns
+        self._queue_ns = began_ns - received_ns
+        self._completed_ns = self._handled_ns
+        self._written_ns = 0
+        self._local_until_completed = local_until_completed
+
+    def on_completed(self) -> None:
+        """What the request waited for has come."""
+        self._completed_ns = self._clock_ns()
+
+    def on_write(self) -> None:
+        """The answer is about to be written."""
+        if not self._written_ns:
+            self._written_ns = self._clock_ns()
+
+    def on_sent(self) -> None:
+        """The answer has left, or there is none: the request is over."""
+        sent_ns = self._clock_ns()
+        completed_ns = self._completed_ns
+        written_ns = self._written_ns or completed_ns
+        local_ns = self._handled_ns - self._received_ns - self._queue_ns
+        remote_ns = completed_ns - self._handled_ns
+        if self._local_until_completed:
+            local_ns += remote_ns
+            remote_ns = 0
+        weight = self._weight
+        for stations in self._stations:
+            stations.queue.add(self._queue_ns // 1000, weight)
+            stations.local.add(local_ns // 1000, weight)
+            stations.remote.add(remote_ns // 1000, weight)
+            stations.response_queue.add((written_ns - completed_ns) // 1000, weight)
+            stations.response_send.add((sent_ns - written_ns) // 1000, weight)
+            stations.total.add((sent_ns - self._received_ns) // 1000, weight)
+            stations.request_bytes.add(self._size, weight)
+
+
+class _Sampling:
+    """When the next request of a route is measured."""
+
+    __slots__ = ("interval", "route", "sampled", "sampled_ns", "seen")
+
+    def __init__(self, route: Route) -> None:
+        self.route = route
+        self.interval = 1
+        self.sampled = 0  # requests that the samples so far stand for
+        self.sampled_ns = 0
+        self.seen = 0  # requests when `RequestMetrics.on_beat` looked last
+
+    def take(self, now_ns: int) -> int:
+        """A request was measured: how many it stands for. Plans the next."""
+        route = self.route
+        interval = self.interval
+        if now_ns - self.sampled_ns < SAMPLE_SPACING_NS:
+            self.interval = interval * 2 if interval < MAX_INTERVAL else interval
+        elif interval > 1:
+            self.interval = interval // 2
+        self.sampled_ns = now_ns
+        weight = route.requests - self.sampled
+        self.sampled = route.requests
+        route.sample_at = route.requests + self.interval
+        return weight
+
+
+class RequestMetrics:
+    """The metrics of all requests of a broker. The dispatcher calls `watch` and `handle`, the network the `Timing`s."""
+
+    def __init__(self, clock_ns: Callable[[], int], topic_stats: BrokerTopicStats) -> None:
+        self.errors = ErrorCounts()
+        self._clock_ns = clock_ns
+        self._topic_stats = topic_stats
+        self._samplings: dict[int, _Sampling] = {}
+        self._stations: dict[str, Stations] = {}
+
+    def watch(self, route: Route) -> None:
+        """A kind of request came for the first time."""
+        self._samplings[route.api_key << 16 | route.version] = _Sampling(route)
+        route.sample_at = route.requests + 1
+        route.encode = counting_encoder(route, self.errors)
+
+    def handle(self, handle: Callable[[memoryview, Connection], Answer], frame: memoryview, connection: Connection, route: Route) -> Answer:
+        """Handle a request by `handle` and measure it. The dispatcher counted it already, and will count it again."""
+        route.requests -= 1
+        route.sample_at = 0
+        size = len(frame)
+        follower_fetches = self._follower_fetches() if route.api_key == ApiKey.FETCH else 0
+        clock_ns = self._clock_ns
+        began_ns = clock_ns()
+        try:
+            answer = handle(frame, connection)
+        finally:
+            handled_ns = clock_ns()
+            weight = self._samplings[route.api_key << 16 | route.version].take(handled_ns)
+        timing = Timing(
+            clock_ns,
+            self._stations_of(route, follower_fetches),
+            weight,
+            size,
+            (connection.received_ns, began_ns, handled_ns),
+            local_until_completed=isinstance(answer, Pending) and answer.occupies_slot,
+        )
+        if isinstance(answer, Pending) and not answer.completed:
+            answer.timing = timing
+        elif isinstance(answer, Control):
+            timing.on_sent()
+        else:
+            add_timing(connection, timing)
+        return answer
+
+    def on_beat(self) -> None:
+        """About once a second: where requests have become so rare that the next sample is far away, measure the next request."""
+        for sampling in self._samplings.values():
+            route = sampling.route
+            if route.requests - sampling.seen < MAX_INTERVAL and route.sample_at > route.requests + 1:
+                sampling.interval = 1
+                route.sample_at = route.requests + 1
+            sampling.seen = route.requests
+
+    def turn(self) -> None:
+        """The window of the quantiles moves on."""
+        for stations in self._stations.values():
+            for histogram in stations.all():
+                histogram.turn()
+
+    def requests(self) -> Iterator[tuple[str, int, int]]:
+        """(request name, version, how many)."""
+        followers = self._topic_stats.follower_fetches
+        for sampling in self._samplings.values():
+            route = sampling.route
+            name = request_name(route.api_key)
+            yield name, route.version, route.requests
+            if route.api_key == ApiKey.FETCH:
+                of_followers = min(followers.get(route.version, 0), route.requests)
+                yield FETCH_CONSUMER, route.version, route.requests - of_followers
+                if of_followers:
+                    yield FETCH_FOLLOWER, route.version, of_followers
+
+    def look(self) -> list[StationsSnapshot]:
+        """The times at this moment."""
+        return [
+            StationsSnapshot(name, tuple(histogram.look() for histogram in stations.all())) for name, stations in self._stations.items()
+        ]
+
+    def _stations_of(self, route: Route, follower_fetches: int) -> tuple[Stations, ...]:
+        of_all = self._named(request_name(route.api_key))
+        if route.api_key != ApiKey.FETCH:
+            return (of_all,)
+        is_follower = self._follower_fetches() > follower_fetches
+        return of_all, self._named(FETCH_FOLLOWER if is_follower else FETCH_CONSUMER)
+
+    def _follower_fetches(self) -> int:
+        return sum(self._topic_stats.follower_fetches.values())
+
+    def _named(self, name: str) -> Stations:
+        stations = self._stations.get(name)
+        if stations is None:
+            stations = self._stations[name] = Stations()
+        return stations
+
+
+def request_name(api_key: int) -> str:
+    """How Kafka's metrics name an api: `AlterPartitionReassignments`, `LeaderAndIsr`."""
+    return "".join(word.capitalize() for word in ApiKey(api_key).name.split("_"))
