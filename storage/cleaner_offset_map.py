@@ -16,6 +16,7 @@ import hashlib
 import struct
 import sys
 from array import array
+from itertools import count
 from math import isqrt
 from typing import NamedTuple
 
@@ -301,12 +302,12 @@ class OffsetMap:
                 table[at : at + 3] = old[position : position + 3]
 
     def _resize(self, slots: int) -> None:
-        self._slots = _prime_at_most(slots)
+        self._slots = _prime_above(slots)
         self._table = array("q", [0]) * (self._slots * 3)
         is_last = slots == self.max_slots
         self._grow_at = sys.maxsize if is_last else int(self._slots * _GROW_AT)
 
 
-def _prime_at_most(number: int) -> int:
-    """So that every step of the double hashing comes past all slots."""
-    return next(n for n in range(max(number, 3), 1, -1) if all(n % divisor for divisor in range(2, isqrt(n) + 1)))
+def _prime_above(number: int) -> int:
+    """So that every step of the double hashing comes past all slots, of which one is always empty: there the search ends."""
+    return next(n for n in count(max(number, 2) + 1) if all(n % divisor for divisor in range(2, isqrt(n) + 1)))
