@@ -1,15 +1,23 @@
 """Rebuilding a partition's producer state from its snapshots and its log.
 
 Called when a log is opened and after it was truncated. Reads batch headers, and the bodies of control batches only.
+
+A snapshot has only the last batch of each producer, but a producer may have five in flight, and send them all again when the broker died
+before it answered. So the batches before the last are looked for in the last bytes of the log.
 """
 
-from protocol.records import CONTROL_MASK
+from collections.abc import Iterator
+
+from protocol.records import CONTROL_MASK, BatchHeader
 from storage.batch_scan import batches_from
 from storage.log_append import read_marker, replay_producer
 from storage.log_segments import LogSegments
-from storage.producer_state import ProducerState
+from storage.producer_state import BATCHES_RETAINED, MAX_SEQUENCE, BatchMetadata, ProducerState
 from storage.producer_state_manager import ProducerStateManager
 from storage.segment import Segment
+
+TAIL_BYTES = 1 << 20
+"""How far back batches are looked for that no snapshot has: five batches of the usual size from each of a dozen producers."""
 
 
 def rebuild_producer_state(
@@ -42,6 +50,7 @@ def rebuild_producer_state(
             found = segment.locate(start)
             if found is not None:
                 _replay(manager.state, segment, found, end)
+    _remember_earlier_batches(manager.state, segments, last_offset)
     manager.map_end_offset = last_offset
     manager.take_snapshot()
 
@@ -52,3 +61,62 @@ def _replay(state: ProducerState, segment: Segment, position: int, end: int) -> 
         if header.producer_id >= 0:
             marker = read_marker(file.pread(header.size, at), 0, header) if header.attributes & CONTROL_MASK else None
             replay_producer(state, None, header, marker, header.base_offset)
+
+
+def _remember_earlier_batches(state: ProducerState, segments: LogSegments, last_offset: int) -> None:
+    """Complete the last five batches of those producers of whom only the last is known, as far as the tail of the log has them."""
+    missing = {
+        entry.producer_id: entry
+        for entry in state.producers.values()
+        if 0 < len(entry.batches) < BATCHES_RETAINED and BatchMetadata(*entry.batches[0]).first_sequence
+    }
+    if not missing:
+        return
+    earlier: dict[int, list[tuple[int, int, int, int]]] = {}
+    for header in _tail(segments, last_offset):
+        entry = missing.get(header.producer_id)
+        if entry is None or header.producer_epoch != entry.producer_epoch or header.attributes & CONTROL_MASK:
+            continue
+        if header.base_offset < BatchMetadata(*entry.batches[0]).first_offset:
+            batch = (header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
+            earlier.setdefault(header.producer_id, []).append(batch)
+    for producer_id, batches in earlier.items():
+        known = missing[producer_id].batches
+        while batches and len(known) < BATCHES_RETAINED:
+            batch = batches.pop()
+            if (batch[0] + 1) % (MAX_SEQUENCE + 1) != BatchMetadata(*known[0]).first_sequence:
+                break  # the cleaner removed what stood between
+            known.insert(0, batch)
+
+
+def _tail(segments: LogSegments, last_offset: int) -> Iterator[BatchHeader]:
+    """The batches in the last bytes below `last_offset`, in at most two segments."""
+    parts: list[tuple[Segment, int, int]] = []
+    remaining = TAIL_BYTES
+    for segment in reversed(segments):
+        if segment.base_offset >= last_offset:
+            continue
+        found = segment.locate(last_offset)
+        end = segment.size if found is None else found
+        parts.append((segment, _batch_after(segment, end - remaining, last_offset), end))
+        remaining -= end
+        if remaining <= 0 or len(parts) == 2:
+            break
+    for segment, start, end in reversed(parts):
+        for _, header in batches_from(segment.file, start, end):
+            yield header
+
+
+def _batch_after(segment: Segment, position: int, last_offset: int) -> int:
+    """Where a batch begins at or behind `position` that the offset index knows; 0 where `position` is no position."""
+    if position <= 0:
+        return 0
+    low, high = segment.base_offset, last_offset
+    while low < high:
+        middle = (low + high) // 2
+        if segment.offset_index.lookup(middle).position < position:
+            low = middle + 1
+        else:
+            high = middle
+    found = segment.offset_index.lookup(low).position
+    return found if found >= position else segment.size
