@@ -1,7 +1,7 @@
 """The replicas of broker 0 in memory, and the controller and the followers that talk to them."""
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
 
 from protocol.messages.fetch import PartitionData
 from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrResponse, LeaderAndIsrTopicState
@@ -29,6 +29,19 @@ TOPIC = "orders"
 TOPIC_ID = b"id of the topic."
 LAG_MS = 10_000
 """replica.lag.time.max.ms"""
+
+
+_T = TypeVar("_T")
+
+
+def at_once(coroutine: Coroutine[Any, Any, _T]) -> _T:
+    """The result of a coroutine that waits for nothing but its next turn, inside a loop or without one."""
+    while True:
+        try:
+            coroutine.send(None)
+        except StopIteration as done:
+            result: _T = done.value
+            return result
 
 
 class Asked:
@@ -79,7 +92,7 @@ class Replicas:
         """LeaderAndIsr about partitions of one topic."""
         topic_state = LeaderAndIsrTopicState(topic_name=topic, topic_id=topic_id, partition_states=list(states))
         request = LeaderAndIsrRequest(controller_id=1, controller_epoch=controller_epoch, topic_states=[topic_state])
-        return asyncio.run(self.manager.on_leader_and_isr(request))
+        return at_once(self.manager.on_leader_and_isr(request))
 
     def code_of(self, *states: LeaderAndIsrPartitionState, topic_id: bytes = TOPIC_ID) -> int:
         """The error code for the only partition of a LeaderAndIsr."""
@@ -92,7 +105,7 @@ class Replicas:
         state = StopReplicaPartitionState(partition_index=index, leader_epoch=leader_epoch, delete_partition=delete)
         topic_state = StopReplicaTopicState(topic_name=TOPIC, partition_states=[state])
         request = StopReplicaRequest(controller_id=1, controller_epoch=controller_epoch, topic_states=[topic_state])
-        return asyncio.run(self.manager.on_stop_replica(request))
+        return at_once(self.manager.on_stop_replica(request))
 
     # -- the partition
 
@@ -101,9 +114,9 @@ class Replicas:
         """orders-0."""
         return self.manager.partitions[TOPIC][0]
 
-    def append(self, records: int = 1, acks: int = -1) -> Appended:
+    def append(self, records: int = 1, acks: int = -1, index: int = 0) -> Appended:
         """A producer's batch; `records` of them."""
-        partition = self.partition
+        partition = self.manager.partitions[TOPIC][index]
         now_ms = self.clock.now_ms()
         return partition.append_as_leader(validate_produce(a_batch(records), partition.log.rules, now_ms), acks, now_ms)
 

@@ -1,0 +1,168 @@
+"""The road from a frame to an answer, without sockets: a dispatcher over replicas in memory, with time in the test's hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from broker.dispatch import Dispatcher
+from broker.fetch_sessions import FetchSessionCache
+from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, ConnectionInfo, Control, Pending
+from broker.purgatory import Purgatory
+from broker.security.authorizer import AllowAll
+from broker.services import Services
+from broker.timing_wheel import TimingWheel
+from protocol.api_keys import ApiKey
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
+from protocol.messages.update_metadata import UpdateMetadataRequest
+from protocol.schema import Message
+from storage.file_region import FileRegion
+from tests.support.batches import a_batch
+from tests.support.golden_replay import decode, request_frame
+from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, brokers, metadata
+from tests.support.timers import FakeTime
+
+
+class OffendingConnection:
+    """What the dispatcher sees of a connection. `reasons`: what was said of it in the log."""
+
+    def __init__(self) -> None:
+        self.info = ConnectionInfo("local:1-host:2-0", "host", 2, "PLAINTEXT")
+        self.reasons: list[str] = []
+
+    def offend(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+
+class HandlerBench:
+    """A dispatcher and everything behind it. To be made on a running loop: see `on_a_loop`."""
+
+    def __init__(self, **topic_config: str) -> None:
+        self.replicas = Replicas(**topic_config)
+        self.time = FakeTime()
+        self.connection = OffendingConnection()
+        services = self.services = Services()
+        services.broker_id = 0
+        services.cluster_id = "a cluster"
+        services.clock = self.replicas.clock
+        services.cluster = self.replicas.cluster
+        services.replica_manager = self.replicas.manager
+        services.log_manager = self.replicas.logs
+        services.authorizer = AllowAll()
+        numbers = iter(range(1, 1000))
+        services.fetch_sessions = FetchSessionCache(10, lambda bits: next(numbers))
+        wheel = TimingWheel(self.time.clock, self.time.call_later)
+        services.produce_purgatory = Purgatory("Produce", wheel)
+        services.fetch_purgatory = Purgatory("Fetch", wheel)
+        services.delete_records_purgatory = Purgatory("DeleteRecords", wheel)
+        services.fetch_max_bytes = 55 * 1024 * 1024
+        services.workers = ThreadPoolExecutor(1)
+        self.dispatcher = Dispatcher(services)
+
+    def know(self, **leaders: int) -> None:
+        """The cluster's metadata has the topic: `p0=1` says that broker 1 leads its partition 0."""
+        self.replicas.manager.on_update_metadata(
+            UpdateMetadataRequest(controller_epoch=1, live_brokers=brokers(0, 1, 2), topic_states=[metadata(TOPIC, TOPIC_ID, **leaders)])
+        )
+
+    def raw(self, frame: bytes) -> Answer:
+        """The answer to a frame without its length."""
+        return self.dispatcher.handle(memoryview(bytearray(frame)), self.connection)  # type: ignore[arg-type]  # all it needs of one
+
+    def ask(self, request: Message, key: ApiKey, version: int, client_id: str = "test") -> Asking:
+        """Send a request."""
+        return Asking(self.raw(request_frame(request, key, version, client_id)[4:]), key, version)
+
+    def produce(self, *batches: bytes | bytearray | None, acks: int = -1, version: int = 9, topic: str = TOPIC, **more: Any) -> Asking:
+        """Produce these batches to partitions 0, 1, and so on."""
+        data = [
+            PartitionProduceData(index=i, records=None if each is None else bytes(each)) for i, each in enumerate(batches or (a_batch(),))
+        ]
+        client_id = more.pop("client_id", "test")
+        request = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[TopicProduceData(name=topic, partition_data=data)], **more)
+        return self.ask(request, ApiKey.PRODUCE, version, client_id)
+
+    def fetch(
+        self,
+        *offsets: int,
+        version: int = 16,
+        topic_id: bytes = TOPIC_ID,
+        max_wait_ms: int = 500,
+        partition_max_bytes: int = 1 << 20,
+        max_bytes: int = 1 << 30,
+        **more: Any,
+    ) -> Asking:
+        """Fetch partitions 0, 1, and so on from these offsets."""
+        epoch = more.pop("leader_epoch", -1)
+        partitions = [
+            FetchPartition(
+                partition=i, fetch_offset=offset, partition_max_bytes=partition_max_bytes, current_leader_epoch=epoch, last_fetched_epoch=-1
+            )
+            for i, offset in enumerate(offsets)
+        ]
+        topics = [FetchTopic(topic=TOPIC if version < 13 else "", topic_id=topic_id if version >= 13 else bytes(16), partitions=partitions)]
+        more.setdefault("session_epoch", -1)
+        more.setdefault("min_bytes", 1)
+        if version >= 3:
+            more["max_bytes"] = max_bytes
+        request = FetchRequest(max_wait_ms=max_wait_ms, topics=topics if offsets else [], **more)
+        return self.ask(request, ApiKey.FETCH, version)
+
+
+class Asking:
+    """A request that was sent, and its answer once there is one."""
+
+    def __init__(self, answer: Answer, key: ApiKey, version: int) -> None:
+        self._answer = answer
+        self._key = key
+        self._version = version
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is no answer yet."""
+        return isinstance(self._answer, Pending) and not self._answer.completed
+
+    @property
+    def pending(self) -> Pending:
+        """The Pending that it was answered with."""
+        assert isinstance(self._answer, Pending)
+        return self._answer
+
+    @property
+    def control(self) -> Control | None:
+        """CLOSE or NO_RESPONSE; None for a response."""
+        answer = self._answer.answer if isinstance(self._answer, Pending) else self._answer
+        return answer if answer in (CLOSE, NO_RESPONSE) else None  # type: ignore[return-value]  # one of those two
+
+    @property
+    def response(self) -> Any:
+        """The decoded response."""
+        assert not self.waits
+        answer = self._answer.answer if isinstance(self._answer, Pending) else self._answer
+        assert not isinstance(answer, Control), answer
+        parts = answer if isinstance(answer, list) else [answer]
+        return decode(b"".join(part.read() if isinstance(part, FileRegion) else bytes(part) for part in parts), self._key, self._version)
+
+    @property
+    def produced(self) -> list[PartitionProduceResponse]:
+        """The partitions of a Produce response."""
+        return [partition for topic in self.response.responses for partition in topic.partition_responses]
+
+    @property
+    def fetched(self) -> list[PartitionData]:
+        """The partitions of a Fetch response."""
+        return [partition for topic in self.response.responses for partition in topic.partitions]
+
+
+def on_a_loop(scenario: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Makes a test of a scenario: it is run on a loop, for ten seconds at most."""
+
+    def test() -> None:
+        asyncio.run(asyncio.wait_for(scenario(), 10))
+
+    test.__name__ = scenario.__name__
+    test.__doc__ = scenario.__doc__
+    return test
