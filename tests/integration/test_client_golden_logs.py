@@ -5,12 +5,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import confluent_kafka as confluent
 import pytest
 
 from tests.support.adopted_directory import adopt
 from tests.support.broker_process import a_broker
-from tests.support.clients import ConfluentClient, Record
+from tests.support.clients import ConfluentClient, Record, read_all
 from tests.support.golden_logs import LOGS
 
 Expected = dict[tuple[str, int], list[Record]]
@@ -76,27 +75,6 @@ def committed_of(name: str) -> tuple[Expected, dict[tuple[str, int], int]]:
         stable[partition] = min(open_since.values(), default=end)
         found[partition] = [r for r in found[partition] if r.offset not in aborted and (r.offset or 0) < stable[partition]]
     return found, stable
-
-
-def read_all(bootstrap: str, partitions: Iterable[tuple[str, int]], level: str) -> Expected:
-    """Every partition to its end."""
-    config = {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.partition.eof": True, "isolation.level": level}
-    consumer = confluent.Consumer({**config, "auto.offset.reset": "earliest", "enable.auto.commit": False, "log_level": 0})
-    found: Expected = {partition: [] for partition in partitions}
-    consumer.assign([confluent.TopicPartition(topic, partition, confluent.OFFSET_BEGINNING) for topic, partition in found])
-    at_end: set[tuple[str, int]] = set()
-    while at_end != found.keys():
-        message = consumer.poll(30)
-        assert message is not None, found.keys() - at_end
-        partition = (message.topic(), message.partition())
-        if message.error() is None:
-            headers = tuple(message.headers() or ())
-            found[partition].append(Record(message.value(), message.key(), headers, message.timestamp()[1], message.offset()))
-        else:
-            assert message.error().code() == confluent.KafkaError._PARTITION_EOF, message.error()
-            at_end.add(partition)
-    consumer.close()
-    return found
 
 
 @pytest.mark.parametrize("name", ["clean", "killed", "expired"])

@@ -450,6 +450,27 @@ class KcatFailed(Exception):
     """What kcat said on standard error."""
 
 
+def read_all(bootstrap: str, partitions: Iterable[tuple[str, int]], level: str = "read_uncommitted") -> dict[tuple[str, int], list[Record]]:
+    """Every one of these partitions to its end, by one consumer."""
+    config = {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.partition.eof": True, "isolation.level": level}
+    consumer = confluent.Consumer({**config, "auto.offset.reset": "earliest", "enable.auto.commit": False, "log_level": 0})
+    found: dict[tuple[str, int], list[Record]] = {partition: [] for partition in partitions}
+    consumer.assign([confluent.TopicPartition(topic, partition, confluent.OFFSET_BEGINNING) for topic, partition in found])
+    at_end: set[tuple[str, int]] = set()
+    while at_end != found.keys():
+        message = consumer.poll(30)
+        assert message is not None, found.keys() - at_end
+        partition = (message.topic(), message.partition())
+        if message.error() is None:
+            headers = tuple(message.headers() or ())
+            found[partition].append(Record(message.value(), message.key(), headers, message.timestamp()[1], message.offset()))
+        else:
+            assert message.error().code() == confluent.KafkaError._PARTITION_EOF, message.error()
+            at_end.add(partition)
+    consumer.close()
+    return found
+
+
 class Clients:
     """By name, for `pytest.mark.parametrize`."""
 
