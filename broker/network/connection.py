@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Final, cast
 from broker.network.connection_state import APPENDED, CLOSED, CLOSING, DRAINING, MUTED, PAUSED, QUEUED, SENDING, WAITING, YIELDED
 from broker.network.frame_reader import FrameReader, holds_frame, size_at
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, ConnectionInfo, Parts, Pending, Request
-from broker.network.sendfile import INLINE_BYTES, FileSender, read_cached
+from broker.network.sendfile import FileSender, gather
 from broker.network.timings import NO_TIMINGS, add_timing, on_sent, on_write
-from storage.file_region import FileRegion
 
 if TYPE_CHECKING:
     from broker.network.processor import Processor
@@ -47,6 +46,7 @@ class Connection(FrameReader):
     """See the module. `info` is what handlers may know; `received_ns` is when the bytes of the request at hand were read (monotonic)."""
 
     __slots__ = (
+        "_has_regions",
         "_paused",
         "_request",
         "_sender",
@@ -65,6 +65,7 @@ class Connection(FrameReader):
         self._sock = sock
         self._state = 0
         self._paused = False
+        self._has_regions = False  # whether file regions are among the parts gathered for the next write
         self._request: Request | None = None  # in the request channel while QUEUED
         self._waiting: deque[Answer] | None = None
         self._sender: FileSender | None = None
@@ -260,37 +261,27 @@ class Connection(FrameReader):
         return 0
 
     def _append_parts(self, parts: Parts, out: Parts) -> int:
-        size = 0
-        for part in parts:
-            size += len(part)
-        out.append(_prefix(size))
-        regions = False
-        for part in parts:
-            if isinstance(part, FileRegion):
-                small = read_cached(part) if part.length <= INLINE_BYTES else None
-                if small is not None:
-                    out.append(small)
-                    continue
-                regions = True
-            out.append(part)
-        if not regions and size < TURN_BYTES:
+        size, has_regions = gather(parts, out)
+        if has_regions:
+            self._has_regions = True
+        if size < TURN_BYTES:
             return size
-        self._write(out, regions)
+        self._write(out)
         out.clear()
         return 0
 
-    def _write(self, out: Parts, regions: bool = False) -> None:
-        """Writes the parts in one go; `regions` says that some are file regions."""
+    def _write(self, out: Parts) -> None:
+        """Writes the parts in one go."""
         if not out or self._state & CLOSED:
             return
         if self.timings:
             on_write(self)
-        if not regions and not self._state & SENDING:
-            # A FileRegion is never among them: _append_parts sends those with regions=True.
+        if not self._has_regions and not self._state & SENDING:
             self._transport.write(b"".join(cast("list[bytes]", out)))
             if self.timings:
                 on_sent(self)
             return
+        self._has_regions = False
         sender = self._sender
         if sender is None:
             sender = self._sender = FileSender(self, self._processor.loop, self._transport, self._sock)
@@ -314,8 +305,8 @@ class Connection(FrameReader):
         self._state &= ~SENDING
         if self._state & CLOSING and not self._waiting:
             self._transport.close()
-        else:
-            self._processor.wake(self)
+        elif self._paused or self._waiting is not None or self._state & DRAINING:
+            self._processor.wake(self)  # there is something to do
 
     # The end --------------------------------------------------------------------------------------------------------------------------
 

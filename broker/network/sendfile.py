@@ -14,9 +14,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import mmap
 import os
 import socket
 from collections import deque
+from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from broker.network.request_channel import Parts
@@ -29,12 +31,40 @@ logger = logging.getLogger(__name__)
 
 INLINE_BYTES: Final = 16 * 1024
 """A region up to this size is cheaper to read and write together with its header than to send by itself."""
+ALIGNED_BYTES: Final = 256 * 1024
+PAGE_BYTES: Final = mmap.PAGESIZE
 TURN_BYTES: Final = 1024 * 1024
 CHUNK_BYTES: Final = 128 * 1024
 """What a thread, or a connection without a socket of its own (TLS), reads at once."""
 
+_length: Final = Struct(">i").pack
 _MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", None)
+
+
+def gather(parts: Parts, out: Parts) -> tuple[int, bool]:
+    """Puts one response, its length first, behind what is in `out`; its size, and whether file regions are left in it.
+
+    Small regions become bytes, unless that would wait for the disk.
+    """
+    size = 0
+    has_regions = False
+    length_at = len(out)
+    out.append(b"")
+    for part in parts:
+        if isinstance(part, FileRegion):
+            length = part.length
+            size += length
+            small = read_cached(part) if length <= INLINE_BYTES else None
+            if small is not None:
+                out.append(small)
+                continue
+            has_regions = True
+        else:
+            size += len(part)
+        out.append(part)
+    out[length_at] = _length(size)
+    return size, has_regions
 
 
 def read_cached(region: FileRegion) -> bytes | bytearray | None:
@@ -52,6 +82,23 @@ def read_cached(region: FileRegion) -> bytes | bytearray | None:
             return region.read()
         raise
     return data if count == region.length else None
+
+
+def from_next_page(region: FileRegion, memory: list[bytes | bytearray | memoryview]) -> FileRegion:
+    """Puts the bytes up to the next page of the file into `memory`, if that pays, and returns the rest.
+
+    The kernel splices 16 pages at once. 64 KiB from the middle of a page on are 17, which means a second round through TCP, with a packet
+    and a wake-up of the receiver of its own: 73 µs instead of 38; 128 KiB cost 86 instead of 47, and from 1 MiB on it makes no difference.
+    """
+    begun = region.position % PAGE_BYTES
+    if not begun or not INLINE_BYTES < region.length <= ALIGNED_BYTES:
+        return region
+    length = PAGE_BYTES - begun
+    first = read_cached(FileRegion(region.file, region.position, length))
+    if first is None:
+        return region
+    memory.append(first)
+    return FileRegion(region.file, region.position + length, region.length - length)
 
 
 def _pull_in(region: FileRegion, position: int, length: int) -> None:
@@ -86,11 +133,13 @@ class FileSender:
         memory: list[bytes | bytearray | memoryview] = []
         for part in parts:
             if isinstance(part, FileRegion):
+                if not part.length:
+                    continue
+                region = part if self._sock is None else from_next_page(part, memory)
                 if memory:
                     self._parts.append(b"".join(memory))
                     memory = []
-                if part.length:
-                    self._parts.append(part)
+                self._parts.append(region)
             else:
                 memory.append(part)
         if memory:
@@ -107,18 +156,20 @@ class FileSender:
         try:
             while parts and budget > 0:
                 part = parts[0]
-                asked = min(len(part) - self._position, budget)
                 if isinstance(part, FileRegion):
+                    length = part.length
+                    asked = min(length - self._position, budget)
                     if self._position >= self._warm and not self._ensure_cached(part, asked):
                         return
                     asked = min(asked, self._warm - self._position)
                     sent = self._send_region(part, asked)
                 else:
+                    length = len(part)
+                    asked = min(length - self._position, budget)
                     sent = self._send_memory(part, asked, more=len(parts) > 1)
                 budget -= sent
                 self._position += sent
-                self._connection.touch()
-                if self._position == len(part):
+                if self._position == length:
                     parts.popleft()
                     self._position = self._warm = 0
                 if sent < asked or (self._sock is None and self._transport.get_write_buffer_size()):
@@ -131,6 +182,7 @@ class FileSender:
             )
             self._connection.abort()
             return
+        self._connection.touch()
         if parts:
             self._wait_for_room()
         else:
@@ -163,7 +215,7 @@ class FileSender:
         return len(data)
 
     def _send_memory(self, part: bytes, length: int, more: bool) -> int:
-        data = memoryview(part)[self._position : self._position + length]
+        data = part if length == len(part) else memoryview(part)[self._position : self._position + length]
         if self._sock is not None:
             # Without MSG_MORE a header would leave as a packet of its own (TCP_NODELAY).
             return self._sock.send(data, _MSG_MORE if more else 0)

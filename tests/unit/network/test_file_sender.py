@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.network.request_channel import Answer
-from broker.network.sendfile import CHUNK_BYTES, INLINE_BYTES
+from broker.network.sendfile import ALIGNED_BYTES, CHUNK_BYTES, INLINE_BYTES, PAGE_BYTES, from_next_page
 from storage.file_region import FileRegion
 from storage.filesystem import RealFileSystem
 from tests.support.network import Bench, Turns, framed, other
@@ -165,3 +165,25 @@ def test_a_file_that_cannot_be_read_closes_its_connection(path: Path, caplog: py
     assert client.transport.aborted
     assert healthy.answers == [other(b"fine")]
     assert [record.exc_info for record in caplog.records] == [None]
+
+
+@pytest.mark.parametrize("position", [0, 1, PAGE_BYTES - 1, PAGE_BYTES, 5 * PAGE_BYTES + 77])
+@pytest.mark.parametrize("length", [INLINE_BYTES, INLINE_BYTES + 1, 65_536, ALIGNED_BYTES, ALIGNED_BYTES + 1])
+def test_a_region_of_moderate_size_is_left_to_the_kernel_from_a_page_on(path: Path, position: int, length: int) -> None:
+    file = RealFileSystem().open(str(path), read_only=True)
+    memory: list[bytes | bytearray | memoryview] = [b"head"]
+    rest = from_next_page(FileRegion(file, position, length), memory)
+    assert b"".join(memory) + rest.read() == b"head" + DATA[position : position + length]
+    if INLINE_BYTES < length <= ALIGNED_BYTES:
+        assert rest.position % PAGE_BYTES == 0
+
+
+def test_a_region_whose_first_page_is_cold_is_left_as_it_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def would_block(*_: object) -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "preadv", would_block)
+    region = FileRegion(RealFileSystem().open(str(path), read_only=True), 10, 65_536)
+    memory: list[bytes | bytearray | memoryview] = []
+    assert from_next_page(region, memory) is region
+    assert not memory
