@@ -44,6 +44,7 @@ class Partition:
         "controller_epoch",
         "effective_min_isr",
         "followers",
+        "has_failed",
         "is_leader",
         "is_online",
         "isr",
@@ -73,6 +74,8 @@ class Partition:
         self.topic_partition = topic_partition
         self.log = log
         self.is_online = True
+        self.has_failed = False
+        """Whether it is offline because its log directory failed."""
         self.is_leader = False
         self.leader_id = -1
         self.leader_epoch = -1
@@ -184,6 +187,11 @@ class Partition:
         if self.waiters.waiting:
             self.waiters.notify()
         return appended
+
+    def is_flushed(self, end_offset: int) -> bool:
+        """Whether what was appended up to `end_offset` is on the disk, if `flush.messages` asks for that before it is acknowledged."""
+        log = self.log
+        return not log.recovery_point < end_offset <= log.flush_due_offset
 
     @property
     def maximal_isr(self) -> frozenset[int]:

@@ -85,6 +85,7 @@ class ReplicaManager:
         self._clock = clock
         self._replica_lag_time_max_ms = replica_lag_time_max_ms
         log_manager.moves.on_replaced = self._on_log_replaced
+        log_manager.flusher.on_flushed = self._on_flushed
 
     # -- lookup --------------------------------------------------------------------------------------------------------
 
@@ -291,12 +292,19 @@ class ReplicaManager:
             partition.log = log
             partition.waiters.notify()
 
+    def _on_flushed(self, log: PartitionLog) -> None:
+        """More of a log is on the disk: producers may wait for that."""
+        partition = self.partition(*log.topic_partition)
+        if partition is not None:
+            partition.waiters.notify()
+
     # -- disk and configuration ------------------------------------------------------------------------------------------
 
     def on_log_dir_failure(self, log_dir: str) -> None:
         """A directory failed: its partitions go offline here, the rest serves on."""
         failed = [partition for partition in self if partition.log.log_dir == log_dir]
         for partition in failed:
+            partition.has_failed = True
             self.offline.add(partition.topic_partition)
             self._remove(partition)
         self._log_manager.handle_log_dir_failure(log_dir)

@@ -1,7 +1,9 @@
 """Bringing logs to the disk while the broker runs: after a roll, after `flush.messages`, and after `flush.ms`.
 
-Owned by `LogManager`. A log says on the event loop that it is due; a thread does the fsyncs; back on the loop the recovery point moves.
-An append never waits for it. Invariant: one flush of a log at a time; a log that is due again meanwhile gets another one after it.
+Owned by `LogManager`. A log says on the event loop that it is due; a thread does the fsyncs; back on the loop the recovery point moves, and
+`on_flushed` is told, because after `flush.messages` the answer to the producer waits for it. No append does.
+
+Invariant: one flush of a log at a time; a log that is due again meanwhile gets another one after it.
 """
 
 import logging
@@ -20,10 +22,11 @@ log = logging.getLogger(__name__)
 class Flusher:
     """All flushes of a broker."""
 
-    __slots__ = ("_background", "_due_again", "_flushed_at_ms", "_on_failure", "_started_ms", "_under_way")
+    __slots__ = ("_background", "_due_again", "_flushed_at_ms", "_on_failure", "_started_ms", "_under_way", "on_flushed")
 
     def __init__(self, background: Background, on_failure: Callable[[LogDirFailure], None], now_ms: int) -> None:
         """`on_failure` is called on the loop when the disk refuses."""
+        self.on_flushed: Callable[[PartitionLog], None] = _nobody
         self._background = background
         self._on_failure = on_failure
         self._started_ms = now_ms
@@ -37,9 +40,8 @@ class Flusher:
         if partition_log in self._under_way:
             self._due_again.add(partition_log)
             return
-        unflushed = partition_log.log_end_offset - partition_log.recovery_point
-        complete = unflushed < partition_log.settings.flush_messages
-        self._flush(partition_log, partition_log.active_segment.base_offset if complete else None)
+        only_complete = partition_log.flush_due_offset <= partition_log.recovery_point
+        self._flush(partition_log, partition_log.active_segment.base_offset if only_complete else None)
 
     def flush_by_age(self, logs: Iterable[PartitionLog], now_ms: int) -> None:
         """Flushes the logs whose last flush is `flush.ms` ago."""
@@ -75,9 +77,14 @@ class Flusher:
         self._due_again.discard(partition_log)
         if error is None:
             partition_log.finish_flush(plan)
+            self.on_flushed(partition_log)
             if is_due:
                 self.flush(partition_log)
         elif isinstance(error, OSError):
             self._on_failure(partition_log.disk_failure(partition_log.directory, error))
         else:
             log.error("flushing %s failed", partition_log.topic_partition, exc_info=error)
+
+
+def _nobody(_: PartitionLog) -> None:
+    pass

@@ -111,7 +111,7 @@ def retire(self: "LogManager", gone: PartitionLog, *, is_stray: bool = False) ->
     """Renames the directory of a log that is in nobody's list any more, and deletes it later; a stray one is kept. Raises LogDirFailure."""
     self.directories[gone.log_dir].log_count -= 1
     gone.leader_epochs.on_change = None
-    self._flusher.forget(gone)
+    self.flusher.forget(gone)
     self.cleaner.on_deleted(gone)
     kind = DirectoryKind.STRAY if is_stray else DirectoryKind.DELETE
     name = suffixed_name(gone.topic_partition, kind, f"{self._random.getrandbits(128):032x}")

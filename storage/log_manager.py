@@ -89,7 +89,7 @@ class LogManager:
         self._current: dict[TopicPartition, PartitionLog] = {}
         self._future: dict[TopicPartition, PartitionLog] = {}
         self._checkpoints = LogCheckpoints(filesystem, background, self.all_logs, self._on_failure)
-        self._flusher = Flusher(background, self._on_failure, clock.now_ms())
+        self.flusher = Flusher(background, self._on_failure, clock.now_ms())
         self._deletions = LogDeletions(filesystem, background, self._on_failure)
         self._left_by_deletions: list[tuple[str, str]] = []
         self._retention: deque[PartitionLog] = deque()
@@ -99,7 +99,7 @@ class LogManager:
             background,
             random=random.random,
             producer_id_expiration_ms=config[PRODUCER_ID_EXPIRATION_MS],
-            on_flush_due=self._flusher.flush,
+            on_flush_due=self.flusher.flush,
             on_truncated=self._on_truncated,
         )
         self.cleaner = LogCleaner(
@@ -291,7 +291,7 @@ class LogManager:
         for logs in (self._current, self._future):
             for gone in [each for each in logs.values() if each.log_dir == log_dir]:
                 del logs[gone.topic_partition]
-                self._flusher.forget(gone)
+                self.flusher.forget(gone)
                 gone.leader_epochs.on_change = None
                 gone.close_without_writing()
         try:
@@ -338,7 +338,7 @@ class LogManager:
 
     def flush_dirty_logs(self) -> None:
         """Flushes the logs whose `flush.ms` is over."""
-        self._flusher.flush_by_age(list(self.all_logs()), self._clock.now_ms())
+        self.flusher.flush_by_age(list(self.all_logs()), self._clock.now_ms())
 
     def remove_expired_producers(self) -> None:
         """Forgets producers that have been idle for `producer.id.expiration.ms`."""

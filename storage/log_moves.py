@@ -236,7 +236,8 @@ class LogMoves:
         if future.flushes:
             self._later(move, _FLUSH_POLL_MS)
             return
-        if future.recovery_point < current.recovery_point:
+        # Producers may wait for what is below the flush due offset.
+        if future.recovery_point < max(current.recovery_point, min(current.flush_due_offset, current.log_end_offset)):
             if not move.was_flushed:
                 self._flush_in_thread(move)
                 return

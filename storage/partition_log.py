@@ -36,6 +36,7 @@ class PartitionLog:
         "config",
         "context",
         "directory",
+        "flush_due_offset",
         "flushes",
         "high_watermark",
         "is_closed",
@@ -89,6 +90,8 @@ class PartitionLog:
         self.high_watermark = log_start_offset
         self.recovery_point = max(recovery_point, log_start_offset)
         self.next_flush_offset = self.recovery_point + settings.flush_messages - 1
+        self.flush_due_offset = 0
+        """What is below it was appended when `flush.messages` was reached, and is not acknowledged before it is on the disk."""
         self.read_hints: dict[int, tuple[Segment, int]] = {}
         self.is_closed = False
         self.flushes: list[FlushPlan] = []  # under way: a truncation takes from them what was appended after it
@@ -183,6 +186,7 @@ class PartitionLog:
 
     def on_flush_due(self) -> None:
         """`flush.messages` were appended since the last flush was asked for."""
+        self.flush_due_offset = self.log_end_offset
         self.next_flush_offset = self.log_end_offset + self.settings.flush_messages - 1
         self.context.on_flush_due(self)
 

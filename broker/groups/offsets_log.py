@@ -66,10 +66,11 @@ class OffsetsLog:
         except (StorageError, ReplicationError) as error:
             then(self._failed(index, error), -1)
             return
-        if self._required_acks != ACKS_ALL:
+        if self._required_acks != ACKS_ALL and partition.is_flushed(next_offset):
             then(ErrorCode.NONE, base_offset)
             return
-        waiting = DelayedAppend(partition, next_offset, lambda error: then(error, base_offset))
+        required_offset = next_offset if self._required_acks == ACKS_ALL else 0
+        waiting = DelayedAppend(partition, next_offset, required_offset, lambda error: then(error, base_offset))
         self._purgatory.try_complete_else_watch(waiting, [partition.waiters], self._timeout_ms)
 
     def append_tombstones(self, index: int, keys: Sequence[bytes]) -> bool:
@@ -111,12 +112,13 @@ class OffsetsLog:
 
 
 class DelayedAppend(DelayedOperation):
-    """An append that waits until every in-sync replica has it."""
+    """An append that waits until every in-sync replica has it, and the disk where `flush.messages` says so."""
 
-    __slots__ = ("_error", "_partition", "_required_offset", "_then")
+    __slots__ = ("_end_offset", "_error", "_partition", "_required_offset", "_then")
 
-    def __init__(self, partition: Partition, required_offset: int, then: Callable[[ErrorCode], None]) -> None:
+    def __init__(self, partition: Partition, end_offset: int, required_offset: int, then: Callable[[ErrorCode], None]) -> None:
         super().__init__()
+        self._end_offset = end_offset
         self._partition = partition
         self._required_offset = required_offset
         self._then = then
@@ -128,7 +130,7 @@ class DelayedAppend(DelayedOperation):
         if not partition.is_leader:
             self._error = ErrorCode.NOT_LEADER_OR_FOLLOWER
             return self.force_complete()
-        if partition.log.high_watermark < self._required_offset:
+        if partition.log.high_watermark < self._required_offset or not partition.is_flushed(self._end_offset):
             return False
         if len(partition.isr) < partition.effective_min_isr:
             self._error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND

@@ -46,6 +46,8 @@ from storage.validation import ValidatedBatch, check_request, complete_validatio
 ACKS_ALL = -1
 VALID_ACKS = (ACKS_ALL, 0, 1)
 FIRST_VERSION_WITH_LEADER_HINTS = 10
+FLUSH_TIMEOUT_MS = 60_000
+"""How long acks=1 waits for the disk, at least."""
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write into internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
@@ -105,17 +107,27 @@ def handle_produce_frame(
         return None
     if acks == 0:
         return NO_RESPONSE
-    if acks == ACKS_ALL and partition.log.high_watermark <= appended.last_offset:
-        return _wait_for_replicas(version, correlation_id, topic, partition, appended, timeout_ms, broker)
+    log = partition.log
+    if (
+        acks == ACKS_ALL and log.high_watermark <= appended.last_offset
+    ) or log.recovery_point <= appended.last_offset < log.flush_due_offset:
+        return _wait_for_replicas(version, correlation_id, topic, partition, appended, acks, timeout_ms, broker)
     return encode_produce_response(
         version, correlation_id, topic, index, 0, appended.first_offset, appended.log_append_time_ms, appended.log_start_offset, 0
     )
 
 
 def _wait_for_replicas(
-    version: int, correlation_id: int, topic: str, partition: Partition, appended: Appended, timeout_ms: int, broker: Services
+    version: int,
+    correlation_id: int,
+    topic: str,
+    partition: Partition,
+    appended: Appended,
+    acks: int,
+    timeout_ms: int,
+    broker: Services,
 ) -> Pending:
-    """acks=all on the hot path, while other replicas do not have the batch yet."""
+    """On the hot path, while other replicas, or the disk, do not have the batch yet."""
     result = PartitionProduceResponse()
 
     def answer() -> bytes:
@@ -134,8 +146,8 @@ def _wait_for_replicas(
         )
 
     pending = Pending(appended=True)
-    delayed = DelayedProduce([(partition, appended.last_offset + 1, result)], answer, pending)
-    broker.produce_purgatory.try_complete_else_watch(delayed, [partition.waiters], timeout_ms)
+    delayed = DelayedProduce([(partition, appended.last_offset + 1, result)], answer, pending, acks)
+    broker.produce_purgatory.try_complete_else_watch(delayed, [partition.waiters], delayed.timeout_ms(timeout_ms))
     return pending
 
 
@@ -149,7 +161,7 @@ class Produce:
         self.context = context
         self.results: list[tuple[str, PartitionProduceResponse]] = []
         self.appended: list[tuple[Partition, int, PartitionProduceResponse]] = []
-        """(partition, offset behind its last record, result) of what acks=all waits for."""
+        """(partition, offset behind its last record, result) of what is waited for."""
         self.in_work: list[tuple[str, Partition, ValidatedBatch, PartitionProduceResponse]] = []
         self.task: asyncio.Task[None] | None = None
 
@@ -195,8 +207,9 @@ class Produce:
         result.base_offset = appended.first_offset
         result.log_append_time_ms = appended.log_append_time_ms
         result.log_start_offset = appended.log_start_offset
-        if self.request.acks == ACKS_ALL and partition.log.high_watermark <= appended.last_offset:
-            self.appended.append((partition, appended.last_offset + 1, result))
+        end_offset = appended.last_offset + 1
+        if (self.request.acks == ACKS_ALL and partition.log.high_watermark < end_offset) or not partition.is_flushed(end_offset):
+            self.appended.append((partition, end_offset, result))
 
     def _refused(
         self, topic: str, partition: Partition | None, result: PartitionProduceResponse, error: StorageError | ReplicationError
@@ -253,9 +266,10 @@ class Produce:
             return self.context.encode(self.response())
         if pending is None:
             pending = Pending(appended=True)
-        delayed = DelayedProduce(self.appended, lambda: self.context.encode(self.response()), pending)
-        purgatory = self.context.broker.produce_purgatory
-        purgatory.try_complete_else_watch(delayed, [partition.waiters for partition, _, _ in self.appended], self.request.timeout_ms)
+        delayed = DelayedProduce(self.appended, lambda: self.context.encode(self.response()), pending, self.request.acks)
+        waiters = [partition.waiters for partition, _, _ in self.appended]
+        timeout_ms = delayed.timeout_ms(self.request.timeout_ms)
+        self.context.broker.produce_purgatory.try_complete_else_watch(delayed, waiters, timeout_ms)
         return pending
 
     def _answer_to_nobody(self) -> Answer:
@@ -285,22 +299,27 @@ class Produce:
 
 
 class DelayedProduce(DelayedOperation):
-    """An acks=all Produce that waits until every in-sync replica has its records."""
+    """A Produce that waits until its records are on the disk, if `flush.messages` says so, and with acks=all on all in-sync replicas."""
 
-    __slots__ = ("_answer", "_pending", "_waiting")
+    __slots__ = ("_acks", "_answer", "_pending", "_waiting")
 
     def __init__(
-        self, waiting: list[tuple[Partition, int, PartitionProduceResponse]], answer: Callable[[], Completion], pending: Pending
+        self, waiting: list[tuple[Partition, int, PartitionProduceResponse]], answer: Callable[[], Completion], pending: Pending, acks: int
     ) -> None:
         super().__init__()
+        self._acks = acks
         self._waiting = waiting
         self._answer = answer
         self._pending = pending
 
     def try_complete(self) -> bool:
-        """Complete when no partition is left whose high watermark is below what was appended."""
-        self._waiting = [entry for entry in self._waiting if not _is_settled(*entry)]
+        """Complete when no partition is left whose records are not safe yet."""
+        self._waiting = [entry for entry in self._waiting if not _is_settled(*entry, self._acks)]
         return not self._waiting and self.force_complete()
+
+    def timeout_ms(self, asked_ms: int) -> int:
+        """How long to wait. Only acks=all has a timeout of the producer's; it is not for the disk."""
+        return asked_ms if self._acks == ACKS_ALL else max(asked_ms, FLUSH_TIMEOUT_MS)
 
     def on_expiration(self) -> None:
         """The timeout of the request passed: what is not replicated by now is answered with REQUEST_TIMED_OUT."""
@@ -312,12 +331,16 @@ class DelayedProduce(DelayedOperation):
         self._pending.complete(self._answer())
 
 
-def _is_settled(partition: Partition, required_offset: int, result: PartitionProduceResponse) -> bool:
-    """Whether one partition of an acks=all Produce is decided, well or badly."""
+def _is_settled(partition: Partition, end_offset: int, result: PartitionProduceResponse, acks: int) -> bool:
+    """Whether one partition of a Produce that waits is decided, well or badly."""
     if not partition.is_leader:
-        result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR if partition.has_failed else ErrorCode.NOT_LEADER_OR_FOLLOWER
         return True
-    if partition.log.high_watermark < required_offset:
+    if not partition.is_flushed(end_offset):
+        return False
+    if acks != ACKS_ALL:
+        return True
+    if partition.log.high_watermark < end_offset:
         return False
     if len(partition.maximal_isr) < partition.effective_min_isr:
         result.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
