@@ -154,16 +154,17 @@ class RealFile:
         os.fdatasync(self._fd)
 
     def is_cached(self, length: int, at: int) -> bool:
-        probe = bytearray(1)
-        end = at + length
+        last = at + length - 1
         # The kernel reads ahead in larger pieces than this, so a hole between two probes is unlikely; if there is one, sendfile waits.
-        for position in (*range(at, end, _PROBE_STEP), end - 1):
-            try:
-                os.preadv(self._fd, [probe], position, os.RWF_NOWAIT)
-            except BlockingIOError:
-                return False
-            except OSError:
-                return True  # the file system cannot tell (overlayfs, some network ones): then waiting is all there is
+        try:
+            os.preadv(self._fd, _PROBE, last, os.RWF_NOWAIT)
+            while at < last:
+                os.preadv(self._fd, _PROBE, at, os.RWF_NOWAIT)
+                at += _PROBE_STEP
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True  # the file system cannot tell (overlayfs, some network ones): then waiting is all there is
         return True
 
     def fileno(self) -> int:
@@ -180,6 +181,7 @@ class RealFile:
 
 
 _PROBE_STEP = 64 * 1024
+_PROBE = [bytearray(1)]  # what is read into it does not matter
 
 
 class RealFileSystem:
