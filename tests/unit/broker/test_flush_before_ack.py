@@ -115,6 +115,6 @@ def test_who_waits_for_a_flush_is_answered_by_the_log_that_takes_its_place() -> 
     assert not partition.is_flushed(3)
     target = "/b" if log.log_dir == "/a" else "/a"
     replicas.manager.alter_log_dir(TopicPartition(TOPIC, 0), target)
-    replicas.disks.settle()
+    replicas.disks.background.advance(100)
     assert (partition.log.log_dir, partition.log.recovery_point) == (target, 3)
     assert partition.is_flushed(3)
