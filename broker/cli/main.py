@@ -6,6 +6,11 @@ import click
 
 COMMANDS = {
     "serve": "Run a broker.",
+    "topics": "List, describe, create, alter and delete topics.",
+    "groups": "List, describe and delete groups, and change their offsets.",
+    "configs": "Describe and change configurations.",
+    "produce": "Write records to a topic.",
+    "consume": "Print records of topics.",
     "dump-log": "Print log files, or check a data directory.",
 }
 

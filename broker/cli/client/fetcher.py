@@ -1,0 +1,207 @@
+"""Reads records from partitions: one Fetch per leader on its way, positions moved on, moved leaders found again.
+
+With read_committed, records of aborted transactions are left out, as the lists of them in the answers say; markers are never handed out.
+"""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from broker.cli.client.cluster import Cluster, TopicPartition
+from broker.cli.client.connection import Connection
+from broker.cli.client.errors import ClientError, ConnectionLost, Refused
+from broker.cli.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, by_topic
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from protocol.record_builder import ControlRecordType, control_record_type
+from protocol.record_errors import RecordFormatError
+from protocol.record_reader import Record, iter_records
+from protocol.records import BatchHeader, TimestampType, crc_is_valid, iter_batches
+
+_BACKOFF_SECONDS: Final = 0.1
+
+
+class FetchSettings(NamedTuple):
+    """As the Kafka consumer's configuration of the same names."""
+
+    isolation: int = READ_UNCOMMITTED
+    max_wait_ms: int = 500
+    min_bytes: int = 1
+    max_bytes: int = 50 * 1024 * 1024
+    max_partition_bytes: int = 1024 * 1024
+
+
+class FetchedBatch(NamedTuple):
+    """Records of one batch, from the position on; none of a marker or of what was aborted."""
+
+    partition: TopicPartition
+    timestamp_type: TimestampType
+    records: list[Record]
+    next_offset: int
+
+
+class OffsetGone(ClientError):
+    """A position is outside of what the partition holds."""
+
+    def __init__(self, partition: TopicPartition, offset: int) -> None:
+        self.partition = partition
+        self.offset = offset
+        super().__init__(f"{partition}: offset {offset} is out of range")
+
+
+class Fetcher:
+    """`positions` may be changed between polls: a partition that is not in it any more is not read."""
+
+    def __init__(self, cluster: Cluster, positions: dict[TopicPartition, int], settings: FetchSettings) -> None:
+        self.positions = positions
+        self._cluster = cluster
+        self._settings = settings
+        self._in_flight: dict[Connection, dict[TopicPartition, int]] = {}
+        self._connections: dict[int, Connection] = {}
+
+    def close(self) -> None:
+        """Close the connections."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+        self._in_flight.clear()
+
+    def poll(self, timeout_seconds: float) -> Iterator[FetchedBatch]:
+        """What one or more leaders answer, batch by batch; nothing when none does in time.
+
+        The position of a partition moves on with each batch that was taken. Raises OffsetGone, Refused.
+        """
+        try:
+            self._send()
+        except (Refused, ConnectionLost) as error:
+            self._wait_or_raise(error)
+            return
+        if not self._in_flight:
+            time.sleep(min(timeout_seconds, _BACKOFF_SECONDS))
+            return
+        with selectors.DefaultSelector() as selector:
+            for connection in self._in_flight:
+                selector.register(connection, selectors.EVENT_READ, connection)
+            ready: list[Connection] = [key.data for key, _ in selector.select(timeout_seconds)]
+        for connection in ready:
+            yield from self._take(connection)
+
+    def _send(self) -> None:
+        asked = {partition for partitions in self._in_flight.values() for partition in partitions}
+        for leader, partitions in self._cluster.by_leader(self.positions).items():
+            wanted = [partition for partition in partitions if partition not in asked]
+            connection = self._connections.get(leader)
+            if not wanted or (connection is not None and connection in self._in_flight):
+                continue
+            if connection is None:
+                connection = self._connections[leader] = self._cluster.new_connection(self._cluster.broker_address(leader))
+            settings = self._settings
+            positions = {partition: self.positions[partition] for partition in wanted}
+            request = FetchRequest(
+                max_wait_ms=settings.max_wait_ms,
+                min_bytes=settings.min_bytes,
+                max_bytes=settings.max_bytes,
+                isolation_level=settings.isolation,
+                topics=[
+                    FetchTopic(
+                        topic=topic,
+                        partitions=[
+                            FetchPartition(
+                                partition=number,
+                                fetch_offset=positions[TopicPartition(topic, number)],
+                                partition_max_bytes=settings.max_partition_bytes,
+                            )
+                            for number in numbers
+                        ],
+                    )
+                    for topic, numbers in by_topic(wanted).items()
+                ],
+            )
+            connection.send(request)
+            self._in_flight[connection] = positions
+
+    def _take(self, connection: Connection) -> Iterator[FetchedBatch]:
+        try:
+            answer = connection.receive(0)
+        except ConnectionLost as error:
+            self._lose(connection)
+            self._wait_or_raise(error)
+            return
+        if answer is None:
+            return
+        assert isinstance(answer, FetchResponse)
+        asked = self._in_flight.pop(connection)
+        if answer.error_code:
+            self._wait_or_raise(Refused(f"fetching from {connection.address}", answer.error_code))
+            return
+        for topic in answer.responses:
+            for data in topic.partitions:
+                partition = TopicPartition(topic.topic, data.partition_index)
+                # Taken from the assignment, or moved, while the request was on its way: what came is of no use.
+                if partition in asked and self.positions.get(partition) == asked[partition]:
+                    yield from self._records_of(partition, data)
+
+    def _lose(self, connection: Connection) -> None:
+        connection.close()
+        self._in_flight.pop(connection, None)
+        self._connections = {leader: known for leader, known in self._connections.items() if known is not connection}
+
+    def _wait_or_raise(self, error: Refused | ConnectionLost) -> None:
+        if isinstance(error, Refused) and not error.code.retriable:
+            raise error
+        for partition in self.positions:
+            self._cluster.forget(partition.topic)
+        time.sleep(_BACKOFF_SECONDS)
+
+    # ---- records
+
+    def _records_of(self, partition: TopicPartition, data: PartitionData) -> Iterator[FetchedBatch]:
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise OffsetGone(partition, self.positions[partition])
+        if data.error_code:
+            self._wait_or_raise(Refused(str(partition), data.error_code))
+            return
+        if not data.records:
+            return
+        aborted = AbortedFilter(data.aborted_transactions or []) if self._settings.isolation == READ_COMMITTED else None
+        try:
+            for at, header in iter_batches(data.records):
+                if not crc_is_valid(data.records, at):
+                    raise ClientError(f"{partition}: the checksum of the batch at offset {header.base_offset} is wrong")
+                yield self._batch(partition, data.records, at, header, aborted)
+        except RecordFormatError as error:
+            raise ClientError(f"{partition}: the records from offset {self.positions[partition]} on cannot be read: {error}") from None
+
+    def _batch(
+        self, partition: TopicPartition, buffer: memoryview | bytes, at: int, header: BatchHeader, aborted: AbortedFilter | None
+    ) -> FetchedBatch:
+        position = self.positions[partition]
+        records: list[Record] = []
+        hidden = aborted is not None and aborted.hides(header, buffer, at)
+        if not header.is_control and not hidden:
+            records = [record for record in iter_records(buffer, at, header) if record.offset >= position]
+        if partition in self.positions:
+            self.positions[partition] = max(position, header.next_offset)
+        return FetchedBatch(partition, header.timestamp_type, records, header.next_offset)
+
+
+class AbortedFilter:
+    """Which batches of an answer belong to aborted transactions: those of a producer between the first offset and its abort marker."""
+
+    def __init__(self, transactions: list[AbortedTransaction]) -> None:
+        self._to_come = sorted(transactions, key=lambda transaction: transaction.first_offset)
+        self._aborted: set[int] = set()
+
+    def hides(self, header: BatchHeader, buffer: memoryview | bytes, at: int) -> bool:
+        """Whether the batch is not to be seen. To be called for every batch in order."""
+        while self._to_come and self._to_come[0].first_offset <= header.last_offset:
+            self._aborted.add(self._to_come.pop(0).producer_id)
+        if header.is_control:
+            marker = next(iter_records(buffer, at, header), None)
+            if marker is not None and control_record_type(marker.key) is ControlRecordType.ABORT:
+                self._aborted.discard(header.producer_id)
+            return True
+        return header.is_transactional and header.producer_id in self._aborted

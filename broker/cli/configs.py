@@ -1,0 +1,122 @@
+"""`ottla configs`: describe and change configurations of topics, brokers and broker loggers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from broker.cli.options import cluster_command, json_option, key_values
+from broker.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from broker.cli.client.cluster import Cluster
+    from broker.cli.client.config_admin import ResourceType
+
+_KINDS = ("topic", "broker", "broker-logger")
+_DEFAULT = "default"
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def configs() -> None:
+    """Describe and change configurations.
+
+    Of a topic by its name, of a broker by its id, of all brokers as `broker default`, and the log levels of a broker as `broker-logger ID`.
+    """
+
+
+@configs.command()
+@click.argument("kind", type=click.Choice(_KINDS))
+@click.argument("name")
+@click.option("--all", "everything", is_flag=True, help="What is not set, too, with its default.")
+@click.option("--synonyms", is_flag=True, help="Where each value could come from, in the order in which it counts.")
+@click.option("--key", "keys", multiple=True, help="Only this key; may be repeated.")
+@json_option
+@cluster_command
+def describe(cluster: Cluster, kind: str, name: str, everything: bool, synonyms: bool, keys: tuple[str, ...], as_json: bool) -> None:
+    """Show what is configured, and where it comes from."""
+    from broker.cli.client.config_admin import DYNAMIC, SOURCES, describe_configs
+
+    resource, name = _resource(cluster, kind, name)
+    found = [
+        config
+        for config in describe_configs(cluster, resource, name, synonyms=True)
+        if (config.name in keys if keys else everything or config.config_source in DYNAMIC or kind == "broker-logger")
+    ]
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": config.name,
+                    "value": config.value,
+                    "source": SOURCES.get(config.config_source),
+                    "read_only": config.read_only,
+                    "sensitive": config.is_sensitive,
+                    "synonyms": [
+                        {"name": synonym.name, "value": synonym.value, "source": SOURCES.get(synonym.source)} for synonym in config.synonyms
+                    ],
+                }
+                for config in found
+            ]
+        )
+        return
+    rows = [
+        [
+            config.name,
+            "(hidden)" if config.is_sensitive else config.value,
+            SOURCES.get(config.config_source),
+            *(
+                ["; ".join(f"{SOURCES.get(synonym.source)} {synonym.name}={synonym.value}" for synonym in config.synonyms)]
+                if synonyms
+                else []
+            ),
+        ]
+        for config in found
+    ]
+    print_table(("key", "value", "source", *(["synonyms"] if synonyms else [])), rows)
+
+
+@configs.command()
+@click.argument("kind", type=click.Choice(_KINDS))
+@click.argument("name")
+@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Set a value; may be repeated.")
+@click.option("--delete", "deletes", multiple=True, metavar="KEY", help="Back to the default; may be repeated.")
+@click.option("--append", "appends", multiple=True, metavar="KEY=VALUE", help="Add to a list.")
+@click.option("--subtract", "subtracts", multiple=True, metavar="KEY=VALUE", help="Take out of a list.")
+@click.option("--validate-only", is_flag=True, help="Only ask whether it could be changed.")
+@cluster_command
+def alter(
+    cluster: Cluster,
+    kind: str,
+    name: str,
+    sets: tuple[str, ...],
+    deletes: tuple[str, ...],
+    appends: tuple[str, ...],
+    subtracts: tuple[str, ...],
+    validate_only: bool,
+) -> None:
+    """Change what is configured, all of it or nothing."""
+    from broker.cli.client.config_admin import Change, Operation, alter_configs
+
+    changes = [Change(key, Operation.SET, value) for key, value in key_values(sets, "--set").items()]
+    changes += [Change(key, Operation.DELETE, None) for key in deletes]
+    changes += [Change(key, Operation.APPEND, value) for key, value in key_values(appends, "--append").items()]
+    changes += [Change(key, Operation.SUBTRACT, value) for key, value in key_values(subtracts, "--subtract").items()]
+    if not changes:
+        raise click.UsageError("What is to be changed? Give --set, --delete, --append or --subtract.")
+    resource, known = _resource(cluster, kind, name)
+    alter_configs(cluster, resource, known, changes, validate_only=validate_only)
+    print(f"{kind} {name}: {'could be changed' if validate_only else 'changed'}")
+
+
+def _resource(cluster: Cluster, kind: str, name: str) -> tuple[ResourceType, str]:
+    from broker.cli.client.config_admin import ResourceType
+
+    resource = ResourceType[kind.upper().replace("-", "_")]
+    if resource is ResourceType.TOPIC:
+        cluster.topic(name)
+    elif resource is ResourceType.BROKER and name == _DEFAULT:
+        name = ""
+    elif not name.isdecimal():
+        raise click.UsageError(f"{name!r} is no broker id{'' if kind == 'broker-logger' else ' (or `default` for all brokers)'}.")
+    return resource, name

@@ -1,0 +1,68 @@
+"""Where `ottla consume` begins and ends in each partition, from texts as kcat and rpk take them.
+
+-o  start | end | 123 | -10 (the last ten) | @TIME | stored        --until  end | 123 | @TIME
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from broker.cli.times import parse_time
+
+if TYPE_CHECKING:
+    from broker.cli.client.cluster import Cluster, TopicPartition
+
+_STARTS = {"start", "beginning", "earliest", "oldest"}
+_ENDS = {"end", "latest", "newest"}
+
+
+class Limits(NamedTuple):
+    """How far to read: below these offsets, below this time."""
+
+    offsets: dict[TopicPartition, int] | None
+    time_ms: int | None
+
+
+def start_positions(cluster: Cluster, partitions: Sequence[TopicPartition], text: str, isolation: int) -> dict[TopicPartition, int]:
+    """The first offset to read of each partition. Raises UsageError, ClientError."""
+    from broker.cli.client.offsets import end_offsets, offsets_at, start_offsets
+
+    if text in _STARTS:
+        return start_offsets(cluster, partitions)
+    if text in _ENDS:
+        return end_offsets(cluster, partitions, isolation=isolation)
+    if text.startswith(("@", "s@")):
+        return offsets_at(cluster, partitions, _time(text.partition("@")[2]))
+    if text.isdecimal():
+        return dict.fromkeys(partitions, int(text))
+    if text.startswith("-") and text[1:].isdecimal():
+        starts, ends = start_offsets(cluster, partitions), end_offsets(cluster, partitions, isolation=isolation)
+        return {name: max(starts[name], ends[name] - int(text[1:])) for name in partitions}
+    raise click.UsageError(f"--offset {text!r} is none of start, end, N, -N and @TIME.")
+
+
+def limits(cluster: Cluster, partitions: Sequence[TopicPartition], text: str | None, isolation: int) -> Limits:
+    """Where to stop. Raises UsageError, ClientError."""
+    from broker.cli.client.offsets import end_offsets
+
+    if text is None:
+        return Limits(None, None)
+    ends = end_offsets(cluster, partitions, isolation=isolation)
+    if text in _ENDS:
+        return Limits(ends, None)
+    if text.isdecimal():
+        return Limits(dict.fromkeys(partitions, int(text)), None)
+    if text.startswith(("@", "e@")):
+        return Limits(ends, _time(text.partition("@")[2]))
+    raise click.UsageError(f"--until {text!r} is none of end, OFFSET and @TIME.")
+
+
+def _time(text: str) -> int:
+    try:
+        return parse_time(text, int(time.time() * 1000))
+    except ValueError as error:
+        raise click.UsageError(f"{error}.") from None

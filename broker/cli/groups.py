@@ -1,0 +1,266 @@
+"""`ottla groups`: list and describe groups, see, reset and delete their offsets, delete groups."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from broker.cli.client.errors import ClientError
+from broker.cli.options import cluster_command, json_option, report_outcomes, topic_partitions
+from broker.cli.output import print_json, print_table, say
+from broker.cli.times import parse_span, parse_time
+
+if TYPE_CHECKING:
+    from broker.cli.client.cluster import Cluster, TopicPartition
+    from broker.cli.client.group_admin import DescribedGroup, Member
+
+_INACTIVE = ("Empty", "Dead")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def groups() -> None:
+    """List, describe and delete groups, and change their offsets."""
+
+
+@groups.command("list")
+@click.option("--state", "states", multiple=True, help="Only groups in this state (Stable, Empty, ...); may be repeated.")
+@click.option("--type", "types", multiple=True, help="Only groups of this type (Classic, Consumer).")
+@json_option
+@cluster_command
+def list_groups(cluster: Cluster, states: tuple[str, ...], types: tuple[str, ...], as_json: bool) -> None:
+    """List groups with their states and types."""
+    from broker.cli.client.group_admin import list_groups as listed
+
+    found = listed(cluster, states, types)
+    if as_json:
+        print_json([group._asdict() for group in found])
+        return
+    print_table(("group", "protocol", "state", "type", "coordinator"), found)
+
+
+@groups.command()
+@click.argument("names", nargs=-1, required=True)
+@json_option
+@cluster_command
+def describe(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> None:
+    """Describe groups: state, members, what they have, how far they are behind."""
+    from broker.cli.client.committed import committed_offsets
+    from broker.cli.client.group_admin import describe_group
+
+    shown = []
+    for name in names:
+        group = describe_group(cluster, name)
+        committed = {partition: found.offset for partition, found in committed_offsets(cluster, name).items()}
+        if group.state == "Dead" and not committed:
+            raise ClientError(f"there is no group {name}")
+        owners = {partition: member for member in group.members for partition in member.partitions}
+        lags = _lags(cluster, sorted({*committed, *owners}), committed)
+        if as_json:
+            shown.append(_group_json(group, committed, owners, lags))
+        else:
+            _print_group(group, committed, owners, lags)
+    if as_json:
+        print_json(shown)
+
+
+def _lags(cluster: Cluster, partitions: list[TopicPartition], committed: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+    """The end of each partition; None for one that is gone."""
+    from broker.cli.client.errors import Refused
+    from broker.cli.client.offsets import end_offsets
+
+    found: dict[TopicPartition, int | None] = dict.fromkeys(partitions)
+    for topic in sorted({partition.topic for partition in partitions}):
+        try:
+            known = set(cluster.partitions(topic))
+            found |= end_offsets(cluster, [name for name in partitions if name.topic == topic and name.partition in known])
+        except Refused as error:
+            say(f"ottla: {error}")
+    return found
+
+
+def _behind(end: int | None, offset: int | None) -> int | None:
+    return None if end is None or offset is None else end - offset
+
+
+def _print_group(
+    group: DescribedGroup,
+    committed: Mapping[TopicPartition, int],
+    owners: Mapping[TopicPartition, Member],
+    ends: Mapping[TopicPartition, int | None],
+) -> None:
+    title = f"{group.group}  state {group.state}  type {group.type}  coordinator {group.coordinator}  members {len(group.members)}"
+    if group.assignor:
+        title += f"  assignor {group.assignor}"
+    rows: list[list[object]] = []
+    for name, end in ends.items():
+        member = owners.get(name)
+        offset = committed.get(name)
+        member_cells = [member.member_id, member.client_id, member.host] if member else [None, None, None]
+        rows.append([name.topic, name.partition, offset, end, _behind(end, offset), *member_cells])
+    idle = [member for member in group.members if not member.partitions]
+    rows += [[None, None, None, None, None, member.member_id, member.client_id, member.host] for member in idle]
+    print_table(("topic", "partition", "offset", "end", "lag", "member", "client", "host"), rows, title=title)
+
+
+def _group_json(
+    group: DescribedGroup,
+    committed: Mapping[TopicPartition, int],
+    owners: Mapping[TopicPartition, Member],
+    ends: Mapping[TopicPartition, int | None],
+) -> dict[str, object]:
+    return {
+        **{field: getattr(group, field) for field in ("group", "state", "type", "protocol_type", "assignor", "coordinator")},
+        "members": [{**member._asdict(), "partitions": [name._asdict() for name in member.partitions]} for member in group.members],
+        "partitions": [
+            {
+                "topic": name.topic,
+                "partition": name.partition,
+                "offset": committed.get(name),
+                "end": end,
+                "lag": _behind(end, committed.get(name)),
+                "member": owners[name].member_id if name in owners else None,
+            }
+            for name, end in ends.items()
+        ],
+    }
+
+
+@groups.command()
+@click.argument("name")
+@json_option
+@cluster_command
+def offsets(cluster: Cluster, name: str, as_json: bool) -> None:
+    """Show a group's committed offsets."""
+    from broker.cli.client.committed import committed_offsets
+
+    found = sorted(committed_offsets(cluster, name).items())
+    if as_json:
+        print_json([{**partition._asdict(), **committed._asdict()} for partition, committed in found])
+        return
+    print_table(("topic", "partition", "offset", "metadata"), [[*partition, *committed] for partition, committed in found])
+
+
+@groups.command("reset-offsets")
+@click.argument("name")
+@click.option("--topic", "names", multiple=True, metavar="TOPIC[:PARTITIONS]", help="Only of this topic; may be repeated.")
+@click.option("--all-topics", is_flag=True, help="Of every topic the group has offsets of.")
+@click.option("--to-earliest", is_flag=True, help="To the beginning.")
+@click.option("--to-latest", is_flag=True, help="To the end.")
+@click.option("--to-current", is_flag=True, help="Where they are; to the end where there is none.")
+@click.option("--to-offset", type=int, help="To this offset.")
+@click.option("--shift-by", type=int, help="By so many records, back if negative.")
+@click.option(
+    "--to-datetime", metavar="TIME", help="To the first record at that time: 2024-05-01T12:00:00.000, UTC unless it says otherwise."
+)
+@click.option("--by-duration", metavar="SPAN", help="To the first record since then: P1DT12H, 36h.")
+@click.option("--from-file", type=click.File(), help="To what a CSV file says: topic,partition,offset.")
+@click.option("--execute", is_flag=True, help="Do it. Without, it is only shown.")
+@click.option("--dry-run", is_flag=True, help="Only show it, which is the default.")
+@click.option("--export", is_flag=True, help="Print CSV for --from-file.")
+@json_option
+@cluster_command
+def reset_offsets(
+    cluster: Cluster,
+    name: str,
+    names: tuple[str, ...],
+    all_topics: bool,
+    to_earliest: bool,
+    to_latest: bool,
+    to_current: bool,
+    to_offset: int | None,
+    shift_by: int | None,
+    to_datetime: str | None,
+    by_duration: str | None,
+    from_file: IO[str] | None,
+    execute: bool,
+    dry_run: bool,
+    export: bool,
+    as_json: bool,
+) -> None:
+    """Put a group's offsets elsewhere. The group must have no members."""
+    from broker.cli.client.committed import commit_offsets, committed_offsets
+    from broker.cli.client.group_admin import describe_group
+    from broker.cli.offset_reset import planned_offsets, read_plan
+
+    modes = [to_earliest, to_latest, to_current, to_offset is not None, shift_by is not None, to_datetime, by_duration, from_file]
+    if sum(map(bool, modes)) != 1:
+        raise click.UsageError(
+            "Give exactly one of --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, --to-datetime, --by-duration and "
+            "--from-file."
+        )
+    if execute and dry_run:
+        raise click.UsageError("--execute and --dry-run exclude each other.")
+    if from_file is None and bool(names) == all_topics:
+        raise click.UsageError("Give either --topic or --all-topics.")
+    plan = None if from_file is None else read_plan(from_file, name)
+    moment = _moment(to_datetime, by_duration)
+    committed = {partition: found.offset for partition, found in committed_offsets(cluster, name).items()}
+    if plan is not None:
+        partitions = list(plan)
+    else:
+        partitions = topic_partitions(cluster, names) if names else sorted(committed)
+    if not partitions:
+        raise ClientError(f"group {name} has no offsets; name the topics with --topic")
+    found = planned_offsets(
+        cluster,
+        partitions,
+        committed,
+        remark=say,
+        to_earliest=to_earliest,
+        to_latest=to_latest,
+        to_current=to_current,
+        to_offset=to_offset,
+        shift_by=shift_by,
+        to_time_ms=moment,
+        from_file=plan,
+    )
+    if execute:
+        state = describe_group(cluster, name).state
+        if state not in _INACTIVE:
+            raise ClientError(f"the offsets of group {name} can only be reset while it has no members; it is {state}. Stop its consumers")
+        commit_offsets(cluster, name, found)
+    if as_json:
+        print_json([{**partition._asdict(), "before": committed.get(partition), "offset": offset} for partition, offset in found.items()])
+    elif export:
+        for partition, offset in found.items():
+            print(f"{partition.topic},{partition.partition},{offset}")
+    else:
+        rows = [[partition.topic, partition.partition, committed.get(partition), offset] for partition, offset in found.items()]
+        print_table(("topic", "partition", "before", "offset"), rows)
+    if not execute and not dry_run:
+        say("nothing was changed; --execute does it")
+
+
+@groups.command("delete-offsets")
+@click.argument("name")
+@click.option("--topic", "names", multiple=True, required=True, metavar="TOPIC[:PARTITIONS]", help="Of this topic; may be repeated.")
+@cluster_command
+def delete_offsets(cluster: Cluster, name: str, names: tuple[str, ...]) -> None:
+    """Forget a group's offsets of topics that no member subscribes to."""
+    from broker.cli.client.committed import delete_offsets as forget
+
+    outcomes = forget(cluster, name, topic_partitions(cluster, names))
+    report_outcomes(((str(partition), error) for partition, error in outcomes.items()), "offset deleted")
+
+
+@groups.command()
+@click.argument("names", nargs=-1, required=True)
+@cluster_command
+def delete(cluster: Cluster, names: tuple[str, ...]) -> None:
+    """Delete groups that have no members, with their offsets."""
+    from broker.cli.client.group_admin import delete_groups
+
+    report_outcomes(delete_groups(cluster, names).items(), "deleted")
+
+
+def _moment(to_datetime: str | None, by_duration: str | None) -> int | None:
+    now_ms = int(time.time() * 1000)
+    try:
+        if to_datetime is not None:
+            return parse_time(to_datetime, now_ms)
+        return None if by_duration is None else now_ms - parse_span(by_duration)
+    except ValueError as error:
+        raise click.UsageError(f"{error}.") from None

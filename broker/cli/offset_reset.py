@@ -1,0 +1,85 @@
+"""Where a group's offsets are to be put: the modes of Apache Kafka's kafka-consumer-groups --reset-offsets. Used by `ottla groups`.
+
+A scenario gives wanted offsets; whatever it gives is brought into what the partition holds, with a remark.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from broker.cli.client.cluster import TopicPartition
+from broker.cli.client.errors import ClientError
+
+if TYPE_CHECKING:
+    from broker.cli.client.cluster import Cluster
+
+Scenario = dict[TopicPartition, int]
+_WITH_GROUP = 4
+_WITHOUT_GROUP = 3
+
+
+def planned_offsets(
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    committed: Mapping[TopicPartition, int],
+    *,
+    remark: Callable[[str], None],
+    to_earliest: bool = False,
+    to_latest: bool = False,
+    to_current: bool = False,
+    to_offset: int | None = None,
+    shift_by: int | None = None,
+    to_time_ms: int | None = None,
+    from_file: Mapping[TopicPartition, int] | None = None,
+) -> Scenario:
+    """The new offset of each partition by the one mode that is given. Raises ClientError."""
+    from broker.cli.client.offsets import end_offsets, offsets_at, start_offsets
+
+    wanted = list(partitions)
+    ends = end_offsets(cluster, wanted)
+    if to_latest:
+        return ends
+    starts = start_offsets(cluster, wanted)
+    if to_earliest:
+        return starts
+    if to_time_ms is not None:
+        return offsets_at(cluster, wanted, to_time_ms)
+    if to_current:
+        asked = {name: committed.get(name, ends[name]) for name in wanted}
+    elif shift_by is not None:
+        missing = [str(name) for name in wanted if name not in committed]
+        if missing:
+            raise ClientError(f"cannot shift the offsets of partitions without one: {', '.join(missing)}")
+        asked = {name: committed[name] + shift_by for name in wanted}
+    elif from_file is not None:
+        asked = {name: from_file[name] for name in wanted}
+    else:
+        asked = dict.fromkeys(wanted, to_offset or 0)
+    return {name: _within(name, offset, starts[name], ends[name], remark) for name, offset in asked.items()}
+
+
+def _within(name: TopicPartition, offset: int, start: int, end: int, remark: Callable[[str], None]) -> int:
+    if offset > end:
+        remark(f"{name}: offset {offset} is behind the end; it becomes {end}")
+        return end
+    if offset < start:
+        remark(f"{name}: offset {offset} is before the beginning; it becomes {start}")
+        return start
+    return offset
+
+
+def read_plan(lines: Iterable[str], group: str) -> Scenario:
+    """`topic,partition,offset` lines, or `group,topic,partition,offset` of which those of the group count. Raises ClientError."""
+    found: Scenario = {}
+    for number, line in enumerate(csv.reader(lines), 1):
+        if not line or (len(line) == _WITH_GROUP and line[0] != group):
+            continue
+        fields = line[1:] if len(line) == _WITH_GROUP else line
+        if len(fields) != _WITHOUT_GROUP or not fields[1].strip().isdecimal() or not fields[2].strip().isdecimal():
+            raise ClientError(f"line {number} of the file is not topic,partition,offset")
+        found[TopicPartition(fields[0], int(fields[1]))] = int(fields[2])
+    if not found:
+        raise ClientError(f"the file has no offsets for group {group}")
+    return found

@@ -1,0 +1,130 @@
+"""Options that several commands share, how their texts are read, and how commands end: 0 done, 1 failed, 2 called wrongly."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from broker.cli.client.errors import ClientError
+from broker.cli.output import say
+
+if TYPE_CHECKING:
+    from broker.cli.client.cluster import Cluster, TopicPartition
+
+_DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def cluster_command(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command the options of a connection, and a `cluster` as its first argument; its ClientErrors become one line and status 1."""
+
+    @click.option(
+        "-b",
+        "--bootstrap-server",
+        "--brokers",
+        "bootstrap",
+        envvar="OTTLA_BOOTSTRAP_SERVER",
+        default=_DEFAULT_BOOTSTRAP,
+        show_default=True,
+        show_envvar=True,
+        metavar="HOST:PORT,...",
+        help="Brokers to ask first.",
+    )
+    @click.option(
+        "--timeout",
+        "timeout_seconds",
+        type=click.FloatRange(min=0.1),
+        default=30.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long to try.",
+    )
+    @functools.wraps(command)
+    def connected(bootstrap: str, timeout_seconds: float, **options: Any) -> Any:
+        from broker.cli.client.cluster import Cluster
+
+        with reported_errors(), Cluster(bootstrap, timeout_seconds=timeout_seconds) as cluster:
+            return command(cluster, **options)
+
+    return connected
+
+
+@contextmanager
+def reported_errors() -> Iterator[None]:
+    """Ends the process with status 1 and the text of the error for what is no fault of the program."""
+    try:
+        yield
+        sys.stdout.flush()
+    except ClientError as error:
+        for line in str(error).splitlines():
+            say(f"ottla: {line}")
+        raise SystemExit(1) from None
+    except BrokenPipeError:
+        # Whoever read our output has enough. The interpreter must not fail again when it flushes at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0) from None
+
+
+def report_outcomes(outcomes: Iterable[tuple[str, ClientError | None]], done: str) -> None:
+    """One line per thing: done, or why not; status 1 when one failed."""
+    failed = False
+    for name, error in outcomes:
+        if error is None:
+            print(f"{name}: {done}")
+        else:
+            failed = True
+            say(f"ottla: {error}")
+    if failed:
+        raise SystemExit(1)
+
+
+def key_values(texts: Iterable[str], what: str) -> dict[str, str]:
+    """`name=value` texts. Raises UsageError."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"{what} {text!r} is not name=value.")
+        found[name.strip()] = value
+    return found
+
+
+def numbers(text: str) -> list[int]:
+    """`0,2,5-7` as numbers. Raises UsageError."""
+    found: list[int] = []
+    for part in filter(None, text.split(",")):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise click.UsageError(f"{text!r} is no list of numbers; write 0,2,5-7.")
+        found += range(int(first), int(last if dash else first) + 1)
+    return found
+
+
+def topic_partitions(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
+    """`topic` (all its partitions) or `topic:0,2-4`. Raises UsageError, ClientError when there is no such topic."""
+    from broker.cli.client.cluster import TopicPartition
+
+    found: list[TopicPartition] = []
+    for text in texts:
+        topic, colon, listed = text.partition(":")
+        wanted = numbers(listed) if colon else cluster.partitions(topic)
+        found += [TopicPartition(topic, number) for number in wanted]
+    return list(dict.fromkeys(found))
+
+
+def replica_assignment(text: str) -> list[list[int]]:
+    """`0:1,1:2`: per partition its replicas, the first preferred, as Apache Kafka's tools write it. Raises UsageError."""
+    found = []
+    for partition in text.split(","):
+        replicas = partition.strip().split(":")
+        if not all(replica.isdecimal() for replica in replicas):
+            raise click.UsageError(f"{text!r} is no assignment; write 0:1,1:2 for two partitions with two replicas each.")
+        found.append([int(replica) for replica in replicas])
+    return found

@@ -1,0 +1,279 @@
+"""`ottla produce`: write records from lines, files or JSON to a topic.
+
+Exit status 1 when a record could not be delivered; what was delivered until then is said in the summary.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from broker.cli.client.errors import ClientError
+from broker.cli.options import cluster_command
+from broker.cli.output import progress_bar, say
+
+if TYPE_CHECKING:
+    from broker.cli.client.cluster import Cluster
+    from broker.cli.client.producer import Delivery, OutgoingRecord, Producer
+
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+_ACKS = {"0": 0, "1": 1, "all": -1, "-1": -1}
+_RECORDS_PER_POLL = 64
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path), metavar="[FILE]...")
+@click.option("-p", "--partition", type=click.IntRange(min=0), help="The partition; else the key decides, as in Java's producer.")
+@click.option("-k", "--key", help="The key of all records.")
+@click.option("-K", "--key-delimiter", metavar="TEXT", help="Ends the key in each line; \\t and \\x1e are understood.")
+@click.option("-D", "--delimiter", default="\\n", show_default=True, metavar="TEXT", help="Ends each record.")
+@click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of all records; may be repeated.")
+@click.option("-Z", "--null", "empty_is_null", is_flag=True, help="Empty keys and values are null (tombstones).")
+@click.option("--whole", is_flag=True, help="Each file is one record.")
+@click.option("-J", "--json", "as_json", is_flag=True, help="Each line is a JSON object with key, value, headers, partition, timestamp.")
+@click.option("--base64", "as_base64", is_flag=True, help="With --json: keys, values and header values are base64.")
+@click.option("--timestamp", metavar="TIME", help="The timestamp of all records.")
+@click.option("-z", "--compression", type=click.Choice(_CODECS), default="none", show_default=True)
+@click.option("--compression-level", type=int, help="The codec's own default if not given.")
+@click.option("-a", "--acks", type=click.Choice(list(_ACKS)), default="all", show_default=True)
+@click.option(
+    "--linger", type=click.FloatRange(min=0), default=5.0, show_default=True, metavar="MS", help="How long a batch waits for more."
+)
+@click.option("--batch-bytes", type=click.IntRange(min=1), default=262_144, show_default=True, help="Largest batch, before compression.")
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="At most so many records a second.")
+@click.option("--delivery-timeout", type=click.FloatRange(min=0.1), default=120.0, show_default=True, metavar="SECONDS")
+@click.option("--create-topic", is_flag=True, help="Let the broker make the topic if it does so on demand.")
+@click.option("-v", "--verbose", is_flag=True, help="Say where each batch went.")
+@click.option("-q", "--quiet", is_flag=True, help="No summary.")
+@cluster_command
+def produce(
+    cluster: Cluster,
+    topic: str,
+    files: tuple[Path, ...],
+    partition: int | None,
+    key: str | None,
+    key_delimiter: str | None,
+    delimiter: str,
+    headers: tuple[str, ...],
+    empty_is_null: bool,
+    whole: bool,
+    as_json: bool,
+    as_base64: bool,
+    timestamp: str | None,
+    compression: str,
+    compression_level: int | None,
+    acks: str,
+    linger: float,
+    batch_bytes: int,
+    rate: float | None,
+    delivery_timeout: float,
+    create_topic: bool,
+    verbose: bool,
+    quiet: bool,
+) -> None:
+    """Write records to TOPIC: lines of standard input, or of FILEs.
+
+    \b
+    echo hello | ottla produce greetings
+    ottla produce -K: users < users.txt            # key:value lines
+    ottla consume --json -e a | ottla produce --json b
+    """
+    import random
+
+    from broker.cli.client.producer import Producer, ProducerSettings
+    from broker.cli.options import key_values
+    from broker.cli.record_format import unescape
+    from broker.cli.record_input import LineReader
+    from broker.cli.times import parse_time
+    from protocol.compression import CODEC_BY_NAME
+
+    if as_base64 and not as_json:
+        raise click.UsageError("--base64 goes with --json.")
+    if whole and (as_json or not files):
+        raise click.UsageError("--whole needs FILEs, and goes without --json.")
+    try:
+        separators = unescape(delimiter), None if key_delimiter is None else unescape(key_delimiter)
+        timestamp_ms = None if timestamp is None else parse_time(timestamp, int(time.time() * 1000))
+    except ValueError as error:
+        raise click.UsageError(f"{error}.") from None
+    if b"" in separators:
+        raise click.UsageError("A delimiter has at least one character.")
+    reader = LineReader(
+        key=None if key is None else key.encode(),
+        key_delimiter=separators[1],
+        headers=tuple((name.encode(), value.encode()) for name, value in key_values(headers, "--header").items()),
+        partition=partition,
+        timestamp_ms=timestamp_ms,
+        empty_is_null=empty_is_null,
+    )
+    summary = Summary(topic, verbose=verbose)
+    settings = ProducerSettings(
+        acks=_ACKS[acks],
+        codec=CODEC_BY_NAME[compression],
+        compression_level=compression_level,
+        linger_seconds=linger / 1000,
+        batch_bytes=batch_bytes,
+        delivery_timeout_seconds=delivery_timeout,
+    )
+    producer = Producer(cluster, topic, settings, summary.on_delivery, choose=random.choice, may_create_topic=create_topic)
+    source = _Source(files, separators[0], reader, as_json=as_json, as_base64=as_base64, whole=whole)
+    try:
+        with source.progress() as advance:
+            try:
+                _send_all(producer, source, summary, rate, advance)
+            except KeyboardInterrupt:
+                say("interrupted; what was read is delivered first")
+            producer.flush()
+            summary.raise_first_error()
+    finally:
+        if not quiet:
+            say(summary.text())
+
+
+class Summary:
+    """Counts what became of the records; stops the command at the first that cannot be delivered."""
+
+    def __init__(self, topic: str, *, verbose: bool) -> None:
+        self._topic = topic
+        self._verbose = verbose
+        self._began = time.monotonic()
+        self._records = self._bytes = self._failed = 0
+        self._partitions: set[int] = set()
+        self._error: ClientError | None = None
+
+    def on_delivery(self, delivery: Delivery) -> None:
+        """For the producer."""
+        if delivery.error is not None:
+            self._failed += delivery.records
+            self._error = self._error or delivery.error
+            return
+        self._records += delivery.records
+        self._bytes += delivery.bytes
+        self._partitions.add(delivery.partition.partition)
+        if self._verbose:
+            where = f" from offset {delivery.base_offset}" if delivery.base_offset >= 0 else ""
+            say(f"{delivery.partition}: {delivery.records} records{where}")
+
+    def raise_first_error(self) -> None:
+        """Raises what the first refused batch was refused for."""
+        if self._error is not None:
+            raise self._error
+
+    def text(self) -> str:
+        """One line for the end."""
+        seconds = time.monotonic() - self._began
+        partitions = f"{len(self._partitions)} partition{'' if len(self._partitions) == 1 else 's'}"
+        failed = f", {self._failed} not delivered" if self._failed else ""
+        return f"{self._records} records ({self._bytes} bytes) to {partitions} of {self._topic} in {seconds:.1f} s{failed}"
+
+
+class _Source:
+    """Where the records come from."""
+
+    def __init__(
+        self,
+        files: tuple[Path, ...],
+        delimiter: bytes,
+        reader: object,
+        *,
+        as_json: bool,
+        as_base64: bool,
+        whole: bool,
+    ) -> None:
+        from broker.cli.record_input import LineReader
+
+        assert isinstance(reader, LineReader)
+        self._files = files
+        self._delimiter = delimiter
+        self._reader = reader
+        self._as_json = as_json
+        self._as_base64 = as_base64
+        self._whole = whole
+        self.read_bytes = 0
+
+    @contextmanager
+    def progress(self) -> Iterator[Callable[..., None]]:
+        """A bar over the bytes of the files; none when somebody types."""
+        sizes = [path.stat().st_size for path in self._files if str(path) != "-"]
+        with progress_bar("producing", sum(sizes) or None, quiet=not sizes) as advance:
+            yield advance
+
+    def records(self, patience: Callable[[], float | None]) -> Iterator[OutgoingRecord | None]:
+        """The records; None when nothing came for a while. Raises ClientError for what is none."""
+        if not self._files:
+            yield from self._from_descriptor(sys.stdin.fileno(), "standard input", patience)
+        for path in self._files:
+            if str(path) == "-":
+                yield from self._from_descriptor(sys.stdin.fileno(), "standard input", patience)
+            elif self._whole:
+                data = path.read_bytes()
+                self.read_bytes += len(data)
+                yield self._reader.record(data)
+            else:
+                descriptor = os.open(path, os.O_RDONLY)
+                try:
+                    yield from self._from_descriptor(descriptor, str(path), patience)
+                finally:
+                    os.close(descriptor)
+
+    def _from_descriptor(self, descriptor: int, name: str, patience: Callable[[], float | None]) -> Iterator[OutgoingRecord | None]:
+        from broker.cli.record_input import PieceTooLarge, pieces
+        from broker.cli.record_json import NotARecord, parse_json_line
+
+        number = 0
+        try:
+            for piece in pieces(descriptor, self._delimiter, patience):
+                if piece is None:
+                    yield None
+                    continue
+                number += 1
+                self.read_bytes += len(piece) + len(self._delimiter)
+                if not self._as_json:
+                    yield self._reader.record(piece)
+                elif piece.strip():
+                    yield self._reader.complete(parse_json_line(piece, as_base64=self._as_base64))
+        except (NotARecord, PieceTooLarge) as error:
+            raise ClientError(f"{name}, line {number}: {error}") from None
+        except OSError as error:
+            raise ClientError(f"{name}: {error.strerror or error}") from None
+
+
+def _send_all(producer: Producer, source: _Source, summary: Summary, rate: float | None, advance: Callable[..., None]) -> None:
+    began = time.monotonic()
+    sent = 0
+
+    def patience() -> float | None:
+        producer.poll(0)
+        deadline = producer.next_deadline
+        if deadline is not None:
+            return deadline - time.monotonic()
+        return 0.02 if producer.has_work else None
+
+    try:
+        for record in source.records(patience):
+            if record is not None:
+                producer.send(record)
+                sent += 1
+            if record is None or sent % _RECORDS_PER_POLL == 0:
+                producer.poll(0)
+                summary.raise_first_error()
+                advance(source.read_bytes)
+            if rate is not None and record is not None:
+                _keep_to(rate, began, sent, producer)
+    except ClientError:
+        producer.flush()  # what came before the bad line
+        raise
+
+
+def _keep_to(rate: float, began: float, sent: int, producer: Producer) -> None:
+    while (early := began + sent / rate - time.monotonic()) > 0:
+        producer.poll(0)
+        time.sleep(min(early, 0.01))

@@ -1,0 +1,86 @@
+"""Cutting what comes in on a file descriptor into records, without waiting longer than a lingering batch may.
+
+`pieces` yields what stands between delimiters, and None when nothing came within the time it was given.
+"""
+
+import os
+import select
+from collections.abc import Callable, Iterator
+
+from broker.cli.client.producer import OutgoingRecord
+from protocol.record_reader import Header
+
+_READ_BYTES = 256 * 1024
+MAX_PIECE_BYTES = 256 * 1024 * 1024
+
+
+class PieceTooLarge(ValueError):
+    """No delimiter within the largest message there can be."""
+
+
+def pieces(descriptor: int, delimiter: bytes, patience: Callable[[], float | None]) -> Iterator[bytes | None]:
+    """The pieces of the stream; a last one without a delimiter counts when it is not empty.
+
+    `patience` says how many seconds the next read may take; None is as long as it takes. Raises PieceTooLarge, OSError.
+    """
+    rest = b""
+    while True:
+        if not _readable(descriptor, patience()):
+            yield None
+            continue
+        data = os.read(descriptor, _READ_BYTES)
+        if not data:
+            break
+        *whole, rest = (rest + data).split(delimiter) if delimiter in data or rest else data.split(delimiter)
+        yield from whole
+        if len(rest) > MAX_PIECE_BYTES:
+            raise PieceTooLarge(f"no delimiter within {MAX_PIECE_BYTES} bytes")
+    if rest:
+        yield rest
+
+
+def _readable(descriptor: int, seconds: float | None) -> bool:
+    ready, _, _ = select.select([descriptor], [], [], None if seconds is None else max(seconds, 0.0))
+    return bool(ready)
+
+
+class LineReader:
+    """Turns pieces into records: splits off keys, adds what all records of a command have in common."""
+
+    def __init__(
+        self,
+        *,
+        key: bytes | None,
+        key_delimiter: bytes | None,
+        headers: tuple[Header, ...],
+        partition: int | None,
+        timestamp_ms: int | None,
+        empty_is_null: bool,
+    ) -> None:
+        self._key = key
+        self._key_delimiter = key_delimiter
+        self._headers = headers
+        self._partition = partition
+        self._timestamp_ms = timestamp_ms
+        self._empty_is_null = empty_is_null
+
+    def record(self, piece: bytes) -> OutgoingRecord:
+        """The record that a piece stands for; without the key delimiter in it, all of it is the value."""
+        key, value = self._key, piece
+        if self._key_delimiter is not None:
+            before, found, after = piece.partition(self._key_delimiter)
+            if found:
+                key, value = before, after
+        return OutgoingRecord(self._null(value), self._null(key), self._headers, self._partition, self._timestamp_ms)
+
+    def complete(self, record: OutgoingRecord) -> OutgoingRecord:
+        """A record that was read otherwise, with what the command says for all."""
+        return record._replace(
+            key=record.key if record.key is not None else self._key,
+            headers=record.headers + self._headers,
+            partition=record.partition if self._partition is None else self._partition,
+            timestamp_ms=record.timestamp_ms if self._timestamp_ms is None else self._timestamp_ms,
+        )
+
+    def _null(self, data: bytes | None) -> bytes | None:
+        return None if self._empty_is_null and not data else data

@@ -1,0 +1,127 @@
+"""Records as lines of JSON, both ways: what `consume --json` prints, `produce --json` takes.
+
+    {"topic": "t", "partition": 0, "offset": 7, "timestamp": 1700000000000, "key": "k", "value": "v", "headers": [["name", "value"]]}
+
+What is not UTF-8 is given in base64 under a name with `_base64` behind it (`value_base64`, and for headers [name, null, value]), so that
+nothing is lost. With the option for it everything is base64 under the plain names. What is null is null.
+"""
+
+import base64
+import binascii
+import json
+from typing import Any
+
+from broker.cli.client.cluster import TopicPartition
+from broker.cli.client.producer import OutgoingRecord
+from protocol.record_reader import Header, Record
+from protocol.records import TimestampType
+
+_SUFFIX = "_base64"
+_NAMES = {TimestampType.CREATE_TIME: "CreateTime", TimestampType.LOG_APPEND_TIME: "LogAppendTime"}
+_WITH_BYTES = 3
+
+
+class NotARecord(ValueError):
+    """A line that says no record; the message says why."""
+
+
+def json_line(partition: TopicPartition, record: Record, timestamp_type: TimestampType, *, as_base64: bool) -> str:
+    """One record as one line without its end."""
+    found: dict[str, Any] = {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "timestamp_type": _NAMES[timestamp_type],
+    }
+    for name, data in (("key", record.key), ("value", record.value)):
+        text = _text(data, as_base64)
+        if data is None or text is not None:
+            found[name] = text
+        else:
+            found[name + _SUFFIX] = base64.b64encode(data).decode()
+    found["headers"] = [_json_header(header, as_base64) for header in record.headers]
+    return json.dumps(found, ensure_ascii=False)
+
+
+def _text(data: bytes | None, as_base64: bool) -> str | None:
+    if data is None:
+        return None
+    if as_base64:
+        return base64.b64encode(data).decode()
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _json_header(header: Header, as_base64: bool) -> list[str | None]:
+    key, value = header
+    text = _text(value, as_base64)
+    name = key.decode("utf-8", "replace")
+    return [name, text] if value is None or text is not None else [name, None, base64.b64encode(value).decode()]
+
+
+def parse_json_line(line: bytes, *, as_base64: bool) -> OutgoingRecord:
+    """What a line says. Topic and offset are passed over; partition and timestamp count unless the command says otherwise.
+
+    Values that are no strings stand for their JSON text. Raises NotARecord.
+    """
+    try:
+        found = json.loads(line)
+    except ValueError as error:
+        raise NotARecord(f"it is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise NotARecord("it is no JSON object")
+    if not found.keys() & {"key", "value", "key" + _SUFFIX, "value" + _SUFFIX}:
+        raise NotARecord('it has neither "key" nor "value"')
+    return OutgoingRecord(
+        _bytes(found, "value", as_base64),
+        _bytes(found, "key", as_base64),
+        _headers(found.get("headers"), as_base64),
+        _number(found, "partition"),
+        _number(found, "timestamp"),
+    )
+
+
+def _bytes(found: dict[str, Any], name: str, as_base64: bool) -> bytes | None:
+    if (encoded := found.get(name + _SUFFIX)) is not None:
+        return _decoded(encoded, name + _SUFFIX)
+    return _field_bytes(found.get(name), name, as_base64)
+
+
+def _field_bytes(value: object, name: str, as_base64: bool) -> bytes | None:
+    if value is None:
+        return None
+    if as_base64:
+        return _decoded(value, name)
+    return value.encode() if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _decoded(value: object, name: str) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)  # type: ignore[arg-type]  # whatever else it is raises
+    except (binascii.Error, TypeError, ValueError):
+        raise NotARecord(f'"{name}" is no base64') from None
+
+
+def _number(found: dict[str, Any], name: str) -> int | None:
+    value = found.get(name)
+    if value is not None and type(value) is not int:
+        raise NotARecord(f'"{name}" is no whole number')
+    return value
+
+
+def _headers(value: object, as_base64: bool) -> tuple[Header, ...]:
+    if value is None:
+        return ()
+    pairs = list(value.items()) if isinstance(value, dict) else value
+    if not isinstance(pairs, list):
+        raise NotARecord('"headers" is neither a list of pairs nor an object')
+    found: list[Header] = []
+    for pair in pairs:
+        if not isinstance(pair, list | tuple) or len(pair) not in (2, _WITH_BYTES) or not isinstance(pair[0], str):
+            raise NotARecord(f'"headers" has {pair!r}, which is no pair of name and value')
+        data = _decoded(pair[2], "headers") if len(pair) == _WITH_BYTES else _field_bytes(pair[1], "headers", as_base64)
+        found.append((pair[0].encode(), data))
+    return tuple(found)

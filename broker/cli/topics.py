@@ -1,0 +1,254 @@
+"""`ottla topics`: list, describe, create, alter and delete topics, see their offsets, delete records."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from broker.cli.client.errors import ClientError
+from broker.cli.options import (
+    cluster_command,
+    json_option,
+    key_values,
+    replica_assignment,
+    report_outcomes,
+    topic_partitions,
+)
+from broker.cli.output import print_json, print_table
+from broker.cli.times import parse_time
+
+if TYPE_CHECKING:
+    from broker.cli.client.cluster import Cluster
+    from protocol.messages.metadata import MetadataResponseTopic
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def topics() -> None:
+    """List, describe, create, alter and delete topics."""
+
+
+@topics.command("list")
+@click.option("--internal", is_flag=True, help="Internal topics, too.")
+@json_option
+@cluster_command
+def list_topics(cluster: Cluster, internal: bool, as_json: bool) -> None:
+    """List topics with their partitions and replication factor."""
+    from broker.cli.client.topic_admin import all_topics
+
+    found = [topic for topic in all_topics(cluster) if internal or not topic.is_internal]
+    if as_json:
+        print_json([_topic_json(topic) for topic in found])
+        return
+    rows = [[topic.name, len(topic.partitions), max((len(part.replica_nodes) for part in topic.partitions), default=0)] for topic in found]
+    print_table(("topic", "partitions", "replicas"), rows)
+
+
+@topics.command()
+@click.argument("names", nargs=-1)
+@click.option("--under-replicated", is_flag=True, help="Only partitions with fewer in-sync replicas than replicas.")
+@click.option("--unavailable", is_flag=True, help="Only partitions without a leader.")
+@json_option
+@cluster_command
+def describe(cluster: Cluster, names: tuple[str, ...], under_replicated: bool, unavailable: bool, as_json: bool) -> None:
+    """Describe topics (all without NAMES): leaders, replicas, what is configured."""
+    from broker.cli.client.config_admin import DYNAMIC, ResourceType, describe_configs
+    from broker.cli.client.topic_admin import all_topics
+    from protocol.uuid import ZERO_UUID, to_text
+
+    found = [cluster.topic(name) for name in names] if names else all_topics(cluster)
+    shown = []
+    for topic in found:
+        name = topic.name or ""
+        configs = {
+            config.name: config.value for config in describe_configs(cluster, ResourceType.TOPIC, name) if config.config_source in DYNAMIC
+        }
+        topic.partitions = [
+            part
+            for part in sorted(topic.partitions, key=lambda part: part.partition_index)
+            if (not under_replicated or len(part.isr_nodes) < len(part.replica_nodes)) and (not unavailable or part.leader_id < 0)
+        ]
+        if (under_replicated or unavailable) and not topic.partitions:
+            continue
+        if as_json:
+            shown.append({**_topic_json(topic), "configs": configs})
+            continue
+        title = f"{name}{'' if topic.topic_id == ZERO_UUID else f'  id {to_text(topic.topic_id)}'}"
+        if configs:
+            title += "  " + " ".join(f"{key}={value}" for key, value in sorted(configs.items()))
+        rows = [
+            [part.partition_index, part.leader_id if part.leader_id >= 0 else "none", part.leader_epoch, part.replica_nodes, part.isr_nodes,
+             part.offline_replicas]
+            for part in topic.partitions
+        ]  # fmt: skip
+        print_table(("partition", "leader", "epoch", "replicas", "isr", "offline"), rows, title=title)
+    if as_json:
+        print_json(shown)
+
+
+@topics.command()
+@click.argument("names", nargs=-1, required=True)
+@click.option("-p", "--partitions", type=int, default=-1, help="How many; the broker's default if not given.")
+@click.option("-r", "--replication-factor", "--replicas", type=int, default=-1, help="The broker's default if not given.")
+@click.option("-c", "--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic configuration; may be repeated.")
+@click.option("--replica-assignment", "assignment", metavar="0:1,1:2", help="Per partition its replicas, instead of the two counts.")
+@click.option("--if-not-exists", is_flag=True, help="A topic that is there already is no error.")
+@click.option("--validate-only", is_flag=True, help="Only ask whether it could be made.")
+@cluster_command
+def create(
+    cluster: Cluster,
+    names: tuple[str, ...],
+    partitions: int,
+    replication_factor: int,
+    configs: tuple[str, ...],
+    assignment: str | None,
+    if_not_exists: bool,
+    validate_only: bool,
+) -> None:
+    """Create topics."""
+    from broker.cli.client.errors import Refused
+    from broker.cli.client.topic_admin import NewTopic, create_topics
+    from protocol.errors import ErrorCode
+
+    if assignment and (partitions != -1 or replication_factor != -1):
+        raise click.UsageError("--replica-assignment says how many partitions and replicas there are; leave the counts out.")
+    replicas = replica_assignment(assignment) if assignment else []
+    wanted = [NewTopic(name, partitions, replication_factor, key_values(configs, "--config"), replicas) for name in names]
+    outcomes = create_topics(cluster, wanted, validate_only=validate_only)
+    if if_not_exists:
+        for name, error in outcomes.items():
+            if isinstance(error, Refused) and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+                outcomes[name] = None
+    report_outcomes(outcomes.items(), "could be created" if validate_only else "created")
+
+
+@topics.command()
+@click.argument("names", nargs=-1, required=True)
+@click.option("--if-exists", is_flag=True, help="A topic that is not there is no error.")
+@cluster_command
+def delete(cluster: Cluster, names: tuple[str, ...], if_exists: bool) -> None:
+    """Delete topics with all that is in them."""
+    from broker.cli.client.errors import Refused
+    from broker.cli.client.topic_admin import delete_topics
+    from protocol.errors import ErrorCode
+
+    outcomes = delete_topics(cluster, names)
+    if if_exists:
+        for name, error in outcomes.items():
+            if isinstance(error, Refused) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                outcomes[name] = None
+    report_outcomes(outcomes.items(), "deleted")
+
+
+@topics.command()
+@click.argument("names", nargs=-1, required=True)
+@click.option("-p", "--partitions", type=int, required=True, help="How many there are to be in all.")
+@click.option("--replica-assignment", "assignment", metavar="0:1,1:2", help="Replicas of the new partitions.")
+@cluster_command
+def alter(cluster: Cluster, names: tuple[str, ...], partitions: int, assignment: str | None) -> None:
+    """Give topics more partitions. Configurations: `ottla configs alter topic NAME`."""
+    from broker.cli.client.topic_admin import grow_topic
+
+    outcomes: list[tuple[str, ClientError | None]] = []
+    for name in names:
+        try:
+            grow_topic(cluster, name, partitions, replica_assignment(assignment) if assignment else None)
+        except ClientError as error:
+            outcomes.append((name, error))
+        else:
+            outcomes.append((name, None))
+    report_outcomes(outcomes, f"{partitions} partitions")
+
+
+@topics.command()
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC[:PARTITIONS]...")
+@click.option("--time", "moments", multiple=True, metavar="TIME", help="The first offset at that time; may be repeated.")
+@json_option
+@cluster_command
+def offsets(cluster: Cluster, names: tuple[str, ...], moments: tuple[str, ...], as_json: bool) -> None:
+    """Show where partitions begin and end, and which offset a time stands for.
+
+    TIME is 2024-05-01T12:00, milliseconds since 1970, -1h for an hour ago, or `max-timestamp` for the record with the largest one.
+    """
+    from broker.cli.client.offsets import MAX_TIMESTAMP, end_offsets, list_offsets, start_offsets
+
+    partitions = topic_partitions(cluster, names)
+    starts, ends = start_offsets(cluster, partitions), end_offsets(cluster, partitions)
+    at: dict[str, dict[object, int | None]] = {}
+    for moment in moments:
+        wanted = MAX_TIMESTAMP if moment == "max-timestamp" else _time(moment)
+        found = list_offsets(cluster, dict.fromkeys(partitions, wanted))
+        at[moment] = {name: where.offset if where.offset >= 0 else None for name, where in found.items()}
+    if as_json:
+        print_json(
+            [
+                {
+                    "topic": name.topic,
+                    "partition": name.partition,
+                    "earliest": starts[name],
+                    "latest": ends[name],
+                    "at": {moment: found[name] for moment, found in at.items()},
+                }
+                for name in partitions
+            ]
+        )
+        return
+    rows = [
+        [name.topic, name.partition, starts[name], ends[name], ends[name] - starts[name], *(found[name] for found in at.values())]
+        for name in partitions
+    ]
+    print_table(("topic", "partition", "earliest", "latest", "span", *moments), rows)
+
+
+@topics.command("delete-records")
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC[:PARTITIONS]...")
+@click.option(
+    "-o", "--offset", "before", required=True, metavar="OFFSET|end|TIME", help="Delete what is below: an offset, @TIME, or `end`."
+)
+@json_option
+@cluster_command
+def delete_records(cluster: Cluster, names: tuple[str, ...], before: str, as_json: bool) -> None:
+    """Delete records from the beginning of partitions."""
+    from broker.cli.client.offsets import offsets_at
+    from broker.cli.client.topic_admin import delete_records as delete_below
+
+    partitions = topic_partitions(cluster, names)
+    if before == "end":
+        wanted = dict.fromkeys(partitions, -1)
+    elif before.isdecimal():
+        wanted = dict.fromkeys(partitions, int(before))
+    elif before.startswith("@"):
+        wanted = offsets_at(cluster, partitions, _time(before[1:]))
+    else:
+        raise click.UsageError(f"--offset {before!r} is neither an offset nor @TIME nor `end`.")
+    starts = delete_below(cluster, wanted)
+    if as_json:
+        print_json([{"topic": name.topic, "partition": name.partition, "low_watermark": start} for name, start in starts.items()])
+        return
+    print_table(("topic", "partition", "begins at"), [[name.topic, name.partition, start] for name, start in starts.items()])
+
+
+def _time(text: str) -> int:
+    try:
+        return parse_time(text, int(time.time() * 1000))
+    except ValueError as error:
+        raise click.UsageError(f"{error}.") from None
+
+
+def _topic_json(topic: MetadataResponseTopic) -> dict[str, object]:
+    from protocol.uuid import to_text
+
+    partitions: Sequence[object] = [
+        {
+            "partition": part.partition_index,
+            "leader": part.leader_id if part.leader_id >= 0 else None,
+            "leader_epoch": part.leader_epoch,
+            "replicas": part.replica_nodes,
+            "isr": part.isr_nodes,
+            "offline": part.offline_replicas,
+        }
+        for part in sorted(topic.partitions, key=lambda part: part.partition_index)
+    ]
+    return {"topic": topic.name, "id": to_text(topic.topic_id), "internal": topic.is_internal, "partitions": partitions}

@@ -1,0 +1,129 @@
+"""What people write on a command line, and what records look like when they are printed."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.cli.client.cluster import TopicPartition, parse_bootstrap
+from broker.cli.client.errors import ClientError
+from broker.cli.client.producer import OutgoingRecord
+from broker.cli.options import numbers, replica_assignment
+from broker.cli.record_format import parse_format, unescape
+from broker.cli.record_json import NotARecord, json_line, parse_json_line
+from broker.cli.times import parse_span, parse_time
+from protocol.record_reader import Record
+from protocol.records import TimestampType
+
+NOW = 1_700_000_000_000
+P0 = TopicPartition("orders", 0)
+RECORD = Record(7, NOW, b"k", b"v\xff", ((b"a", b"1"), (b"b", None)))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("now", NOW),
+        ("-1h30m", NOW - 5_400_000),
+        ("1700000000123", 1_700_000_000_123),
+        ("1700000000", NOW),
+        ("2023-11-14", 1_699_920_000_000),
+        ("2023-11-14T22:13:20", NOW),
+        ("2023-11-14T22:13:20.500", NOW + 500),
+        ("2023-11-14T23:13:20+01:00", NOW),
+        ("2023-11-14T22:13:20Z", NOW),
+    ],
+)
+def test_times(text: str, expected: int) -> None:
+    assert parse_time(text, NOW) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("90s", 90_000), ("1d12h", 129_600_000), ("250ms", 250), ("1.5h", 5_400_000), ("P1DT12H", 129_600_000), ("PT0.5S", 500), ("P2W", 1_209_600_000)],
+)  # fmt: skip
+def test_spans(text: str, expected: int) -> None:
+    assert parse_span(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "-soon", "P", "PT", "12", "h", "1x"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no "):
+        parse_span(text)
+    if text != "12":
+        with pytest.raises(ValueError, match="is no "):
+            parse_time(text, NOW)
+
+
+def test_bootstrap_servers() -> None:
+    assert [str(found) for found in parse_bootstrap("a:1, b , [::1]:3,[::2]")] == ["a:1", "b:9092", "[::1]:3", "[::2]:9092"]
+    for wrong in ("", ",", "a:x", "a:0", ":9092", "a:70000"):
+        with pytest.raises(ClientError):
+            parse_bootstrap(wrong)
+
+
+def test_lists_of_numbers_and_assignments() -> None:
+    assert numbers("0,2,5-7") == [0, 2, 5, 6, 7]
+    assert replica_assignment("0:1,1:2,2") == [[0, 1], [1, 2], [2]]
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        (r"%t-%p@%o\n", b"orders-0@7\n"),
+        ("%k=%s", b"k=v\xff"),
+        ("%K %S %%", b"1 2 %"),
+        ("%T", b"1700000000000"),
+        ("%h", b"a=1,b=NULL"),
+        ("%R%s", b"\0\0\0\2v\xff"),
+        (r"\x1e\t\\\0", b"\x1e\t\\\0"),
+        ("ü", "ü".encode()),
+    ],
+)
+def test_formats(template: str, expected: bytes) -> None:
+    assert parse_format(template)(P0, RECORD) == expected
+
+
+def test_nulls_in_formats() -> None:
+    tombstone = Record(8, NOW, None, None)
+    assert parse_format("%k|%s|%K|%S|%R", null=b"NULL")(P0, tombstone) == b"NULL|NULL|-1|-1|\xff\xff\xff\xff"
+    assert parse_format("%k|%s")(P0, tombstone) == b"|"
+
+
+@pytest.mark.parametrize("wrong", ["%x", "%", "\\q", "\\xzz", "\\"])
+def test_what_no_format_has_is_refused(wrong: str) -> None:
+    with pytest.raises(ValueError):
+        parse_format(wrong)
+
+
+def test_delimiters() -> None:
+    assert unescape(r"a\tb\x00") == b"a\tb\0"
+
+
+TEXTS = st.binary(max_size=12) | st.none() | st.text(max_size=12).map(str.encode)
+
+
+@given(key=TEXTS, value=TEXTS, headers=st.lists(st.tuples(st.text(max_size=5).map(str.encode), TEXTS), max_size=3), as_base64=st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_what_is_printed_as_json_can_be_produced_again(
+    key: bytes | None, value: bytes | None, headers: list[tuple[bytes, bytes | None]], as_base64: bool
+) -> None:
+    record = Record(3, NOW, key, value, tuple(headers))
+    line = json_line(P0, record, TimestampType.CREATE_TIME, as_base64=as_base64)
+    assert "\n" not in line
+    assert parse_json_line(line.encode(), as_base64=as_base64) == OutgoingRecord(value, key, tuple(headers), 0, NOW)
+
+
+def test_json_that_others_write_is_understood() -> None:
+    assert parse_json_line(b'{"value": {"a": 1}, "headers": {"x": "y"}}', as_base64=False) == OutgoingRecord(
+        b'{"a":1}', headers=((b"x", b"y"),)
+    )
+    assert parse_json_line(b'{"key": 12, "value": null}', as_base64=False) == OutgoingRecord(None, b"12")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"[]", b"{}", b'{"value": "x", "partition": "0"}', b'{"value": "x", "headers": [1]}', b'{"value_base64": "?"}', b'{"value_base64": 1}'],
+)  # fmt: skip
+def test_lines_that_are_no_records_are_refused(line: bytes) -> None:
+    with pytest.raises(NotARecord):
+        parse_json_line(line, as_base64=False)
