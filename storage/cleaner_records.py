@@ -7,7 +7,6 @@ sequence can be told from what is left.
 """
 
 from collections.abc import Container
-from typing import NamedTuple
 
 from protocol.compression import compress
 from protocol.record_builder import encode_varint, encode_varlong, frame_batch
@@ -26,13 +25,11 @@ from protocol.records import (
 _KEPT_ATTRIBUTES = CODEC_MASK | TIMESTAMP_TYPE_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
 
 
-class KeptRecord(NamedTuple):
-    """Where a record that stays is in the body of its batch."""
+KeptRecord = tuple[int, int, int, int]
+"""Where a record that stays is in the body of its batch: its start, the byte after its timestamp, its end; and its timestamp delta.
 
-    start: int
-    after_timestamp: int
-    end: int
-    timestamp_delta: int
+A plain tuple, for there are many.
+"""
 
 
 def keep(data: bytes, header: BatchHeader, dropped: Container[int]) -> list[KeptRecord]:
@@ -43,12 +40,30 @@ def keep(data: bytes, header: BatchHeader, dropped: Container[int]) -> list[Kept
     try:
         for _ in range(header.record_count):
             start = at
-            size, at = read_varint(data, at)
-            end = at + size
-            timestamp_delta, after_timestamp = read_varlong(data, at + 1)
-            offset_delta, _ = read_varint(data, after_timestamp)
+            size = data[at]
+            at += 1
+            if size < 0x80:
+                end = at + (size >> 1)
+            elif (high := data[at]) < 0x80:  # two bytes hold what most records are long
+                at += 1
+                end = at + ((size + (high << 7) - 0x80) >> 1)
+            else:
+                size, at = read_varint(data, at - 1)
+                end = at + size
+            at += 1  # attributes
+            timestamp_delta = data[at]
+            at += 1
+            if timestamp_delta < 0x80:
+                timestamp_delta = timestamp_delta >> 1 ^ -(timestamp_delta & 1)
+            else:
+                timestamp_delta, at = read_varlong(data, at - 1)
+            offset_delta = data[at]
+            if offset_delta < 0x80:
+                offset_delta >>= 1
+            else:
+                offset_delta = read_varint(data, at)[0]
             if base_offset + offset_delta not in dropped:
-                kept.append(KeptRecord(start, after_timestamp, end, timestamp_delta))
+                kept.append((start, at, end, timestamp_delta))
             at = end
     except IndexError:
         raise InvalidRecord("a record reaches beyond its batch") from None
@@ -64,7 +79,7 @@ def rewrite(data: bytes, header: BatchHeader, kept: list[KeptRecord], delete_hor
         max_timestamp = header.max_timestamp
         timestamps = [max_timestamp] * len(kept)
     else:
-        timestamps = [int64(header.base_timestamp + record.timestamp_delta) for record in kept]
+        timestamps = [int64(header.base_timestamp + delta) for _, _, _, delta in kept]
         max_timestamp = max(NO_TIMESTAMP, *timestamps)
     base_timestamp = timestamps[0]
     if delete_horizon_ms is not None:
@@ -92,22 +107,22 @@ def rewrite(data: bytes, header: BatchHeader, kept: list[KeptRecord], delete_hor
 
 def _copied(data: bytes, kept: list[KeptRecord]) -> bytearray:
     body = bytearray()
-    start = end = 0
-    for record in kept:
-        if record.start != end:
-            body += data[start:end]
-            start = record.start
-        end = record.end
-    body += data[start:end]
+    begin = end = 0
+    for start, _, stop, _ in kept:
+        if start != end:
+            body += data[begin:end]
+            begin = start
+        end = stop
+    body += data[begin:end]
     return body
 
 
 def _with_timestamps(data: bytes, kept: list[KeptRecord], deltas: list[int]) -> bytearray:
     body = bytearray()
-    for record, delta in zip(kept, deltas, strict=True):
+    for (_, after_timestamp, end, _), delta in zip(kept, deltas, strict=True):
         timestamp = encode_varlong(delta)
-        body += encode_varint(1 + len(timestamp) + record.end - record.after_timestamp)
+        body += encode_varint(1 + len(timestamp) + end - after_timestamp)
         body.append(0)  # attributes
         body += timestamp
-        body += data[record.after_timestamp : record.end]
+        body += data[after_timestamp:end]
     return body
