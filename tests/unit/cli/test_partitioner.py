@@ -3,9 +3,9 @@
 from collections import Counter
 
 import pytest
+from aiokafka.partitioner import murmur2 as aiokafkas_murmur2
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kafka.partitioner.default import murmur2 as kafka_pythons_murmur2
 
 from broker.cli.client.partitioner import StickyPartition, murmur2, partition_of_key
 
@@ -28,7 +28,7 @@ def test_murmur2_is_that_of_apache_kafkas_own_test(data: bytes, signed: int) -> 
 @given(st.binary(max_size=40))
 @settings(max_examples=100, deadline=None)
 def test_murmur2_is_that_of_another_client(data: bytes) -> None:
-    assert murmur2(data) == kafka_pythons_murmur2(data) % 2**32
+    assert murmur2(data) == aiokafkas_murmur2(data) % 2**32
 
 
 def test_a_key_always_goes_to_the_same_partition() -> None:

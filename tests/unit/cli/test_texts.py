@@ -39,8 +39,16 @@ def test_times(text: str, expected: int) -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("90s", 90_000), ("1d12h", 129_600_000), ("250ms", 250), ("1.5h", 5_400_000), ("P1DT12H", 129_600_000), ("PT0.5S", 500), ("P2W", 1_209_600_000)],
-)  # fmt: skip
+    [
+        ("90s", 90_000),
+        ("1d12h", 129_600_000),
+        ("250ms", 250),
+        ("1.5h", 5_400_000),
+        ("P1DT12H", 129_600_000),
+        ("PT0.5S", 500),
+        ("P2W", 1_209_600_000),
+    ],
+)
 def test_spans(text: str, expected: int) -> None:
     assert parse_span(text) == expected
 
@@ -122,8 +130,16 @@ def test_json_that_others_write_is_understood() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [b"", b"[]", b"{}", b'{"value": "x", "partition": "0"}', b'{"value": "x", "headers": [1]}', b'{"value_base64": "?"}', b'{"value_base64": 1}'],
-)  # fmt: skip
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"value": "x", "partition": "0"}',
+        b'{"value": "x", "headers": [1]}',
+        b'{"value_base64": "?"}',
+        b'{"value_base64": 1}',
+    ],
+)
 def test_lines_that_are_no_records_are_refused(line: bytes) -> None:
     with pytest.raises(NotARecord):
         parse_json_line(line, as_base64=False)

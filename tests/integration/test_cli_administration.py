@@ -1,0 +1,179 @@
+"""`ottla topics`, `groups` and `configs` against a broker."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker_process import a_broker
+from tests.support.command_line import CommandLine
+
+
+@pytest.fixture(scope="module")
+def ottla(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    directory = tmp_path_factory.mktemp("cli")
+    with a_broker(directory, broker_id=7, group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=1) as broker:
+        yield CommandLine(broker.bootstrap)
+
+
+def test_the_life_of_a_topic(ottla: CommandLine) -> None:
+    assert ottla("topics", "create", "life", "-p", "2", "-c", "retention.ms=1234567").out == "life: created\n"
+    assert "TOPIC_ALREADY_EXISTS" in ottla("topics", "create", "life", status=1).err
+    assert ottla("topics", "create", "life", "--if-not-exists").out == "life: created\n"
+    assert ["life", "2", "1"] in ottla("topics", "list").rows
+    (described,) = ottla("topics", "describe", "life", "--json").json
+    assert described["configs"] == {"retention.ms": "1234567"}
+    assert [part["leader"] for part in described["partitions"]] == [7, 7]
+    assert ottla("topics", "describe", "life").lines[0].endswith("  retention.ms=1234567")
+    assert ottla("topics", "describe", "life", "--under-replicated").out == ""
+    assert ottla("topics", "alter", "life", "-p", "4").out == "life: 4 partitions\n"
+    assert "INVALID_PARTITIONS" in ottla("topics", "alter", "life", "-p", "3", status=1).err
+    assert ottla("topics", "delete", "life").out == "life: deleted\n"
+    assert "there is no such topic" in ottla("topics", "delete", "life", status=1).err
+    assert ottla("topics", "delete", "life", "--if-exists").out == "life: deleted\n"
+    assert "there is no such topic" in ottla("topics", "describe", "life", status=1).err
+
+
+def test_replicas_are_placed_by_hand(ottla: CommandLine) -> None:
+    ottla("topics", "create", "placed", "--replica-assignment", "7,7,7")
+    assert len(ottla("topics", "describe", "placed").rows) == 4
+    assert "INVALID_REPLICA_ASSIGNMENT" in ottla("topics", "create", "wrong", "--replica-assignment", "7:7", status=1).err
+    assert "is no assignment" in ottla("topics", "create", "wrong", "--replica-assignment", "x", status=2).err
+    assert ottla("topics", "create", "only-asked", "--validate-only").out == "only-asked: could be created\n"
+    assert "there is no such topic" in ottla("topics", "describe", "only-asked", status=1).err
+
+
+def test_offsets_and_deleted_records(ottla: CommandLine) -> None:
+    ottla("topics", "create", "counted", "-p", "2")
+    lines = "".join(f'{{"value": "{n}", "partition": 0, "timestamp": {1_700_000_000_000 + n}}}\n' for n in range(10))
+    ottla("produce", "--json", "counted", input=lines)
+    found = ottla("topics", "offsets", "counted", "--time", "1700000000004", "--time", "max-timestamp")
+    assert found.rows == [["counted", "0", "0", "10", "10", "4", "9"], ["counted", "1", "0", "0", "0", "-", "-"]]
+    assert ottla("topics", "delete-records", "counted:0", "-o", "3").rows == [["counted", "0", "3"]]
+    assert ottla("topics", "delete-records", "counted:0", "-o", "@1700000000006").rows == [["counted", "0", "6"]]
+    assert "OFFSET_OUT_OF_RANGE" in ottla("topics", "delete-records", "counted:0", "-o", "99", status=1).err
+    assert ottla("topics", "delete-records", "counted", "-o", "end", "--json").json[0]["low_watermark"] == 10
+    assert ottla("topics", "offsets", "counted:0", "--json").json[0]["earliest"] == 10
+
+
+def test_configurations(ottla: CommandLine) -> None:
+    ottla("topics", "create", "configured")
+    assert ottla("configs", "describe", "topic", "configured").rows == []
+    ottla("configs", "alter", "topic", "configured", "--set", "retention.ms=1000000", "--append", "cleanup.policy=compact")
+    assert ottla("configs", "describe", "topic", "configured").rows == [
+        ["cleanup.policy", "delete,compact", "DYNAMIC_TOPIC_CONFIG"],
+        ["retention.ms", "1000000", "DYNAMIC_TOPIC_CONFIG"],
+    ]
+    ottla("configs", "alter", "topic", "configured", "--delete", "retention.ms", "--subtract", "cleanup.policy=delete")
+    assert ottla("configs", "describe", "topic", "configured", "--json").json[0]["value"] == "compact"
+    everything = ottla("configs", "describe", "topic", "configured", "--all", "--synonyms").out
+    assert "DEFAULT_CONFIG log.retention.ms" in everything or "retention.ms" in everything
+    assert "INVALID_CONFIG" in ottla("configs", "alter", "topic", "configured", "--set", "retention.ms=soon", status=1).err
+    assert "there is no such topic" in ottla("configs", "describe", "topic", "nowhere", status=1).err
+    assert "What is to be changed" in ottla("configs", "alter", "topic", "configured", status=2).err
+
+
+def test_configurations_of_brokers_and_loggers(ottla: CommandLine) -> None:
+    ottla("configs", "alter", "broker", "default", "--set", "log.retention.ms=7654321")
+    ottla("configs", "alter", "broker", "7", "--set", "log.cleaner.threads=2", "--validate-only")
+    assert ottla("configs", "describe", "broker", "default").rows == [["log.retention.ms", "7654321", "DYNAMIC_DEFAULT_BROKER_CONFIG"]]
+    described = ottla("configs", "describe", "broker", "7", "--all", "--key", "log.retention.ms", "--json").json
+    assert described[0]["synonyms"][0] == {"name": "log.retention.ms", "value": "7654321", "source": "DYNAMIC_DEFAULT_BROKER_CONFIG"}
+    assert ottla("configs", "describe", "broker-logger", "7").rows
+    assert "there is no broker 8; alive are 7" in ottla("configs", "describe", "broker", "8", status=1).err
+    assert "is no broker id" in ottla("configs", "describe", "broker", "all", status=2).err
+
+
+@pytest.fixture
+def group(ottla: CommandLine) -> str:
+    """A group that has read all of `read`: ten records of partition 0, an hour apart."""
+    ottla("topics", "create", "read", "-p", "2", "--if-not-exists")
+    if not ottla("consume", "-e", "read").out:
+        now = int(time.time() * 1000)
+        lines = "".join(f'{{"value": "{n}", "partition": 0, "timestamp": {now - (10 - n) * 3_600_000}}}\n' for n in range(10))
+        ottla("produce", "--json", "read", input=lines)
+    ottla("consume", "-G", "g", "-e", "read")
+    ottla("groups", "reset-offsets", "g", "--topic", "read:0", "--to-latest", "--execute")
+    return "g"
+
+
+def test_groups_are_listed_and_described(ottla: CommandLine, group: str) -> None:
+    assert [group, "consumer", "Empty", "classic", "7"] in ottla("groups", "list").rows
+    assert ottla("groups", "list", "--state", "Stable").rows == []
+    assert ottla("groups", "list", "--type", "classic").rows
+    described = ottla("groups", "describe", group)
+    assert described.lines[0].startswith("g  state Empty  type Classic")
+    assert ["read", "0", "10", "10", "0", "-", "-", "-"] in described.rows
+    assert ottla("groups", "offsets", group, "--json").json[0] == {"topic": "read", "partition": 0, "offset": 10, "metadata": ""}
+    assert "there is no group nobody" in ottla("groups", "describe", "nobody", status=1).err
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        (("--to-earliest",), "0"),
+        (("--to-latest",), "10"),
+        (("--to-current",), "10"),
+        (("--to-offset", "4"), "4"),
+        (("--to-offset", "99"), "10"),
+        (("--shift-by", "-3"), "7"),
+        (("--shift-by", "-99"), "0"),
+        (("--by-duration", "PT5H30M"), "5"),
+        (("--by-duration", "3h30m"), "7"),
+        (("--to-datetime", "-90m"), "9"),
+        (("--to-datetime", "2020-01-01T00:00:00.000"), "0"),
+    ],
+)
+def test_offsets_are_reset_in_every_mode(ottla: CommandLine, group: str, mode: tuple[str, ...], expected: str) -> None:
+    shown = ottla("groups", "reset-offsets", group, "--topic", "read:0", *mode)
+    assert shown.rows == [["read", "0", "10", expected]]
+    assert "nothing was changed" in shown.err
+    assert ["read", "0", "10", "-"] in ottla("groups", "offsets", group).rows
+    ottla("groups", "reset-offsets", group, "--topic", "read:0", *mode, "--execute")
+    assert ["read", "0", expected, "-"] in ottla("groups", "offsets", group).rows
+
+
+def test_offsets_are_reset_from_what_was_exported(ottla: CommandLine, group: str, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.csv"
+    plan.write_text(ottla("groups", "reset-offsets", group, "--topic", "read", "--to-earliest", "--export", "--dry-run").out)
+    assert plan.read_text() == "read,0,0\nread,1,0\n"
+    ottla("groups", "reset-offsets", group, "--from-file", str(plan), "--execute")
+    assert ["read", "0", "0", "-"] in ottla("groups", "offsets", group).rows
+    plan.write_text("other,read,0,1\ng,read,0,2\n")
+    assert ottla("groups", "reset-offsets", group, "--from-file", str(plan)).rows == [["read", "0", "0", "2"]]
+    plan.write_text("read,zero,0\n")
+    assert "line 1 of the file is not" in ottla("groups", "reset-offsets", group, "--from-file", str(plan), status=1).err
+
+
+def test_what_is_no_reset_is_said(ottla: CommandLine, group: str) -> None:
+    assert "Give exactly one of" in ottla("groups", "reset-offsets", group, "--topic", "read", status=2).err
+    assert "Give exactly one of" in ottla("groups", "reset-offsets", group, "--all-topics", "--to-latest", "--to-earliest", status=2).err
+    assert "Give either --topic" in ottla("groups", "reset-offsets", group, "--to-latest", status=2).err
+    assert "cannot shift" in ottla("groups", "reset-offsets", "newcomer", "--topic", "read:1", "--shift-by", "1", status=1).err
+
+
+def test_a_group_with_members_keeps_its_offsets(ottla: CommandLine, group: str) -> None:
+    reading = ottla.start("consume", "-G", group, "read")
+    try:
+        assert reading.stderr is not None
+        assert b"assigned" in reading.stderr.readline()
+        assert (
+            "has no members; it is" in ottla("groups", "reset-offsets", group, "--all-topics", "--to-earliest", "--execute", status=1).err
+        )
+        assert "NON_EMPTY_GROUP" in ottla("groups", "delete", group, status=1).err
+        assert "GROUP_SUBSCRIBED_TO_TOPIC" in ottla("groups", "delete-offsets", group, "--topic", "read:0", status=1).err
+        (described,) = ottla("groups", "describe", group, "--json").json
+        assert [member["client_id"] for member in described["members"]] == ["ottla"]
+    finally:
+        reading.terminate()
+        reading.communicate(timeout=20)
+
+
+def test_offsets_and_groups_are_forgotten(ottla: CommandLine) -> None:
+    ottla("topics", "create", "short")
+    ottla("groups", "reset-offsets", "brief", "--topic", "short", "--to-latest", "--execute")
+    assert ottla("groups", "delete-offsets", "brief", "--topic", "short:0").out == "short-0: offset deleted\n"
+    ottla("groups", "reset-offsets", "brief", "--topic", "short", "--to-latest", "--execute")
+    assert ottla("groups", "delete", "brief").out == "brief: deleted\n"
+    assert "GROUP_ID_NOT_FOUND" in ottla("groups", "delete", "brief", status=1).err
