@@ -110,7 +110,9 @@ def test_deleted_records_are_gone_for_all_readers(client: Admin, name: str) -> N
 def test_a_topic_made_again_is_empty_and_another(broker: BrokerProcess, client: Admin, name: str) -> None:
     client.create_topic(name, 2, {"segment.bytes": "1000000"})
     client.produce(name, [Record(b"old") for _ in range(100)])
-    first_id = (broker.data / f"{name}-0" / "partition.metadata").read_text()
+    metadata = broker.data / f"{name}-0" / "partition.metadata"
+    eventually(metadata.exists, what="the topic's id on the disk")
+    first_id = metadata.read_text()
 
     client.delete_topic(name)
     create_once_it_is_gone(client, name)
@@ -119,7 +121,7 @@ def test_a_topic_made_again_is_empty_and_another(broker: BrokerProcess, client: 
     assert [(record.offset, record.value) for record in client.consume(name)] == [(0, b"new")]
     assert client.topics()[name] == 1
     assert client.config(name)["segment.bytes"] == "1073741824"
-    assert (broker.data / f"{name}-0" / "partition.metadata").read_text() != first_id
+    eventually(lambda: metadata.exists() and metadata.read_text() != first_id, what="another id")
 
 
 def test_a_running_producer_and_consumer_survive_that_their_topic_is_made_again(broker: BrokerProcess, name: str) -> None:
