@@ -114,7 +114,7 @@ class Dispatcher:
         self._metrics = metrics
         # (api key << 16 | version) -> Route, made when the first such request comes: start-up imports and compiles nothing in vain.
         self._routes: dict[int, Route] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], Pending] = {}
         self._loop = asyncio.get_running_loop()
 
     def handle(self, frame: memoryview, connection: Connection) -> Answer:
@@ -194,9 +194,24 @@ class Dispatcher:
         """Admin work, which waits for the store or a thread: a task that holds a handler slot."""
         pending = Pending(occupies_slot=True)
         task = self._loop.create_task(self._complete(coroutine, route, context, pending))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = pending
+        task.add_done_callback(self._tasks.pop)
         return pending
+
+    def on_wait(self) -> None:
+        """The handler whose task this is merely waits from now on: it leaves its slot, and ends when its client does.
+
+        Otherwise a few requests for what never comes, each with a timeout of weeks, would stand in everybody's way.
+        """
+        task = asyncio.current_task()
+        pending = None if task is None else self._tasks.get(task)
+        if task is not None and pending is not None:
+            pending.leave_slot()
+
+            def end() -> None:
+                task.cancel()
+
+            pending.on_closed = end
 
     async def _complete(self, coroutine: Coroutine[Any, Any, Any], route: Route, context: RequestContext, pending: Pending) -> None:
         try:
@@ -226,6 +241,12 @@ class Dispatcher:
         """Wait for the handlers that still run; the caller bounds the time."""
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+    async def close(self) -> None:
+        """End the handlers that still run or wait."""
+        for task in self._tasks:
+            task.cancel()
+        await self.drain()
 
 
 def _refuse(frame: memoryview, connection: Connection, malformed: Exception) -> Answer:

@@ -238,6 +238,8 @@ class Broker:
         endpoints = listeners.listeners
         self.socket_server = SocketServer(limits_of(self.config, [endpoint.listener_name for endpoint in endpoints]))
         self.dispatcher = Dispatcher(self.services)
+        self.services.metadata_waits.on_wait = self.dispatcher.on_wait
+        self._held.push_async_callback(self.dispatcher.close)
         protected = listeners.inter_broker_listener_name if len(endpoints) > 1 else None
         await self.socket_server.start(endpoints, self.dispatcher.handle, protected, accepting=False)
         self._held.push_async_callback(self.socket_server.close)

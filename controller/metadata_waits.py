@@ -9,6 +9,8 @@ class MetadataWaits:
 
     def __init__(self) -> None:
         self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
+        self.on_wait: Callable[[], None] = lambda: None
+        """Called in the task that is about to wait: a client may have it wait for weeks, so it must not be in anybody's way meanwhile."""
 
     def notify(self) -> None:
         """The cache has changed: let those go whose condition has come true."""
@@ -22,6 +24,7 @@ class MetadataWaits:
             return True
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[future] = condition
+        self.on_wait()
         try:
             await asyncio.wait((future,), timeout=max(0, timeout_ms) / 1000)
         finally:

@@ -65,6 +65,14 @@ class Pending:
         self.channel: RequestChannel | None = None
         self.timing: Timing | None = None  # set when the request is measured
 
+    def leave_slot(self) -> None:
+        """The handler executes no more, it merely waits: others may have its slot."""
+        self.occupies_slot = False
+        channel = self.channel
+        if channel is not None:
+            self.channel = None
+            channel.release_slot()
+
     def complete(self, answer: Completion) -> None:
         """Answer the request; it leaves when all requests before it on the connection are answered. Later calls are ignored."""
         if self.completed:

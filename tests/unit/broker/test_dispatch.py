@@ -187,6 +187,40 @@ async def test_work_that_waits_holds_a_slot_and_is_answered_when_it_is_done() ->
 
 
 @on_a_loop
+async def test_work_that_merely_waits_leaves_its_slot_and_ends_with_its_client() -> None:
+    bench = leading()
+
+    async def later() -> FindCoordinatorResponse:
+        bench.dispatcher.on_wait()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    fail(bench, ApiKey.FIND_COORDINATOR, 2, answer=later())
+    asked = bench.ask(FindCoordinatorRequest(key="k"), ApiKey.FIND_COORDINATOR, 2)
+    assert asked.pending.occupies_slot
+    await asyncio.sleep(0)
+    assert not asked.pending.occupies_slot
+    assert asked.pending.on_closed is not None
+    asked.pending.on_closed()
+    await bench.dispatcher.drain()
+    assert asked.control is CLOSE
+
+
+@on_a_loop
+async def test_handlers_that_still_wait_end_with_the_broker() -> None:
+    bench = leading()
+
+    async def later() -> None:
+        await asyncio.Event().wait()
+
+    fail(bench, ApiKey.FIND_COORDINATOR, 2, answer=later())
+    asked = bench.ask(FindCoordinatorRequest(key="k"), ApiKey.FIND_COORDINATOR, 2)
+    await asyncio.sleep(0)
+    await bench.dispatcher.close()
+    assert asked.control is CLOSE
+
+
+@on_a_loop
 async def test_work_that_fails_later_is_answered_too() -> None:
     bench = leading()
 
