@@ -26,7 +26,7 @@ from replication.errors import InconsistentTopicId, InvalidTopicName, NotLeaderO
 from replication.partition import Partition
 from replication.topic_stats import BrokerTopicStats
 from storage.clock import Clock
-from storage.errors import LogDirFailure
+from storage.errors import LogDirFailure, LogUnusable
 from storage.future_logs import may_have_future
 from storage.log_manager import LogManager
 from storage.partition_log import PartitionLog
@@ -204,7 +204,11 @@ class ReplicaManager:
                 logger.error("%s: cannot follow broker %d, which is not alive", topic_partition, state.leader)
             self._log_manager.moves.start(topic_partition)
         except LogDirFailure as failure:
-            self.on_log_dir_failure(failure.log_dir)
+            self.on_log_dir_failure(failure.log_dir, failure.what)
+            self.offline.add(topic_partition)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        except LogUnusable as error:
+            logger.error("%s", error)
             self.offline.add(topic_partition)
             return ErrorCode.KAFKA_STORAGE_ERROR
         except InconsistentTopicId as error:
@@ -247,7 +251,7 @@ class ReplicaManager:
             try:
                 self._log_manager.delete(topic_partition)
             except LogDirFailure as failure:
-                self.on_log_dir_failure(failure.log_dir)
+                self.on_log_dir_failure(failure.log_dir, failure.what)
                 return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
 
@@ -300,14 +304,14 @@ class ReplicaManager:
 
     # -- disk and configuration ------------------------------------------------------------------------------------------
 
-    def on_log_dir_failure(self, log_dir: str) -> None:
+    def on_log_dir_failure(self, log_dir: str, reason: str = "a disk error") -> None:
         """A directory failed: its partitions go offline here, the rest serves on."""
         failed = [partition for partition in self if partition.log.log_dir == log_dir]
         for partition in failed:
             partition.has_failed = True
             self.offline.add(partition.topic_partition)
             self._remove(partition)
-        self._log_manager.handle_log_dir_failure(log_dir)
+        self._log_manager.handle_log_dir_failure(log_dir, reason)
 
     def on_topic_config_change(self, topic: str) -> None:
         """The logs of a topic have a new configuration."""

@@ -17,6 +17,7 @@ class LogDirFailure(StorageError):
 
     def __init__(self, log_dir: str, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason} (log directory {log_dir})")
+        self.what = f"{path}: {reason}"
         self.log_dir = log_dir
         self.path = path
         self.reason = reason
@@ -28,6 +29,17 @@ class LogDirNotFound(StorageError):
     def __init__(self, log_dir: str) -> None:
         super().__init__(f"Log dir '{log_dir}' is not found in the config.")
         self.log_dir = log_dir
+
+
+class LogUnusable(StorageError):
+    """The log in `directory` cannot be opened for what is in it; the disk is well, and other logs are served."""
+
+    def __init__(self, topic_partition: TopicPartition, log_dir: str, directory: str, reason: str) -> None:
+        super().__init__(f"{topic_partition} is offline: the log in {directory} cannot be opened: {reason}")
+        self.topic_partition = topic_partition
+        self.log_dir = log_dir
+        self.directory = directory
+        self.reason = reason
 
 
 class LogClosed(StorageError):

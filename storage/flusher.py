@@ -49,7 +49,8 @@ class Flusher:
             flush_ms = partition_log.config[FLUSH_MS]
             if flush_ms == LONG_MAX or partition_log in self._under_way:
                 continue
-            if now_ms - self._flushed_at_ms.get(partition_log, self._started_ms) >= flush_ms:
+            waited_ms = now_ms - self._flushed_at_ms.get(partition_log, self._started_ms)
+            if waited_ms >= flush_ms or waited_ms < 0:  # a clock that was set back must not put it off until it has caught up
                 self._flushed_at_ms[partition_log] = now_ms
                 self._flush(partition_log, None)
 

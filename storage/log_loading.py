@@ -4,8 +4,8 @@ Called by `LogManager.load`, in a thread or before the event loop runs. Each dir
 `num.recovery.threads.per.data.dir` threads; after a clean stop that reads next to nothing, after a crash it checks what was not
 flushed, and says every ten seconds how far it is.
 
-A directory that cannot be read goes offline and the others go on; a directory that holds something that is no partition, or a partition
-that stands twice, stops the broker, because going on might lose data.
+A directory that cannot be read goes offline and the others go on, and so does a single log in an old message format. A directory that holds
+something that is no partition, or a partition that stands twice, stops the broker, because going on might lose data.
 """
 
 import logging
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from config.topic import TopicConfig
 from storage.checkpoint import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
 from storage.directory_names import DirectoryKind, parse_directory_name
-from storage.errors import CorruptCheckpoint, LogDirFailure
+from storage.errors import CorruptCheckpoint, LogDirFailure, LogUnusable, UnsupportedForMessageFormat
 from storage.log_context import LogContext
 from storage.log_directories import LogDirectories, LogDirectory
 from storage.partition_log import PartitionLog
@@ -34,7 +34,7 @@ _PROGRESS_SECONDS = 10.0
 class LoadedLogs:
     """What stood in the log directories."""
 
-    __slots__ = ("current", "deleted", "future", "stray")
+    __slots__ = ("current", "deleted", "future", "stray", "unusable")
 
     def __init__(self) -> None:
         self.current: dict[TopicPartition, PartitionLog] = {}
@@ -42,6 +42,7 @@ class LoadedLogs:
         self.deleted: list[tuple[str, str]] = []
         """(log directory, path) of what a deletion left."""
         self.stray: list[str] = []
+        self.unusable: dict[TopicPartition, LogUnusable] = {}
 
 
 class _Task(NamedTuple):
@@ -71,7 +72,7 @@ class LogLoading:
         self._loaded = LoadedLogs()
 
     def run(self) -> LoadedLogs:
-        """Opens everything. Raises ForeignDirectory, DuplicateLog, NoUsableLogDirectory, UnsupportedForMessageFormat."""
+        """Opens everything. Raises ForeignDirectory, DuplicateLog, NoUsableLogDirectory."""
         pools: list[ThreadPoolExecutor] = []
         futures: dict[Future[PartitionLog], _Task] = {}
         try:
@@ -168,6 +169,8 @@ class LogLoading:
                 opened.append((task, future.result()))
             except (LogDirFailure, CorruptCheckpoint) as error:
                 self._directories.fail(task.directory.path, str(error))
+            except UnsupportedForMessageFormat as error:
+                self._leave_out(task, str(error))
             if clock.monotonic() - said >= _PROGRESS_SECONDS:
                 said = clock.monotonic()
                 log.info("%d of %d logs are open", done, len(futures))
@@ -180,3 +183,10 @@ class LogLoading:
             if previous is not partition_log:
                 raise DuplicateLog(str(task.topic_partition), previous.directory, partition_log.directory)
             task.directory.log_count += 1
+
+    def _leave_out(self, task: _Task, reason: str) -> None:
+        directory = f"{task.directory.path}/{task.name}"
+        unusable = LogUnusable(task.topic_partition, task.directory.path, directory, reason)
+        log.error("%s. Copy its records to another topic with Apache Kafka 3.x, or stop the broker and delete the directory", unusable)
+        if task.kind is DirectoryKind.CURRENT:
+            self._loaded.unusable[task.topic_partition] = unusable

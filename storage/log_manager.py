@@ -34,7 +34,7 @@ from storage.cleaner_choice import is_compacted
 from storage.cleaner_process import CleanerProcess, CleanerWorker
 from storage.clock import Clock
 from storage.compaction import LogCleaner
-from storage.errors import LogDirFailure
+from storage.errors import LogDirFailure, LogUnusable
 from storage.filesystem import FileSystem
 from storage.flusher import Flusher
 from storage.log_checkpoints import LogCheckpoints
@@ -73,12 +73,14 @@ class LogManager:
     ) -> None:
         """`topic_config_of` gives a topic's configuration in force by its name. Raises DuplicateLogDirectory."""
         self.directories = LogDirectories(log_dirs(config[LOG_DIRS]), filesystem)
-        self.on_log_dir_failure: Callable[[str], None] = self.handle_log_dir_failure
-        """Told, on the loop, of a directory that failed in the background; who sets it calls `handle_log_dir_failure`."""
+        self.on_log_dir_failure: Callable[[str, str], None] = self.handle_log_dir_failure
+        """Told, on the loop, of a directory that failed in the background, and how; who sets it calls `handle_log_dir_failure`."""
         self.on_no_log_dir: Callable[[], None] = _say_nothing
         """Told when the last directory has failed: the broker has to stop."""
         self.preferred_log_dirs: dict[TopicPartition, str] = {}
         """Where partitions are to be created that do not exist yet."""
+        self.unusable: dict[TopicPartition, LogUnusable] = {}
+        """Logs that are there and cannot be opened."""
         self.moves = LogMoves(self, config, clock, background)
         self._config = config
         self._topic_config_of = topic_config_of
@@ -139,7 +141,7 @@ class LogManager:
             raise
 
     def load(self) -> None:
-        """Opens every log, after a crash with recovery. Raises LogDirectoryError, UnsupportedForMessageFormat. Blocks."""
+        """Opens every log, after a crash with recovery. Raises LogDirectoryError. Blocks."""
         began = self._clock.monotonic()
         threads = self._config[NUM_RECOVERY_THREADS_PER_DATA_DIR]
         try:
@@ -151,6 +153,7 @@ class LogManager:
         for each in self.all_logs():
             self._checkpoints.watch(each)
         self._left_by_deletions = loaded.deleted
+        self.unusable = loaded.unusable
         self.cleaner.checkpoints.load([directory.path for directory in self.directories.live])
         log.info("opened %d logs in %d ms", len(self._current) + len(self._future), (self._clock.monotonic() - began) * 1000)
 
@@ -250,6 +253,8 @@ class LogManager:
 
     def _create(self, topic_partition: TopicPartition, *, is_new: bool, log_dir: str | None) -> PartitionLog:
         offline = self.directories.offline
+        if topic_partition in self.unusable:
+            raise self.unusable[topic_partition]
         if offline and not is_new:
             raise LogDirFailure(offline[0], offline[0], f"the log of {topic_partition} may stand in this offline directory")
         log_dir = log_dir or self.preferred_log_dirs.get(topic_partition)
@@ -314,8 +319,7 @@ class LogManager:
 
     def _on_failure(self, failure: LogDirFailure) -> None:
         if self.directories[failure.log_dir].is_live:
-            log.error("%s", failure)
-            self.on_log_dir_failure(failure.log_dir)
+            self.on_log_dir_failure(failure.log_dir, failure.what)
 
     # ---- periodic work
 

@@ -105,7 +105,7 @@ class OffsetsLog:
 
     def _failed(self, index: int, error: StorageError | ReplicationError) -> ErrorCode:
         if isinstance(error, LogDirFailure):
-            self._replica_manager.on_log_dir_failure(error.log_dir)
+            self._replica_manager.on_log_dir_failure(error.log_dir, error.what)
         code = error_code(error)
         logger.warning("%s-%d: cannot be appended to (%s): %s", GROUP_METADATA_TOPIC, index, code.name, error)
         return code

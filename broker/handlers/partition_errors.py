@@ -10,5 +10,5 @@ from storage.errors import LogDirFailure, StorageError
 def partition_error(error: StorageError | ReplicationError, broker: Services) -> ErrorCode:
     """The code for one partition's answer. A log directory that failed is taken offline first, whoever met the failure."""
     if isinstance(error, LogDirFailure):
-        broker.replica_manager.on_log_dir_failure(error.log_dir)
+        broker.replica_manager.on_log_dir_failure(error.log_dir, error.what)
     return error_code(error)

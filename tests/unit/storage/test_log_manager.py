@@ -358,9 +358,10 @@ def test_the_logs_of_a_failed_directory_are_gone_and_the_others_stay() -> None:
     on_a, on_b = (manager.get_or_create(each, is_new=True) for each in (T0, T1))
     told: list[str] = []
 
-    def on_failure(log_dir: str) -> None:
+    def on_failure(log_dir: str, reason: str) -> None:
         told.append(log_dir)
-        manager.handle_log_dir_failure(log_dir)
+        assert reason.startswith("/a/")
+        manager.handle_log_dir_failure(log_dir, reason)
 
     manager.on_log_dir_failure = on_failure
     disks.settle()

@@ -1,0 +1,201 @@
+"""What a broker does about directories that are broken when it starts or break while it runs."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import confluent_kafka as confluent
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.support.admin_requests import a_topic, create
+from tests.support.batches import a_batch
+from tests.support.broker_process import BrokerProcess, a_broker
+from tests.support.clients import ConfluentClient, read_all
+from tests.support.wire_client import WireClient, a_wire_client
+
+TOPIC = "t"
+
+
+def write(client: WireClient, partition: int, topic: str = TOPIC) -> str:
+    """The name of the error code of one produced batch."""
+    data = PartitionProduceData(index=partition, records=bytes(a_batch(3)))
+    request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name=topic, partition_data=[data])])
+    return ErrorCode.of(client.ask(request, 9).responses[0].partition_responses[0].error_code).name
+
+
+def where(directory: Path) -> int:
+    """The partition of the topic that stands there."""
+    (found,) = directory.glob(f"{TOPIC}-?")
+    return int(found.name.rpartition("-")[2])
+
+
+def log_of(broker: BrokerProcess) -> str:
+    """All of it."""
+    return broker.log_file.read_text()
+
+
+def count(broker: BrokerProcess, partition: int) -> int:
+    return len(read_all(broker.bootstrap, [(TOPIC, partition)])[TOPIC, partition])
+
+
+@contextmanager
+def a_small_disk(disk: Path) -> Iterator[Path]:
+    """A file system of its own, which can be made read-only."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a disk")
+    disk.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", str(disk)], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"a disk cannot be mounted: {done.stderr.strip()}")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_log_in_an_old_message_format_is_offline_and_everything_else_serves(tmp_path: Path) -> None:
+    with a_broker(tmp_path, broker_id=0) as broker:
+        with a_wire_client(broker.port) as client:
+            create(client, a_topic(TOPIC, 2))
+            assert [write(client, partition) for partition in (0, 1)] == ["NONE", "NONE"]
+        broker.kill()
+        message = struct.pack(">bbqii", 1, 0, 1000, -1, -1)
+        old = struct.pack(">qiI", 0, len(message) + 4, zlib.crc32(message)) + message
+        (broker.data / f"{TOPIC}-0" / f"{0:020d}.log").write_bytes(old + bytes(60))
+        broker.start()
+        with a_wire_client(broker.port) as client:
+            assert [write(client, partition) for partition in (0, 1)] == ["KAFKA_STORAGE_ERROR", "NONE"]
+            lines = [line for line in log_of(broker).splitlines() if "cannot be opened" in line and "ERROR" in line]
+            assert f"{TOPIC}-0 is offline: the log in {broker.data}/{TOPIC}-0 cannot be opened" in lines[0]
+            assert "Message format v1" in lines[0]
+            assert count(broker, 1) == 6
+        assert broker.stop() == 0
+
+
+def test_garbage_in_a_checkpoint_takes_that_directory_out_and_the_other_serves(tmp_path: Path) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    with a_broker(tmp_path, broker_id=0, log_dirs=f"{a},{b}") as broker:
+        with a_wire_client(broker.port) as client:
+            create(client, a_topic(TOPIC, 2))
+            assert [write(client, partition) for partition in (0, 1)] == ["NONE", "NONE"]
+        in_a, in_b = where(a), where(b)
+        broker.stop()
+        good = (b / "recovery-point-offset-checkpoint").read_bytes()
+        (b / "recovery-point-offset-checkpoint").write_bytes(b"0\n1\ngarbage\n")
+        broker.start()
+        with a_wire_client(broker.port) as client:
+            assert (write(client, in_a), write(client, in_b)) == ("NONE", "KAFKA_STORAGE_ERROR")
+        assert f"{b}/recovery-point-offset-checkpoint" in log_of(broker)
+        broker.stop()
+        (b / "recovery-point-offset-checkpoint").write_bytes(good)
+        broker.start()
+        assert (count(broker, in_a), count(broker, in_b)) == (6, 3)
+
+
+def test_what_a_cleaning_left_and_an_index_of_another_log_do_no_harm(tmp_path: Path) -> None:
+    with a_broker(tmp_path, broker_id=0) as broker:
+        client = ConfluentClient(broker.bootstrap)
+        client.create_topic(TOPIC, 2)
+        producer = confluent.Producer({"bootstrap.servers": broker.bootstrap, "batch.num.messages": 10})
+        for number in range(2000):
+            producer.produce(TOPIC, b"%d" % number + b"x" * (100 + number % 50), partition=number % 2)
+        assert producer.flush(30) == 0
+        broker.stop()
+        zero, one = broker.data / f"{TOPIC}-0", broker.data / f"{TOPIC}-1"
+        (zero / f"{0:020d}.log.cleaned").write_bytes(b"garbage")
+        (zero / f"{0:020d}.index.cleaned").write_bytes(b"garbage")
+        (zero / f"{0:020d}.index").write_bytes((one / f"{0:020d}.index").read_bytes()[:64])
+        (one / f"{0:020d}.timeindex").unlink()
+        broker.start()
+        for partition in (0, 1):
+            values = [int(record.value.partition(b"x")[0]) for record in read_all(broker.bootstrap, [(TOPIC, partition)])[TOPIC, partition]]
+            assert values == list(range(partition, 2000, 2))
+        assert not list(zero.glob("*.cleaned"))
+        assert f"{one}/{0:020d}.log: its index files are missing or wrong" in log_of(broker)
+
+
+def test_a_log_of_another_topic_of_that_name_is_not_served(tmp_path: Path) -> None:
+    with a_broker(tmp_path, broker_id=0) as broker:
+        with a_wire_client(broker.port) as client:
+            create(client, a_topic(TOPIC), a_topic("u"))
+            assert [write(client, 0, topic) for topic in (TOPIC, "u")] == ["NONE", "NONE"]
+        broker.stop()
+        metadata = broker.data / f"{TOPIC}-0" / "partition.metadata"
+        metadata.write_bytes((broker.data / "u-0" / "partition.metadata").read_bytes())
+        broker.start()
+        with a_wire_client(broker.port) as client:
+            assert [write(client, 0, topic) for topic in (TOPIC, "u")] == ["NOT_LEADER_OR_FOLLOWER", "NONE"]
+        assert f"{TOPIC}-0: the log in {broker.data}/{TOPIC}-0 belongs to another topic of that name" in log_of(broker)
+
+
+SMALL_SEGMENTS = {"log_segment_bytes": 1000, "log_index_size_max_bytes": 4096}
+
+
+def test_a_directory_that_is_read_only_at_the_start_is_offline_and_the_other_serves(tmp_path: Path) -> None:
+    a = tmp_path / "a"
+    with a_small_disk(tmp_path / "disk") as disk:
+        b = disk / "b"
+        with a_broker(tmp_path, broker_id=0, log_dirs=f"{a},{b}") as broker:
+            with a_wire_client(broker.port) as client:
+                create(client, a_topic(TOPIC, 2))
+                assert [write(client, partition) for partition in (0, 1)] == ["NONE", "NONE"]
+            in_a, in_b = where(a), where(b)
+            broker.stop()
+            subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+            broker.start()
+            with a_wire_client(broker.port) as client:
+                assert (write(client, in_a), write(client, in_b)) == ("NONE", "KAFKA_STORAGE_ERROR")
+            assert f"log directory {b} is offline" in log_of(broker)
+            assert "Read-only file system" in log_of(broker)
+            broker.stop()
+            subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
+            broker.start()
+            assert (count(broker, in_a), count(broker, in_b)) == (6, 3)
+
+
+def test_a_directory_that_vanishes_goes_offline_and_the_other_serves(tmp_path: Path) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    with a_broker(tmp_path, broker_id=0, log_dirs=f"{a},{b}", **SMALL_SEGMENTS) as broker:
+        with a_wire_client(broker.port) as client:
+            create(client, a_topic(TOPIC, 2))
+            in_a, in_b = where(a), where(b)
+            assert write(client, in_b) == "NONE"
+            b.rename(tmp_path / "gone")
+            codes = [write(client, in_b) for _ in range(30)]
+            acknowledged = codes.index("KAFKA_STORAGE_ERROR")
+            assert set(codes[:acknowledged]) <= {"NONE"}
+            assert set(codes[acknowledged:]) == {"KAFKA_STORAGE_ERROR"}
+            assert [write(client, in_a) for _ in range(30)] == ["NONE"] * 30
+        (line,) = [line for line in log_of(broker).splitlines() if " ERROR " in line]
+        assert f"log directory {b} is offline: {b}" in line
+        assert "No such file or directory" in line
+        assert broker.stop() == 0
+        (tmp_path / "gone").rename(b)
+        broker.start()
+        assert count(broker, in_b) == 3 * (1 + acknowledged)
+        assert count(broker, in_a) == 90
+
+
+def test_a_broker_whose_last_directory_fails_stops_with_status_1(tmp_path: Path) -> None:
+    with a_broker(tmp_path, broker_id=0, **SMALL_SEGMENTS) as broker:
+        with a_wire_client(broker.port) as client:
+            create(client, a_topic(TOPIC))
+            assert write(client, 0) == "NONE"
+            (broker.data / f"{TOPIC}-0").rename(broker.data / "elsewhere")
+            with pytest.raises(ConnectionError):
+                while True:
+                    write(client, 0)
+        assert broker.wait() == 1
+        assert f"none of the log directories {broker.data} can be used" in log_of(broker)
+        (broker.data / "elsewhere").rename(broker.data / f"{TOPIC}-0")
+        broker.start()
+        assert count(broker, 0) >= 3
+        assert broker.stop() == 0
