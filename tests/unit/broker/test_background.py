@@ -1,0 +1,121 @@
+"""Timers on the loop and work in threads, as storage asks for them."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from broker.background import LoopBackground
+
+SECONDS = 30.0
+
+
+def run(scenario: Callable[[LoopBackground], "asyncio.Future[None]"]) -> None:
+    """Runs until the future that `scenario` returns is done."""
+
+    async def main() -> None:
+        with ThreadPoolExecutor(8) as executor:
+            background = LoopBackground(executor)
+            try:
+                await asyncio.wait_for(scenario(background), SECONDS)
+            finally:
+                background.close()
+
+    asyncio.run(main())
+
+
+def test_work_of_one_name_is_done_in_order_and_one_at_a_time() -> None:
+    log: list[str] = []
+    active: list[int] = []
+
+    def scenario(background: LoopBackground) -> "asyncio.Future[None]":
+        finished = asyncio.get_running_loop().create_future()
+
+        def work(number: int) -> None:
+            active.append(number)
+            assert active == [number]
+            log.append(f"do {number}")
+            active.remove(number)
+
+        def then(number: int, error: BaseException | None) -> None:
+            assert error is None
+            log.append(f"then {number}")
+            if number == 19:
+                finished.set_result(None)
+
+        for number in range(20):
+            background.submit("delete", lambda n=number: work(n), lambda error, n=number: then(n, error))  # type: ignore[misc]
+        return finished
+
+    run(scenario)
+    assert [entry for entry in log if entry.startswith("do")] == [f"do {number}" for number in range(20)]
+    assert [entry for entry in log if entry.startswith("then")] == [f"then {number}" for number in range(20)]
+
+
+def test_work_of_other_names_does_not_wait() -> None:
+    def scenario(background: LoopBackground) -> "asyncio.Future[None]":
+        finished = asyncio.get_running_loop().create_future()
+        released = threading.Event()
+        background.submit("slow", lambda: _wait(released), lambda error: finished.set_result(None))
+        background.submit("other", released.set, lambda error: None)
+        return finished
+
+    run(scenario)
+
+
+def _wait(event: threading.Event, seconds: float = SECONDS) -> None:
+    assert event.wait(seconds)
+
+
+def test_what_failed_is_told_and_the_next_goes_on() -> None:
+    errors: list[BaseException | None] = []
+
+    def scenario(background: LoopBackground) -> "asyncio.Future[None]":
+        finished = asyncio.get_running_loop().create_future()
+
+        def fail() -> None:
+            raise OSError("no")
+
+        def last(error: BaseException | None) -> None:
+            errors.append(error)
+            finished.set_result(None)
+
+        background.submit("write", fail, errors.append)
+        background.submit("write", lambda: None, last)
+        return finished
+
+    run(scenario)
+    assert [str(error) for error in errors] == ["no", "None"]
+
+
+def test_a_callback_may_ask_for_more_of_the_same() -> None:
+    def scenario(background: LoopBackground) -> "asyncio.Future[None]":
+        finished = asyncio.get_running_loop().create_future()
+        background.submit(
+            "write", lambda: None, lambda error: background.submit("write", lambda: None, lambda error: finished.set_result(None))
+        )
+        return finished
+
+    run(scenario)
+
+
+def test_what_waits_at_the_close_is_still_done_and_nothing_is_called(caplog: pytest.LogCaptureFixture) -> None:
+    begun: list[str] = []
+
+    async def main() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            background = LoopBackground(executor)
+            released = threading.Event()
+            background.submit("write", lambda: _wait(released), lambda error: begun.append("then"))
+            background.submit("write", lambda: begun.append("second"), lambda error: begun.append("then"))
+            background.submit("write", lambda: _wait(threading.Event(), 0), lambda error: begun.append("then"))
+            background.close()
+            released.set()
+        await asyncio.sleep(0)
+        background.submit("write", lambda: begun.append("third"), lambda error: None)
+
+    asyncio.run(main())
+    assert begun == ["second"]
+    assert [record.message for record in caplog.records] == ["background task write failed"]
