@@ -12,6 +12,7 @@ INVALID_RECORD where Apache Kafka leaves the client without an answer.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from broker.handlers.leader_hints import current_leader, leader_nodes
@@ -42,6 +43,8 @@ from storage.log_append import Appended
 from storage.record_errors import WITHOUT_LOG_START_OFFSET, error_message
 from storage.topic_partition import TopicPartition
 from storage.validation import ValidatedBatch, check_request, complete_validation, validate_produce
+
+logger = logging.getLogger(__name__)
 
 ACKS_ALL = -1
 VALID_ACKS = (ACKS_ALL, 0, 1)
@@ -252,6 +255,12 @@ class Produce:
             except (StorageError, ReplicationError) as error:
                 count_refused_produce(broker.replica_manager, topic, error, len(batch.records))
                 self._refused(topic, partition, result, error)
+            except Exception:
+                # A fault of ours, in a task that nobody awaits: the client is answered all the same.
+                logger.exception(
+                    "a batch for %s from %s failed in a worker", partition.topic_partition, self.context.connection.connection_id
+                )
+                result.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
         answer = self.answer(pending)
         if not isinstance(answer, Pending):
             pending.complete(answer)

@@ -1,5 +1,7 @@
 """Produce: acks, replicas that are waited for, and what is said when it does not work."""
 
+import pytest
+
 from broker.network.request_channel import CLOSE, NO_RESPONSE
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -228,6 +230,24 @@ async def test_leadership_lost_while_a_worker_recompresses_refuses_the_batch() -
     await until(lambda: not asked.waits)
     assert asked.produced[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert bench.replicas.partition.log.log_end_offset == 0
+
+
+def test_a_fault_in_a_worker_is_answered_all_the_same(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def fault(*_: object) -> None:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr("broker.handlers.produce.complete_validation", fault)
+
+    @on_a_loop
+    async def scenario() -> None:
+        bench = alone(compression_type="gzip")
+        asked = bench.produce(a_batch(400, value_bytes=200))
+        await until(lambda: not asked.waits)
+        assert asked.produced[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+    scenario()
+    (record,) = caplog.records
+    assert record.exc_info is not None
 
 
 # -- disks ---------------------------------------------------------------------------------------------------------------
