@@ -14,7 +14,7 @@ from tests.support.broker_process import BrokerProcess, a_broker
 from tests.support.clients import CODECS, ConfluentClient, Record, read_all
 from tests.support.segment_files import batch_headers
 
-pytestmark = [*needs_apache_kafka, pytest.mark.slow]
+pytestmark = [*needs_apache_kafka, pytest.mark.slow, pytest.mark.timeout(300)]  # dozens of JVMs, on a busy machine seconds each
 
 DUMP = "kafka.tools.DumpLogSegments"
 COUNT = 1000

@@ -28,7 +28,7 @@ from tests.support.java_pair import (
     a_pair,
 )
 
-pytestmark = [*needs_apache_kafka, pytest.mark.slow]
+pytestmark = [*needs_apache_kafka, pytest.mark.slow, pytest.mark.timeout(300)]  # dozens of JVMs, on a busy machine seconds each
 
 
 @pytest.fixture(scope="module")
