@@ -11,6 +11,7 @@ from config.broker_log import LOG_SEGMENT_DELETE_DELAY_MS
 from storage.directory_names import MAX_NAME_LENGTH, DirectoryKind, suffixed_name
 from storage.errors import LogDirFailure, LogDirNotFound
 from storage.partition_log import PartitionLog
+from storage.partition_metadata import ZERO_UUID
 from storage.recovery import open_log
 from storage.topic_partition import TopicPartition
 
@@ -65,7 +66,7 @@ def create_future(self: "LogManager", current: PartitionLog, log_dir: str) -> Pa
     self.directories[log_dir].log_count += 1
     self._checkpoints.watch(created)
     self._checkpoints.on_created(created)
-    self._checkpoints.on_topic_id(created)
+    _write_topic_id(self, created)
     log.info("%s: moves from %s to %s", topic_partition, current.log_dir, directory)
     return created
 
@@ -89,7 +90,7 @@ def replace_current_with_future(self: "LogManager", topic_partition: TopicPartit
     self._current[topic_partition] = target
     # What a thread was about to write into the directory under its old name has to be written again.
     self._checkpoints.on_created(target)
-    self._checkpoints.on_topic_id(target)
+    _write_topic_id(self, target)
     self._checkpoints.on_epochs_change(target.leader_epochs)
     clean_up_to = self.cleaner.checkpoints.get(source)
     try:
@@ -123,3 +124,8 @@ def retire(self: "LogManager", gone: PartitionLog, *, is_stray: bool = False) ->
         self._deletions.delete_later(gone, self._config[LOG_SEGMENT_DELETE_DELAY_MS])
     self._checkpoints.recovery_points([gone.log_dir])
     self._checkpoints.log_start_offsets([gone.log_dir])
+
+
+def _write_topic_id(self: "LogManager", moved: PartitionLog) -> None:
+    if moved.topic_id != ZERO_UUID:
+        self._checkpoints.on_topic_id(moved)
