@@ -27,6 +27,7 @@ from broker.dispatch import Dispatcher
 from broker.dynamic_config import DynamicConfig
 from broker.fetch_sessions import FetchSessionCache
 from broker.groups.coordinator import GroupCoordinator
+from broker.log_dir_failures import LogDirFailures
 from broker.network.acceptor import BindFailed
 from broker.network.limits import limits_of
 from broker.network.socket_server import SocketServer
@@ -204,6 +205,9 @@ class Broker:
             services.broker_id, self.log_manager, cluster, self._clock, config[REPLICA_LAG_TIME_MAX_MS]
         )
         self.log_manager.on_log_dir_failure = services.replica_manager.on_log_dir_failure
+        failures = LogDirFailures(store, services.broker_id)
+        services.replica_manager.on_replicas_offline = failures.report
+        self._held.push_async_callback(failures.close)
         waits = services.metadata_waits = MetadataWaits()
         services.control_requests = ControlRequests(services.replica_manager, services.dynamic_config, waits)
         services.controller = self.controller = Controller(

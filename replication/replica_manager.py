@@ -59,6 +59,7 @@ class ReplicaManager:
         "offline",
         "on_leadership_change",
         "on_partitions_deleted",
+        "on_replicas_offline",
         "partitions",
         "topic_stats",
     )
@@ -79,6 +80,8 @@ class ReplicaManager:
         self.topic_stats = BrokerTopicStats()
         self.on_leadership_change: Callable[[Partition], None] = lambda partition: None
         """Told of a partition after it became leader or follower here, or went away: the coordinators take over and let go by it."""
+        self.on_replicas_offline: Callable[[], None] = lambda: None
+        """Told after a failed directory took partitions with it: the controller has to learn of it."""
         self.on_partitions_deleted: Callable[[list[TopicPartition]], None] = lambda partitions: None
         """Told which partitions the controller deleted: their committed offsets are of no use any more."""
         self._log_manager = log_manager
@@ -312,6 +315,8 @@ class ReplicaManager:
             self.offline.add(partition.topic_partition)
             self._remove(partition)
         self._log_manager.handle_log_dir_failure(log_dir, reason)
+        if failed:
+            self.on_replicas_offline()
 
     def on_topic_config_change(self, topic: str) -> None:
         """The logs of a topic have a new configuration."""
