@@ -1,11 +1,21 @@
-"""The commands of `ottla` as users run them: processes with pipes, against any broker."""
+"""The commands of `ottla` as users run them, each in a process of its own, against any broker.
 
+A command that runs to its end is forked off the test's process, which has imported everything already: a test that calls twenty commands
+does not start Python twenty times. Commands that go on until they are stopped are started the usual way.
+"""
+
+import io
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, NamedTuple
+
+from broker.cli.main import main
 
 SECONDS = 60.0
 
@@ -49,11 +59,16 @@ class CommandLine:
 
     def __call__(self, *arguments: str, input: str | bytes = b"", status: int = 0) -> Ended:
         """Run a command to its end, which must be with this status."""
-        data = input.encode() if isinstance(input, str) else input
-        done = subprocess.run(
-            self._command(arguments), input=data, capture_output=True, env=self._environment(), timeout=SECONDS, check=False
-        )
-        ended = Ended(done.returncode, done.stdout.decode(errors="surrogateescape"), done.stderr.decode())
+        with TemporaryFile() as stdin, TemporaryFile() as stdout, TemporaryFile() as stderr:
+            stdin.write(input.encode() if isinstance(input, str) else input)
+            stdin.seek(0)
+            child = os.fork()
+            if child == 0:
+                _run(arguments, (stdin.fileno(), stdout.fileno(), stderr.fileno()), self.bootstrap)
+            code = _wait(child)
+            stdout.seek(0)
+            stderr.seek(0)
+            ended = Ended(code, stdout.read().decode(errors="surrogateescape"), stderr.read().decode())
         assert ended.status == status, ended
         assert "Traceback" not in ended.err, ended.err
         return ended
@@ -63,3 +78,37 @@ class CommandLine:
 
     def _environment(self) -> dict[str, str]:
         return {**os.environ, "OTTLA_BOOTSTRAP_SERVER": self.bootstrap, "PYTHONPATH": str(Path(__file__).parents[2])}
+
+
+def _run(arguments: tuple[str, ...], streams: tuple[int, int, int], bootstrap: str) -> None:
+    """Become the command; never returns."""
+    status = 70  # of a command that ends in no orderly way
+    try:
+        os.environ["OTTLA_BOOTSTRAP_SERVER"] = bootstrap
+        for descriptor, stream in enumerate(streams):
+            os.dup2(stream, descriptor)
+        sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False))
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w", closefd=False)), encoding="utf-8")
+        sys.stderr = io.TextIOWrapper(io.BufferedWriter(io.FileIO(2, "w", closefd=False)), encoding="utf-8", write_through=True)
+        main(list(arguments), prog_name="ottla")
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]  # there is one
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _wait(child: int) -> int:
+    deadline = time.monotonic() + SECONDS
+    while True:
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            raise AssertionError(f"the command did not end within {SECONDS} s")
+        time.sleep(0.005)

@@ -1,0 +1,120 @@
+"""`ottla dump-log` as a command: which files, which options, which status; and that commands start light."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from protocol.record_builder import ControlRecordType as Type
+from protocol.record_builder import EndTransactionMarker, build_batch, build_end_transaction_marker
+from protocol.record_reader import Record
+from tests.support.command_line import CommandLine
+from tests.support.golden_logs import LOGS
+
+CLEAN = LOGS / "clean"
+SEGMENT = CLEAN / "log-segments-0" / "00000000000000000000.log"
+ottla = CommandLine("127.0.0.1:1")
+
+
+def test_a_directory_prints_all_its_files() -> None:
+    printed = ottla("dump-log", str(SEGMENT.parent)).lines
+    dumped = [Path(line.removeprefix("Dumping ")).name for line in printed if line.startswith("Dumping ")]
+    assert dumped == sorted(path.name for path in SEGMENT.parent.iterdir() if path.suffix in {".log", ".index", ".timeindex", ".snapshot"})
+
+
+def test_without_deep_iteration_batches_only() -> None:
+    lines = ottla("dump-log", str(SEGMENT)).lines
+    assert len(lines) == 2 + 7
+    assert all(line.startswith("baseOffset: ") for line in lines[2:])
+
+
+def test_files_can_be_given_as_the_original_takes_them() -> None:
+    index = SEGMENT.with_suffix(".index")
+    assert ottla("dump-log", "--files", f"{SEGMENT},{index}").out == ottla("dump-log", str(SEGMENT), str(index)).out
+
+
+def test_a_decoder_prints_records() -> None:
+    (log,) = (CLEAN / "__consumer_offsets-0").glob("*.log")
+    assert "| offset: 0 " in ottla("dump-log", "--offsets-decoder", str(log)).out
+    only = ottla("dump-log", "--offsets-decoder", "--skip-record-metadata", str(log)).lines[3]
+    assert only.startswith('| key: {"type":"2","data":{"group":"g-java"}} payload: {"version":"3"')
+
+
+def test_numbers_are_decoded(tmp_path: Path) -> None:
+    log = tmp_path / "00000000000000000000.log"
+    log.write_bytes(build_batch([Record(0, 5, (7).to_bytes(4, "big"), (-9).to_bytes(8, "big", signed=True))]))
+    decoders = ("--key-decoder-class", "org.apache.kafka.tools.api.IntegerDecoder", "--value-decoder-class", "LongDecoder")
+    assert ottla("dump-log", *decoders, str(log)).out.endswith("key: 7 payload: -9\n")
+    assert ottla("dump-log", "--key-decoder-class", "DefaultDecoder", str(log)).out.count("key: 00000007") == 1
+    assert "is no number" not in ottla("dump-log", "--value-decoder-class", "Unknown", str(log), status=2).err
+
+
+def test_max_bytes_ends_early_without_complaint() -> None:
+    assert len(ottla("dump-log", "--max-bytes", "400", str(SEGMENT)).lines) == 2 + 2
+
+
+def test_gaps_and_mismatches_are_said_at_the_end(tmp_path: Path) -> None:
+    log = tmp_path / "00000000000000000000.log"
+    log.write_bytes(build_batch([Record(0, 5, None, b"a")]) + build_batch([Record(3, 6, None, b"b")], base_offset=3) + b"torn")
+    log.with_suffix(".index").write_bytes(bytes.fromhex("00000002 00000045".replace(" ", "")))
+    log.with_suffix(".timeindex").write_bytes(bytes.fromhex("0000000000000009 00000003".replace(" ", "")))
+    ended = ottla("dump-log", "--deep-iteration", str(tmp_path))
+    assert "Found 4 invalid bytes at the end of 00000000000000000000.log" in ended.out
+    assert f"Non-consecutive offsets in {log}\n  0 is followed by 3\n" in ended.err
+    assert f"Found timestamp mismatch in :{log.with_suffix('.timeindex')}\n  Index timestamp: 9, log timestamp: 6\n" in ended.err
+    assert "  Index offset: 2, log offset: 3\n" in ended.err
+
+
+def test_what_makes_no_sense_fails_and_the_rest_is_printed(tmp_path: Path) -> None:
+    broken = tmp_path / "00000000000000000000.log"
+    broken.write_bytes(bytes(100))
+    shutil.copy(SEGMENT, tmp_path / "00000000000000000007.log")
+    ended = ottla("dump-log", str(tmp_path), status=1)
+    assert "Record size 0 is less than the minimum" in ended.err
+    assert "baseOffset: 18 " in ended.out
+
+
+def test_markers_are_printed(tmp_path: Path) -> None:
+    log = tmp_path / "00000000000000000000.log"
+    log.write_bytes(build_end_transaction_marker(EndTransactionMarker(Type.COMMIT, 4), timestamp=1, producer_id=2, producer_epoch=0))
+    assert "endTxnMarker: COMMIT coordinatorEpoch: 4" in ottla("dump-log", "--deep-iteration", str(log)).out
+
+
+def test_a_sound_directory_has_status_0_and_a_damaged_one_status_1(tmp_path: Path) -> None:
+    shutil.copytree(SEGMENT.parent, tmp_path / "t-0")
+    assert ottla("dump-log", "--verify", str(tmp_path)).lines[-1] == "no problems"
+    log = tmp_path / "t-0" / SEGMENT.name
+    log.write_bytes(log.read_bytes()[:-1])
+    ended = ottla("dump-log", "--verify", "--json", str(tmp_path), status=1)
+    (report,) = json.loads(ended.out)
+    assert not report["live"]
+    assert "no whole batch" in report["partitions"][0]["problems"][0]
+    assert "PROBLEM" in ottla("dump-log", "--verify", str(tmp_path), status=1).out
+
+
+def test_wrong_calls_have_status_2() -> None:
+    for arguments in ((), ("--json", str(SEGMENT)), ("--verify", str(SEGMENT)), ("missing",)):
+        ottla("dump-log", *arguments, status=2)
+
+
+HEAVY = {"rich", "asyncio", "uvloop", "kazoo", "sqlite3", "prometheus_client", "multiprocessing", "concurrent", "ssl"}
+
+
+@pytest.mark.parametrize("command", ["topics", "groups", "configs", "produce", "consume", "dump-log"])
+def test_a_command_starts_light(command: str) -> None:
+    code = (
+        "import sys\n"
+        "from broker.cli.main import main\n"
+        f"try: main([{command!r}, '--help'])\n"
+        "except SystemExit: pass\n"
+        "print('\\nLOADED', *sorted(sys.modules))"
+    )
+    root = Path(__file__).parents[3]
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root).stdout
+    loaded = {name.partition(".")[0] for name in out.rpartition("LOADED")[2].split()}
+    assert not loaded & HEAVY
+    assert not loaded & {"storage", "replication", "controller"}
+    assert not any(name.startswith(("broker.server", "broker.cli.client.cluster")) for name in out.rpartition("LOADED")[2].split())
