@@ -120,9 +120,9 @@ class BrokerProcess:
 @contextmanager
 def a_broker(directory: Path, **config: object) -> Iterator[BrokerProcess]:
     """A running broker; killed at the end if the test left it running."""
-    broker = BrokerProcess(directory, **config).start()
+    broker = BrokerProcess(directory, **config)
     try:
-        yield broker
+        yield broker.start()
     except BaseException:
         print(f"--- the broker's log ---\n{broker.log()}", file=sys.stderr)
         raise
