@@ -1,0 +1,173 @@
+"""What Produce and Fetch cost between the frame and the answer, without a network: `python -m benchmarks.hot_path`.
+
+A broker in this process; every frame goes through `Dispatcher.handle`. Prints µs of processor time per request, the least of several
+rounds, beside a floor that is measured in the same rounds: what even the barest broker in Python would call for the same bytes. Absolute
+figures differ from machine to machine and from hour to hour, the ratio much less: `--strict` ends with exit code 1 when one is above its
+limit, which is about a third more than it was when the limit was set.
+
+    produce   the checksum of the batch and os.pwrite of it
+    fetch     os.pread of two batch headers, and one Struct.pack for the answer's head
+"""
+
+import argparse
+import asyncio
+import os
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import crc32c
+import uvloop
+
+from benchmarks import frames
+from benchmarks.workloads import FETCH, PRODUCE, RECORDS_OF_16_KIB, Pace, batch_of_16_kib
+from broker.dispatch import Dispatcher
+from broker.network.request_channel import ConnectionInfo
+from broker.server import Broker
+from config.broker import BrokerConfig
+from controller.topic_admin import NewTopic
+from protocol.records import ATTRIBUTES_OFFSET
+from storage.file_region import FileRegion
+
+ROUNDS = 12
+REQUESTS = 400  # per round
+PARTITIONS = 4
+PREFILL_BYTES = 64 << 20
+TOPIC = "hot"
+_PACE = Pace(0, 0, 0, 0, PREFILL_BYTES)
+_CONNECTION: Any = SimpleNamespace(info=ConnectionInfo("hot path", "127.0.0.1", 1, "PLAINTEXT"), offend=print)
+
+Work = Callable[[], None]
+
+
+class Line(NamedTuple):
+    """One kind of request: a round of it, a round of its floor, and how many times the floor it may cost."""
+
+    title: str
+    work: Work
+    floor: Work
+    limit: float
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print. Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.hot_path", description=__doc__.partition("\n")[0])
+    parser.add_argument("--dir", default="/dev/shm" if Path("/dev/shm").is_dir() else None, help="where the log is; memory by default")
+    parser.add_argument("--strict", action="store_true", help="exit code 1 when a ratio is above its limit")
+    asked = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="hot-path-", dir=asked.dir) as scratch:
+        results = uvloop.run(measure(Path(scratch)))
+    print(f"{'µs per request':<40}{'broker':>9}{'floor':>9}{'ratio':>9}{'limit':>9}")
+    for line, cost, floor in results:
+        print(f"{line.title:<40}{cost:>9.1f}{floor:>9.1f}{cost / floor:>9.1f}{line.limit:>9.1f}")
+    return 1 if asked.strict and any(cost / floor > line.limit for line, cost, floor in results) else 0
+
+
+async def measure(scratch: Path) -> list[tuple[Line, float, float]]:
+    """(line, µs, µs of its floor) of every line."""
+    broker = Broker(BrokerConfig({"log.dirs": str(scratch / "data"), "listeners": "PLAINTEXT://127.0.0.1:0"}))
+    await broker.start()
+    try:
+        await broker.services.topic_admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1), NewTopic("produced", 1, 1)])
+        results = []
+        for line in lines(broker, scratch):
+            costs, floors = [], []
+            for _ in range(ROUNDS):
+                costs.append(processor_time(line.work))
+                floors.append(processor_time(line.floor))
+                await asyncio.sleep(0)
+            results.append((line, min(costs), min(floors)))
+        return results
+    finally:
+        await broker.stop()
+
+
+def processor_time(work: Work) -> float:
+    """µs of this thread per request of one round."""
+    before = time.thread_time_ns()
+    work()
+    return (time.thread_time_ns() - before) / REQUESTS / 1000
+
+
+def lines(broker: Broker, scratch: Path) -> list[Line]:
+    """All lines; fills the topic that is fetched from."""
+    dispatcher = broker.dispatcher
+    now_ms = int(time.time() * 1000)
+    found = []
+    for produce, limit in zip(PRODUCE[:3], (14.0, 2.8, 3.8), strict=True):
+        batch = produce.batch(now_ms)
+        frame = frames.produce("produced", 0, batch)[4:]
+        found.append(Line(produce.title, producing(dispatcher, frame), writing(batch, scratch / "floor"), limit))
+    batch = batch_of_16_kib("none")(now_ms)
+    for _ in range(PREFILL_BYTES // PARTITIONS // (16 << 10)):
+        for index in range(PARTITIONS):
+            dispatcher.handle(memoryview(bytearray(frames.produce(TOPIC, index, batch)[4:])), _CONNECTION)
+    topic_id = broker.services.cluster.topic_id(TOPIC)
+    topic: Any = SimpleNamespace(name=TOPIC, topic_id=topic_id, partitions=PARTITIONS)
+    probe = looking_up(broker.services.replica_manager.partitions[TOPIC][0].log.active_segment.path)
+    for fetch in FETCH:
+        asked = [memoryview(bytearray(frame[4:])) for frame in fetch.load(topic, _PACE).frames]
+        found.append(Line(f"{fetch.title}, random offsets", fetching(dispatcher, asked), probe, 15.0))
+    step = RECORDS_OF_16_KIB * 4
+    ends = PREFILL_BYTES // PARTITIONS // (16 << 10) * RECORDS_OF_16_KIB - step
+    asked = [memoryview(bytearray(frames.fetch(topic_id, 0, offset, 64 << 10)[4:])) for offset in range(0, ends, step)]
+    found.append(Line("fetch, 64 KiB, in order", fetching(dispatcher, asked), probe, 10.0))
+    return found
+
+
+def producing(dispatcher: Dispatcher, frame: bytes) -> Work:
+    view = memoryview(bytearray(frame))
+
+    def work() -> None:
+        for _ in range(REQUESTS):
+            view[:] = frame  # the broker stamped it
+            answer = dispatcher.handle(view, _CONNECTION)
+        assert isinstance(answer, bytes)
+
+    return work
+
+
+def writing(batch: bytes, path: Path) -> Work:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
+    view = memoryview(bytearray(batch))
+
+    def floor() -> None:
+        for position in range(0, REQUESTS * len(batch), len(batch)):
+            view[:] = batch
+            crc32c.crc32c(view[ATTRIBUTES_OFFSET:])
+            os.pwrite(descriptor, view, position)
+        os.ftruncate(descriptor, 0)
+
+    return floor
+
+
+def fetching(dispatcher: Dispatcher, asked: Sequence[memoryview]) -> Work:
+    def work() -> None:
+        for number in range(REQUESTS):
+            answer = dispatcher.handle(asked[number % len(asked)], _CONNECTION)
+        assert isinstance(answer, list)
+        assert isinstance(answer[1], FileRegion)
+
+    return work
+
+
+def looking_up(path: str) -> Work:
+    descriptor = os.open(path, os.O_RDONLY)
+    pack = struct.Struct(">iBihiB16sBihqqqBi").pack
+
+    def floor() -> None:
+        for number in range(REQUESTS):
+            os.pread(descriptor, 31, number << 14)
+            os.pread(descriptor, 31, number << 14)
+            pack(1, 0, 0, 0, 0, 2, b"", 2, 0, 0, 1, 1, 0, 0, -1)
+
+    return floor
+
+
+if __name__ == "__main__":
+    sys.exit(main())
