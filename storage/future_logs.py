@@ -59,7 +59,7 @@ def create_future(self: "LogManager", current: PartitionLog, log_dir: str) -> Pa
         raise LogDirFailure(offline[0], offline[0], f"a future log of {topic_partition} may stand in this offline directory")
     name = suffixed_name(topic_partition, DirectoryKind.FUTURE, f"{self._random.getrandbits(128):032x}")
     directory = f"{log_dir}/{name}"
-    created = open_log(self._context, topic_partition, log_dir, current.config, directory=directory, is_new=True)
+    created = open_log(self.context, topic_partition, log_dir, current.config, directory=directory, is_new=True)
     created.topic_id = current.topic_id
     self._future[topic_partition] = created
     self.preferred_log_dirs.pop(topic_partition, None)

@@ -95,7 +95,7 @@ class LogManager:
         self._deletions = LogDeletions(filesystem, background, self._on_failure)
         self._left_by_deletions: list[tuple[str, str]] = []
         self._retention: deque[PartitionLog] = deque()
-        self._context = LogContext(
+        self.context = LogContext(
             filesystem,
             clock,
             background,
@@ -145,7 +145,7 @@ class LogManager:
         began = self._clock.monotonic()
         threads = self._config[NUM_RECOVERY_THREADS_PER_DATA_DIR]
         try:
-            loaded = LogLoading(self.directories, self._context, self._topic_config_of, threads).run()
+            loaded = LogLoading(self.directories, self.context, self._topic_config_of, threads).run()
         except BaseException:
             self.directories.unlock()
             raise
@@ -271,7 +271,7 @@ class LogManager:
     def _create_in(self, directory: LogDirectory, topic_partition: TopicPartition) -> PartitionLog:
         config = self._topic_config_of(topic_partition.topic)
         is_new = not self._fs.exists(f"{directory.path}/{topic_partition}")
-        created = open_log(self._context, topic_partition, directory.path, config, is_new=is_new)
+        created = open_log(self.context, topic_partition, directory.path, config, is_new=is_new)
         self._current[topic_partition] = created
         self.preferred_log_dirs.pop(topic_partition, None)
         directory.log_count += 1
@@ -310,6 +310,8 @@ class LogManager:
         return describe(self.directories, self._current, self._future, self._fs)
 
     def _on_truncated(self, each: PartitionLog) -> None:
+        # Or the next start would take what is written behind the cut for flushed.
+        self._checkpoints.recovery_points([each.log_dir])
         self.cleaner.on_truncated(each)
         self.moves.on_truncated(each)
 
@@ -346,7 +348,7 @@ class LogManager:
 
     def remove_expired_producers(self) -> None:
         """Forgets producers that have been idle for `producer.id.expiration.ms`."""
-        expiration_ms = self._context.producer_id_expiration_ms = self._config[PRODUCER_ID_EXPIRATION_MS]
+        expiration_ms = self.context.producer_id_expiration_ms = self._config[PRODUCER_ID_EXPIRATION_MS]
         now_ms = self._clock.now_ms()
         for each in self.all_logs():
             producers = each.producer_state
