@@ -99,7 +99,7 @@ def group(ottla: CommandLine) -> str:
 
 
 def test_groups_are_listed_and_described(ottla: CommandLine, group: str) -> None:
-    assert [group, "consumer", "Empty", "classic", "7"] in ottla("groups", "list").rows
+    assert [group, "consumer", "Empty", "Classic", "7"] in ottla("groups", "list").rows
     assert ottla("groups", "list", "--state", "Stable").rows == []
     assert ottla("groups", "list", "--type", "classic").rows
     described = ottla("groups", "describe", group)

@@ -87,8 +87,16 @@ class Cluster:
         return found
 
     def new_connection(self, address: Address) -> Connection:
-        """A connection of one's own, for requests that keep the broker waiting; the caller closes it."""
-        return Connection(address, self._client_id, self.timeout_seconds)
+        """A connection of one's own, for requests that keep the broker waiting; the caller closes it.
+
+        Raises Unreachable, or ConnectionLost once the cluster was reached: brokers that were there may come back.
+        """
+        try:
+            return Connection(address, self._client_id, self.timeout_seconds)
+        except Unreachable as error:
+            if self._brokers:
+                raise ConnectionLost(str(error)) from None
+            raise
 
     def drop(self, connection: Connection) -> None:
         """Forget a connection that failed."""
@@ -104,9 +112,9 @@ class Cluster:
         for address in dict.fromkeys((*self._bootstrap, *self._brokers.values())):
             try:
                 return self.connection(address)
-            except Unreachable as error:
+            except (Unreachable, ConnectionLost) as error:
                 reasons.append(str(error))
-        raise Unreachable("\n".join(reasons))
+        raise (ConnectionLost if self._brokers else Unreachable)("\n".join(reasons))
 
     def broker_address(self, broker_id: int) -> Address:
         """Where a broker of this id listens. Raises ClientError when there is none."""
@@ -117,13 +125,12 @@ class Cluster:
         return self._brokers[broker_id]
 
     def broker(self, broker_id: int) -> Connection:
-        """The connection to a broker by its id."""
+        """The connection to a broker by its id. Raises ConnectionLost."""
         address = self.broker_address(broker_id)
         try:
             return self.connection(address)
-        except Unreachable as error:
-            self._brokers.pop(broker_id, None)
-            raise ConnectionLost(f"broker {broker_id} cannot be reached where it says it listens: {error}") from None
+        except ConnectionLost as error:
+            raise ConnectionLost(f"broker {broker_id} says that it listens at {address}: {error}") from None
 
     def broker_ids(self) -> list[int]:
         """The brokers that are alive."""

@@ -61,6 +61,7 @@ class Fetcher:
         self._settings = settings
         self._in_flight: dict[Connection, dict[TopicPartition, int]] = {}
         self._connections: dict[int, Connection] = {}
+        self._failing_since: dict[int, float] = {}
 
     def close(self) -> None:
         """Close the connections."""
@@ -74,11 +75,7 @@ class Fetcher:
 
         The position of a partition moves on with each batch that was taken. Raises OffsetGone, Refused.
         """
-        try:
-            self._send()
-        except (Refused, ConnectionLost) as error:
-            self._wait_or_raise(error)
-            return
+        self._send()
         if not self._in_flight:
             time.sleep(min(timeout_seconds, _BACKOFF_SECONDS))
             return
@@ -91,47 +88,54 @@ class Fetcher:
 
     def _send(self) -> None:
         asked = {partition for partitions in self._in_flight.values() for partition in partitions}
-        for leader, partitions in self._cluster.by_leader(self.positions).items():
+        for leader, partitions in self._cluster.until_done(lambda: self._cluster.by_leader(self.positions)).items():
             wanted = [partition for partition in partitions if partition not in asked]
             connection = self._connections.get(leader)
             if not wanted or (connection is not None and connection in self._in_flight):
                 continue
-            if connection is None:
-                connection = self._connections[leader] = self._cluster.new_connection(self._cluster.broker_address(leader))
-            settings = self._settings
             positions = {partition: self.positions[partition] for partition in wanted}
-            request = FetchRequest(
-                max_wait_ms=settings.max_wait_ms,
-                min_bytes=settings.min_bytes,
-                max_bytes=settings.max_bytes,
-                isolation_level=settings.isolation,
-                topics=[
-                    FetchTopic(
-                        topic=topic,
-                        partitions=[
-                            FetchPartition(
-                                partition=number,
-                                fetch_offset=positions[TopicPartition(topic, number)],
-                                partition_max_bytes=settings.max_partition_bytes,
-                            )
-                            for number in numbers
-                        ],
-                    )
-                    for topic, numbers in by_topic(wanted).items()
-                ],
-            )
-            connection.send(request)
+            try:
+                if connection is None:
+                    connection = self._connections[leader] = self._cluster.new_connection(self._cluster.broker_address(leader))
+                connection.send(self._request(positions))
+            except ConnectionLost as error:
+                self._lose(leader, error)
+                continue
             self._in_flight[connection] = positions
 
+    def _request(self, positions: dict[TopicPartition, int]) -> FetchRequest:
+        settings = self._settings
+        return FetchRequest(
+            max_wait_ms=settings.max_wait_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.max_bytes,
+            isolation_level=settings.isolation,
+            topics=[
+                FetchTopic(
+                    topic=topic,
+                    partitions=[
+                        FetchPartition(
+                            partition=number,
+                            fetch_offset=positions[TopicPartition(topic, number)],
+                            partition_max_bytes=settings.max_partition_bytes,
+                        )
+                        for number in numbers
+                    ],
+                )
+                for topic, numbers in by_topic(positions).items()
+            ],
+        )
+
     def _take(self, connection: Connection) -> Iterator[FetchedBatch]:
+        leader = next(leader for leader, known in self._connections.items() if known is connection)
         try:
             answer = connection.receive(0)
         except ConnectionLost as error:
-            self._lose(connection)
-            self._wait_or_raise(error)
+            self._lose(leader, error)
             return
         if answer is None:
             return
+        self._failing_since.pop(leader, None)
         assert isinstance(answer, FetchResponse)
         asked = self._in_flight.pop(connection)
         if answer.error_code:
@@ -144,14 +148,22 @@ class Fetcher:
                 if partition in asked and self.positions.get(partition) == asked[partition]:
                     yield from self._records_of(partition, data)
 
-    def _lose(self, connection: Connection) -> None:
-        connection.close()
-        self._in_flight.pop(connection, None)
-        self._connections = {leader: known for leader, known in self._connections.items() if known is not connection}
-
-    def _wait_or_raise(self, error: Refused | ConnectionLost) -> None:
-        if isinstance(error, Refused) and not error.code.retriable:
+    def _lose(self, leader: int, error: ConnectionLost) -> None:
+        """Try again with new metadata. Raises ConnectionLost when it has not worked for as long as is tried."""
+        connection = self._connections.pop(leader, None)
+        if connection is not None:
+            connection.close()
+            self._in_flight.pop(connection, None)
+        if time.monotonic() - self._failing_since.setdefault(leader, time.monotonic()) > self._cluster.timeout_seconds:
             raise error
+        self._look_again()
+
+    def _wait_or_raise(self, error: Refused) -> None:
+        if not error.code.retriable:
+            raise error
+        self._look_again()
+
+    def _look_again(self) -> None:
         for partition in self.positions:
             self._cluster.forget(partition.topic)
         time.sleep(_BACKOFF_SECONDS)

@@ -63,7 +63,10 @@ def list_groups(cluster: Cluster, states: Sequence[str] = (), types: Sequence[st
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
         answer = cluster.ask_broker(broker_id, request, ListGroupsResponse)
         check(f"the groups of broker {broker_id}", answer.error_code)
-        return [ListedGroup(group.group_id, group.protocol_type, group.group_state, group.group_type, broker_id) for group in answer.groups]
+        return [
+            ListedGroup(group.group_id, group.protocol_type, group.group_state, group.group_type.capitalize(), broker_id)
+            for group in answer.groups
+        ]
 
     found = [group for broker_id in cluster.broker_ids() for group in cluster.until_done(partial(listed, broker_id))]
     return sorted(found)

@@ -198,7 +198,7 @@ class Producer:
             batch = queue[0]
             try:
                 leader = self._cluster.leader(batch.partition)
-            except Refused as error:
+            except (Refused, ConnectionLost) as error:
                 self._again_or_give_up(batch, error)
                 continue
             by_leader.setdefault(leader, []).append(batch)
