@@ -3,6 +3,7 @@
 Add a kind by a class with the members of `Broker` and an entry in `KINDS`.
 """
 
+import os
 import signal
 import subprocess
 import sys
@@ -98,7 +99,9 @@ class OttlaBroker:
             command += ["--set", f"{key}={value}"]
         began = time.monotonic()
         with open(self._log, "wb") as output, pinned_to(self._pin_cpu):
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self._directory)
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self._directory, env=self._environment()
+            )
         process_guard().watch(self._process.pid)
         while not answers_api_versions("127.0.0.1", self._port):
             if self._process.poll() is not None or time.monotonic() - began > _START_SECONDS:
@@ -106,6 +109,11 @@ class OttlaBroker:
                 raise DidNotStartError(f"`{' '.join(command)}` does not serve:\n{self.log_text()[-3000:]}")
             time.sleep(0.002)
         self._start_s = time.monotonic() - began
+
+    def _environment(self) -> dict[str, str]:
+        """With compiled bytecode, as pip installs it; a developer's environment may forbid that. The first start of a run compiles."""
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        return {**environment, "PYTHONPYCACHEPREFIX": str(self._directory.parent / "bytecode")}
 
     def stop(self) -> None:
         if self._process is None:
