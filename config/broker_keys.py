@@ -17,6 +17,7 @@ from config import (
     broker_log,
     broker_metrics,
     broker_network,
+    broker_own,
     broker_quotas,
     broker_replication,
     broker_security,
@@ -41,6 +42,7 @@ SUBJECTS = (
     broker_zookeeper,
     broker_tiered,
     broker_metrics,
+    broker_own,
     broker_kraft,
 )
 """The modules that declare broker keys, in the order of the reference page."""

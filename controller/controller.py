@@ -100,6 +100,16 @@ class Controller:
         """What the active controller knows; empty otherwise. To be read only."""
         return self._core.context
 
+    @property
+    def event_queue_size(self) -> int:
+        """Events that wait to be carried out."""
+        return len(self._queue)
+
+    @property
+    def unclean_elections(self) -> int:
+        """How often this controller made a replica leader that was not in sync."""
+        return self._core.elections.unclean_elections
+
     def on_new_session(self, callback: Callable[[], Awaitable[None]]) -> None:
         """Have `callback` awaited after the broker registered anew under a new session, to set its own watches again."""
         self._on_new_session.append(callback)

@@ -31,6 +31,10 @@ class EventQueue:
         self._closed = False
         self._waiting: set[asyncio.Future[Any]] = set()
 
+    def __len__(self) -> int:
+        """Events that wait, without the one that is being carried out (EventQueueSize)."""
+        return len(self._events)
+
     def start(self) -> None:
         """Begin to carry out events."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name="controller-events")

@@ -33,6 +33,8 @@ class PartitionElections:
         self._context = context
         self._states = states
         self._config = config
+        self.unclean_elections = 0
+        """Leaders that were not in sync, so that records may have been lost."""
 
     async def bring_up(self, partitions: Iterable[TopicPartition], batch: RequestBatch) -> None:
         """Give new partitions their first leader. One without a live replica stays without a state until a broker comes."""
@@ -67,9 +69,15 @@ class PartitionElections:
 
         def elect(partition: TopicPartition, state: PartitionState) -> PartitionState | None:
             allowed = partition.topic in unclean_topics if unclean is None else unclean
-            return elect_offline(state, self._context.replicas(partition), self._online(partition), unclean=allowed)
+            chosen = elect_offline(state, self._context.replicas(partition), self._online(partition), unclean=allowed)
+            if chosen is not None and chosen.leader not in state.isr:
+                out_of_sync.add(partition)
+            return chosen
 
-        return await self._elect(partitions, elect, batch)
+        out_of_sync: set[TopicPartition] = set()
+        elected = await self._elect(partitions, elect, batch)
+        self.unclean_elections += len(out_of_sync.intersection(elected))
+        return elected
 
     async def elect_preferred(self, partitions: Sequence[TopicPartition], batch: RequestBatch) -> list[TopicPartition]:
         """Leadership back to the first replicas, where they are in sync and alive."""

@@ -17,10 +17,14 @@ def _nothing(log: "PartitionLog") -> None:
     pass
 
 
+def _nobody_asks(seconds: float) -> None:
+    pass
+
+
 class LogContext:
     """Handed to every log that is opened; `LogManager` owns the one of the broker."""
 
-    __slots__ = ("clock", "filesystem", "on_flush_due", "on_truncated", "producer_id_expiration_ms", "random", "scheduler")
+    __slots__ = ("clock", "filesystem", "on_flush_due", "on_flushed", "on_truncated", "producer_id_expiration_ms", "random", "scheduler")
 
     def __init__(
         self,
@@ -42,3 +46,5 @@ class LogContext:
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.on_flush_due = on_flush_due
         self.on_truncated = on_truncated
+        self.on_flushed: Callable[[float], None] = _nobody_asks
+        """Told how long a flush took; at shutdown by several threads."""

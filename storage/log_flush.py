@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class FlushPlan:
     """What one flush covers. `recovery_point` holds once `run` has returned."""
 
-    __slots__ = ("_directory", "_filesystem", "_has_new_names", "_segments", "_snapshot", "recovery_point")
+    __slots__ = ("_clock", "_directory", "_filesystem", "_has_new_names", "_segments", "_snapshot", "recovery_point", "seconds")
 
     def __init__(
         self,
@@ -26,18 +26,22 @@ class FlushPlan:
         *,
         has_new_names: bool,
     ) -> None:
+        self._clock = log.context.clock
         self._filesystem = log.context.filesystem
         self._directory = log.directory
         self._segments = segments
         self._snapshot = snapshot
         self._has_new_names = has_new_names
         self.recovery_point = recovery_point
+        self.seconds = 0.0
+        """How long it took, once `run` has returned."""
 
     def run(self) -> None:
         """Blocks until everything is on the disk. Touches no state, so it may run on any thread. Raises OSError.
 
         A segment that is deleted meanwhile needs no flush.
         """
+        began = self._clock.monotonic()
         for segment in self._segments:
             try:
                 segment.sync()
@@ -49,6 +53,7 @@ class FlushPlan:
             file.close()
         if self._has_new_names:
             self._filesystem.sync_directory(self._directory)
+        self.seconds = self._clock.monotonic() - began
 
 
 def prepare_flush(self: "PartitionLog", up_to: int | None = None) -> FlushPlan | None:
@@ -76,6 +81,7 @@ def prepare_flush(self: "PartitionLog", up_to: int | None = None) -> FlushPlan |
 
 def finish_flush(self: "PartitionLog", plan: FlushPlan) -> None:
     """The plan has run: moves the recovery point, but not above where the log was truncated meanwhile."""
+    self.context.on_flushed(plan.seconds)
     if plan in self.flushes:
         self.flushes.remove(plan)
     if plan.recovery_point > self.recovery_point:

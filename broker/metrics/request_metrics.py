@@ -16,9 +16,9 @@ for a slow client count as sent, file regions only when the socket took them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from broker.metrics.histogram import Distribution, Histogram
+from broker.metrics.histogram import Histogram
 from broker.metrics.response_errors import ErrorCounts, counting_encoder
 from broker.network.request_channel import Answer, Control, Pending
 from broker.network.timings import add_timing
@@ -55,13 +55,6 @@ class Stations:
     def all(self) -> Iterator[Histogram]:
         """Every histogram."""
         return (getattr(self, name) for name in self.__slots__)
-
-
-class StationsSnapshot(NamedTuple):
-    """The stations of one request name at one moment, in the order of `Stations.__slots__`."""
-
-    request: str
-    distributions: tuple[Distribution, ...]
 
 
 class Timing:
@@ -222,11 +215,13 @@ class RequestMetrics:
                 if of_followers:
                     yield FETCH_FOLLOWER, route.version, of_followers
 
-    def look(self) -> list[StationsSnapshot]:
-        """The times at this moment."""
-        return [
-            StationsSnapshot(name, tuple(histogram.look() for histogram in stations.all())) for name, stations in self._stations.items()
-        ]
+    def counts(self) -> list[tuple[int, int]]:
+        """(api key, how many) of every version."""
+        return [(sampling.route.api_key, sampling.route.requests) for sampling in self._samplings.values()]
+
+    def named(self) -> list[tuple[str, Stations]]:
+        """The stations by request name."""
+        return list(self._stations.items())
 
     def _stations_of(self, route: Route, follower_fetches: int) -> tuple[Stations, ...]:
         of_all = self._named(request_name(route.api_key))

@@ -152,6 +152,11 @@ class Acceptor:
         # A task of a connection ends as soon as its transport stands; nothing per connection runs after that.
         self._opening: set[asyncio.Task[None]] = set()
 
+    @property
+    def accepted(self) -> int:
+        """Connections that were accepted and kept so far."""
+        return self._turn
+
     def start(self) -> None:
         """Accept."""
         self._started = True

@@ -1,0 +1,117 @@
+"""kafka.log: the logs, their directories, flushes and the cleaner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.metrics.families import Family, Kind, Reading, gauge, labels_text
+from broker.metrics.view import PARTITION_LABELS
+
+if TYPE_CHECKING:
+    from broker.metrics.view import View
+    from storage.compaction import LogCleaner
+    from storage.partition_log import PartitionLog
+
+
+def _of_log(mbean: str, doc: str, value: Callable[[PartitionLog], int]) -> Family:
+    def read(view: View) -> Reading:
+        for labels, partition in view.partitions:
+            yield labels, value(partition.log)
+
+    pattern = f"kafka.log:name={mbean},partition=*,topic=*,type=Log"
+    return Family(f"kafka_log_log_{mbean.lower()}", Kind.GAUGE, PARTITION_LABELS, pattern, doc, read)
+
+
+def _of_directory(name: str, mbean: str, doc: str, value: Callable[[View, str], float]) -> Family:
+    def read(view: View) -> Reading:
+        for path in list(view.services.log_manager.directories.all):
+            yield labels_text(("logDirectory",), (path,)), value(view, path)
+
+    return Family(name, Kind.GAUGE, ("logDirectory",), f"kafka.log:logDirectory=*,{mbean}", doc, read)
+
+
+def _cleaner(name: str, kind: str, doc: str, value: Callable[[LogCleaner], float]) -> Family:
+    prometheus_name = f"kafka_log_{kind.lower()}_{name.replace('-', '_')}"
+    return gauge(prometheus_name, f"kafka.log:name={name},type={kind}", doc, lambda view: value(view.services.log_manager.cleaner))
+
+
+def _flushes(view: View) -> Reading:
+    yield "", view.flushes.look()
+
+
+LOG_FAMILIES: tuple[Family, ...] = (
+    _of_log("Size", "Bytes of the log.", lambda log: log.size_bytes),
+    _of_log("LogEndOffset", "The offset that the next record gets.", lambda log: log.log_end_offset),
+    _of_log("LogStartOffset", "The first offset that can be read.", lambda log: log.log_start_offset),
+    _of_log("NumLogSegments", "Segments of the log.", lambda log: len(log.segments)),
+    Family(
+        "kafka_log_logflushstats_logflushrateandtimems",
+        Kind.SUMMARY,
+        (),
+        "kafka.log:name=LogFlushRateAndTimeMs,type=LogFlushStats",
+        "Flushes of logs to the disk, and how long they take in milliseconds.",
+        _flushes,
+        0.001,
+    ),
+    gauge(
+        "kafka_log_logmanager_offlinelogdirectorycount",
+        "kafka.log:name=OfflineLogDirectoryCount,type=LogManager",
+        "Log directories that failed.",
+        lambda view: len(view.services.log_manager.offline_log_dirs),
+    ),
+    _of_directory(
+        "kafka_log_logmanager_logdirectoryoffline",
+        "name=LogDirectoryOffline,type=LogManager",
+        "1 where the log directory failed.",
+        lambda view, path: int(not view.services.log_manager.directories[path].is_live),
+    ),
+    _of_directory(
+        "kafka_log_logcleanermanager_uncleanable_partitions_count",
+        "name=uncleanable-partitions-count,type=LogCleanerManager",
+        "Logs that the cleaner has given up, until the broker starts again.",
+        lambda view, path: len(view.services.log_manager.cleaner.uncleanable_partitions(path)),
+    ),
+    _of_directory(
+        "kafka_log_logcleanermanager_uncleanable_bytes",
+        "name=uncleanable-bytes,type=LogCleanerManager",
+        "Bytes in those logs that ought to be cleaned.",
+        lambda view, path: view.services.log_manager.cleaner.uncleanable_bytes(path) if _gave_up(view, path) else 0,
+    ),
+    _cleaner(
+        "max-dirty-percent",
+        "LogCleanerManager",
+        "How much of the dirtiest log is to be cleaned, in percent, when the cleaner last looked.",
+        lambda cleaner: 100 * cleaner.max_dirty_ratio,
+    ),
+    gauge(
+        "kafka_log_logcleanermanager_time_since_last_run_ms",
+        "kafka.log:name=time-since-last-run-ms,type=LogCleanerManager",
+        "How long ago the cleaner looked for logs to clean.",
+        lambda view: max(0, view.services.clock.now_ms() - view.services.log_manager.cleaner.last_run_ms),
+    ),
+    _cleaner(
+        "cleaner-recopy-percent",
+        "LogCleaner",
+        "How much of the last log that was cleaned was left, in percent.",
+        lambda cleaner: 100 * cleaner.last_stats.bytes_written / max(1, cleaner.last_stats.bytes_read),
+    ),
+    _cleaner("max-clean-time-secs", "LogCleaner", "How long the last cleaning took.", lambda cleaner: cleaner.last_stats.elapsed_seconds),
+    _cleaner(
+        "max-buffer-utilization-percent",
+        "LogCleaner",
+        "How full the offset map was in the last cleaning, in percent.",
+        lambda cleaner: 100 * cleaner.last_stats.buffer_utilization,
+    ),
+    _cleaner(
+        "max-compaction-delay-secs",
+        "LogCleaner",
+        "How long a log was due by max.compaction.lag.ms when the cleaner last looked.",
+        lambda cleaner: cleaner.max_compaction_delay_ms / 1000,
+    ),
+)
+
+
+def _gave_up(view: View, path: str) -> bool:
+    # Adding up the bytes looks at every log.
+    return bool(view.services.log_manager.cleaner.uncleanable_partitions(path))

@@ -1,0 +1,157 @@
+"""kafka.server and kafka.cluster: topics, replicas, purgatories, fetch sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.metrics.families import Family, Kind, Reading, counter, gauge, labels_text
+from broker.metrics.view import PARTITION_LABELS
+
+if TYPE_CHECKING:
+    from broker.metrics.view import View
+    from broker.purgatory import Purgatory
+    from replication.partition import Partition
+
+
+def _by_topic(mbean: str, attribute: str, doc: str, *, has_topics: bool = True) -> Family:
+    def read(view: View) -> Reading:
+        stats = view.services.replica_manager.topic_stats
+        yield "", stats.total(attribute)
+        if has_topics:
+            for topic, of_topic in list(stats.topics.items()):
+                yield labels_text(("topic",), (topic,)), getattr(of_topic, attribute)
+
+    name = mbean.removesuffix("PerSec").lower()
+    pattern = (
+        f"kafka.server:name={mbean},topic=*,type=BrokerTopicMetrics" if has_topics else f"kafka.server:name={mbean},type=BrokerTopicMetrics"
+    )
+    labels = ("topic",) if has_topics else ()
+    without = " Without a label: of all topics, also of those that are gone." if has_topics else ""
+    return Family(f"kafka_server_brokertopicmetrics_{name}_total", Kind.COUNTER, labels, pattern, doc + without, read)
+
+
+def _of_partition(mbean: str, doc: str, value: Callable[[Partition], float]) -> Family:
+    def read(view: View) -> Reading:
+        for labels, partition in view.partitions:
+            yield labels, value(partition)
+
+    pattern = f"kafka.cluster:name={mbean},partition=*,topic=*,type=Partition"
+    return Family(f"kafka_cluster_partition_{mbean.lower()}", Kind.GAUGE, PARTITION_LABELS, pattern, doc, read)
+
+
+def _replica_manager(mbean: str, doc: str, read: Callable[[View], float]) -> Family:
+    pattern = f"kafka.server:name={mbean},type=ReplicaManager"
+    return gauge(f"kafka_server_replicamanager_{mbean.lower()}", pattern, doc, read)
+
+
+def _purgatories(view: View) -> list[Purgatory]:
+    services = view.services
+    return [services.produce_purgatory, services.fetch_purgatory, services.delete_records_purgatory]
+
+
+def _of_purgatory(mbean: str, doc: str, value: Callable[[Purgatory], int]) -> Family:
+    def read(view: View) -> Reading:
+        for purgatory in _purgatories(view):
+            yield labels_text(("delayedOperation",), (purgatory.name,)), value(purgatory)
+
+    pattern = f"kafka.server:delayedOperation=*,name={mbean},type=DelayedOperationPurgatory"
+    name = f"kafka_server_delayedoperationpurgatory_{mbean.lower()}"
+    return Family(name, Kind.GAUGE, ("delayedOperation",), pattern, doc, read)
+
+
+def _fetch_expirations(view: View) -> Reading:
+    yield labels_text(("fetcherType",), ("consumer",)), view.services.fetch_purgatory.expirations
+
+
+REPLICA_FAMILIES: tuple[Family, ...] = (
+    _by_topic("MessagesInPerSec", "messages_in", "Records that were appended by this broker as leader."),
+    _by_topic("BytesInPerSec", "bytes_in", "Bytes of record batches that were appended by this broker as leader."),
+    _by_topic("BytesOutPerSec", "bytes_out", "Bytes of record batches that were sent to consumers."),
+    _by_topic("BytesRejectedPerSec", "bytes_rejected", "Bytes of record batches that were too large."),
+    _by_topic("TotalProduceRequestsPerSec", "produce_requests", "Appends that were asked for, one per partition of a Produce request."),
+    _by_topic("TotalFetchRequestsPerSec", "fetch_requests", "Reads of partitions, one per partition of a Fetch request and look at it."),
+    _by_topic(
+        "FailedProduceRequestsPerSec", "failed_produce_requests", "Appends that failed for a reason that lies in the broker or the records."
+    ),
+    _by_topic("FailedFetchRequestsPerSec", "failed_fetch_requests", "Reads that failed for a reason that lies in the broker."),
+    _by_topic("ReplicationBytesInPerSec", "replication_bytes_in", "Bytes that were fetched from leaders.", has_topics=False),
+    _by_topic("ReplicationBytesOutPerSec", "replication_bytes_out", "Bytes that were sent to followers.", has_topics=False),
+    _replica_manager("PartitionCount", "Partitions that are hosted here.", lambda view: view.replicas.partitions),
+    _replica_manager("LeaderCount", "Partitions that this broker leads.", lambda view: view.replicas.leaders),
+    _replica_manager(
+        "UnderReplicatedPartitions", "Partitions led here of which a replica is not in sync.", lambda view: view.replicas.under_replicated
+    ),
+    _replica_manager(
+        "UnderMinIsrPartitionCount",
+        "Partitions led here with fewer replicas in sync than min.insync.replicas.",
+        lambda view: view.replicas.under_min_isr,
+    ),
+    _replica_manager(
+        "AtMinIsrPartitionCount",
+        "Partitions led here with just as many replicas in sync as min.insync.replicas.",
+        lambda view: view.replicas.at_min_isr,
+    ),
+    _replica_manager(
+        "OfflineReplicaCount",
+        "Partitions whose log directory here has failed.",
+        lambda view: len(view.services.replica_manager.offline),
+    ),
+    _replica_manager("ProducerIdCount", "Producers that the logs remember.", lambda view: view.replicas.producer_ids),
+    _of_partition(
+        "UnderReplicated",
+        "1 where this broker leads and a replica is not in sync.",
+        lambda partition: int(partition.is_leader and len(partition.isr) < len(partition.replicas)),
+    ),
+    _of_partition(
+        "UnderMinIsr",
+        "1 where this broker leads with fewer replicas in sync than min.insync.replicas.",
+        lambda partition: int(partition.is_leader and len(partition.isr) < partition.effective_min_isr),
+    ),
+    _of_partition(
+        "AtMinIsr",
+        "1 where this broker leads with just as many replicas in sync as min.insync.replicas.",
+        lambda partition: int(partition.is_leader and len(partition.isr) == partition.effective_min_isr),
+    ),
+    _of_partition(
+        "InSyncReplicasCount",
+        "Replicas in sync, where this broker leads.",
+        lambda partition: len(partition.isr) if partition.is_leader else 0,
+    ),
+    _of_partition(
+        "ReplicasCount", "Replicas, where this broker leads.", lambda partition: len(partition.replicas) if partition.is_leader else 0
+    ),
+    _of_partition(
+        "LastStableOffsetLag",
+        "Offsets between the last stable one and the high watermark.",
+        lambda partition: partition.log.high_watermark - partition.log.last_stable_offset,
+    ),
+    _of_purgatory("NumDelayedOperations", "Requests that wait for an event or their time.", lambda purgatory: purgatory.delayed),
+    _of_purgatory("PurgatorySize", "Places in watch lists that those requests take.", lambda purgatory: purgatory.watched),
+    Family(
+        "kafka_server_delayedfetchmetrics_expires_total",
+        Kind.COUNTER,
+        ("fetcherType",),
+        "kafka.server:fetcherType=consumer,name=ExpiresPerSec,type=DelayedFetchMetrics",
+        "Long polls that ended because their time was up.",
+        _fetch_expirations,
+    ),
+    gauge(
+        "kafka_server_fetchsessioncache_numincrementalfetchsessions",
+        "kafka.server:name=NumIncrementalFetchSessions,type=FetchSessionCache",
+        "Fetch sessions.",
+        lambda view: len(view.services.fetch_sessions.sessions),
+    ),
+    gauge(
+        "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached",
+        "kafka.server:name=NumIncrementalFetchPartitionsCached,type=FetchSessionCache",
+        "Partitions in fetch sessions.",
+        lambda view: sum(len(session.partitions) for session in view.services.fetch_sessions.sessions.values()),
+    ),
+    counter(
+        "kafka_server_fetchsessioncache_incrementalfetchsessionevictions_total",
+        "kafka.server:name=IncrementalFetchSessionEvictionsPerSec,type=FetchSessionCache",
+        "Fetch sessions that were given up for others (max.incremental.fetch.session.cache.slots).",
+        lambda view: view.services.fetch_sessions.evictions,
+    ),
+)

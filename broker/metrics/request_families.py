@@ -1,0 +1,170 @@
+"""kafka.network: requests at their stations, the request channel, and the connections."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from broker.metrics.families import Family, Kind, Reading, gauge, labels_text
+from broker.metrics.request_metrics import request_name
+
+if TYPE_CHECKING:
+    from broker.metrics.view import View
+
+_REQUEST_METRICS = "kafka.network:name={name},request=*,type=RequestMetrics"
+_STATIONS = {
+    "queue": ("RequestQueueTimeMs", "Time that requests wait until a handler takes them, from when their bytes were read."),
+    "local": ("LocalTimeMs", "Time in the handler; of administration until it is done."),
+    "remote": ("RemoteTimeMs", "Time until what a handled request waits for has come: replicas, more bytes, other members."),
+    "response_queue": ("ResponseQueueTimeMs", "Time that answers wait until they are written."),
+    "response_send": ("ResponseSendTimeMs", "Time that writing answers takes."),
+    "total": ("TotalTimeMs", "All of the time, from the bytes to the answer. At high rates one request in up to 1024 is measured."),
+    "request_bytes": ("RequestBytes", "Sizes of requests in bytes."),
+}
+
+
+def _requests(view: View) -> Reading:
+    for request, version, count in list(view.requests.requests()):
+        yield labels_text(("request", "version"), (request, version)), count
+
+
+def _errors(view: View) -> Reading:
+    requests: Counter[int] = Counter()
+    for api_key, count in view.requests.counts():
+        requests[api_key] += count
+    for api_key, error, count in list(view.requests.errors.items(requests)):
+        yield labels_text(("request", "error"), (request_name(api_key), error)), count
+
+
+def _station(name: str) -> Family:
+    mbean, doc = _STATIONS[name]
+
+    def read(view: View) -> Reading:
+        for request, stations in view.requests.named():
+            yield labels_text(("request",), (request,)), getattr(stations, name).look()
+
+    scale = 1.0 if name == "request_bytes" else 0.001
+    pattern = _REQUEST_METRICS.format(name=mbean)
+    return Family(f"kafka_network_requestmetrics_{mbean.lower()}", Kind.SUMMARY, ("request",), pattern, doc, read, scale)
+
+
+def _response_queues(view: View) -> Reading:
+    sizes = [processor.response_queue_size for processor in view.socket_server.processors]
+    yield "", sum(sizes)
+    for number, size in enumerate(sizes):
+        yield labels_text(("processor",), (number,)), size
+
+
+def _processors_idle(view: View) -> Reading:
+    for number in range(len(view.socket_server.processors)):
+        yield labels_text(("networkProcessor",), (number,)), view.loop_watch.idle_ratio
+
+
+def _connections(view: View) -> Reading:
+    for number, processor in enumerate(view.socket_server.processors):
+        listeners = [acceptor.endpoint.listener_name for acceptor in view.socket_server.acceptors]
+        found = Counter(listeners)  # so that a listener without connections is told of, too
+        found.update(connection.info.listener_name for connection in processor.connections)
+        for listener, count in found.items():
+            yield labels_text(("listener", "networkProcessor"), (listener, number)), count - listeners.count(listener)
+
+
+def _accepted(view: View) -> Reading:
+    for acceptor in view.socket_server.acceptors:
+        yield labels_text(("listener",), (acceptor.endpoint.listener_name,)), acceptor.accepted
+
+
+def _closed(view: View) -> Reading:
+    for acceptor in view.socket_server.acceptors:
+        name = acceptor.endpoint.listener_name
+        yield labels_text(("listener",), (name,)), acceptor.accepted - view.socket_server.quotas.count(name)
+
+
+def _handlers_idle(view: View) -> float:
+    channel = view.socket_server.request_channel
+    return view.loop_watch.idle_ratio * channel.idle_slots / max(1, channel.slots)
+
+
+REQUEST_FAMILIES: tuple[Family, ...] = (
+    Family(
+        "kafka_network_requestmetrics_requests_total",
+        Kind.COUNTER,
+        ("request", "version"),
+        "kafka.network:name=RequestsPerSec,request=*,type=RequestMetrics,version=*",
+        "Requests. A Fetch is counted as FetchConsumer or FetchFollower as well.",
+        _requests,
+    ),
+    Family(
+        "kafka_network_requestmetrics_errors_total",
+        Kind.COUNTER,
+        ("request", "error"),
+        "kafka.network:error=*,name=ErrorsPerSec,request=*,type=RequestMetrics",
+        "Error codes in answers, NONE as well: one of the request and one of each partition or resource in it.",
+        _errors,
+    ),
+    *(_station(name) for name in _STATIONS),
+    gauge(
+        "kafka_network_requestchannel_requestqueuesize",
+        "kafka.network:name=RequestQueueSize,type=RequestChannel",
+        "Requests that wait for a handler.",
+        lambda view: view.socket_server.request_channel.queue_size,
+    ),
+    Family(
+        "kafka_network_requestchannel_responsequeuesize",
+        Kind.GAUGE,
+        ("processor",),
+        "kafka.network:name=ResponseQueueSize,processor=*,type=RequestChannel",
+        "Connections with answers that leave in the next turn of the event loop; without a label, of all processors.",
+        _response_queues,
+    ),
+    gauge(
+        "kafka_network_socketserver_networkprocessoravgidlepercent",
+        "kafka.network:name=NetworkProcessorAvgIdlePercent,type=SocketServer",
+        "Which part of the last minute, 0 to 1, the event loop did nothing: all processors share it.",
+        lambda view: view.loop_watch.idle_ratio,
+    ),
+    Family(
+        "kafka_network_processor_idlepercent",
+        Kind.GAUGE,
+        ("networkProcessor",),
+        "kafka.network:name=IdlePercent,networkProcessor=*,type=Processor",
+        "The same by processor.",
+        _processors_idle,
+    ),
+    gauge(
+        "kafka_network_socketserver_expiredconnectionskilledcount",
+        "kafka.network:name=ExpiredConnectionsKilledCount,type=SocketServer",
+        "Connections that were closed because nothing moved on them (connections.max.idle.ms).",
+        lambda view: sum(processor.expired_connections for processor in view.socket_server.processors),
+    ),
+    Family(
+        "kafka_server_socket_server_metrics_connection_count",
+        Kind.GAUGE,
+        ("listener", "networkProcessor"),
+        "kafka.server:listener=*,networkProcessor=*,type=socket-server-metrics",
+        "Connections that stand.",
+        _connections,
+    ),
+    Family(
+        "kafka_server_socket_server_metrics_connection_creation_total",
+        Kind.COUNTER,
+        ("listener",),
+        "kafka.server:listener=*,networkProcessor=*,type=socket-server-metrics",
+        "Connections that were accepted.",
+        _accepted,
+    ),
+    Family(
+        "kafka_server_socket_server_metrics_connection_close_total",
+        Kind.COUNTER,
+        ("listener",),
+        "kafka.server:listener=*,networkProcessor=*,type=socket-server-metrics",
+        "Connections that are closed.",
+        _closed,
+    ),
+    gauge(
+        "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent",
+        "kafka.server:name=RequestHandlerAvgIdlePercent,type=KafkaRequestHandlerPool",
+        "Which part, 0 to 1, of the handlers is idle: that of the event loop, where they run, times that of free slots (num.io.threads).",
+        _handlers_idle,
+    ),
+)

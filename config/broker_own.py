@@ -1,0 +1,32 @@
+"""Ottla's own: what Apache Kafka leaves to programs beside it. It has no such key, so DescribeConfigs does not list them."""
+
+import re
+
+from config.errors import ConfigValueError
+from config.key import LOW, key
+from config.types import String
+
+_ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([^\[\]:/\s]*)):(\d{1,5})")
+
+
+def address(name: str, value: str) -> tuple[str, int]:
+    """Host and port of `host:port`; an empty host stands for all interfaces, IPv6 addresses stand in brackets. Raises ConfigValueError."""
+    match = _ADDRESS.fullmatch(value)
+    if match is None or int(match[3]) > 65535:
+        raise ConfigValueError(name, value, "Must be host:port, as 127.0.0.1:9404; without a host, :9404, it is every interface")
+    return match[1] or match[2] or "", int(match[3])
+
+
+def _check_address(name: str, value: str) -> None:
+    address(name, value)
+
+
+OTTLA_METRICS_LISTENER = key(
+    "ottla.metrics.listener",
+    String(check=_check_address, described_as="host:port"),
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="Where Prometheus finds the metrics (/metrics) and others whether the broker is well (/health/live, /health/ready), by HTTP and "
+    "without authentication. Without it nothing is measured. Port 0 takes a free one, which the log tells.",
+)
