@@ -25,7 +25,7 @@ from storage.errors import StorageError
 from storage.filesystem import RealFileSystem
 
 _LENGTH = struct.Struct(">I")
-_NICE = 10
+_NICE = 5
 _SHORTEST_SLEEP_SECONDS = 0.02
 
 

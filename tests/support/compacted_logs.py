@@ -8,8 +8,9 @@ from protocol.record_reader import Record, iter_records
 from protocol.records import CONTROL_MASK, BatchHeader, iter_batches
 from storage.log_context import LogContext
 from storage.partition_log import PartitionLog
+from storage.recovery import open_log
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
-from tests.support.logs import a_log, read_all
+from tests.support.logs import LOG_DIR, T0, a_config, a_context, read_all
 
 KeyAndValue = tuple[bytes | None, bytes | None]
 
@@ -63,7 +64,9 @@ class Writer:
 
 def a_writer(context: LogContext | None = None, **config: str | int) -> Writer:
     """A compacted log, empty, and what writes to it."""
-    return Writer(a_log(context, **{"cleanup_policy": "compact", "segment_bytes": 1000, **config}))
+    settings: dict[str, str | int] = {"cleanup_policy": "compact", "segment_bytes": 1000, "segment_index_bytes": 1200, **config}
+    log = open_log(context or a_context(), T0, LOG_DIR, a_config(**settings))
+    return Writer(log)
 
 
 def batches_of(log: PartitionLog) -> list[tuple[BatchHeader, list[Record]]]:

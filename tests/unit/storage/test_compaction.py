@@ -24,7 +24,7 @@ class Cleaned:
     """A LogManager with two compacted topics, and the cleaners it made."""
 
     def __init__(self, filesystem: FaultyFileSystem | None = None, **config: str | int) -> None:
-        self.disks = Disks(filesystem)  # type: ignore[arg-type]  # it takes the shape of what it wraps
+        self.disks = Disks(filesystem)
         self.disks.clock.move(FIRST_TIMESTAMP - self.disks.clock.now_ms())
         for name in ("orders", "users"):
             self.disks.topics[name] = dict(topic(cleanup_policy="compact", segment_bytes=500))
@@ -137,7 +137,7 @@ def test_a_truncation_calls_the_cleaning_off_and_takes_the_checkpoint_back(caplo
     world.wait()
     clean_to = world.checkpoint()[ORDERS]
     world.fill(batches=60)
-    seen = []
+    seen: list[tuple[dict[bytes | None, bytes | None], int, int | None, int]] = []
 
     def truncate() -> None:
         if not seen:
@@ -308,8 +308,13 @@ def test_a_changed_configuration_holds_from_the_next_cleaning_on_which_begins_an
     world.fill()
     dynamic = {"log.cleaner.io.max.bytes.per.second": "1000000.0", "log.cleaner.threads": "2"}
     first_read = iter([True])
+
+    def change() -> None:
+        if next(first_read, False):
+            world.disks.broker.update_dynamic({}, dynamic)
+
     cleaner = InlineCleaner(world.disks.filesystem)
-    cleaner.before_read = lambda: world.disks.broker.update_dynamic({}, dynamic) and None if next(first_read, False) else None
+    cleaner.before_read = change
     world.manager.cleaner._new_worker = lambda: cleaner
     world.wait()
     assert [job.max_bytes_per_second for job in cleaner.jobs] == [1.7976931348623157e308, 500_000]
@@ -320,9 +325,10 @@ def test_a_worker_that_has_nothing_to_do_for_half_a_minute_is_let_go() -> None:
     world = Cleaned()
     world.fill()
     world.wait()
-    assert not world.cleaners[0].is_closed
+    closed = [world.cleaners[0].is_closed]
     world.wait(60_000)
-    assert world.cleaners[0].is_closed
+    closed.append(world.cleaners[0].is_closed)
+    assert closed == [False, True]
     world.fill(batches=60)
     world.wait()
     assert len(world.cleaners) == 2

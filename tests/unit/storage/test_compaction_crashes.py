@@ -14,7 +14,7 @@ from tests.support.compacted_logs import Writer, a_writer, batches_of, committed
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.logs import LOG_DIR, T0, a_config, a_context
 
-CONFIG = {"cleanup_policy": "compact", "segment_bytes": 700, "segment_index_bytes": 240}
+CONFIG: dict[str, str | int] = {"cleanup_policy": "compact", "segment_bytes": 700, "segment_index_bytes": 240}
 
 
 def _fill(writer: Writer) -> None:

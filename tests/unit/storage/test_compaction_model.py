@@ -140,7 +140,7 @@ class Model:
         for clean in (False, True):
             if clean:
                 log.close()
-            opened = open_log(a_context(log.context.filesystem, self.clock), T0, LOG_DIR, log.config, clean_shutdown=clean)  # type: ignore[arg-type]
+            opened = open_log(a_context(log.context.filesystem, self.clock), T0, LOG_DIR, log.config, clean_shutdown=clean)
             assert read_all(opened) == everything
             assert opened.log_end_offset == end
             assert {entry.producer_id: (entry.producer_epoch, entry.last_sequence) for entry in opened.active_producers()} == producers
