@@ -18,6 +18,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from random import SystemRandom
+from typing import TYPE_CHECKING
 
 from broker.auto_topics import AutoTopics
 from broker.background import LoopBackground
@@ -46,6 +47,7 @@ from config.broker_network import (
     MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS,
     PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS,
 )
+from config.broker_own import OTTLA_METRICS_LISTENER
 from config.broker_replication import (
     AUTO_LEADER_REBALANCE_ENABLE,
     LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS,
@@ -74,6 +76,9 @@ from storage.errors import StorageError
 from storage.filesystem import RealFileSystem
 from storage.log_manager import LogManager
 
+if TYPE_CHECKING:
+    from broker.metrics.endpoint import MetricsEndpoint
+
 logger = logging.getLogger(__name__)
 
 METADATA_FILE = "ottla-metadata.sqlite3"
@@ -95,6 +100,7 @@ class Broker:
         self.addresses: list[str] = []
         self.failed = False
         self.services = Services()
+        self.metrics: MetricsEndpoint | None = None
         self._clock = SystemClock()
         self._random = SystemRandom()
         self.on_fatal: Callable[[], None] = lambda: None
@@ -133,6 +139,7 @@ class Broker:
         services.authorizer = AllowAll()
         services.broker_epoch = -1
         _refuse_what_is_not_there(config)
+        await self._open_metrics()
         loop = asyncio.get_running_loop()
         self._executor = services.workers = ThreadPoolExecutor(WORKER_THREADS, thread_name_prefix="ottla-worker")
         self._held.callback(self._executor.shutdown)
@@ -145,10 +152,21 @@ class Broker:
         await self._bind()
         await self._join_cluster()
         self.socket_server.accept()
+        if self.metrics is not None:
+            self.metrics.on_ready()
         # What lives until the end is not looked at again by the collector, which would stop the loop for it.
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 100)
+
+    async def _open_metrics(self) -> None:
+        listener = self.config[OTTLA_METRICS_LISTENER]
+        if listener is not None:
+            from broker.metrics.endpoint import MetricsEndpoint
+
+            self.metrics = MetricsEndpoint(listener)
+            self._held.push_async_callback(self.metrics.close)
+            await self.metrics.start()
 
     async def _open_directories(self) -> None:
         self._background = LoopBackground(self._executor)
@@ -241,7 +259,8 @@ class Broker:
         listeners = self.config.listeners
         endpoints = listeners.listeners
         self.socket_server = SocketServer(limits_of(self.config, [endpoint.listener_name for endpoint in endpoints]))
-        self.dispatcher = Dispatcher(self.services)
+        measured = None if self.metrics is None else self.metrics.attach(self.services, self.socket_server)
+        self.dispatcher = Dispatcher(self.services, measured)
         self.services.metadata_waits.on_wait = self.dispatcher.on_wait
         self._held.push_async_callback(self.dispatcher.close)
         protected = listeners.inter_broker_listener_name if len(endpoints) > 1 else None
@@ -330,6 +349,8 @@ class Broker:
         Setting `hurry` skips the waiting; nothing that was acknowledged is lost by that.
         """
         logger.info("broker %d stops", self.services.broker_id)
+        if self.metrics is not None:
+            self.metrics.on_stopping()
         waits = {asyncio.ensure_future(self.socket_server.drain(DRAIN_SECONDS))}
         if hurry is not None:
             waits.add(asyncio.ensure_future(hurry.wait()))

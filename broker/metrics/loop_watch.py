@@ -22,13 +22,14 @@ WINDOW_SECONDS: Final = 60
 class LoopWatch:
     """See the module. `lag` is in microseconds."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, thread_time: Callable[[], float]) -> None:
-        """`thread_time` is the processor time of the calling thread, in seconds."""
+    def __init__(self, loop: asyncio.AbstractEventLoop, monotonic: Callable[[], float], thread_time: Callable[[], float]) -> None:
+        """`thread_time` is the processor time of the calling thread; both clocks are in seconds. That of uvloop only knows milliseconds."""
         self.lag = Histogram()
         self.on_second: list[Callable[[], None]] = []
         self.on_window: list[Callable[[], None]] = [self.lag.turn]
         """Told when the windows of the quantiles are to move on."""
         self._loop = loop
+        self._monotonic = monotonic
         self._thread_time = thread_time
         self._samples: deque[tuple[float, float]] = deque(maxlen=WINDOW_SECONDS)
         self._beats = 0
@@ -60,11 +61,11 @@ class LoopWatch:
         return min(1.0, max(0.0, 1.0 - (busy - busy_before) / (now - began)))
 
     def _arm(self) -> None:
-        self._due = self._loop.time() + BEAT_SECONDS
-        self._timer = self._loop.call_at(self._due, self._beat)
+        self._due = self._monotonic() + BEAT_SECONDS
+        self._timer = self._loop.call_later(BEAT_SECONDS, self._beat)
 
     def _beat(self) -> None:
-        self.lag.add(max(0, int((self._loop.time() - self._due) * 1e6)))
+        self.lag.add(max(0, int((self._monotonic() - self._due) * 1e6)))
         self._beats += 1
         if self._beats % SECOND == 0:
             self._sample()
@@ -76,4 +77,4 @@ class LoopWatch:
         self._arm()
 
     def _sample(self) -> None:
-        self._samples.append((self._loop.time(), self._thread_time()))
+        self._samples.append((self._monotonic(), self._thread_time()))

@@ -1,0 +1,169 @@
+"""The metrics endpoint of a broker: /metrics for Prometheus, /health/live and /health/ready for whoever starts and stops brokers.
+
+`broker.server` makes one, first of all, where `ottla.metrics.listener` is set; then it calls
+
+    start()          before anything else of the start, so that there is somebody who says "not ready"
+    attach(...)      when the services are there; from then on there are metrics, and requests are measured
+    on_ready()       requests are served
+    on_stopping()    they soon are not
+    close()          last of all
+
+/health/live answers as long as the event loop turns, for it accepts the connection. /health/ready answers 200 between `on_ready` and
+`on_stopping`, else 503.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from broker.metrics.cluster_families import CLUSTER_FAMILIES
+from broker.metrics.exposition import render
+from broker.metrics.families import Family, Value
+from broker.metrics.histogram import Histogram
+from broker.metrics.http_server import HttpServer, bind
+from broker.metrics.log_families import LOG_FAMILIES
+from broker.metrics.loop_watch import LoopWatch
+from broker.metrics.replica_families import REPLICA_FAMILIES
+from broker.metrics.request_families import REQUEST_FAMILIES
+from broker.metrics.request_metrics import RequestMetrics
+from broker.metrics.view import BrokerState, View
+from config.broker_own import OTTLA_METRICS_LISTENER, address
+from config.errors import ConfigError
+
+if TYPE_CHECKING:
+    from broker.network.socket_server import SocketServer
+    from broker.services import Services
+
+logger = logging.getLogger(__name__)
+
+FAMILIES: tuple[Family, ...] = (*REQUEST_FAMILIES, *REPLICA_FAMILIES, *LOG_FAMILIES, *CLUSTER_FAMILIES)
+SCRAPE_SECONDS: Final = 30.0
+_TEXT: Final = "text/plain; charset=utf-8"
+
+
+class _NotNow(Exception):
+    """There are no metrics yet, or no longer."""
+
+
+class MetricsEndpoint:
+    """See the module. `address` is where it listens, as host:port, once it is started."""
+
+    def __init__(self, listener: str) -> None:
+        self.address = ""
+        self.state = BrokerState.STARTING
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._watch = LoopWatch(self._loop, time.monotonic, time.thread_time)
+        self._flushes = Histogram()
+        self._new_view: Callable[[], View] | None = None
+        self._scraping = threading.Lock()
+        self._server: HttpServer | None = None
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        GCCollector(registry=self._registry)
+        PlatformCollector(registry=self._registry)
+
+    async def start(self) -> None:
+        """Listen. Raises ConfigError when the address cannot be had."""
+        host, port = address(OTTLA_METRICS_LISTENER.name, self._listener)
+        try:
+            sock = await bind(host, port)
+        except OSError as error:
+            raise ConfigError(
+                f"{OTTLA_METRICS_LISTENER.name}={self._listener} cannot be bound: {error.strerror or error}; "
+                "stop what uses the address or set another one"
+            ) from error
+        self._server = HttpServer(sock, self._serve)
+        self._server.start()
+        self._watch.start()
+        self.address = f"{f'[{host}]' if ':' in host else host}:{self._server.port}"
+        logger.info("metrics are at http://%s/metrics", self.address)
+
+    def attach(self, services: Services, socket_server: SocketServer) -> RequestMetrics:
+        """The broker that is told of; give what is returned to its dispatcher."""
+        requests = RequestMetrics(time.monotonic_ns, services.replica_manager.topic_stats)
+        self._watch.on_second.append(requests.on_beat)
+        self._watch.on_window += [requests.turn, self._flushes.turn]
+        services.log_manager.context.on_flushed = self._on_flushed
+        self._new_view = lambda: View(services, socket_server, requests, self._watch, self._flushes, lambda: self.state)
+        return requests
+
+    def on_ready(self) -> None:
+        """Requests are served from now on."""
+        self.state = BrokerState.RUNNING
+
+    def on_stopping(self) -> None:
+        """The broker stops."""
+        self.state = BrokerState.SHUTTING_DOWN
+
+    async def close(self) -> None:
+        """Tell nothing more."""
+        self.state = BrokerState.NOT_RUNNING
+        self._new_view = None
+        self._watch.close()
+        if self._server is not None:
+            await self._server.close()
+
+    def _on_flushed(self, seconds: float) -> None:
+        self._flushes.add(int(seconds * 1e6))
+
+    # -- in threads of the HTTP server -------------------------------------------------------------------------------------
+
+    def _serve(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        path = environ["PATH_INFO"]
+        headers = [("Content-Type", _TEXT)]
+        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            status, body = "405 Method Not Allowed", b"GET only\n"
+        elif path == "/metrics":
+            status, body = self._metrics()
+            if status.startswith("200"):
+                headers = [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)]
+                if "gzip" in environ.get("HTTP_ACCEPT_ENCODING", ""):
+                    headers.append(("Content-Encoding", "gzip"))
+                    body = gzip.compress(body, 1)
+        elif path == "/health/live":
+            status, body = "200 OK", b"live\n"
+        elif path == "/health/ready":
+            is_ready = self.state is BrokerState.RUNNING
+            status = "200 OK" if is_ready else "503 Service Unavailable"
+            body = f"{self.state.name.lower().replace('_', ' ')}\n".encode()
+        else:
+            status, body = "404 Not Found", b"/metrics, /health/live, /health/ready\n"
+        headers.append(("Content-Length", str(len(body))))
+        start_response(status, headers)
+        return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
+
+    def _metrics(self) -> tuple[str, bytes]:
+        # One at a time: several Prometheus servers together shall not cost the loop more at once than one.
+        with self._scraping:
+            try:
+                reading = asyncio.run_coroutine_threadsafe(self._read(), self._loop)
+                try:
+                    found = reading.result(SCRAPE_SECONDS)
+                finally:
+                    reading.cancel()
+            except _NotNow:
+                return "503 Service Unavailable", b"the broker is starting or stopping\n"
+            except TimeoutError:
+                return "503 Service Unavailable", b"the event loop is too busy\n"
+            except Exception:
+                if self.state is BrokerState.RUNNING:
+                    raise  # the server logs it
+                return "503 Service Unavailable", b"the broker is starting or stopping\n"
+            return "200 OK", render(found) + generate_latest(self._registry)
+
+    async def _read(self) -> list[tuple[Family, list[tuple[str, Value]]]]:
+        if self._new_view is None:
+            raise _NotNow
+        view = self._new_view()
+        await view.prepare()
+        return await view.read(FAMILIES)

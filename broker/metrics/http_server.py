@@ -1,0 +1,139 @@
+"""The HTTP server of the metrics: the standard library's WSGI server, with the event loop in front and a limit on threads.
+
+The loop accepts, so nothing polls and nothing is left when it is closed; a thread reads the request and answers it. At most MAX_REQUESTS
+are served together, a further one is closed at once, and a client that does not speak is dropped after TIMEOUT_SECONDS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from socketserver import ThreadingMixIn
+from typing import Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+logger = logging.getLogger(__name__)
+
+MAX_REQUESTS: Final = 8
+TIMEOUT_SECONDS: Final = 5.0
+PAUSE_SECONDS: Final = 1.0
+"""How long nothing is accepted after an accept failed, for lack of descriptors most likely: the loop would be told of it again at once."""
+
+App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = TIMEOUT_SECONDS
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Requests are no events."""
+        logger.debug(format, *args)
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = False  # so that server_close waits for them
+    timeout = 0  # handle_request answers what is there and does not wait
+
+    def __init__(self, sock: socket.socket, app: App) -> None:
+        address = sock.getsockname()
+        super().__init__(address, _Handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = sock
+        # Without the library's own bind, which would ask the resolver for a name.
+        self.server_address = address
+        self.server_name, self.server_port = address[:2]
+        self.setup_environ()
+        self.set_app(app)
+        self.cannot_accept = False
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept. Raises OSError."""
+        try:
+            return super().get_request()
+        except BlockingIOError:
+            raise  # the client left before we looked
+        except OSError:
+            self.cannot_accept = True
+            raise
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """On the loop: hand a connection to a thread of its own."""
+        with self._lock:
+            is_full = len(self._open) >= MAX_REQUESTS
+            if not is_full:
+                self._open.add(request)
+        if is_full:
+            self.shutdown_request(request)
+        else:
+            super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """The connection is done."""
+        with self._lock:
+            self._open.discard(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that left, or spoke nonsense, is no event."""
+        logger.debug("a request of %s to the metrics failed", client_address, exc_info=True)
+
+    def hang_up(self) -> None:
+        """End the connections that are open, so that their threads end."""
+        with self._lock:
+            for connection in self._open:
+                try:
+                    connection.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    continue  # it ended by itself
+
+
+class HttpServer:
+    """Serves `app` on a listening socket until it is closed. `port` is the bound one."""
+
+    def __init__(self, sock: socket.socket, app: App) -> None:
+        self.port: int = sock.getsockname()[1]
+        self._server = _Server(sock, app)
+        self._loop = asyncio.get_running_loop()
+        self._retry: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Accept."""
+        self._retry = None
+        self._loop.add_reader(self._server.fileno(), self._on_readable)
+
+    def _on_readable(self) -> None:
+        self._server.handle_request()
+        if self._server.cannot_accept:
+            self._server.cannot_accept = False
+            self._loop.remove_reader(self._server.fileno())
+            self._retry = self._loop.call_later(PAUSE_SECONDS, self.start)
+
+    async def close(self) -> None:
+        """Accept no more, hang up, and wait for the threads."""
+        if self._retry is not None:
+            self._retry.cancel()
+        self._loop.remove_reader(self._server.fileno())
+        self._server.hang_up()
+        await self._loop.run_in_executor(None, self._server.server_close)
+
+
+async def bind(host: str, port: int) -> socket.socket:
+    """A listening socket; an empty host stands for all interfaces. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, address = found[0]
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(MAX_REQUESTS)
+    except OSError:
+        sock.close()
+        raise
+    return sock
