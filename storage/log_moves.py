@@ -37,6 +37,8 @@ CHUNK_BYTES = 256 * 1024
 _NAME = "alter-log-dirs"
 _BACKOFF_MS = 1000
 _FLUSH_POLL_MS = 5
+_ANY_EPOCH = 2**31 - 1
+"""No batch of the current log is of a later leader than is known."""
 
 
 class Move:
@@ -184,7 +186,10 @@ class LogMoves:
             self._later(move, _BACKOFF_MS)
         elif found.next_offset >= end_offset and region.is_cached():
             self._append(move, region.read())
-            self._finish(move)
+            if future.log_end_offset == current.log_end_offset:
+                self._finish(move)
+            else:
+                self._later(move, 0)
         else:
             self._read_in_thread(move, region)
 
@@ -213,16 +218,14 @@ class LogMoves:
     def _append(self, move: Move, data: bytes) -> None:
         current, future = move.current, move.future
         records = memoryview(data)
-        epoch = current.latest_epoch
-        leader_epoch = -1 if epoch is None else epoch
         try:
-            future.append_as_follower(records, leader_epoch)
+            future.append_as_follower(records, _ANY_EPOCH)
         except UnexpectedAppendOffset as error:
             if not (future.log_end_offset == future.log_start_offset and error.first_offset < future.log_end_offset <= error.last_offset):
                 raise
             # The log start offset is inside a batch, and batches are copied whole.
             future.truncate_fully_and_start_at(error.first_offset)
-            future.append_as_follower(records, leader_epoch)
+            future.append_as_follower(records, _ANY_EPOCH)
         self._count(len(data))
         future.update_high_watermark(current.high_watermark)
         if future.log_start_offset < current.log_start_offset <= future.high_watermark:
