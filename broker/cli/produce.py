@@ -134,6 +134,7 @@ def produce(
             producer.flush()
             summary.raise_first_error()
     finally:
+        producer.close()
         if not quiet:
             say(summary.text())
 

@@ -94,7 +94,7 @@ def _run(arguments: tuple[str, ...], streams: tuple[int, int, int], bootstrap: s
     except SystemExit as ended:
         status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException:
-        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]  # there is one
+        sys.excepthook(*sys.exc_info())
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

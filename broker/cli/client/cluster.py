@@ -242,7 +242,7 @@ class Cluster:
         if partition is None:
             count = len(self.topic(topic_partition.topic).partitions)
             raise ClientError(f"topic {topic_partition.topic} has no partition {topic_partition.partition}, only {count} from 0 on")
-        if partition.leader_id == NO_LEADER:
+        if partition.leader_id not in self._brokers:  # none, or one that just died
             self._topics.pop(topic_partition.topic, None)
             raise Refused(str(topic_partition), ErrorCode.LEADER_NOT_AVAILABLE)
         return partition.leader_id

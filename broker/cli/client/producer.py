@@ -100,6 +100,7 @@ class Producer:
         self._sticky = StickyPartition(choose)
         self._open: dict[int, _Batch] = {}
         self._waiting: dict[int, deque[_Batch]] = {number: deque() for number in range(self._count)}
+        self._connections: dict[int, Connection] = {}
         self._in_flight: dict[Connection, deque[list[_Batch]]] = {}
         self._muted: set[int] = set()
         self._buffered = 0
@@ -190,6 +191,13 @@ class Producer:
         while self.has_work:
             self.poll(_POLL_SECONDS)
 
+    def close(self) -> None:
+        """Close the connections; what is not delivered is lost."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+        self._in_flight.clear()
+
     def _send_waiting(self, now: float) -> None:
         by_leader: dict[int, list[_Batch]] = {}
         for number, queue in self._waiting.items():
@@ -222,9 +230,17 @@ class Producer:
         )
         is_answered = self._settings.acks != 0
         try:
-            connection = self._cluster.broker(leader)
+            # A connection of its own: metadata is asked for while answers to Produce are still to come.
+            connection = self._connections.get(leader)
+            if connection is None:
+                connection = self._connections[leader] = self._cluster.new_connection(self._cluster.broker_address(leader))
             connection.send(request, is_answered=is_answered)
         except ConnectionLost as error:
+            broken = self._connections.pop(leader, None)
+            if broken is not None and broken in self._in_flight:
+                self._lose(broken, error)
+            elif broken is not None:
+                broken.close()
             for batch in batches:
                 self._again_or_give_up(batch, error)
             return
@@ -285,7 +301,8 @@ class Producer:
             del self._in_flight[connection]
 
     def _lose(self, connection: Connection, error: ConnectionLost) -> None:
-        self._cluster.drop(connection)
+        connection.close()
+        self._connections = {leader: known for leader, known in self._connections.items() if known is not connection}
         for batches in self._in_flight.pop(connection):
             for batch in batches:
                 self._muted.discard(batch.partition.partition)
