@@ -6,8 +6,8 @@ replica truncates.
 The file is text: a line `0` (the version), a line with the count, and a line `epoch start_offset` for each.
 
 Invariants: epochs and start offsets both grow strictly. Whoever sets `on_change` brings each change to the file before it checkpoints a
-recovery point, since recovery finds epochs in batches from there on only; without it, `assign` writes at once. What truncation removes
-may stand in the file until the next write, because loading a log truncates again.
+recovery point, since recovery finds epochs in batches from there on only; without it, `assign` writes at once. What loading a log removes
+stands in the file until the broker runs; loading again removes it again.
 """
 
 import logging

@@ -43,6 +43,12 @@ class LogCheckpoints:
         """Takes over the writing of the log's leader epochs. Harmless in any thread."""
         log.leader_epochs.on_change = self.on_epochs_change
 
+    def write_epochs(self) -> None:
+        """Writes the leader epochs of the logs that lost some when they were opened. On the loop."""
+        for log in self._all_logs():
+            if log.leader_epochs.is_dirty:
+                self.on_epochs_change(log.leader_epochs)
+
     def on_created(self, log: PartitionLog) -> None:
         """A partition's directory is new: its name has to last."""
         log_dir = log.log_dir

@@ -160,6 +160,7 @@ class LogManager:
     def start(self) -> None:
         """Begins the work in the background. On the event loop, as soon as `load` is done."""
         config = self._config
+        self._checkpoints.write_epochs()
         for log_dir, path in self._left_by_deletions:
             self._deletions.remove_later(log_dir, path, config[LOG_SEGMENT_DELETE_DELAY_MS])
         self._every("log-retention", config[LOG_RETENTION_CHECK_INTERVAL_MS], self.check_retention)

@@ -233,6 +233,9 @@ class _Loader:
 
     def _recover_from(self, recovery_point: int) -> None:
         unflushed = self.segments.between(recovery_point, MAX_OFFSET)
+        if unflushed:
+            # What the file says of epochs from here on may be of batches that are lost; those that are left tell.
+            self.leader_epochs.truncate_from_end(unflushed[0].base_offset)
         for at, segment in enumerate(unflushed):
             log.info("%s: checking unflushed segment %d of %d, offset %d", self.directory, at + 1, len(unflushed), segment.base_offset)
             if self._recover_segment(segment):
