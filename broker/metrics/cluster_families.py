@@ -78,6 +78,12 @@ CLUSTER_FAMILIES: tuple[Family, ...] = (
         "1 while the broker starts, 3 while it serves, 7 while it stops.",
         lambda view: view.state(),
     ),
+    gauge(
+        "kafka_server_metadataloader_currentcontrollerid",
+        "kafka.server:name=CurrentControllerId,type=MetadataLoader",
+        "The broker that is the active controller; -1 while there is none.",
+        lambda view: view.services.controller.active_controller_id,
+    ),
     Family(
         "ottla_event_loop_lag_seconds",
         Kind.SUMMARY,

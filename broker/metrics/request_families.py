@@ -142,7 +142,7 @@ REQUEST_FAMILIES: tuple[Family, ...] = (
         Kind.GAUGE,
         ("listener", "networkProcessor"),
         "kafka.server:listener=*,networkProcessor=*,type=socket-server-metrics",
-        "Connections that stand.",
+        "Connections that stand. Of the other attributes of this MBean there are the two that follow.",
         _connections,
     ),
     Family(

@@ -1,0 +1,77 @@
+"""Writes the page docs/metrics.md from the families: `python -m broker.metrics.docs`. A test holds the two together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from broker.metrics.cluster_families import CLUSTER_FAMILIES
+from broker.metrics.families import Family, Kind
+from broker.metrics.log_families import LOG_FAMILIES
+from broker.metrics.replica_families import REPLICA_FAMILIES
+from broker.metrics.request_families import REQUEST_FAMILIES
+from broker.metrics.uncovered import UNCOVERED
+
+PAGE: Final = Path("docs/metrics.md")
+
+_HEAD: Final = """\
+# Metrics
+
+This page is written by `python -m broker.metrics.docs` from the declarations in `broker/metrics/`; change those, not the page.
+
+With `ottla.metrics.listener=127.0.0.1:9404` a broker serves by HTTP, without authentication:
+
+| path | answer |
+|---|---|
+| `/metrics` | the metrics below in Prometheus' text format, and `process_*` and `python_*` of the Python client library |
+| `/health/live` | 200 as long as the event loop turns; no answer otherwise |
+| `/health/ready` | 200 while requests are served; 503 while the broker starts or stops |
+
+Without that key nothing listens and no request is timed. Apache Kafka has no such endpoint of its own: there the JMX exporter runs inside
+the broker. The names are those that it gives Apache Kafka's MBeans by its example rules (`kafka-2_0_0.yml`), so dashboards made for them
+work. What begins with `ottla_` has no MBean.
+
+- **Times are of a sample.** Requests are counted all; their times are measured of every request at low rates, and of one in up to 1024 at
+  high rates, which is about two hundred a second of each kind. A sample counts for the requests since the one before, so `_count` follows
+  the number of requests a little behind. Quantiles are of the last one to two minutes and exact within 6 %.
+- **What it costs.** Up to 3 % of the processor time of a Produce or Fetch of one partition, about a microsecond of any other request
+  (`python -m benchmarks.metrics_cost`).
+- **What a scrape costs.** The event loop reads two hundred values at a time and serves requests in between, so the numbers of a scrape are
+  not of one moment. Per partition there are ten values.
+"""
+
+_SECTIONS: Final = (
+    ("Requests and connections", REQUEST_FAMILIES),
+    ("Topics and replicas", REPLICA_FAMILIES),
+    ("Logs", LOG_FAMILIES),
+    ("Controller, groups, the broker", CLUSTER_FAMILIES),
+)
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [_HEAD]
+    for title, families in _SECTIONS:
+        parts.append(f"## {title}\n\n" + _table(("Name", "Labels", "MBean", "Meaning"), (_row(family) for family in families)))
+    parts.append(
+        "## MBeans without a metric\n\nThose of Apache Kafka 3.9.1 that have none here, and why.\n\n"
+        + _table(("MBean", "Why"), ((f"`{pattern}`", reason) for pattern, reason in UNCOVERED))
+    )
+    return "\n".join(parts)
+
+
+def _row(family: Family) -> tuple[str, ...]:
+    labels = (*family.labels, "quantile") if family.kind is Kind.SUMMARY else family.labels
+    name = f"`{family.name}`" + (", `_sum`, `_count`" if family.kind is Kind.SUMMARY else "")
+    return name, ", ".join(f"`{label}`" for label in labels), f"`{family.mbean}`" if family.mbean else "", family.doc
+
+
+def _table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,89 @@
+"""Which of Apache Kafka's MBeans have no metric here, and why. A test holds this and the families against the recorded names."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+NO_ZOOKEEPER: Final = "no ZooKeeper: the metadata store is a file"
+NO_TRANSACTIONS: Final = "transactions are not there yet"
+NO_QUOTAS: Final = "quotas are not there yet"
+NO_FOLLOWER: Final = "a broker follows no other yet"
+ONE_CHANNEL: Final = "the controller's channel leads to the broker of the same process, which is no queue worth watching"
+NOT_MEASURED: Final = "not measured yet"
+NO_SUCH_THING: Final = "there is no such thing here"
+ONE_LOOP: Final = "everything runs on one event loop: see ottla_event_loop_lag_seconds"
+AS_TEXT: Final = "its value is text: see the log, or DescribeCluster and ApiVersions"
+NO_CONVERSION: Final = "message formats 0 and 1 are not served, so nothing is converted"
+
+UNCOVERED: Final = (
+    ("kafka.controller:broker-id=*,name=*,type=ControllerChannelManager", ONE_CHANNEL),
+    ("kafka.controller:name=TotalQueueSize,type=ControllerChannelManager", ONE_CHANNEL),
+    ("kafka.controller:name=*RateAndTimeMs,type=ControllerStats", NOT_MEASURED),
+    ("kafka.controller:name=EventQueueTimeMs,type=ControllerEventManager", NOT_MEASURED),
+    ("kafka.controller:name=ControllerState,type=KafkaController", NOT_MEASURED),
+    ("kafka.controller:name=FencedBrokerCount,type=KafkaController", "brokers are fenced in KRaft only"),
+    ("kafka.controller:name=ZkMigrationState,type=KafkaController", "there is no migration to KRaft"),
+    ("kafka.coordinator.transaction:*", NO_TRANSACTIONS),
+    ("kafka.log:name=DeadThreadCount,type=LogCleaner", "the cleaner is a process; a dead one is replaced"),
+    ("kafka.network:listener=*,name=AcceptorBlockedPercent,type=Acceptor", ONE_LOOP),
+    ("kafka.network:name=ControlPlane*,type=SocketServer", "the control plane has no processors of its own"),
+    (
+        "kafka.network:name=MemoryPool*,type=SocketServer",
+        "there is no memory pool; connections wait in the kernel (queued.max.request.bytes)",
+    ),
+    ("kafka.network:name=MessageConversionsTimeMs,request=*,type=RequestMetrics", NO_CONVERSION),
+    ("kafka.network:name=TemporaryMemoryBytes,request=*,type=RequestMetrics", NO_CONVERSION),
+    ("kafka.network:name=ThrottleTimeMs,request=*,type=RequestMetrics", NO_QUOTAS),
+    ("kafka.server:BrokerId=*,type=alter-partition-metrics", ONE_CHANNEL),
+    ("kafka.server:BrokerId=*,type=forwarding-metrics", "nothing is forwarded without KRaft"),
+    ("kafka.server:broker-id=*,type=controller-channel-metrics", ONE_CHANNEL),
+    ("kafka.server:client-id=*,type=Request", NO_QUOTAS),
+    ("kafka.server:clientId=*,name=*,type=ReplicaAlterLogDirsManager", NOT_MEASURED),
+    ("kafka.server:clientId=*,name=*,type=ReplicaFetcherManager", NO_FOLLOWER),
+    ("kafka.server:clientSoftwareName=*,clientSoftwareVersion=*,listener=*,networkProcessor=*,type=socket-server-metrics", NOT_MEASURED),
+    ("kafka.server:fetcherType=follower,name=ExpiresPerSec,type=DelayedFetchMetrics", NO_FOLLOWER),
+    ("kafka.server:id=*,type=app-info", AS_TEXT),
+    ("kafka.server:ip=*,type=socket-server-metrics", NOT_MEASURED),
+    ("kafka.server:listener=*,type=socket-server-metrics", NOT_MEASURED),
+    ("kafka.server:name=ClusterId,type=KafkaServer", AS_TEXT),
+    ("kafka.server:name=FailedIsrUpdatesPerSec,type=ReplicaManager", NO_FOLLOWER),
+    ("kafka.server:name=Isr*PerSec,type=ReplicaManager", NO_FOLLOWER),
+    ("kafka.server:name=*MessageConversionsPerSec,type=BrokerTopicMetrics", NO_CONVERSION),
+    ("kafka.server:name=Invalid*RecordsPerSec,type=BrokerTopicMetrics", NOT_MEASURED),
+    ("kafka.server:name=NoKeyCompactedTopicRecordsPerSec,type=BrokerTopicMetrics", NOT_MEASURED),
+    ("kafka.server:name=PartitionsWithLateTransactionsCount,type=ReplicaManager", NO_TRANSACTIONS),
+    ("kafka.server:name=ReassigningPartitions,type=ReplicaManager", NO_FOLLOWER),
+    ("kafka.server:name=ReassignmentBytes*PerSec,type=BrokerTopicMetrics", NO_FOLLOWER),
+    ("kafka.server:name=SessionState,type=SessionExpireListener", NO_ZOOKEEPER),
+    ("kafka.server:name=Verification*,type=AddPartitionsToTxnManager", NO_TRANSACTIONS),
+    ("kafka.server:name=ZooKeeper*", NO_ZOOKEEPER),
+    ("kafka.server:name=linux-disk-*-bytes,type=KafkaServer", NOT_MEASURED),
+    ("kafka.server:name=yammer-metrics-count,type=KafkaServer", NO_SUCH_THING),
+    ("kafka.server:type=AddPartitionsManager-channel-metrics", NO_TRANSACTIONS),
+    ("kafka.server:type=ControllerMutation", NO_QUOTAS),
+    ("kafka.server:type=Fetch", NO_QUOTAS),
+    ("kafka.server:type=LeaderReplication", NO_QUOTAS),
+    ("kafka.server:type=Produce", NO_QUOTAS),
+    ("kafka.server:type=Produce,user=*", NO_QUOTAS),
+    ("kafka.server:type=Request", NO_QUOTAS),
+    ("kafka.server:type=app-info", AS_TEXT),
+    ("kafka.server:type=group-coordinator-metrics", NOT_MEASURED),
+    ("kafka.server:type=kafka-metrics-count", NO_SUCH_THING),
+    ("kafka.server:type=socket-server-metrics", NO_SUCH_THING),
+    ("kafka.server:type=transaction-coordinator-metrics", NO_TRANSACTIONS),
+    ("kafka.server:type=txn-marker-channel-metrics", NO_TRANSACTIONS),
+    ("kafka.utils:name=cleaner-io,type=Throttler", NOT_MEASURED),
+    ("kafka:type=kafka.Log4jController", "no metric: log levels are changed with kafka-configs.sh --entity-type broker-loggers"),
+)
+"""(pattern of MBeans, reason); a star stands for anything in one property, at the end for all that follows."""
+
+
+def why_uncovered(mbean: str) -> str | None:
+    """The reason; None for an MBean that nobody declared to be missing."""
+    return next((reason for pattern, reason in UNCOVERED if _matches(pattern, mbean)), None)
+
+
+def _matches(pattern: str, mbean: str) -> bool:
+    expression = re.escape(pattern.removesuffix("*")).replace(r"\*", "[^,]*")
+    return re.fullmatch(expression + (".*" if pattern.endswith("*") else ""), mbean) is not None

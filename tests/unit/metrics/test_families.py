@@ -1,0 +1,89 @@
+"""The metrics, the page that tells of them, and the MBeans of a real Apache Kafka."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from broker.metrics.docs import page
+from broker.metrics.endpoint import FAMILIES
+from broker.metrics.families import Family, Kind
+from broker.metrics.uncovered import UNCOVERED, why_uncovered
+
+ROOT = Path(__file__).parents[3]
+PATTERNS: list[str] = [each["pattern"] for each in json.loads((ROOT / "tests" / "golden" / "metrics.json").read_text())["patterns"]]
+VARIES = re.compile(r"(request|delayedOperation)=[^,]+")
+OPTIONAL = re.compile(r"(topic|processor)=\*,")
+"""Properties without which Apache Kafka has a second MBean, for all topics or processors."""
+
+
+def general(pattern: str) -> str:
+    return VARIES.sub(r"\1=*", pattern)
+
+
+RECORDED = {general(pattern) for pattern in PATTERNS}
+COVERED = {family.mbean for family in FAMILIES if family.mbean} | {OPTIONAL.sub("", family.mbean, count=1) for family in FAMILIES}
+
+each_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+
+
+def exported_name(mbean: str, kind: Kind) -> str:
+    """The name that the JMX exporter's example rules for Kafka give an MBean with a name."""
+    domain, _, rest = mbean.partition(":")
+    properties = dict(each.split("=", 1) for each in rest.split(","))
+    name = properties["name"]
+    if kind is Kind.COUNTER:
+        name = re.sub(r"PerSec\w*$", "_total", name)
+    return re.sub(r"[^a-z0-9_]", "_", f"{domain.replace('.', '_')}_{properties['type']}_{name}".lower())
+
+
+@each_family
+def test_a_metric_has_the_name_that_the_jmx_exporter_gives_its_mbean(family: Family) -> None:
+    if not family.mbean:
+        assert family.name.startswith("ottla_")
+    elif "name=" in family.mbean:
+        assert family.name == exported_name(family.mbean, family.kind)
+    else:
+        assert family.name.startswith("kafka_server_socket_server_metrics_")
+
+
+@each_family
+def test_the_labels_are_the_properties_of_the_mbean(family: Family) -> None:
+    properties = set(re.findall(r"[:,](\w+)=", family.mbean)) - {"name", "type"}
+    if "socket-server" in family.mbean:
+        assert set(family.labels) <= properties
+    elif family.mbean:
+        assert set(family.labels) == properties
+
+
+@each_family
+def test_the_mbean_is_one_of_apache_kafka(family: Family) -> None:
+    # Those of single topics come into being with the first such event, so not all were there to be recorded.
+    assert not family.mbean or family.mbean in RECORDED or OPTIONAL.sub("", family.mbean, count=1) in RECORDED
+
+
+def test_names_are_given_once() -> None:
+    names = [family.name for family in FAMILIES]
+    assert len(names) == len(set(names))
+
+
+@each_family
+def test_counters_end_in_total_and_others_do_not(family: Family) -> None:
+    assert family.name.endswith("_total") == (family.kind is Kind.COUNTER)
+
+
+@pytest.mark.parametrize("pattern", sorted(RECORDED))
+def test_every_mbean_has_a_metric_or_a_reason_why_not(pattern: str) -> None:
+    assert (pattern in COVERED) != (why_uncovered(pattern) is not None), pattern
+
+
+def test_every_reason_is_about_an_mbean_that_there_is() -> None:
+    reasons = {(pattern, reason) for pattern, reason in UNCOVERED}
+    assert len(reasons) == len(UNCOVERED)
+    used = {reason for each in RECORDED if (reason := why_uncovered(each)) is not None}
+    assert used == {reason for _, reason in UNCOVERED}
+
+
+def test_the_page_in_the_repository_is_that_of_the_families() -> None:
+    assert (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8") == page(), "run: python -m broker.metrics.docs"

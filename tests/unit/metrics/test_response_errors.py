@@ -1,0 +1,55 @@
+"""Error codes of answers: every one that Apache Kafka counts."""
+
+import pytest
+
+from broker.dispatch import Route
+from broker.handlers.table import SERVED, handlers_of
+from broker.metrics.response_errors import ErrorCounts, counting_encoder, walker
+from broker.network.request_channel import CLOSE
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from protocol.messages.find_coordinator import FindCoordinatorResponse
+from protocol.registry import api
+
+FETCH = int(ApiKey.FETCH)
+
+
+def a_fetch_response(*codes: ErrorCode) -> FetchResponse:
+    partitions = [PartitionData(partition_index=index, error_code=code, records=b"") for index, code in enumerate(codes)]
+    return FetchResponse(responses=[FetchableTopicResponse(partitions=partitions)])
+
+
+def test_the_request_and_every_partition_have_an_error_code() -> None:
+    counts: dict[int, int] = {}
+    walker(FetchResponse)(a_fetch_response(ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE), counts, 0)
+    assert counts == {ErrorCode.NONE: 2, ErrorCode.OFFSET_OUT_OF_RANGE: 1}
+
+
+def test_a_negative_code_is_told_by_its_name() -> None:
+    errors = ErrorCounts()
+    walker(FindCoordinatorResponse)(FindCoordinatorResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR), errors.counts, 10 << 16)
+    assert list(errors.items({})) == [(10, "UNKNOWN_SERVER_ERROR", 1)]
+
+
+@pytest.mark.parametrize("key", sorted(SERVED), ids=lambda key: key.name)
+def test_every_answer_can_be_walked(key: ApiKey) -> None:
+    counts: dict[int, int] = {}
+    response = api(key).response
+    walker(response)(response(), counts, 0)
+    assert sum(counts.values()) == any(field.name == "error_code" for field in response.SCHEMA.fields)
+
+
+def test_hand_made_answers_are_counted_by_what_is_left() -> None:
+    errors = ErrorCounts()
+    route = Route(api(ApiKey.FETCH), 12, *handlers_of(ApiKey.FETCH))
+    encode = counting_encoder(route, errors)
+    assert encode(1, a_fetch_response(ErrorCode.OFFSET_OUT_OF_RANGE)) == route.encode(1, a_fetch_response(ErrorCode.OFFSET_OUT_OF_RANGE))
+    found = {name: count for _, name, count in errors.items({FETCH: 11})}
+    assert found == {"NONE": 1 + 2 * 10, "OFFSET_OUT_OF_RANGE": 1}
+
+
+def test_an_answer_that_cannot_be_written_still_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    route = Route(api(ApiKey.FIND_COORDINATOR), 3, *handlers_of(ApiKey.FIND_COORDINATOR))
+    assert counting_encoder(route, ErrorCounts())(1, FindCoordinatorResponse(host=5)) is CLOSE  # type: ignore[arg-type]  # no text
+    assert "cannot be written" in caplog.text
