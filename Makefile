@@ -7,7 +7,7 @@ DATA ?= ./data
 WORKERS ?= auto
 TEST_TIMEOUT ?= 180
 
-.PHONY: help install serve test test-fast lint format docs bench soak validate clean
+.PHONY: help install serve test test-fast lint format docs bench soak clean
 
 help:
 	@echo "make serve      run a broker on 127.0.0.1:9092, data under $(DATA)"

@@ -1,8 +1,8 @@
 """What the metrics cost: `python -m benchmarks.metrics_cost [--turns N]`.
 
-A broker in this process, without sockets: the same frames go through a dispatcher that measures nothing and one that does, in turns, so that
-a machine that changes its pace changes it for both. Prints µs per request of both and what the metrics add. Then the longest that the event
-loop was held up, and how long it took, while the metrics of a broker with many partitions were looked at and rendered.
+A broker in this process, without sockets: the same frames go through a dispatcher that measures nothing and one that does, in turns, so
+that a machine that changes its pace changes it for both. Prints µs per request of both and what the metrics add. Then the longest that
+the event loop was held up, and how long it took, while the metrics of a broker with many partitions were looked at and rendered.
 """
 
 import argparse

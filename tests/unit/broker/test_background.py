@@ -46,7 +46,7 @@ def test_work_of_one_name_is_done_in_order_and_one_at_a_time() -> None:
                 finished.set_result(None)
 
         for number in range(20):
-            background.submit("delete", lambda n=number: work(n), lambda error, n=number: then(n, error))  # type: ignore[misc]
+            background.submit("delete", lambda n=number: work(n), lambda error, n=number: then(n, error))  # type: ignore[misc]  # lambdas with defaults
         return finished
 
     run(scenario)

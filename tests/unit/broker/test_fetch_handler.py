@@ -1,6 +1,7 @@
 """Fetch: what is waited for, sessions, limits, transactions, old versions and what is said when it does not work."""
 
 import struct
+from typing import Any
 
 import pytest
 
@@ -347,7 +348,7 @@ async def test_aborted_transactions_are_those_of_the_recorded_log() -> None:
 # -- sessions ------------------------------------------------------------------------------------------------------------
 
 
-def continued(bench: HandlerBench, session_id: int, epoch: int, *, forgotten: list[int] | None = None, **offsets_by_name: int):  # type: ignore[no-untyped-def]
+def continued(bench: HandlerBench, session_id: int, epoch: int, *, forgotten: list[int] | None = None, **offsets_by_name: int) -> Any:
     """The next fetch of a session; `p0=4` changes the offset of partition 0."""
     partitions = [
         FetchPartition(partition=int(name[1:]), fetch_offset=offset, partition_max_bytes=1 << 20)
