@@ -21,6 +21,7 @@ MAX_REQUESTS: Final = 8
 TIMEOUT_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 1.0
 """How long nothing is accepted after an accept failed, for lack of descriptors most likely: the loop would be told of it again at once."""
+CLOSING_POLL_SECONDS: Final = 0.005
 
 App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -82,6 +83,12 @@ class _Server(ThreadingMixIn, WSGIServer):
         """A client that left, or spoke nonsense, is no event."""
         logger.debug("a request of %s to the metrics failed", client_address, exc_info=True)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a thread is still at work."""
+        with self._lock:
+            return bool(self._open)
+
     def hang_up(self) -> None:
         """End the connections that are open, so that their threads end."""
         with self._lock:
@@ -119,7 +126,9 @@ class HttpServer:
             self._retry.cancel()
         self._loop.remove_reader(self._server.fileno())
         self._server.hang_up()
-        await self._loop.run_in_executor(None, self._server.server_close)
+        while self._server.is_busy:
+            await asyncio.sleep(CLOSING_POLL_SECONDS)
+        self._server.server_close()
 
 
 async def bind(host: str, port: int) -> socket.socket:
