@@ -38,6 +38,7 @@ def truncate_to(self: "PartitionLog", offset: int) -> bool:
         _remove_unknown_files(self)
         self.active_segment = self.segments.active
         self.active_segment.truncate_to(offset, now_ms)
+        self.producer_state.map_end_offset = self.log_end_offset  # appends do not keep it
         self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
         self.log_start_offset = min(self.log_start_offset, offset)

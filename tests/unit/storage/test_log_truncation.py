@@ -365,3 +365,14 @@ def test_the_high_watermark_stays_within_the_log() -> None:
     assert not log.update_high_watermark(0)
     assert log.high_watermark == 2
     assert log.topic_partition == TopicPartition("topic", 0)
+
+
+def test_producers_are_what_is_left_of_them_after_a_cut_to_where_the_log_once_ended() -> None:
+    filesystem = MemoryFileSystem()
+    log = a_log(a_context(filesystem))
+    append(log, a_batch(2, producer_id=5))
+    log.close()
+    log = a_log(a_context(filesystem))
+    append(log, a_batch(2, producer_id=5, base_sequence=2))
+    log.truncate_to(2)
+    assert [entry.last_sequence for entry in log.active_producers()] == [1]
