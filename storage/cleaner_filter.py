@@ -10,14 +10,14 @@ Used by `cleaner_run`, one for each cleaning of a log. The rules are those of Ap
   last batch of the part that is cleaned, so that the end of the log does not change
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 
 from protocol.record_builder import empty_batch
 from protocol.record_reader import record_data
 from protocol.records import CONTROL_MASK, BatchHeader, Buffer
 from storage.cleaner_job import CleaningStats
 from storage.cleaner_offset_map import TOMBSTONE, OffsetMap
-from storage.cleaner_records import keep, rewrite
+from storage.cleaner_records import KeptRecord, keep, keep_by_position, rewrite
 from storage.cleaner_transactions import CleanedTransactions
 
 _TOMBSTONE = bytes([TOMBSTONE])
@@ -65,7 +65,8 @@ class BatchFilter:
         elif not header.record_count:
             kept = False
         elif is_done_with and horizon_ms is None:
-            kept = self._rewrite(record_data(buffer, position, header), header, (), self._now_ms + self._delete_retention_ms)
+            data = record_data(buffer, position, header)
+            kept = self._rewrite(data, header, keep(data, header, ()), self._now_ms + self._delete_retention_ms)
         else:
             kept = True
             self._stats.messages_written += header.record_count
@@ -87,7 +88,10 @@ class BatchFilter:
             if drop_tombstones:
                 live = live.replace(_TOMBSTONE, b"\0")
                 has_tombstone = False
-            dropped = {header.base_offset + delta for delta, kind in enumerate(live) if not kind}
+            if len(live) == count and header.base_offset not in self._map.irregular:
+                kept = keep_by_position(data, live)
+            else:
+                kept = keep(data, header, {header.base_offset + delta for delta, kind in enumerate(live) if not kind})
         else:
             data = record_data(buffer, position, header)
             dropped, without_key, has_tombstone = self._map.superseded(data, header, drop_tombstones=drop_tombstones)
@@ -97,12 +101,12 @@ class BatchFilter:
                 return count > 0
             if len(dropped) == count:
                 return False
+            kept = keep(data, header, dropped)
         if has_tombstone and horizon_ms is None:
             horizon_ms = self._now_ms + self._delete_retention_ms
-        return self._rewrite(data, header, dropped, horizon_ms)
+        return self._rewrite(data, header, kept, horizon_ms)
 
-    def _rewrite(self, data: bytes, header: BatchHeader, dropped: Container[int], horizon_ms: int | None) -> bytearray | bool:
-        kept = keep(data, header, dropped)
+    def _rewrite(self, data: bytes, header: BatchHeader, kept: list[KeptRecord], horizon_ms: int | None) -> bytearray | bool:
         if not kept:
             return False
         self._stats.messages_written += len(kept)

@@ -22,6 +22,10 @@ from protocol.records import (
     BatchHeader,
 )
 
+MAX_INT64 = (1 << 63) - 1
+_KNOWN_VARINTS = 1024
+_VARINTS = [encode_varint(value) for value in range(_KNOWN_VARINTS)]  # a list costs 0.03 µs, encoding 0.5
+_NO_ATTRIBUTES = b"\0"
 _KEPT_ATTRIBUTES = CODEC_MASK | TIMESTAMP_TYPE_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
 
 
@@ -72,6 +76,34 @@ def keep(data: bytes, header: BatchHeader, dropped: Container[int]) -> list[Kept
     return kept
 
 
+def keep_by_position(data: bytes, live: bytearray) -> list[KeptRecord]:
+    """The records in `data`, the decompressed body, whose place in `live` is not 0. Raises InvalidRecord if they break the format."""
+    kept: list[KeptRecord] = []
+    at = 0
+    try:
+        for kind in live:
+            start = at
+            size = data[at]
+            at += 1
+            if size < 0x80:
+                end = at + (size >> 1)
+            elif (high := data[at]) < 0x80:
+                at += 1
+                end = at + ((size + (high << 7) - 0x80) >> 1)
+            else:
+                size, at = read_varint(data, at - 1)
+                end = at + size
+            if kind:
+                timestamp_delta, at = read_varlong(data, at + 1)
+                kept.append((start, at, end, timestamp_delta))
+            at = end
+    except IndexError:
+        raise InvalidRecord("a record reaches beyond its batch") from None
+    if at != len(data):
+        raise InvalidRecord(f"{len(live)} records take {at} bytes of a batch of {len(data)}")
+    return kept
+
+
 def rewrite(data: bytes, header: BatchHeader, kept: list[KeptRecord], delete_horizon_ms: int | None) -> bytearray:
     """The batch with only these records; at least one. `delete_horizon_ms` is when its tombstones and markers may go, if it has any."""
     attributes = header.attributes & _KEPT_ATTRIBUTES
@@ -79,7 +111,9 @@ def rewrite(data: bytes, header: BatchHeader, kept: list[KeptRecord], delete_hor
         max_timestamp = header.max_timestamp
         timestamps = [max_timestamp] * len(kept)
     else:
-        timestamps = [int64(header.base_timestamp + delta) for _, _, _, delta in kept]
+        timestamps = [header.base_timestamp + delta for _, _, _, delta in kept]
+        if max(timestamps) > MAX_INT64 or min(timestamps) < -MAX_INT64:
+            timestamps = [int64(timestamp) for timestamp in timestamps]
         max_timestamp = max(NO_TIMESTAMP, *timestamps)
     base_timestamp = timestamps[0]
     if delete_horizon_ms is not None:
@@ -118,11 +152,10 @@ def _copied(data: bytes, kept: list[KeptRecord]) -> bytearray:
 
 
 def _with_timestamps(data: bytes, kept: list[KeptRecord], deltas: list[int]) -> bytearray:
-    body = bytearray()
+    parts: list[bytes] = []
+    known = _VARINTS
     for (_, after_timestamp, end, _), delta in zip(kept, deltas, strict=True):
-        timestamp = encode_varlong(delta)
-        body += encode_varint(1 + len(timestamp) + end - after_timestamp)
-        body.append(0)  # attributes
-        body += timestamp
-        body += data[after_timestamp:end]
-    return body
+        timestamp = known[delta] if 0 <= delta < _KNOWN_VARINTS else encode_varlong(delta)
+        size = 1 + len(timestamp) + end - after_timestamp
+        parts += (known[size] if size < _KNOWN_VARINTS else encode_varint(size), _NO_ATTRIBUTES, timestamp, data[after_timestamp:end])
+    return bytearray().join(parts)

@@ -63,6 +63,7 @@ class _Cleaning:
         job, stats = self._job, self._stats
         began = self._ports.monotonic()
         self._fill_map()
+        self._map.finish()
         end_offset = self._map.latest_offset + 1
         stats.index_seconds = self._ports.monotonic() - began
         stats.invalid_messages_read = self._map.without_key

@@ -13,7 +13,7 @@ from storage.cleaner_worker import Throttle
 from storage.file_names import file_name
 from storage.log_settings import LogSettings
 from storage.segment import Segment
-from tests.support.batches import FIRST_TIMESTAMP
+from tests.support.batches import FIRST_TIMESTAMP, a_batch
 from tests.support.cleaners import LIMITS, clean_log
 from tests.support.compacted_logs import Writer, a_writer, batches_of, records_of
 from tests.support.filesystems import MemoryFileSystem
@@ -153,6 +153,7 @@ def test_the_map_agrees_with_a_dict_while_it_grows() -> None:
     assert offset_map.size == len(expected)
     assert all(offset_map.get(key) == offset for key, offset in expected.items())
     assert offset_map.get(b"absent") == -1
+    offset_map.finish()
     live = offset_map.live_in(1000, 59_999)
     assert live is not None
     assert {1000 + at for at, kind in enumerate(live) if kind} == set(expected.values())
@@ -163,16 +164,29 @@ def test_the_map_agrees_with_a_dict_while_it_grows() -> None:
 def test_a_map_can_be_filled_to_its_last_slot() -> None:
     offset_map = OffsetMap(24 * 101)
     for offset in range(101):
-        offset_map.put(b"%d" % offset, offset)
+        offset_map.put(b"%d" % offset * 20, offset)
     assert (offset_map.size, offset_map.utilization) == (101, 1.0)
-    assert [offset_map.get(b"%d" % offset) for offset in range(101)] == list(range(101))
+    assert [offset_map.get(b"%d" % offset * 20) for offset in range(101)] == list(range(101))
+    assert offset_map.get(b"absent") == -1
+
+
+def test_offsets_in_a_batch_need_not_be_in_order() -> None:
+    writer = a_writer()
+    keys = (b"a", b"b", b"c", b"d")
+    odd = [Record(offset, FIRST_TIMESTAMP, key, b"1") for offset, key in zip((0, 2, 1, 3), keys, strict=True)]
+    writer.append(a_batch(odd, "lz4", leader_epoch=0))
+    writer.write([(b"b", b"2"), (b"d", b"2")])
+    _clean(writer)
+    assert [(record.offset, record.key) for record in records_of(writer.log)] == [(0, b"a"), (1, b"c"), (4, b"b"), (5, b"d")]
 
 
 def test_offsets_far_apart_take_no_memory() -> None:
     offset_map = OffsetMap(24 * 100)
     offset_map.put(b"a", 5)
     offset_map.put(b"b", 1 << 40)
-    assert len(offset_map.live) <= MAX_LIVE_OFFSETS
+    offset_map.finish()
+    assert offset_map.live_in(0, 4) == bytearray(5)
+    assert offset_map.live_in(5, MAX_LIVE_OFFSETS - 1) is not None
     assert (offset_map.get(b"a"), offset_map.get(b"b")) == (5, 1 << 40)
     assert offset_map.live_in(1 << 40, 1 << 40) is None
 
