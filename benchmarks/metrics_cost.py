@@ -1,13 +1,17 @@
-"""What the metrics cost: `python -m benchmarks.metrics_cost [--turns N]`.
+"""What the metrics cost: `python -m benchmarks.metrics_cost [--turns N] [--partitions N]`.
 
 A broker in this process, without sockets: the same frames go through a dispatcher that measures nothing and one that does, in turns, so
-that a machine that changes its pace changes it for both. Prints µs per request of both and what the metrics add. Then the longest that
-the event loop was held up, and how long it took, while the metrics of a broker with many partitions were looked at and rendered.
+that a machine that changes its pace changes it for both. Prints µs of processor time per request of both, and what the metrics add: the
+median of neighbours in time.
+
+Then the metrics of many partitions are scraped, while the event loop turns as fast as it can: how long a scrape takes, and the longest time
+between two turns of the loop, beside the same without a scrape.
 """
 
 import argparse
 import asyncio
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -32,6 +36,9 @@ from tests.support.batches import a_batch
 
 TOPIC = "cost"
 PARTITIONS = 8
+SCRAPES = 9
+SCRAPE_SECONDS = 0.5
+"""About how long one takes; so long the loop is watched without one, too."""
 TURN = 250
 """Requests of one kind before the other dispatcher has its turn."""
 
@@ -83,7 +90,8 @@ async def costs(broker: Broker, turns: int) -> None:
         batch_at = max(0, frame.find(batch) - 4) if batch else 0
         for dispatcher in (off, on):
             seconds(dispatcher.handle, buffer, batch_at, TURN)
-        without, measured = [], []
+        without: list[float] = []
+        measured: list[float] = []
         for turn in range(turns):
             pair = [(off, without), (on, measured)]
             for dispatcher, into in pair if turn % 2 else reversed(pair):
@@ -94,14 +102,61 @@ async def costs(broker: Broker, turns: int) -> None:
         print(f"{name:<30}{statistics.median(without):>10.2f}{statistics.median(measured):>10.2f}{more:>8.1%}")
 
 
-async def main_async(turns: int) -> None:
+async def gaps(until: asyncio.Future[Any]) -> list[float]:
+    """The times between turns of the loop, in ms, until something is done."""
+    found = []
+    before = time.perf_counter()
+    while not until.done():
+        await asyncio.sleep(0.0002)
+        now = time.perf_counter()
+        found.append((now - before) * 1000)
+        before = now
+    return sorted(found)
+
+
+async def scrapes(broker: Broker, partitions: int) -> None:
+    """The table of the scrapes."""
+    topics = [NewTopic(f"many-{i}", 1000, 1) for i in range(partitions // 1000)]
+    for topic in topics:
+        await broker.services.topic_admin.create_topics([topic])
+    assert broker.metrics is not None
+    url = f"http://{broker.metrics.address}/metrics"
+    loop = asyncio.get_running_loop()
+
+    code = f"import time, urllib.request as u; b = time.perf_counter(); print(len(u.urlopen('{url}').read()), time.perf_counter() - b)"
+
+    def scrape() -> tuple[int, float]:
+        # In a process of its own, as Prometheus is.
+        size, seconds = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.split()
+        return int(size), float(seconds) * 1000
+
+    def nothing() -> tuple[int, float]:
+        time.sleep(SCRAPE_SECONDS)
+        return 0, SCRAPE_SECONDS * 1000
+
+    print(f"\n{'with ' + str(partitions) + ' partitions':<30}{'ms':>10}{'KiB':>10}{'turn p99.9':>12}{'longest':>10}")
+    rows: dict[str, list[tuple[float, ...]]] = {"nothing": [], "scrape": []}
+    for turn in range(2 * SCRAPES):
+        name = "scrape" if turn % 2 else "nothing"
+        work = loop.run_in_executor(None, scrape) if turn % 2 else loop.run_in_executor(None, nothing)
+        turns = await gaps(work)
+        size, took_ms = work.result()
+        rows[name].append((took_ms, size // 1024, turns[int(len(turns) * 0.999)], turns[-1]))
+    for name, found in rows.items():
+        took_ms, size_kib, usual, longest = map(statistics.median, zip(*found, strict=True))
+        print(f"{name:<30}{took_ms:>10.0f}{size_kib:>10.0f}{usual:>12.2f}{longest:>10.2f}")
+
+
+async def main_async(turns: int, partitions: int) -> None:
     """Both tables."""
     with tempfile.TemporaryDirectory() as directory:
         properties: dict[str, Any] = {"log.dirs": directory, "listeners": "PLAINTEXT://127.0.0.1:0", "log.retention.ms": "-1"}
+        properties["ottla.metrics.listener"] = "127.0.0.1:0"
         broker = Broker(BrokerConfig(properties))
         await broker.start()
         try:
             await costs(broker, turns)
+            await scrapes(broker, partitions)
         finally:
             await broker.stop()
 
@@ -110,9 +165,10 @@ def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--turns", type=int, default=100)
+    parser.add_argument("--partitions", type=int, default=10_000)
     arguments = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main_async(arguments.turns))
+        runner.run(main_async(arguments.turns, arguments.partitions))
     return 0
 
 

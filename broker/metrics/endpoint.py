@@ -15,10 +15,10 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import logging
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +27,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from broker.metrics.cluster_families import CLUSTER_FAMILIES
 from broker.metrics.exposition import render
-from broker.metrics.families import Family, Value
+from broker.metrics.families import Family, Found
 from broker.metrics.histogram import Histogram
 from broker.metrics.http_server import HttpServer, bind
 from broker.metrics.log_families import LOG_FAMILIES
@@ -121,28 +121,29 @@ class MetricsEndpoint:
     def _serve(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
         headers = [("Content-Type", _TEXT)]
+        body: list[bytes]
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
-            status, body = "405 Method Not Allowed", b"GET only\n"
+            status, body = "405 Method Not Allowed", [b"GET only\n"]
         elif path == "/metrics":
             status, body = self._metrics()
             if status.startswith("200"):
                 headers = [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)]
                 if "gzip" in environ.get("HTTP_ACCEPT_ENCODING", ""):
                     headers.append(("Content-Encoding", "gzip"))
-                    body = gzip.compress(body, 1)
+                    body = _gzipped(body)
         elif path == "/health/live":
-            status, body = "200 OK", b"live\n"
+            status, body = "200 OK", [b"live\n"]
         elif path == "/health/ready":
             is_ready = self.state is BrokerState.RUNNING
             status = "200 OK" if is_ready else "503 Service Unavailable"
-            body = f"{self.state.name.lower().replace('_', ' ')}\n".encode()
+            body = [f"{self.state.name.lower().replace('_', ' ')}\n".encode()]
         else:
-            status, body = "404 Not Found", b"/metrics, /health/live, /health/ready\n"
-        headers.append(("Content-Length", str(len(body))))
+            status, body = "404 Not Found", [b"/metrics, /health/live, /health/ready\n"]
+        headers.append(("Content-Length", str(sum(map(len, body)))))
         start_response(status, headers)
-        return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else body
 
-    def _metrics(self) -> tuple[str, bytes]:
+    def _metrics(self) -> tuple[str, list[bytes]]:
         # One at a time: several Prometheus servers together shall not cost the loop more at once than one.
         with self._scraping:
             try:
@@ -152,18 +153,24 @@ class MetricsEndpoint:
                 finally:
                     reading.cancel()
             except _NotNow:
-                return "503 Service Unavailable", b"the broker is starting or stopping\n"
+                return "503 Service Unavailable", [b"the broker is starting or stopping\n"]
             except TimeoutError:
-                return "503 Service Unavailable", b"the event loop is too busy\n"
+                return "503 Service Unavailable", [b"the event loop is too busy\n"]
             except Exception:
                 if self.state is BrokerState.RUNNING:
                     raise  # the server logs it
-                return "503 Service Unavailable", b"the broker is starting or stopping\n"
-            return "200 OK", render(found) + generate_latest(self._registry)
+                return "503 Service Unavailable", [b"the broker is starting or stopping\n"]
+            return "200 OK", [*render(found), generate_latest(self._registry)]
 
-    async def _read(self) -> list[tuple[Family, list[tuple[str, Value]]]]:
+    async def _read(self) -> list[Found]:
         if self._new_view is None:
             raise _NotNow
         view = self._new_view()
         await view.prepare()
         return await view.read(FAMILIES)
+
+
+def _gzipped(parts: Iterable[bytes]) -> list[bytes]:
+    """In the gzip format."""
+    compressor = zlib.compressobj(1, wbits=31)
+    return [*map(compressor.compress, parts), compressor.flush()]

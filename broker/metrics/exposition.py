@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from broker.metrics.families import Family, Kind, Value
+from broker.metrics.families import Family, Found, Kind
 from broker.metrics.histogram import QUANTILES, Distribution
 
 LINES_PER_TURN: Final = 500
@@ -21,8 +21,8 @@ PAUSE_SECONDS: Final = 0.0005
 _FRACTIONS: Final = tuple(float(label) for _, label in QUANTILES)
 
 
-def render(found: Iterable[tuple[Family, list[tuple[str, Value]]]]) -> bytes:
-    """The families with all their values, in the text format 0.0.4."""
+def render(found: Iterable[Found]) -> list[bytes]:
+    """The families with all their values, in the text format 0.0.4; in parts, since to join megabytes is a long turn, too."""
     lines: list[str] = []
     parts: list[bytes] = []
     for line in _lines(found):
@@ -32,14 +32,14 @@ def render(found: Iterable[tuple[Family, list[tuple[str, Value]]]]) -> bytes:
             lines.clear()
             time.sleep(PAUSE_SECONDS)
     parts.append("".join(lines).encode())
-    return b"".join(parts)
+    return parts
 
 
-def _lines(found: Iterable[tuple[Family, list[tuple[str, Value]]]]) -> Iterator[str]:
-    for family, values in found:
+def _lines(found: Iterable[Found]) -> Iterator[str]:
+    for family, label_texts, values in found:
         name = family.name
         yield f"# HELP {name} {_help(family)}\n# TYPE {name} {family.kind.value}\n"
-        for labels, value in values:
+        for labels, value in zip(label_texts, values, strict=True):
             if isinstance(value, Distribution):
                 yield from _summary(family, labels, value)
             else:

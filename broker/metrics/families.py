@@ -34,6 +34,10 @@ Reading = Iterable[tuple[str, Value]]
 """(labels as `labels_text` gives them, value)"""
 
 
+Found = tuple["Family", list[str], list[Value]]
+"""A family, the labels and the values. Not pairs: a hundred thousand tuples are five milliseconds for the garbage collector."""
+
+
 @dataclass(frozen=True, slots=True)
 class Family:
     """One metric with all its label values."""

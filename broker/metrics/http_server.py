@@ -21,7 +21,6 @@ MAX_REQUESTS: Final = 8
 TIMEOUT_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 1.0
 """How long nothing is accepted after an accept failed, for lack of descriptors most likely: the loop would be told of it again at once."""
-CLOSING_POLL_SECONDS: Final = 0.005
 
 App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -49,6 +48,9 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.setup_environ()
         self.set_app(app)
         self.cannot_accept = False
+        self.idle = asyncio.Event()
+        """Set when the last thread is about to end."""
+        self._loop = asyncio.get_running_loop()
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
 
@@ -75,9 +77,12 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     def shutdown_request(self, request: Any) -> None:
         """The connection is done."""
+        super().shutdown_request(request)
         with self._lock:
             self._open.discard(request)
-        super().shutdown_request(request)
+            is_busy = bool(self._open)
+        if not is_busy:
+            self._loop.call_soon_threadsafe(self.idle.set)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that left, or spoke nonsense, is no event."""
@@ -127,7 +132,9 @@ class HttpServer:
         self._loop.remove_reader(self._server.fileno())
         self._server.hang_up()
         while self._server.is_busy:
-            await asyncio.sleep(CLOSING_POLL_SECONDS)
+            # The event is set on this loop, so never between these two lines.
+            self._server.idle.clear()
+            await self._server.idle.wait()
         self._server.server_close()
 
 

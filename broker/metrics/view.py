@@ -12,7 +12,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from broker.groups.group import GroupState
-from broker.metrics.families import Family, Value, labels_text
+from broker.metrics.families import Family, Found, Value, labels_text
+from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from broker.metrics.histogram import Histogram
@@ -77,23 +78,23 @@ class ControllerCounts:
 
     async def count(self, context: ControllerContext) -> None:
         """Go over all partitions of the cluster."""
-        for done, partition in enumerate(list(context.partitions), 1):
-            if done % PER_TURN == 0:
-                await asyncio.sleep(0)
-            assignment = context.assignment(partition)
-            if assignment is None:
-                continue  # deleted meanwhile
-            self.partitions += 1
-            if context.is_being_deleted(partition.topic):
-                self.replicas_to_delete += len(assignment.replicas)
-                if partition.topic in context.topics_ineligible_for_deletion:
-                    self.replicas_ineligible_to_delete += len(assignment.replicas)
-                continue
-            leadership = context.leaderships.get(partition)
-            if leadership is not None and context.has_offline_leader(partition):
-                self.offline_partitions += 1
-            if leadership is not None and leadership.state.leader != assignment.replicas[0]:
-                self.preferred_replica_imbalance += 1
+        for topic, of_topic in list(context.assignments.items()):
+            for index, assignment in list(of_topic.items()):
+                self._add(context, TopicPartition(topic, index), assignment.replicas)
+                if self.partitions % PER_TURN == 0:
+                    await asyncio.sleep(0)
+
+    def _add(self, context: ControllerContext, partition: TopicPartition, replicas: tuple[int, ...]) -> None:
+        self.partitions += 1
+        if context.is_being_deleted(partition.topic):
+            self.replicas_to_delete += len(replicas)
+            if partition.topic in context.topics_ineligible_for_deletion:
+                self.replicas_ineligible_to_delete += len(replicas)
+            return
+        leadership = context.leaderships.get(partition)
+        if leadership is not None:
+            self.offline_partitions += context.has_offline_leader(partition)
+            self.preferred_replica_imbalance += leadership.state.leader != replicas[0]
 
 
 class View:
@@ -137,17 +138,19 @@ class View:
             self.group_states[group.state] += 1
             self.committed_offsets += len(group.offsets.committed)
 
-    async def read(self, families: tuple[Family, ...]) -> list[tuple[Family, list[tuple[str, Value]]]]:
+    async def read(self, families: tuple[Family, ...]) -> list[Found]:
         """All values of all families."""
-        found: list[tuple[Family, list[tuple[str, Value]]]] = []
+        found: list[Found] = []
         left = PER_TURN
         for family in families:
-            values: list[tuple[str, Value]] = []
-            for labelled in family.read(self):
-                values.append(labelled)
+            labels: list[str] = []
+            values: list[Value] = []
+            for label, value in family.read(self):
+                labels.append(label)
+                values.append(value)
                 left -= 1
                 if not left:
                     left = PER_TURN
                     await asyncio.sleep(0)
-            found.append((family, values))
+            found.append((family, labels, values))
         return found

@@ -17,7 +17,8 @@ def a_family(kind: Kind, name: str = "kafka_log_log_size", scale: float = 1.0) -
 
 
 def parsed(*found: tuple[Family, list[tuple[str, Value]]]) -> Samples:
-    families = text_string_to_metric_families(render(found).decode())
+    rows = [(family, [labels for labels, _ in values], [value for _, value in values]) for family, values in found]
+    families = text_string_to_metric_families(b"".join(render(rows)).decode())
     return {(sample.name, tuple(sorted(sample.labels.items()))): sample.value for family in families for sample in family.samples}
 
 
