@@ -66,6 +66,8 @@ def create_future(self: "LogManager", current: PartitionLog, log_dir: str) -> Pa
     self.directories[log_dir].log_count += 1
     self._checkpoints.watch(created)
     self._checkpoints.on_created(created)
+    # The partition may have stood there before: what the file says of its recovery point is not true of this log.
+    self._checkpoints.recovery_points([log_dir])
     _write_topic_id(self, created)
     log.info("%s: moves from %s to %s", topic_partition, current.log_dir, directory)
     return created

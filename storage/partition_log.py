@@ -88,7 +88,7 @@ class PartitionLog:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.high_watermark = log_start_offset
-        self.recovery_point = max(recovery_point, log_start_offset)
+        self.recovery_point = recovery_point
         self.next_flush_offset = self.recovery_point + settings.flush_messages - 1
         self.flush_due_offset = 0
         """What is below it was appended when `flush.messages` was reached, and is not acknowledged before it is on the disk."""
@@ -168,8 +168,8 @@ class PartitionLog:
             raise OffsetOutOfRange(self.topic_partition, offset, self.log_start_offset, self.high_watermark)
         if offset <= self.log_start_offset:
             return False
+        # The recovery point stays, unlike Apache Kafka's: a crash may find an older log start offset, and recovery then begins below it.
         self.log_start_offset = offset
-        self.recovery_point = max(self.recovery_point, offset)
         self.leader_epochs.truncate_from_start(offset)
         self.producer_state.on_log_start_offset_incremented(offset)
         log.info("%s: log start offset is %d now: %s", self.topic_partition, offset, reason)

@@ -139,7 +139,7 @@ def test_the_log_start_offset_moves_forward_up_to_the_high_watermark() -> None:
     assert log.increment_log_start_offset(5, "DeleteRecords")
     assert not log.increment_log_start_offset(5, "DeleteRecords")
     assert not log.increment_log_start_offset(3, "DeleteRecords")
-    assert (log.log_start_offset, log.recovery_point) == (5, 5)
+    assert (log.log_start_offset, log.recovery_point) == (5, 0)
     assert log.leader_epochs.entries == [(1, 5), (2, 8)]
     with pytest.raises(OffsetOutOfRange):
         log.increment_log_start_offset(13, "DeleteRecords")
