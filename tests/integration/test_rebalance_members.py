@@ -42,7 +42,7 @@ def test_members_join_are_killed_and_leave(kind: Kind, broker: BrokerProcess) ->
         assert check_offsets_topic(broker.data, group) >= 4
 
 
-@every_kind
+@every_client
 def test_a_member_that_thinks_for_too_long_loses_its_partitions_and_cannot_commit(kind: Kind, broker: BrokerProcess) -> None:
     topic = group = f"slow-{kind}"
     with History() as history:

@@ -10,7 +10,7 @@ from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.broker_process import BrokerProcess, a_broker
 from tests.support.clients import ConfluentClient
 from tests.support.rebalance_history import History, are_shared, check_offsets_topic
-from tests.support.rebalance_kinds import CONFIG, KAFKA_PYTHON, PARTITIONS, RANGE, Kind, all_of, every_client, fill
+from tests.support.rebalance_kinds import CONFIG, PARTITIONS, RANGE, Kind, all_of, every_client, fill
 from tests.support.rebalance_members import CLIENTS, Member
 
 pytestmark = pytest.mark.slow
@@ -22,9 +22,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         yield running
 
 
-def some_members(kind: Kind, broker: BrokerProcess, group: str, topics: str) -> list[Member]:
-    """Two; but one of kafka-python, of which two do not get over new partitions: one stops sending anything, with Apache Kafka, too."""
-    return [kind.member(broker, group, topics) for _ in range(1 if kind == KAFKA_PYTHON else 2)]
+def two_members(kind: Kind, broker: BrokerProcess, group: str, topics: str) -> list[Member]:
+    return [kind.member(broker, group, topics) for _ in range(2)]
 
 
 @every_client
@@ -33,7 +32,7 @@ def test_members_share_the_partitions_that_a_topic_grows_by(kind: Kind, broker: 
     ConfluentClient(broker.bootstrap).create_topic(topic, 2)
     values = fill(broker, topic, partitions=2)
     with History() as history:
-        members = some_members(kind, broker, group, topic)
+        members = two_members(kind, broker, group, topic)
         history.poll_until(lambda: are_shared(all_of(topic, 2), *members), *members)
         ConfluentClient(broker.bootstrap).grow(topic, 5)
         values |= fill(broker, topic, len(values), partitions=5)
@@ -49,7 +48,7 @@ def test_a_pattern_takes_in_topics_that_come_later(kind: Kind, broker: BrokerPro
     one, two, other = f"{group}-one", f"{group}-two", f"other-{group}"
     values = fill(broker, one)
     with History() as history:
-        members = some_members(kind, broker, group, f"^{group}-.*")
+        members = two_members(kind, broker, group, f"^{group}-.*")
         history.poll_until(lambda: are_shared(all_of(one), *members), *members)
         values |= fill(broker, two, len(values))
         fill(broker, other)

@@ -29,6 +29,11 @@ class Kind(NamedTuple):
         return self.client if self.strategy is None else f"{self.client}-{self.strategy}"
 
     @property
+    def protocol(self) -> str:
+        """The name of its strategy in JoinGroup."""
+        return self.strategy or ("roundrobin" if self.client == "aiokafka" else "range")
+
+    @property
     def properties(self) -> dict[str, str | int]:
         return {} if self.strategy is None else {"partition_assignment_strategy": self.strategy}
 
@@ -46,8 +51,9 @@ KAFKA_PYTHON = Kind("kafka-python")
 AIOKAFKA = Kind("aiokafka")
 
 every_kind = pytest.mark.parametrize("kind", [RANGE, ROUND_ROBIN, COOPERATIVE, KAFKA_PYTHON, AIOKAFKA], ids=str)
-every_client = pytest.mark.parametrize("kind", [RANGE, COOPERATIVE, KAFKA_PYTHON, AIOKAFKA], ids=str)
-"""Without the strategy that differs from another only in who gets what."""
+every_client = pytest.mark.parametrize("kind", [RANGE, COOPERATIVE, AIOKAFKA], ids=str)
+"""Without the strategy that differs from another only in who gets what, and without kafka-python, whose leader may send nothing any more
+after it joined twice in a row, with Apache Kafka, too."""
 
 
 def fill(broker: BrokerProcess, topic: str, first: int = 0, partitions: int = PARTITIONS) -> set[int]:

@@ -104,7 +104,7 @@ class ConfluentMember:
 
 
 class KafkaPythonMember:
-    """kafka-python."""
+    """kafka-python. It does not look for new partitions, see `rebalance_kinds.every_client`."""
 
     def __init__(self, bootstrap: str, group: str, topics: str, **properties: str | int) -> None:
         self._consumer = kafka.KafkaConsumer(
@@ -112,7 +112,6 @@ class KafkaPythonMember:
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
-            metadata_max_age_ms=300,
             **{**BASE, **properties},
         )
         if topics.startswith("^"):
