@@ -123,7 +123,9 @@ def test_records_are_deleted_and_directories_described(pair: Pair, tmp_path: Pat
     assert pair.same(OFFSETS, "--topic", "deleted", "--time", "-2").output == "deleted:0:2\n"
     asked.write_text(json.dumps({"version": 1, "partitions": [{"topic": "deleted", "partition": 0, "offset": 9}]}))
     pair.same(DELETE_RECORDS, "--offset-json-file", str(asked))
-    pair.same(LOG_DIRS, "--describe", "--topic-list", "deleted")
+    # The sizes differ by a byte or two with the milliseconds between the records, which stand in the batches as varints.
+    said = pair.run(LOG_DIRS, "--describe", "--topic-list", "deleted")
+    assert len({re.sub(r'"size":9\d,', '"size":9,', each.output) for each in said}) == 1
 
 
 def test_groups_are_listed_described_reset_and_deleted(pair: Pair) -> None:
