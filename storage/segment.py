@@ -368,7 +368,7 @@ class Segment:
         if self._time_index is not None:
             self._time_index.trim()
         self.trim()
-        self._file = None
+        self.release()
 
     def close_without_writing(self) -> None:
         """Lets go of everything; the disk has failed."""
