@@ -368,7 +368,7 @@ class Segment:
         if self._time_index is not None:
             self._time_index.trim()
         self.trim()
-        self.release()
+        self._file = None
 
     def close_without_writing(self) -> None:
         """Lets go of everything; the disk has failed."""
