@@ -13,7 +13,7 @@ import crc32c
 
 from protocol.compression import CompressionCodec, compress
 from protocol.record_errors import InvalidRecord
-from protocol.record_reader import Record
+from protocol.record_reader import Header, Record
 from protocol.records import (
     ATTRIBUTES_OFFSET,
     CONTROL_MASK,
@@ -167,20 +167,42 @@ def frame_batch(
 
 def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: int) -> bytearray:
     """The records as they stand in a batch body before compression."""
-    out = bytearray()
-    for record in records:
-        body = bytearray(1)  # attributes
-        body += encode_varlong(record.timestamp - base_timestamp)
-        body += encode_varint(record.offset - base_offset)
-        _append_bytes(body, record.key)
-        _append_bytes(body, record.value)
-        body += encode_varint(len(record.headers))
-        for key, value in record.headers:
-            _append_bytes(body, key)
-            _append_bytes(body, value)
-        out += encode_varint(len(body))
-        out += body
-    return out
+    parts: list[bytes] = []
+    known = _VARINTS
+    last_timestamp: int | None = None
+    start = b""
+    for offset, timestamp, key, value, headers in records:
+        if timestamp != last_timestamp:
+            last_timestamp = timestamp
+            start = b"\0" + encode_varlong(timestamp - base_timestamp)  # behind the attributes
+        delta = offset - base_offset
+        delta_bytes = known[delta] if 0 <= delta < _KNOWN_VARINTS else encode_varint(delta)
+        key_bytes, value_bytes = key or b"", value or b""
+        size = len(key_bytes)
+        key_size = _NULL if key is None else known[size] if size < _KNOWN_VARINTS else encode_varint(size)
+        size = len(value_bytes)
+        value_size = _NULL if value is None else known[size] if size < _KNOWN_VARINTS else encode_varint(size)
+        header_bytes = _encode_headers(headers) if headers else b"\0"
+        size += len(start) + len(delta_bytes) + len(key_size) + len(key_bytes) + len(value_size) + len(header_bytes)
+        parts += (
+            known[size] if size < _KNOWN_VARINTS else encode_varint(size),
+            start,
+            delta_bytes,
+            key_size,
+            key_bytes,
+            value_size,
+            value_bytes,
+            header_bytes,
+        )
+    return bytearray().join(parts)
+
+
+def _encode_headers(headers: Sequence[Header]) -> bytes:
+    out = bytearray(encode_varint(len(headers)))
+    for key, value in headers:
+        _append_bytes(out, key)
+        _append_bytes(out, value)
+    return bytes(out)
 
 
 def encode_varint(value: int) -> bytes:
@@ -211,6 +233,11 @@ def _append_bytes(out: bytearray, data: bytes | None) -> None:
     else:
         out += encode_varint(len(data))
         out += data
+
+
+_KNOWN_VARINTS = 512
+_VARINTS = [encode_varint(value) for value in range(_KNOWN_VARINTS)]  # looking one up costs 0.03 µs, encoding it 0.4
+_NULL = encode_varint(-1)
 
 
 # --- control records

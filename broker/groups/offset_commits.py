@@ -16,7 +16,7 @@ from broker.groups.group import Group, GroupState
 from broker.groups.membership import on_commit
 from broker.groups.offsets import OffsetAndMetadata
 from broker.groups.offsets_log import OffsetsLog
-from broker.groups.records import group_key, offset_key, offset_value
+from broker.groups.records import group_key, offset_keys, offset_value
 from broker.groups.runner import EffectRunner
 from protocol.errors import ErrorCode
 from protocol.wire import MAX_STRING_BYTES
@@ -92,8 +92,9 @@ class OffsetCommits:
         self._store(group, offsets, reply)
 
     def _store(self, group: Group, offsets: Offsets, reply: CommitReply) -> None:
-        fits = [self._fits(value.metadata) for _, value in offsets]
-        kept = [pair for pair, is_kept in zip(offsets, fits, strict=True) if is_kept]
+        fits = [not value.metadata or self._fits(value.metadata) for _, value in offsets]
+        all_fit = all(fits)
+        kept = offsets if all_fit else [pair for pair, is_kept in zip(offsets, fits, strict=True) if is_kept]
         if not kept:
             reply([ErrorCode.OFFSET_METADATA_TOO_LARGE] * len(offsets))
             return
@@ -107,9 +108,13 @@ class OffsetCommits:
             elif group.state is not GroupState.DEAD:
                 group.offsets.on_appended(kept, base_offset)
             code = COMMIT_ERRORS.get(error, error)
+            if all_fit:
+                reply([code] * len(offsets))
+                return
             reply([code if is_kept else ErrorCode.OFFSET_METADATA_TOO_LARGE for is_kept in fits])
 
-        pairs = [(offset_key(group.group_id, partition), offset_value(value)) for partition, value in kept]
+        keys = offset_keys(group.group_id, [partition for partition, _ in kept])
+        pairs = [(key, offset_value(value)) for key, (_, value) in zip(keys, kept, strict=True)]
         self._log.append(self._groups.partition_for(group.group_id), pairs, stored, base_sequence=0)
 
     def _fits(self, metadata: str) -> bool:
@@ -242,7 +247,7 @@ class OffsetCommits:
         if group.state is GroupState.EMPTY and not group.offsets:
             logger.info("group %s has no members and no offsets and is removed, generation %d", group.group_id, group.generation_id)
             group.transition_to(GroupState.DEAD, self._clock.now_ms())
-        keys = [offset_key(group.group_id, partition) for partition in removed]
+        keys = offset_keys(group.group_id, removed)
         if group.state is GroupState.DEAD and self._groups.forget(group):
             self._runner.cancel_timers(group)
             if group.generation_id > 0:

@@ -67,13 +67,17 @@ class GroupOffsets:
 
     def on_appended(self, offsets: Iterable[tuple[TopicPartition, OffsetAndMetadata]], record_offset: int) -> None:
         """What was prepared is in the log, in the batch at `record_offset`."""
+        pending = self.pending
+        committed = self.committed
         for partition, value in offsets:
-            if partition in self.pending:
-                known = self.committed.get(partition)
-                if known is None or known.record_offset < record_offset:
-                    self.committed[partition] = CommittedOffset(record_offset, value)
-            if self.pending.get(partition) == value:
-                del self.pending[partition]
+            waiting = pending.get(partition)
+            if waiting is None:
+                continue  # it was deleted meanwhile
+            known = committed.get(partition)
+            if known is None or known[0] < record_offset:
+                committed[partition] = CommittedOffset(record_offset, value)
+            if waiting is value or waiting == value:
+                del pending[partition]
 
     def on_append_failed(self, offsets: Iterable[tuple[TopicPartition, OffsetAndMetadata]]) -> None:
         """What was prepared is not in the log."""

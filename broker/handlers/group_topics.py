@@ -1,6 +1,6 @@
 """What OffsetCommit and OffsetDelete do alike: sort out the partitions that may not be touched or do not exist, and answer by topic."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
@@ -20,20 +20,24 @@ class PartitionErrors:
         self.by_topic.setdefault(topic, []).append((index, code))
 
 
+def partitions_of(topic: str, context: RequestContext) -> tuple[Container[int], ErrorCode]:
+    """The partitions of a topic that can be served, and what to say of any other."""
+    if not context.is_authorized(Operation.READ, ResourceType.TOPIC, topic):
+        return (), ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    image = context.broker.cluster.topics.get(topic)
+    return () if image is None else image.partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 def partitions_to_serve(asked: Sequence[tuple[str, int]], errors: PartitionErrors, context: RequestContext) -> list[int]:
     """Which of the partitions asked for can be served, by their place; the others are put into `errors`."""
-    topics = context.broker.cluster.topics
-    allowed: dict[str, bool] = {}
+    topics: dict[str, tuple[Container[int], ErrorCode]] = {}
     served = []
     for place, (topic, index) in enumerate(asked):
-        is_allowed = allowed.get(topic)
-        if is_allowed is None:
-            is_allowed = allowed[topic] = context.is_authorized(Operation.READ, ResourceType.TOPIC, topic)
-        image = topics.get(topic)
-        if not is_allowed:
-            errors.add(topic, index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        elif image is None or index not in image.partitions:
-            errors.add(topic, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        else:
+        found = topics.get(topic)
+        if found is None:
+            found = topics[topic] = partitions_of(topic, context)
+        if index in found[0]:
             served.append(place)
+        else:
+            errors.add(topic, index, found[1])
     return served

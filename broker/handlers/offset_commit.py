@@ -12,7 +12,7 @@ from typing import Any
 
 from broker.groups.offsets import NO_EXPIRY, OffsetAndMetadata
 from broker.handlers.delayed_answer import DelayedAnswer
-from broker.handlers.group_topics import PartitionErrors, partitions_to_serve
+from broker.handlers.group_topics import PartitionErrors, partitions_of, partitions_to_serve
 from broker.handlers.offsets_in_store import commit_to_store
 from broker.network.request_channel import Pending
 from broker.request_context import RequestContext
@@ -20,7 +20,6 @@ from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -35,50 +34,67 @@ DEFAULT_RETENTION_MS = -1
 def handle_offset_commit(request: OffsetCommitRequest, context: RequestContext) -> Message | Pending | Coroutine[Any, Any, Message]:
     """Store offsets of a group."""
     errors = PartitionErrors()
-    asked = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
     if not context.is_authorized(Operation.READ, ResourceType.GROUP, request.group_id):
-        for name, partition in asked:
-            errors.add(name, partition.partition_index, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        for topic in request.topics:
+            for partition in topic.partitions:
+                errors.add(topic.name, partition.partition_index, ErrorCode.GROUP_AUTHORIZATION_FAILED)
         return _response(errors)
-    places = partitions_to_serve([(name, partition.partition_index) for name, partition in asked], errors, context)
-    if not places:
-        return _response(errors)
-    served = [(TopicPartition(asked[place][0], asked[place][1].partition_index), asked[place][1]) for place in places]
     if context.api_version == 0:
-        return _commit_to_store(request.group_id, served, errors, context)
-    now_ms = context.broker.clock.now_ms()
-    expire_timestamp = NO_EXPIRY if request.retention_time_ms == DEFAULT_RETENTION_MS else now_ms + request.retention_time_ms
+        return _commit_to_store(request, errors, context)
     # A partition that is named twice counts once, with what was said last.
-    offsets = list({partition: _offset(value, now_ms, expire_timestamp) for partition, value in served}.items())
+    offsets = _offsets_to_commit(request, errors, context)
+    if not offsets:
+        return _response(errors)
     answer = DelayedAnswer(context)
 
     def reply(codes: Sequence[ErrorCode]) -> None:
-        for ((topic, index), _), code in zip(offsets, codes, strict=True):
+        for (topic, index), code in zip(offsets, codes, strict=True):
             errors.add(topic, index, code)
         answer.complete(_response(errors))
 
     context.broker.groups.offsets.commit(
-        request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch, offsets, reply
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        list(offsets.items()),
+        reply,
     )
     return answer.answer()
 
 
-def _offset(partition: OffsetCommitRequestPartition, now_ms: int, expire_timestamp: int) -> OffsetAndMetadata:
-    return OffsetAndMetadata(
-        partition.committed_offset,
-        partition.committed_leader_epoch,
-        partition.committed_metadata or "",
-        now_ms if partition.commit_timestamp == DEFAULT_TIMESTAMP else partition.commit_timestamp,
-        expire_timestamp,
-    )
+def _offsets_to_commit(
+    request: OffsetCommitRequest, errors: PartitionErrors, context: RequestContext
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """What can be committed; the rest is put into `errors`. One loop, because there may be hundreds."""
+    now_ms = context.broker.clock.now_ms()
+    expire_timestamp = NO_EXPIRY if request.retention_time_ms == DEFAULT_RETENTION_MS else now_ms + request.retention_time_ms
+    offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+    for topic in request.topics:
+        name = topic.name
+        partitions, error = partitions_of(name, context)
+        for partition in topic.partitions:
+            index = partition.partition_index
+            if index in partitions:
+                timestamp = partition.commit_timestamp
+                offsets[TopicPartition(name, index)] = OffsetAndMetadata(
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    partition.committed_metadata or "",
+                    now_ms if timestamp == DEFAULT_TIMESTAMP else timestamp,
+                    expire_timestamp,
+                )
+            else:
+                errors.add(name, index, error)
+    return offsets
 
 
-async def _commit_to_store(
-    group_id: str, served: list[tuple[TopicPartition, OffsetCommitRequestPartition]], errors: PartitionErrors, context: RequestContext
-) -> Message:
-    for (topic, index), partition in served:
-        code = await commit_to_store(group_id, TopicPartition(topic, index), partition, context)
-        errors.add(topic, index, code)
+async def _commit_to_store(request: OffsetCommitRequest, errors: PartitionErrors, context: RequestContext) -> Message:
+    asked = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
+    for place in partitions_to_serve([(name, partition.partition_index) for name, partition in asked], errors, context):
+        name, partition = asked[place]
+        code = await commit_to_store(request.group_id, TopicPartition(name, partition.partition_index), partition, context)
+        errors.add(name, partition.partition_index, code)
     return _response(errors)
 
 
