@@ -7,6 +7,7 @@ from controller.change_znodes import decode_log_dir_event
 from controller.context import LiveBroker, Replica
 from controller.core import ControllerCore
 from controller.errors import BrokerNotAvailable, NoNode, StaleBrokerEpoch
+from controller.reassignment import Reassignments
 from controller.store import Children, Delete, Get, data_and_stat, names
 from controller.znodes import BROKER_IDS, LOG_DIR_EVENT_NOTIFICATION, broker_id_path, decode_broker
 from storage.topic_partition import TopicPartition
@@ -17,9 +18,10 @@ logger = logging.getLogger(__name__)
 class BrokerChanges:
     """What the active controller does about brokers."""
 
-    def __init__(self, core: ControllerCore) -> None:
+    def __init__(self, core: ControllerCore, reassignments: Reassignments) -> None:
         self._core = core
         self._context = core.context
+        self._reassignments = reassignments
 
     async def read_brokers(self, ids: Iterable[str]) -> dict[int, LiveBroker]:
         """The registrations of these ids, watched; those that went in the meantime are left out."""
@@ -88,6 +90,7 @@ class BrokerChanges:
         batch.send()
         await self._core.elections.elect_where_needed(batch)
         batch.send()
+        await self._reassignments.resume(brokers)
         self._core.deletion.retry({replica.partition.topic for replica in replicas})
         await self._core.deletion.resume(batch)
         batch.send()
@@ -165,6 +168,9 @@ class BrokerChanges:
         followed = [Replica(partition, broker_id) for partition in partitions if context.leaderships[partition].state.leader != broker_id]
         batch = self._core.batch()
         await self._core.elections.elect_for_shutdown(led, batch)
+        batch.send()
+        for replica in followed:  # at once, so that it stops to fetch before the states are written; take_offline says it again
+            batch.stop_replica((broker_id,), replica.partition, delete=False)
         batch.send()
         await self._core.elections.take_offline(followed, batch)
         batch.send()

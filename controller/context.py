@@ -81,6 +81,11 @@ class ControllerContext:
             self.topic_ids[topic] = topic_id
         self.assignments.setdefault(topic, {}).update(partitions)
 
+    def set_assignment(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+        """The partition has other replicas. One whose topic is gone stays forgotten."""
+        if partition.topic in self.assignments:
+            self.assignments[partition.topic][partition.partition] = assignment
+
     def remove_topic(self, topic: str) -> None:
         """Forget the topic."""
         for partition in list(self.partitions_of(topic)):

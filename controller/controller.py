@@ -32,6 +32,7 @@ from controller.failover import Failover
 from controller.isr_changes import IsrChange, IsrChanges, IsrResult
 from controller.leader_elections import ElectionResult, LeaderElections
 from controller.producer_ids import allocate_block
+from controller.reassignment import Reassignments, Targets
 from controller.registration import RandomBytes, register_broker
 from controller.store import Create, Delete, Exists, Get, MetadataStore, SetData, Stat, data_and_stat
 from controller.topic_changes import TopicChanges
@@ -82,11 +83,12 @@ class Controller:
         self._core = ControllerCore(
             store, broker_id, config, self._queue, BrokerSenders(channel_to), inter_broker_listener, self._on_response
         )
-        self._brokers = BrokerChanges(self._core)
-        self._topics = TopicChanges(self._core, random_bytes)
+        self._reassignments = Reassignments(self._core)
+        self._brokers = BrokerChanges(self._core, self._reassignments)
+        self._topics = TopicChanges(self._core, self._reassignments, random_bytes)
         self._elections = LeaderElections(self._core)
-        self._isr_changes = IsrChanges(self._core)
-        self._failover = Failover(self._core, self._brokers, self._topics, self._elections)
+        self._isr_changes = IsrChanges(self._core, self._reassignments)
+        self._failover = Failover(self._core, self._brokers, self._topics, self._elections, self._reassignments)
         self._on_new_session: list[Callable[[], Awaitable[None]]] = []
         store.on_session_expired(lambda: self._queue.put("Expire", self._on_session_expired))
 
@@ -287,7 +289,7 @@ class Controller:
         self._when_active("TopicDeletionStopReplicaResponse", on_topic_deletion_answered)
 
     def _when_active(self, name: str, event: Callable[[], Awaitable[None]]) -> None:
-        self._core.watch(name, event)(None)  # type: ignore[arg-type]  # there is no znode event behind a response
+        self._core.put(name, event)
 
     # What request handlers ask
 
@@ -310,6 +312,15 @@ class Controller:
             return await self._isr_changes.alter(broker_id, broker_epoch, changes)
 
         return await self._queue.call("AlterPartition", alter)
+
+    async def alter_reassignments(self, targets: Targets) -> dict[TopicPartition, ControllerError | None]:
+        """AlterPartitionReassignments: for each partition None, or why its move was not begun or given up. Raises NotController."""
+
+        async def alter() -> dict[TopicPartition, ControllerError | None]:
+            self._core.check_active()
+            return await self._reassignments.alter(targets)
+
+        return await self._queue.call("ApiPartitionReassignment", alter)
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
         """ControlledShutdown: the partitions the broker still leads. Raises NotController, StaleBrokerEpoch, BrokerNotAvailable."""

@@ -47,13 +47,18 @@ class ControllerCore:
         return RequestBatch(self.broker_id, self.context, self.senders, self._inter_broker_listener, self._on_response)
 
     def watch(self, name: str, event: Callable[[], Awaitable[None]]) -> Watch:
-        """A watch that queues `event` as long as this controller is active when its turn comes."""
+        """A watch that queues `event`."""
+        return lambda _: self.put(name, event)
+
+    def put(self, name: str, event: Callable[[], Awaitable[None]]) -> None:
+        """Queue `event`; nothing happens unless this controller is active, under the same epoch, when its turn comes."""
+        epoch = self.context.epoch
 
         async def if_active() -> None:
-            if self.is_active:
+            if self.is_active and self.context.epoch == epoch:
                 await event()
 
-        return lambda _: self.queue.put(name, if_active)
+        self.queue.put(name, if_active)
 
     def check_active(self) -> None:
         """Raises NotController."""

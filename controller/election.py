@@ -35,6 +35,19 @@ def elect_preferred(state: PartitionState, replicas: tuple[int, ...], online: On
     return _led_by(state, preferred, state.isr) if preferred in state.isr and online(preferred) else None
 
 
+def elect_reassigned(state: PartitionState, replicas: tuple[int, ...], online: Online) -> PartitionState | None:
+    """Of a partition whose leader is not among its replicas any more, or gone: the first of them in sync and alive; the ISR stays."""
+    for replica in replicas:
+        if replica in state.isr and online(replica):
+            return _led_by(state, replica, state.isr)
+    return None
+
+
+def with_next_epoch(state: PartitionState) -> PartitionState:
+    """Nothing changes but the epoch, so that everybody takes in a new list of replicas and old ISR proposals are fenced."""
+    return replace(state, leader_epoch=state.leader_epoch + 1)
+
+
 def elect_for_controlled_shutdown(
     state: PartitionState, replicas: tuple[int, ...], online: Online, shutting_down: set[int]
 ) -> PartitionState | None:

@@ -10,6 +10,7 @@ from controller.change_znodes import decode_partitions
 from controller.core import ControllerCore
 from controller.errors import NodeExists, NoNode, StoreError
 from controller.leader_elections import LeaderElections
+from controller.reassignment import Reassignments
 from controller.store import Children, Create, Delete, Get, data_and_stat, names
 from controller.topic_changes import TopicChanges
 from controller.znodes import (
@@ -28,11 +29,19 @@ logger = logging.getLogger(__name__)
 class Failover:
     """The first thing an active controller does."""
 
-    def __init__(self, core: ControllerCore, brokers: BrokerChanges, topics: TopicChanges, elections: LeaderElections) -> None:
+    def __init__(
+        self,
+        core: ControllerCore,
+        brokers: BrokerChanges,
+        topics: TopicChanges,
+        elections: LeaderElections,
+        reassignments: Reassignments,
+    ) -> None:
         self._core = core
         self._brokers = brokers
         self._topics = topics
         self._elections = elections
+        self._reassignments = reassignments
 
     async def take_over(self) -> None:
         """Raises ControllerMoved when somebody else was elected meanwhile, StoreError when the store fails."""
@@ -64,6 +73,8 @@ class Failover:
         await self._topics.take_deletions(set(names(deletions)))
         core.deletion.halt_where_replicas_are_offline()
         await self._tell_everybody()
+        await self._reassignments.resume()
+        await self._reassignments.on_order()
         await self._elections.on_preferred_election_order()
 
     async def _tell_everybody(self) -> None:
@@ -97,6 +108,7 @@ class Failover:
                 partitions.update(decode_partitions(path, data_and_stat(found)[0]))
         known = sorted(partition for partition in partitions if core.context.assignment(partition) is not None)
         await core.states.read(known)
+        self._reassignments.on_isr_changed(known)
         batch = core.batch()
         batch.update_metadata(core.context.live_or_shutting_down_brokers, known)
         batch.send()

@@ -17,6 +17,7 @@ from controller.errors import (
     StaleBrokerEpoch,
     UnknownTopicOrPartition,
 )
+from controller.reassignment import Reassignments
 from controller.znodes import RECOVERED, RECOVERING, PartitionState
 from storage.topic_partition import TopicPartition
 
@@ -36,9 +37,10 @@ IsrResult: TypeAlias = Leadership | ControllerError
 class IsrChanges:
     """The controller's part of AlterPartition."""
 
-    def __init__(self, core: ControllerCore) -> None:
+    def __init__(self, core: ControllerCore, reassignments: Reassignments) -> None:
         self._core = core
         self._context = core.context
+        self._reassignments = reassignments
 
     async def alter(
         self, broker_id: int, broker_epoch: int, changes: Mapping[TopicPartition, IsrChange]
@@ -57,7 +59,7 @@ class IsrChanges:
                 states[partition] = outcome
             else:
                 results[partition] = outcome
-        stale = await self._core.states.update(states) if states else []
+        stale = set(await self._core.states.update(states)) if states else set()
         batch = self._core.batch()
         for partition in states:
             if partition in stale:
@@ -66,6 +68,7 @@ class IsrChanges:
                 results[partition] = self._context.leaderships[partition]
                 batch.update_metadata(self._context.live_or_shutting_down_brokers, (partition,))
         batch.send()
+        self._reassignments.on_isr_changed(states)
         return results
 
     def _judge(self, partition: TopicPartition, change: IsrChange) -> PartitionState | IsrResult:
@@ -89,4 +92,7 @@ class IsrChanges:
         ineligible = [each for each in change.new_isr if each not in self._context.live_brokers]
         if ineligible:
             return IneligibleReplica(f"replicas {ineligible} of {partition} are not alive")
+        strangers = [each for each in change.new_isr if each not in self._context.replicas(partition)]
+        if strangers:
+            return InvalidAdminRequest(f"{partition} has no replica on brokers {strangers}")
         return replace(state, isr=change.new_isr, leader_recovery_state=change.leader_recovery_state)

@@ -12,7 +12,14 @@ from config.errors import ConfigError
 from config.topic import UNCLEAN_LEADER_ELECTION_ENABLE, TopicConfig
 from controller.change_znodes import decode_config
 from controller.context import ControllerContext, Replica
-from controller.election import elect_for_controlled_shutdown, elect_offline, elect_preferred, first_state
+from controller.election import (
+    elect_for_controlled_shutdown,
+    elect_offline,
+    elect_preferred,
+    elect_reassigned,
+    first_state,
+    with_next_epoch,
+)
 from controller.errors import NoNode
 from controller.partition_states import PartitionStates
 from controller.request_batch import RequestBatch
@@ -87,6 +94,24 @@ class PartitionElections:
             batch,
         )
 
+    async def elect_reassigned(self, partitions: Sequence[TopicPartition], batch: RequestBatch) -> list[TopicPartition]:
+        """Leadership to the first replica in sync and alive, where the leader is no replica any more or gone."""
+        return await self._elect(
+            partitions,
+            lambda partition, state: elect_reassigned(state, self._context.replicas(partition), self._online(partition)),
+            batch,
+        )
+
+    async def raise_epochs(self, partitions: Sequence[TopicPartition], batch: RequestBatch) -> list[TopicPartition]:
+        """The next leader epoch, and new lists of replicas for everybody; those being added learn that they are new."""
+        raised = await self._write_next(partitions, lambda _, state: with_next_epoch(state))
+        for partition in raised:
+            assignment, leadership = self._context.assignment(partition), self._context.leaderships[partition]
+            assert assignment is not None
+            batch.leader_and_isr(assignment.origin_replicas, partition, leadership)
+            batch.leader_and_isr(assignment.adding_replicas, partition, leadership, is_new=True)
+        return raised
+
     async def elect_for_shutdown(self, partitions: Sequence[TopicPartition], batch: RequestBatch) -> list[TopicPartition]:
         """Leadership away from brokers that are shutting down; they leave the ISR in the same step."""
         context = self._context
@@ -105,12 +130,14 @@ class PartitionElections:
         for broker_id, partitions in by_broker.items():
             for partition in partitions:
                 batch.stop_replica((broker_id,), partition, delete=False)
-            changed = await self._states.remove_from_isr(broker_id, partitions)
-            for partition in changed:
-                others = [each for each in self._context.replicas(partition) if each != broker_id]
-                batch.leader_and_isr(others, partition, self._context.leaderships[partition])
-            without_state = [partition for partition in partitions if partition not in self._context.leaderships]
-            batch.update_metadata(self._context.live_or_shutting_down_brokers, without_state)
+            await self._states.remove_from_isr(broker_id, partitions)
+            for partition in partitions:
+                # Also where it was not in the ISR: the news is then that the replica is offline.
+                if partition in self._context.leaderships:
+                    others = [each for each in self._context.replicas(partition) if each != broker_id]
+                    batch.leader_and_isr(others, partition, self._context.leaderships[partition])
+                else:
+                    batch.update_metadata(self._context.live_or_shutting_down_brokers, (partition,))
 
     def tell_replicas(self, replicas: Iterable[Replica], batch: RequestBatch) -> None:
         """Tell the brokers of these replicas the states of their partitions, as when a broker or a controller has come up."""
@@ -120,6 +147,13 @@ class PartitionElections:
                 batch.leader_and_isr((replica.broker_id,), replica.partition, leadership)
 
     async def _elect(self, partitions: Sequence[TopicPartition], elect: Elect, batch: RequestBatch) -> list[TopicPartition]:
+        elected = await self._write_next(partitions, elect)
+        for partition in elected:
+            batch.leader_and_isr(self._live_replicas(partition), partition, self._context.leaderships[partition])
+        return elected
+
+    async def _write_next(self, partitions: Sequence[TopicPartition], elect: Elect) -> list[TopicPartition]:
+        """Write what `elect` makes of the states, again where somebody else wrote first; returns the partitions that changed."""
         elected: list[TopicPartition] = []
         remaining = list(partitions)
         while remaining:
@@ -130,9 +164,8 @@ class PartitionElections:
                 if state is not None:
                     states[partition] = state
             remaining = await self._states.update(states) if states else []
-            elected += [partition for partition in states if partition not in remaining]
-        for partition in elected:
-            batch.leader_and_isr(self._live_replicas(partition), partition, self._context.leaderships[partition])
+            again = set(remaining)
+            elected += [partition for partition in states if partition not in again]
         return elected
 
     async def _unclean_topics(self, topics: set[str]) -> set[str]:

@@ -111,8 +111,9 @@ class PartitionStates:
                 state = None if leadership is None else without_replica(leadership.state, replica)
                 if state is not None:
                     states[partition] = state
-            remaining = await self.update(states)
-            changed += [partition for partition in states if partition not in remaining]
+            remaining = await self.update(states) if states else []
+            again = set(remaining)
+            changed += [partition for partition in states if partition not in again]
         return changed
 
     async def read(self, partitions: Sequence[TopicPartition]) -> None:

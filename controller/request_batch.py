@@ -36,6 +36,11 @@ class _Told(NamedTuple):
     is_new: bool
 
 
+class _Stopped(NamedTuple):
+    leader_epoch: int
+    delete: bool
+
+
 class RequestBatch:
     """What shall be said to whom: filled, sent, and then empty again."""
 
@@ -57,7 +62,7 @@ class RequestBatch:
     def _clear(self) -> None:
         self._leader_and_isr: dict[int, dict[TopicPartition, _Told]] = {}
         self._update_metadata: dict[int, dict[TopicPartition, None]] = {}
-        self._stop_replica: dict[int, dict[TopicPartition, bool]] = {}
+        self._stop_replica: dict[int, dict[TopicPartition, _Stopped]] = {}
 
     def leader_and_isr(self, brokers: Iterable[int], partition: TopicPartition, leadership: Leadership, *, is_new: bool = False) -> None:
         """Tell `brokers` the partition's state, and everybody the metadata that follows from it."""
@@ -74,10 +79,16 @@ class RequestBatch:
             self._update_metadata.setdefault(broker, {}).update(named)
 
     def stop_replica(self, brokers: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
-        """Tell `brokers` to stop their replicas of the partition, and with `delete` to delete their logs."""
+        """Tell `brokers` to stop their replicas of the partition, as it is led now, and with `delete` to delete their logs."""
+        leadership = self._context.leaderships.get(partition)
+        if self._context.is_being_deleted(partition.topic):
+            leader_epoch = EPOCH_DURING_DELETE
+        else:
+            leader_epoch = -1 if leadership is None else leadership.state.leader_epoch
         for broker in brokers:
             of_broker = self._stop_replica.setdefault(broker, {})
-            of_broker[partition] = delete or of_broker.get(partition, False)
+            before = of_broker.get(partition)
+            of_broker[partition] = _Stopped(leader_epoch, delete or (before is not None and before.delete))
 
     def send(self) -> None:
         """Hand everything to the senders. Brokers that are not alive are left out."""
@@ -189,14 +200,9 @@ class RequestBatch:
             offline_replicas=[each for each in replicas if not self._context.is_online(each, partition)],
         )
 
-    def _stop_replica_request(self, broker: LiveBroker, stopped: dict[TopicPartition, bool]) -> StopReplicaRequest:
+    def _stop_replica_request(self, broker: LiveBroker, stopped: dict[TopicPartition, _Stopped]) -> StopReplicaRequest:
         topics: dict[str, StopReplicaTopicState] = {}
-        for partition, delete in stopped.items():
-            leadership = self._context.leaderships.get(partition)
-            if self._context.is_being_deleted(partition.topic):
-                leader_epoch = EPOCH_DURING_DELETE
-            else:
-                leader_epoch = -1 if leadership is None else leadership.state.leader_epoch
+        for partition, (leader_epoch, delete) in stopped.items():
             topic = topics.setdefault(partition.topic, StopReplicaTopicState(topic_name=partition.topic, partition_states=[]))
             topic.partition_states.append(
                 StopReplicaPartitionState(partition_index=partition.partition, leader_epoch=leader_epoch, delete_partition=delete)

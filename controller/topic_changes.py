@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from config.broker_general import DELETE_TOPIC_ENABLE
 from controller.core import ControllerCore
 from controller.errors import NoNode, StoreError
+from controller.reassignment import Reassignments
 from controller.registration import RandomBytes
 from controller.store import Children, Delete, Get, SetData, data_and_stat, names
 from controller.topic_ids import new_topic_id
@@ -31,9 +32,10 @@ logger = logging.getLogger(__name__)
 class TopicChanges:
     """What the active controller does about topics."""
 
-    def __init__(self, core: ControllerCore, random_bytes: RandomBytes) -> None:
+    def __init__(self, core: ControllerCore, reassignments: Reassignments, random_bytes: RandomBytes) -> None:
         self._core = core
         self._context = core.context
+        self._reassignments = reassignments
         self._random_bytes = random_bytes
 
     async def read_topics(self, topics: Iterable[str]) -> dict[str, TopicAssignment]:
@@ -113,6 +115,7 @@ class TopicChanges:
             await self._drop_orders(unknown, with_config=True)
         if self._core.config[DELETE_TOPIC_ENABLE]:
             self._core.deletion.enqueue(ordered - unknown)
+            await self._reassignments.on_topics_deleted(ordered - unknown)
         elif ordered - unknown:
             logger.warning("orders to delete topics are dropped, because delete.topic.enable is false: %s", ", ".join(sorted(ordered)))
             await self._drop_orders(ordered - unknown, with_config=False)

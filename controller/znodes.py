@@ -6,7 +6,7 @@ MalformedZNode.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote_plus, unquote_plus
@@ -155,16 +155,34 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaAssignment:
-    """The brokers that shall hold a partition. During a reassignment `replicas` is old and new together."""
+    """The brokers that shall hold a partition. During a reassignment `replicas` is old and new together, the new ones first."""
 
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
+    original_order: tuple[int, ...] = ()
+    """The replicas as they stood before the reassignment, where the other three cannot tell their order. Not in Apache Kafka."""
 
     @property
     def target_replicas(self) -> tuple[int, ...]:
         """What remains when the reassignment is done."""
         return tuple(r for r in self.replicas if r not in self.removing_replicas)
+
+    @property
+    def origin_replicas(self) -> tuple[int, ...]:
+        """What a cancelled reassignment goes back to."""
+        derived = tuple(r for r in self.replicas if r not in self.adding_replicas)
+        return self.original_order if sorted(self.original_order) == sorted(derived) else derived
+
+    def reassigned_to(self, target: Sequence[int]) -> "ReplicaAssignment":
+        """The assignment while the replicas move from where they were to `target`; it is not reassigning when nothing has to move."""
+        origin = self.origin_replicas
+        replicas = tuple(dict.fromkeys((*target, *origin)))
+        adding = tuple(r for r in replicas if r not in origin)
+        removing = tuple(r for r in replicas if r not in target)
+        derived = tuple(r for r in replicas if r not in adding)
+        is_lost = bool(adding or removing) and derived != origin
+        return ReplicaAssignment(replicas, adding, removing, origin if is_lost else ())
 
     @property
     def is_reassigning(self) -> bool:
@@ -260,6 +278,9 @@ def encode_topic(topic: TopicAssignment) -> bytes:
         "removing_replicas": {name: by_name[name].removing_replicas for name in removing},
         "version": 2 if topic.topic_id is None else 3,
     }
+    ordered = scala_map_order(name for name, assignment in by_name.items() if assignment.original_order)
+    if ordered:
+        body["original_order"] = {name: by_name[name].original_order for name in ordered}  # Apache Kafka skips keys it does not know
     return encode_json(body)
 
 
@@ -269,8 +290,11 @@ def decode_topic(path: str, data: bytes | None) -> TopicAssignment:
     try:
         adding = body.get("adding_replicas") or {}
         removing = body.get("removing_replicas") or {}
+        ordered = body.get("original_order") or {}
         partitions = {
-            int(name): ReplicaAssignment(tuple(replicas), tuple(adding.get(name, ())), tuple(removing.get(name, ())))
+            int(name): ReplicaAssignment(
+                tuple(replicas), tuple(adding.get(name, ())), tuple(removing.get(name, ())), tuple(ordered.get(name, ()))
+            )
             for name, replicas in body.get("partitions", {}).items()
         }
         topic_id = body.get("topic_id")

@@ -1,6 +1,7 @@
 """ListPartitionReassignments (api 46), version 0 (KIP-455): the partitions that are being moved, as the active controller knows them."""
 
 from broker.request_context import RequestContext
+from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -14,6 +15,9 @@ def handle_list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
     """Those of the asked partitions, or of all, that are being moved."""
+    if not context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return ListPartitionReassignmentsResponse(error_code=code, error_message=code.message)
     controller = context.broker.controller
     if not controller.is_active:
         return ListPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=ErrorCode.NOT_CONTROLLER.message)

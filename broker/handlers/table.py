@@ -66,6 +66,7 @@ IMPLEMENTED: frozenset[ApiKey] = frozenset(
         ApiKey.DELETE_GROUPS,
         ApiKey.ELECT_LEADERS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
         ApiKey.OFFSET_DELETE,
         ApiKey.DESCRIBE_CLIENT_QUOTAS,

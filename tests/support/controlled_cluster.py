@@ -2,21 +2,31 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 
 from config.broker import BrokerConfig
 from controller.channels import ControlRequest, InProcessChannel
-from controller.context import LiveBroker
+from controller.context import Leadership, LiveBroker
 from controller.controller import Controller
 from controller.errors import StoreError
+from controller.isr_changes import IsrChange
 from controller.memory_store import MemoryEnsemble, MemoryStore
 from controller.metadata_waits import MetadataWaits
 from controller.partition_growth import PartitionGrowth
 from controller.registration import prepare_store
 from controller.store import Children, Create, Delete, Exists, Get, Multi, Request, Result, SetData, Write
-from controller.topic_admin import TopicAdmin
-from controller.znodes import BrokerRegistration, Endpoint
+from controller.topic_admin import CreatedTopic, NewTopic, TopicAdmin
+from controller.znodes import (
+    BrokerRegistration,
+    Endpoint,
+    PartitionState,
+    ReplicaAssignment,
+    decode_partition_state,
+    decode_topic,
+    partition_state_path,
+    topic_path,
+)
 from protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
@@ -181,3 +191,80 @@ async def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not come"
         await asyncio.sleep(0)
+
+
+P = TopicPartition("t", 0)
+Scenario = Callable[["Cluster"], Awaitable[None]]
+
+
+class Cluster:
+    """Brokers by id; broker 0 starts first and is the controller."""
+
+    def __init__(self) -> None:
+        self.ensemble = new_ensemble()
+        self.peers: dict[int, RecordingBroker] = {}
+        self.brokers: dict[int, BrokerUnderTest] = {}
+
+    async def start(self, broker_id: int, **properties: str) -> BrokerUnderTest:
+        broker = BrokerUnderTest(self.ensemble, broker_id, peers=self.peers, properties=properties, seed=len(self.ensemble.dump()))
+        self.brokers[broker_id] = broker
+        await broker.start()
+        await self.settle()
+        return broker
+
+    async def kill(self, broker_id: int) -> None:
+        """Its session times out; nothing it still does can be seen by others."""
+        broker = self.brokers.pop(broker_id)
+        await broker.controller.shutdown()
+        self.ensemble.expire(broker.store.session_id)
+        await self.settle()
+
+    async def settle(self) -> None:
+        for _ in range(3):
+            for broker in self.brokers.values():
+                await broker.settle()
+
+    @property
+    def controller(self) -> BrokerUnderTest:
+        (active,) = [broker for broker in self.brokers.values() if broker.controller.is_active]
+        return active
+
+    def state(self, partition: TopicPartition = P) -> PartitionState:
+        path = f"/brokers/topics/{partition.topic}/partitions/{partition.partition}/state"
+        return decode_partition_state(path, self.ensemble.dump()[path].data)
+
+    def assignment(self, partition: TopicPartition = P) -> ReplicaAssignment:
+        path = topic_path(partition.topic)
+        return decode_topic(path, self.ensemble.dump()[path].data).partitions[partition.partition]
+
+    async def catch_up(self, *brokers: int, partition: TopicPartition = P) -> None:
+        """The leader finds these followers in sync and proposes them for the ISR."""
+        state = self.state(partition)
+        leader = self.brokers[state.leader]
+        epoch = leader.controller.broker_epoch
+        partition_epoch = self.ensemble.dump()[partition_state_path(partition)].version
+        isr = tuple(dict.fromkeys((*state.isr, *brokers)))
+        result = await self.controller.controller.alter_isr(
+            state.leader, epoch, {partition: IsrChange(state.leader_epoch, isr, partition_epoch)}
+        )
+        assert isinstance(result[partition], Leadership), result
+        await self.settle()
+
+    async def topic(self, *replicas: list[int], name: str = "t") -> None:
+        result = await self.controller.topics.create_topics([NewTopic(name, assignments=dict(enumerate(replicas)))])
+        assert isinstance(result[name], CreatedTopic)
+        await self.settle()
+
+
+def run(scenario: Scenario, brokers: int = 3) -> None:
+    async def play() -> None:
+        cluster = Cluster()
+        for broker_id in range(brokers):
+            await cluster.start(broker_id)
+        try:
+            await scenario(cluster)
+        finally:
+            for broker in cluster.brokers.values():
+                await broker.stop()
+
+    asyncio.run(play())

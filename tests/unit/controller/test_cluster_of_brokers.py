@@ -1,7 +1,6 @@
 """Three brokers over one tree: deaths, restarts, failovers, elections and ISR changes."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -22,72 +21,13 @@ from controller.errors import (
     UnknownTopicOrPartition,
 )
 from controller.isr_changes import IsrChange
-from controller.topic_admin import CreatedTopic, NewTopic
-from controller.znodes import PartitionState, decode_partition_state
+from controller.topic_admin import NewTopic
+from controller.znodes import PartitionState
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from protocol.messages.stop_replica import StopReplicaRequest
 from protocol.messages.update_metadata import UpdateMetadataRequest
 from storage.topic_partition import TopicPartition
-from tests.support.controlled_cluster import BrokerUnderTest, RecordingBroker, new_ensemble, until
-
-P = TopicPartition("t", 0)
-Scenario = Callable[["Cluster"], Awaitable[None]]
-
-
-class Cluster:
-    """Brokers by id; broker 0 starts first and is the controller."""
-
-    def __init__(self) -> None:
-        self.ensemble = new_ensemble()
-        self.peers: dict[int, RecordingBroker] = {}
-        self.brokers: dict[int, BrokerUnderTest] = {}
-
-    async def start(self, broker_id: int, **properties: str) -> BrokerUnderTest:
-        broker = BrokerUnderTest(self.ensemble, broker_id, peers=self.peers, properties=properties, seed=len(self.ensemble.dump()))
-        self.brokers[broker_id] = broker
-        await broker.start()
-        await self.settle()
-        return broker
-
-    async def kill(self, broker_id: int) -> None:
-        """Its session times out; nothing it still does can be seen by others."""
-        broker = self.brokers.pop(broker_id)
-        await broker.controller.shutdown()
-        self.ensemble.expire(broker.store.session_id)
-        await self.settle()
-
-    async def settle(self) -> None:
-        for _ in range(3):
-            for broker in self.brokers.values():
-                await broker.settle()
-
-    @property
-    def controller(self) -> BrokerUnderTest:
-        (active,) = [broker for broker in self.brokers.values() if broker.controller.is_active]
-        return active
-
-    def state(self, partition: TopicPartition = P) -> PartitionState:
-        path = f"/brokers/topics/{partition.topic}/partitions/{partition.partition}/state"
-        return decode_partition_state(path, self.ensemble.dump()[path].data)
-
-    async def topic(self, *replicas: list[int], name: str = "t") -> None:
-        result = await self.controller.topics.create_topics([NewTopic(name, assignments=dict(enumerate(replicas)))])
-        assert isinstance(result[name], CreatedTopic)
-        await self.settle()
-
-
-def run(scenario: Scenario, brokers: int = 3) -> None:
-    async def play() -> None:
-        cluster = Cluster()
-        for broker_id in range(brokers):
-            await cluster.start(broker_id)
-        try:
-            await scenario(cluster)
-        finally:
-            for broker in cluster.brokers.values():
-                await broker.stop()
-
-    asyncio.run(play())
+from tests.support.controlled_cluster import BrokerUnderTest, Cluster, P, run, until
 
 
 def test_one_broker_is_controller_and_all_know_who() -> None:
