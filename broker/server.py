@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from broker.auto_topics import AutoTopics
 from broker.background import LoopBackground
 from broker.clock import SystemClock
+from broker.cluster_wiring import ClusterWiring
 from broker.control_requests import ControlRequests
 from broker.dispatch import Dispatcher
 from broker.dynamic_config import DynamicConfig
@@ -47,7 +48,7 @@ from config.broker_network import (
     MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS,
     PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS,
 )
-from config.broker_own import OTTLA_METRICS_LISTENER
+from config.broker_own import OTTLA_METADATA_FILE, OTTLA_METRICS_LISTENER
 from config.broker_replication import (
     AUTO_LEADER_REBALANCE_ENABLE,
     LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS,
@@ -59,9 +60,7 @@ from config.broker_zookeeper import ZOOKEEPER_CONNECT
 from config.errors import ConfigError
 from config.listeners import EndPoint, SecurityProtocol
 from config.topic import TopicConfig
-from controller.channels import BrokerChannel, InProcessChannel
 from controller.config_admin import ConfigAdmin
-from controller.context import LiveBroker
 from controller.controller import Controller
 from controller.embedded_store import EmbeddedStore
 from controller.errors import ControllerError, StoreError
@@ -82,7 +81,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 METADATA_FILE = "ottla-metadata.sqlite3"
-"""The embedded metadata store, in the first of the log directories at first; Apache Kafka looks at directories only and leaves it."""
+"""The embedded metadata store without `ottla.metadata.file`, in the first of the log directories at first; Apache Kafka looks at
+directories only and leaves it."""
 
 DRAIN_SECONDS = 30.0
 WORKER_THREADS = 8
@@ -191,16 +191,21 @@ class Broker:
     def _metadata_file(self) -> str:
         """Where the metadata is, or is to be on the very first start. Raises CannotStart for directories that have lost or never had it."""
         directories = self.log_manager.directories.live
-        for directory in directories:
-            if os.path.exists(path := f"{directory.path}/{METADATA_FILE}"):
+        shared = self.config[OTTLA_METADATA_FILE]
+        candidates = [f"{directory.path}/{METADATA_FILE}" for directory in directories] if shared is None else [os.path.abspath(shared)]
+        for path in candidates:
+            if os.path.exists(path):
                 return path
         for directory in directories:
             if directory.meta_properties is not None and directory.meta_properties.cluster_id is not None:
+                missing = f"{METADATA_FILE}, is in none of the log directories" if shared is None else f"{shared}, is not there"
                 raise CannotStart(
                     f"{directory.path}: cluster.id is {directory.meta_properties.cluster_id}, but the metadata of that cluster, "
-                    f"{METADATA_FILE}, is in none of the log directories. Put it back, or set another log.dirs"
+                    f"{missing}. Put it back, or set another log.dirs"
                 )
-        return f"{directories[0].path}/{METADATA_FILE}"
+        if not os.path.isdir(parent := os.path.dirname(candidates[0])):
+            raise CannotStart(f"{OTTLA_METADATA_FILE.name}={shared}: there is no directory {parent}; make it")
+        return candidates[0]
 
     async def _load_logs(self) -> None:
         services = self.services
@@ -228,16 +233,19 @@ class Broker:
         self._held.push_async_callback(failures.close)
         waits = services.metadata_waits = MetadataWaits()
         services.control_requests = ControlRequests(services.replica_manager, services.dynamic_config, waits)
+        self._cluster = ClusterWiring(services)
+        self._held.push_async_callback(self._cluster.close)
         services.controller = self.controller = Controller(
             store,
             services.broker_id,
             config,
             self._clock,
             os.urandom,
-            self._channel_to,
+            self._cluster.channel_to,
             config.listeners.inter_broker_listener_name,
             self._registration,
         )
+        self.controller.on_new_session(self._cluster.on_new_session)
         services.topic_admin = TopicAdmin(store, config, cluster, waits, os.urandom, self._random.randrange)
         services.partition_growth = PartitionGrowth(store, cluster, waits, self._random.randrange)
         services.auto_topics = AutoTopics(config, services.topic_admin, lambda: self.controller.is_active)
@@ -252,7 +260,7 @@ class Broker:
         )
         services.replica_manager.on_leadership_change = services.groups.on_leadership_change
         services.replica_manager.on_partitions_deleted = services.groups.on_partitions_deleted
-        services.producer_ids = ProducerIds(lambda: self.controller.allocate_producer_id_block(services.broker_id, services.broker_epoch))
+        services.producer_ids = ProducerIds(self._cluster.producer_id_block)
         services.dynamic_config.attach(self.log_manager, services.replica_manager, self.controller)
 
     async def _bind(self) -> None:
@@ -333,9 +341,6 @@ class Broker:
             timestamp_ms=self._clock.now_ms(),
         )
 
-    def _channel_to(self, broker: LiveBroker) -> BrokerChannel:
-        return InProcessChannel(self.services.control_requests)
-
     # -- the end -----------------------------------------------------------------------------------------------------------
 
     def _fail(self) -> None:
@@ -344,14 +349,14 @@ class Broker:
         self.on_fatal()
 
     async def stop(self, hurry: asyncio.Event | None = None) -> None:
-        """Stop accepting, finish what is in flight, flush, write checkpoints and the clean-shutdown marker.
+        """Hand over what it leads, stop accepting, finish what is in flight, flush, write checkpoints and the clean-shutdown marker.
 
         Setting `hurry` skips the waiting; nothing that was acknowledged is lost by that.
         """
         logger.info("broker %d stops", self.services.broker_id)
         if self.metrics is not None:
             self.metrics.on_stopping()
-        waits = {asyncio.ensure_future(self.socket_server.drain(DRAIN_SECONDS))}
+        waits = {asyncio.ensure_future(self._leave())}
         if hurry is not None:
             waits.add(asyncio.ensure_future(hurry.wait()))
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -360,6 +365,10 @@ class Broker:
         await asyncio.gather(*waits, return_exceptions=True)
         await self._held.aclose()
         logger.info("broker %d stopped", self.services.broker_id)
+
+    async def _leave(self) -> None:
+        await self._cluster.hand_over()
+        await self.socket_server.drain(DRAIN_SECONDS)
 
 
 def _refuse_what_is_not_there(config: BrokerConfig) -> None:

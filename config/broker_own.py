@@ -30,3 +30,12 @@ OTTLA_METRICS_LISTENER = key(
     doc="Where Prometheus finds the metrics (/metrics) and others whether the broker is well (/health/live, /health/ready), by HTTP and "
     "without authentication. Without it nothing is measured. Port 0 takes a free one, which the log tells.",
 )
+OTTLA_METADATA_FILE = key(
+    "ottla.metadata.file",
+    String(non_empty=True),
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="The file of the embedded metadata store that the broker processes of one host share, when `zookeeper.connect` is not set. It "
+    "must stand on a local file system. Without it the file stands in the first log directory, and the broker is alone.",
+)
