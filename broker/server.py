@@ -258,7 +258,7 @@ class Broker:
         services.groups = GroupCoordinator(
             config, self._clock, wheel, services.replica_manager, services.produce_purgatory, services.workers
         )
-        services.replica_manager.on_leadership_change = services.groups.on_leadership_change
+        services.replica_manager.leadership_listeners.append(services.groups.on_leadership_change)
         services.replica_manager.on_partitions_deleted = services.groups.on_partitions_deleted
         services.producer_ids = ProducerIds(self._cluster.producer_id_block)
         services.dynamic_config.attach(self.log_manager, services.replica_manager, self.controller)
@@ -356,7 +356,7 @@ class Broker:
         logger.info("broker %d stops", self.services.broker_id)
         if self.metrics is not None:
             self.metrics.on_stopping()
-        waits = {asyncio.ensure_future(self._leave())}
+        waits: set[asyncio.Future[object]] = {asyncio.ensure_future(self._leave())}
         if hurry is not None:
             waits.add(asyncio.ensure_future(hurry.wait()))
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

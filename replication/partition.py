@@ -4,14 +4,13 @@ Called by `ReplicaManager` (roles) and by the Produce, Fetch, ListOffsets, Offse
 * high watermark <= log end offset; it never goes back within a leader epoch, and stands still below min.insync.replicas;
 * only a leader appends client records, stamped with its epoch;
 * the high watermark counts the *maximal* ISR: members that the controller has not confirmed yet hold it back already, and so do
-  live replicas outside that are caught up, or they could never come in (KIP-497).
+  live replicas outside that are caught up, or they could never come in (KIP-497). `isr` decides when a change of it is proposed.
 """
 
 from __future__ import annotations
 
 from config.topic import CLEANUP_POLICY, MIN_INSYNC_REPLICAS
 from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
-from replication.cluster import MetadataCache
 from replication.errors import (
     FencedLeaderEpoch,
     NotEnoughReplicas,
@@ -21,6 +20,8 @@ from replication.errors import (
     UnknownLeaderEpoch,
     UnknownReplica,
 )
+from replication.isr import IsrChanges
+from replication.isr_proposals import IsrProposal
 from replication.progress import ReplicaProgress
 from replication.topic_stats import TopicStats
 from replication.waiters import Waiters
@@ -38,8 +39,8 @@ class Partition:
     """A replica on this broker. `is_leader` and `log` are plain attributes because Produce and Fetch read them per request."""
 
     __slots__ = (
-        "_cluster",
-        "_replica_lag_time_max_ms",
+        "_isr_changes",
+        "adding_replicas",
         "broker_id",
         "controller_epoch",
         "effective_min_isr",
@@ -48,12 +49,14 @@ class Partition:
         "is_leader",
         "is_online",
         "isr",
+        "isr_change",
         "leader_epoch",
         "leader_epoch_start_offset",
         "leader_id",
         "log",
+        "maximal_isr",
         "partition_epoch",
-        "pending_isr",
+        "removing_replicas",
         "replicas",
         "stats",
         "topic_partition",
@@ -65,8 +68,7 @@ class Partition:
         broker_id: int,
         topic_partition: TopicPartition,
         log: PartitionLog,
-        cluster: MetadataCache,
-        replica_lag_time_max_ms: int,
+        isr_changes: IsrChanges,
         stats: TopicStats | None = None,
     ) -> None:
         """`stats` are the topic's; without, the partition counts for itself."""
@@ -82,16 +84,20 @@ class Partition:
         self.leader_epoch_start_offset: int | None = None
         self.partition_epoch = -1
         self.controller_epoch = -1
-        self.isr: frozenset[int] = frozenset()
-        self.pending_isr: frozenset[int] | None = None
-        """What the ISR becomes if the controller confirms the change that is in flight."""
+        self.isr: tuple[int, ...] = ()
+        """The replicas in sync that the controller confirmed, in its order; none where this broker follows."""
+        self.maximal_isr: tuple[int, ...] = ()
+        """The ISR and those that may be in it already, for all the controller knows: who must have a record before it is committed."""
+        self.isr_change: IsrProposal | None = None
+        """The change of the ISR that is in flight."""
         self.replicas: tuple[int, ...] = ()
+        self.adding_replicas: tuple[int, ...] = ()
+        self.removing_replicas: tuple[int, ...] = ()
         self.followers: dict[int, ReplicaProgress] = {}
         self.waiters = Waiters()
         self.stats = TopicStats() if stats is None else stats
         self.effective_min_isr = 1
-        self._cluster = cluster
-        self._replica_lag_time_max_ms = replica_lag_time_max_ms
+        self._isr_changes = isr_changes
 
     @property
     def topic_id(self) -> bytes:
@@ -111,7 +117,7 @@ class Partition:
         is_new_epoch = state.leader_epoch > self.leader_epoch
         others = [broker_id for broker_id in state.replicas if broker_id != self.broker_id]
         self.followers = {broker_id: self.followers.get(broker_id) or ReplicaProgress(broker_id) for broker_id in others}
-        self._take(state, frozenset(state.isr))
+        self._take(state, tuple(state.isr))
         self.leader_id = self.broker_id
         self.is_leader = True
         if is_new_epoch:
@@ -134,20 +140,22 @@ class Partition:
             return False
         is_new_epoch = state.leader_epoch > self.leader_epoch
         self.followers = {}
-        self._take(state, frozenset())  # only a leader knows who is in sync
+        self._take(state, ())  # only a leader knows who is in sync
         self.leader_id = state.leader
         self.is_leader = False
         self.leader_epoch_start_offset = None
         self.waiters.notify()
         return is_new_epoch
 
-    def _take(self, state: LeaderAndIsrPartitionState, isr: frozenset[int]) -> None:
+    def _take(self, state: LeaderAndIsrPartitionState, isr: tuple[int, ...]) -> None:
         self.controller_epoch = state.controller_epoch
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
         self.replicas = tuple(state.replicas)
-        self.isr = isr
-        self.pending_isr = None
+        self.adding_replicas = tuple(state.adding_replicas)
+        self.removing_replicas = tuple(state.removing_replicas)
+        self.isr = self.maximal_isr = isr
+        self.isr_change = None
         self.on_config_change()
 
     def take_offline(self) -> None:
@@ -160,6 +168,29 @@ class Partition:
     def on_config_change(self) -> None:
         """The log's configuration or the number of replicas changed: no more replicas can be asked for than there are."""
         self.effective_min_isr = min(self.log.config[MIN_INSYNC_REPLICAS], len(self.followers) + 1)
+
+    # -- the ISR: `isr` decides ------------------------------------------------------------------------------------------
+
+    def confirm_isr(self, isr: tuple[int, ...], partition_epoch: int) -> None:
+        """The controller has changed the ISR, or found it to be so already."""
+        self.isr = self.maximal_isr = isr
+        self.isr_change = None
+        self.partition_epoch = partition_epoch
+
+    def withdraw_isr_change(self) -> None:
+        """The change in flight was not carried out: the confirmed ISR holds."""
+        self.maximal_isr = self.isr
+        self.isr_change = None
+
+    @property
+    def replication_factor(self) -> int:
+        """How many replicas there are to be; those that a reassignment adds do not count yet."""
+        return len(self.replicas) - len(self.adding_replicas)
+
+    @property
+    def is_reassigning(self) -> bool:
+        """Whether this broker leads while replicas come or go."""
+        return self.is_leader and bool(self.adding_replicas or self.removing_replicas)
 
     # -- the leader's data path ----------------------------------------------------------------------------------------
 
@@ -180,10 +211,10 @@ class Partition:
         stats.produce_requests += 1
         stats.messages_in += appended.last_offset - appended.first_offset + 1
         stats.bytes_in += len(batch.records)
-        if self.followers:
-            self.maybe_advance_high_watermark(now_ms)
-        else:
+        if not self.followers:
             log.update_high_watermark(log.log_end_offset)
+        elif len(self.maximal_isr) == 1:  # with others in sync it moves when they have the records
+            self.maybe_advance_high_watermark(now_ms)
         if self.waiters.waiting:
             self.waiters.notify()
         return appended
@@ -193,31 +224,30 @@ class Partition:
         log = self.log
         return not log.recovery_point < end_offset <= log.flush_due_offset
 
-    @property
-    def maximal_isr(self) -> frozenset[int]:
-        """The ISR and those that may be in it already, for all the controller knows."""
-        return self.isr if self.pending_isr is None else self.isr | self.pending_isr
-
     def maybe_advance_high_watermark(self, now_ms: int) -> bool:
         """Raise the high watermark to what every replica has that must have it; True if it moved."""
         if not self.is_leader or len(self.isr) < self.effective_min_isr:
             return False
         log_end_offset = new_high_watermark = self.log.log_end_offset
         maximal = self.maximal_isr
+        changes = self._isr_changes
         for broker_id, progress in self.followers.items():
             if progress.log_end_offset < new_high_watermark and (
                 broker_id in maximal
-                or (broker_id in self._cluster.brokers and progress.is_caught_up(log_end_offset, now_ms, self._replica_lag_time_max_ms))
+                or (broker_id in changes.cluster.brokers and progress.is_caught_up(log_end_offset, now_ms, changes.replica_lag_time_max_ms))
             ):
                 new_high_watermark = progress.log_end_offset
         return new_high_watermark > self.log.high_watermark and self.log.update_high_watermark(new_high_watermark)
 
     def on_follower_fetch(self, broker_id: int, fetch_offset: int, follower_start_offset: int, now_ms: int) -> None:
-        """A follower, checked by `check_replica`, was served from `fetch_offset`: it has everything below."""
+        """A follower, checked by `check_replica`, was served from `fetch_offset`: it has everything below, and may belong into the ISR."""
+        log = self.log
         progress = self.followers[broker_id]
         deleted_more = follower_start_offset > progress.log_start_offset
-        progress.on_fetch(fetch_offset, follower_start_offset, self.log.log_end_offset, now_ms)
-        if self.maybe_advance_high_watermark(now_ms) or deleted_more:
+        progress.on_fetch(fetch_offset, follower_start_offset, log.log_end_offset, now_ms)
+        if broker_id not in self.isr and self.isr_change is None:
+            self._isr_changes.maybe_expand(self, progress)
+        if (log.high_watermark < log.log_end_offset and self.maybe_advance_high_watermark(now_ms)) or deleted_more:
             self.waiters.notify()
 
     def delete_records(self, offset: int) -> int:
@@ -240,7 +270,7 @@ class Partition:
         """The log start offset of the live replica that is furthest behind."""
         low_watermark = self.log.log_start_offset
         for broker_id, progress in self.followers.items():
-            if progress.log_start_offset < low_watermark and broker_id in self._cluster.brokers:
+            if progress.log_start_offset < low_watermark and broker_id in self._isr_changes.cluster.brokers:
                 low_watermark = progress.log_start_offset
         return low_watermark
 

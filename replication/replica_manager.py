@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from protocol.errors import ErrorCode
 from protocol.messages.leader_and_isr import (
@@ -22,7 +22,11 @@ from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplic
 from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from protocol.uuid import ZERO_UUID
 from replication.cluster import MetadataCache
+from replication.controller_requests import EPOCH_DURING_DELETE, NO_EPOCH, states_by_topic, stopped_partitions
 from replication.errors import InconsistentTopicId, InvalidTopicName, NotLeaderOrFollower, ReplicaStorageFailure, UnknownTopicOrPartition
+from replication.followers import Followers, NoFollowers
+from replication.isr import IsrChanges
+from replication.isr_proposals import IsrProposals
 from replication.partition import Partition
 from replication.topic_stats import BrokerTopicStats
 from storage.clock import Clock
@@ -37,11 +41,6 @@ logger = logging.getLogger(__name__)
 PARTITIONS_PER_TURN = 16
 """Log directories made per turn of the event loop while a LeaderAndIsr request is worked off: 16 take about 2 ms."""
 
-EPOCH_DURING_DELETE = -2
-"""The leader epoch by which StopReplica says that the topic is deleted (LeaderAndIsr.EpochDuringDelete)."""
-
-NO_EPOCH = -1
-
 REPLICA_LAG_TIME_MAX_MS = 30_000
 """Kafka's default of replica.lag.time.max.ms."""
 
@@ -52,12 +51,14 @@ class ReplicaManager:
     __slots__ = (
         "_clock",
         "_log_manager",
-        "_replica_lag_time_max_ms",
+        "_to_follow",
         "broker_id",
         "cluster",
         "controller_epoch",
+        "followers",
+        "isr_changes",
+        "leadership_listeners",
         "offline",
-        "on_leadership_change",
         "on_partitions_deleted",
         "on_replicas_offline",
         "partitions",
@@ -71,14 +72,19 @@ class ReplicaManager:
         cluster: MetadataCache,
         clock: Clock,
         replica_lag_time_max_ms: int = REPLICA_LAG_TIME_MAX_MS,
+        followers: Followers | None = None,
+        isr_proposals: IsrProposals | None = None,
     ) -> None:
+        """Without `followers` and `isr_proposals` the broker is alone; both may be set later, before the controller first speaks."""
         self.broker_id = broker_id
         self.cluster = cluster
         self.controller_epoch = 0
         self.partitions: dict[str, dict[int, Partition]] = {}
         self.offline: set[TopicPartition] = set()
         self.topic_stats = BrokerTopicStats()
-        self.on_leadership_change: Callable[[Partition], None] = lambda partition: None
+        self.followers: Followers = NoFollowers() if followers is None else followers
+        self.isr_changes = IsrChanges(cluster, clock, replica_lag_time_max_ms, isr_proposals)
+        self.leadership_listeners: list[Callable[[Partition], None]] = []
         """Told of a partition after it became leader or follower here, or went away: the coordinators take over and let go by it."""
         self.on_replicas_offline: Callable[[], None] = lambda: None
         """Told after a failed directory took partitions with it: the controller has to learn of it."""
@@ -86,9 +92,19 @@ class ReplicaManager:
         """Told which partitions the controller deleted: their committed offsets are of no use any more."""
         self._log_manager = log_manager
         self._clock = clock
-        self._replica_lag_time_max_ms = replica_lag_time_max_ms
+        self._to_follow: dict[TopicPartition, Partition] = {}
+        """Became followers in a request that is still being worked off."""
         log_manager.moves.on_replaced = self._on_log_replaced
         log_manager.flusher.on_flushed = self._on_flushed
+
+    @property
+    def isr_proposals(self) -> IsrProposals:
+        """The way to the controller."""
+        return self.isr_changes.proposals
+
+    @isr_proposals.setter
+    def isr_proposals(self, proposals: IsrProposals) -> None:
+        self.isr_changes.proposals = proposals
 
     # -- lookup --------------------------------------------------------------------------------------------------------
 
@@ -129,13 +145,22 @@ class ReplicaManager:
         return UpdateMetadataResponse(error_code=ErrorCode.NONE)
 
     async def on_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        """LeaderAndIsr (api 4): become leader or follower of the named partitions, making their logs when they are new."""
+        """LeaderAndIsr (api 4): become leader or follower of the named partitions, making their logs when they are new.
+
+        Those that become followers begin to fetch together at the end, also when a new controller ends the request early.
+        """
+        try:
+            return await self._apply_all(request)
+        finally:
+            self._follow()
+
+    async def _apply_all(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         topics: list[LeaderAndIsrTopicError] = []
         errors: list[LeaderAndIsrPartitionError] = []
         done = 0
         if self._is_deposed(request):
             return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-        for name, topic_id, states in _states_by_topic(request):
+        for name, topic_id, states in states_by_topic(request):
             topic_errors: list[LeaderAndIsrPartitionError] = []
             for state in states:
                 code = self._apply(name, topic_id, state)
@@ -155,7 +180,7 @@ class ReplicaManager:
         errors: list[StopReplicaPartitionError] = []
         if self._is_deposed(request):
             return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-        for topic_partition, leader_epoch, delete in _stopped_partitions(request):
+        for topic_partition, leader_epoch, delete in stopped_partitions(request):
             code = self._stop(topic_partition, leader_epoch, delete=delete)
             errors.append(
                 StopReplicaPartitionError(topic_name=topic_partition.topic, partition_index=topic_partition.partition, error_code=code)
@@ -198,12 +223,17 @@ class ReplicaManager:
             if partition is None:
                 partition = self._host(topic_partition, topic_id, is_new=state.is_new)
             if state.leader == self.broker_id:
+                self._unfollow(topic_partition)
                 partition.become_leader(state, self._clock.now_ms())
-                self.on_leadership_change(partition)
+                self._tell(partition)
             elif state.leader in self.cluster.brokers:
-                partition.become_follower(state)
-                self.on_leadership_change(partition)
+                # Whoever is fetched from until now is no leader any more: nothing of it may come in once the new epoch is known.
+                self._unfollow(topic_partition)
+                if partition.become_follower(state):
+                    self._to_follow[topic_partition] = partition
+                self._tell(partition)
             else:
+                # The log is there, so that its high watermark is written down; its state stays what it was, and a repetition is taken.
                 logger.error("%s: cannot follow broker %d, which is not alive", topic_partition, state.leader)
             self._log_manager.moves.start(topic_partition)
         except LogDirFailure as failure:
@@ -219,11 +249,28 @@ class ReplicaManager:
             return ErrorCode.INCONSISTENT_TOPIC_ID
         return ErrorCode.NONE
 
+    def _unfollow(self, topic_partition: TopicPartition) -> None:
+        self._to_follow.pop(topic_partition, None)
+        self.followers.unfollow((topic_partition,))
+
+    def _follow(self) -> None:
+        """Let those fetch that became followers."""
+        if self._to_follow:
+            partitions = list(self._to_follow.values())
+            self._to_follow.clear()
+            self.followers.follow(partitions)
+
+    def _tell(self, partition: Partition) -> None:
+        for listener in self.leadership_listeners:
+            listener(partition)
+
     def _repeated(self, partition: Partition, topic_id: bytes, state: LeaderAndIsrPartitionState) -> ErrorCode:
         """A state of a leader epoch that is known or over. In the current one the controller may only say, or take back, the topic id."""
         if state.leader_epoch == partition.leader_epoch:
             if topic_id != ZERO_UUID and partition.topic_id == ZERO_UUID:
                 self._log_manager.get_or_create(partition.topic_partition, topic_id)
+                if not partition.is_leader:
+                    self._to_follow[partition.topic_partition] = partition  # it is fetched by its id from now on
                 return ErrorCode.NONE
             if topic_id == ZERO_UUID and partition.topic_id != ZERO_UUID and state.leader != self.broker_id:
                 return ErrorCode.NONE
@@ -235,7 +282,7 @@ class ReplicaManager:
         if topic_id not in (ZERO_UUID, log.topic_id):
             raise InconsistentTopicId(f"{topic_partition}: the log in {log.directory} belongs to another topic of that name")
         stats = self.topic_stats.of(topic_partition.topic)
-        partition = Partition(self.broker_id, topic_partition, log, self.cluster, self._replica_lag_time_max_ms, stats)
+        partition = Partition(self.broker_id, topic_partition, log, self.isr_changes, stats)
         self.partitions.setdefault(topic_partition.topic, {})[topic_partition.partition] = partition
         return partition
 
@@ -246,6 +293,7 @@ class ReplicaManager:
         if partition is not None:
             if leader_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE) and leader_epoch < partition.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
+            self._unfollow(topic_partition)
             self._log_manager.moves.stop(topic_partition)
             if delete:
                 self._remove(partition)
@@ -265,8 +313,9 @@ class ReplicaManager:
         if not of_topic:
             del self.partitions[topic]
             self.topic_stats.forget(topic)
+        self._unfollow(partition.topic_partition)
         partition.take_offline()
-        self.on_leadership_change(partition)
+        self._tell(partition)
 
     # -- log directories -------------------------------------------------------------------------------------------------
 
@@ -305,6 +354,17 @@ class ReplicaManager:
         if partition is not None:
             partition.waiters.notify()
 
+    # -- the ISRs -----------------------------------------------------------------------------------------------------------
+
+    def maybe_shrink_isrs(self, now_ms: int) -> int:
+        """Propose to let followers go that lag behind; how many partitions were proposed.
+
+        To be called every half of `replica.lag.time.max.ms` (Kafka's isr-expiration): a follower leaves at the latest after one and a half
+        times that. Costs about half a microsecond for a partition that is as it should be, so all are looked at in one turn.
+        """
+        changes = self.isr_changes
+        return sum(changes.maybe_shrink(partition, now_ms) for partition in list(self) if len(partition.isr) > 1)
+
     # -- disk and configuration ------------------------------------------------------------------------------------------
 
     def on_log_dir_failure(self, log_dir: str, reason: str = "a disk error") -> None:
@@ -326,25 +386,3 @@ class ReplicaManager:
     def checkpoint_high_watermarks(self) -> None:
         """Write `replication-offset-checkpoint` in every live directory."""
         self._log_manager.checkpoint_high_watermarks()
-
-
-def _states_by_topic(request: LeaderAndIsrRequest) -> Iterable[tuple[str, bytes, list[LeaderAndIsrPartitionState]]]:
-    for topic in request.topic_states:
-        yield topic.topic_name, topic.topic_id, topic.partition_states
-    by_name: dict[str, list[LeaderAndIsrPartitionState]] = {}
-    for state in request.ungrouped_partition_states:  # versions 0 and 1
-        by_name.setdefault(state.topic_name, []).append(state)
-    for name, states in by_name.items():
-        yield name, ZERO_UUID, states
-
-
-def _stopped_partitions(request: StopReplicaRequest) -> Iterable[tuple[TopicPartition, int, bool]]:
-    """(partition, leader epoch, delete the log) of every version's form."""
-    for topic_state in request.topic_states:
-        for state in topic_state.partition_states:
-            yield TopicPartition(topic_state.topic_name, state.partition_index), state.leader_epoch, state.delete_partition
-    for topic in request.topics:
-        for index in topic.partition_indexes:
-            yield TopicPartition(topic.name, index), NO_EPOCH, request.delete_partitions
-    for ungrouped in request.ungrouped_partitions:
-        yield TopicPartition(ungrouped.topic_name, ungrouped.partition_index), NO_EPOCH, request.delete_partitions

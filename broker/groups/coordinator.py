@@ -6,7 +6,7 @@ here; their offsets are in `offsets`, an `OffsetCommits`. Handlers call both.
 Wiring, by the server:
 
     groups = GroupCoordinator(config, clock, timing_wheel, replica_manager, produce_purgatory, workers)
-    replica_manager.on_leadership_change = groups.on_leadership_change
+    replica_manager.leadership_listeners.append(groups.on_leadership_change)
     replica_manager.on_partitions_deleted = groups.on_partitions_deleted
     groups.start()          # before the broker registers with the controller, or it would miss what it leads
     ...

@@ -66,7 +66,7 @@ class GroupBench:
         self.groups = GroupCoordinator(
             disks.broker, self.clock, self.wheel, self.replica_manager, self.purgatory, workers, new_uuid=self._new_uuid
         )
-        self.replica_manager.on_leadership_change = self.groups.on_leadership_change
+        self.replica_manager.leadership_listeners.append(self.groups.on_leadership_change)
         self.replica_manager.on_partitions_deleted = self.groups.on_partitions_deleted
         self.groups.start()
         self.announce({})

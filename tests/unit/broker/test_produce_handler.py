@@ -99,7 +99,7 @@ async def test_an_isr_that_shrank_below_the_minimum_after_the_append_is_told() -
     bench.replicas.follow(1, 1)
     bench.replicas.clock.move(LAG_MS + 1)
     partition = bench.replicas.partition
-    partition.isr = frozenset({0})
+    partition.isr = partition.maximal_isr = (0,)
     partition.log.update_high_watermark(1)
     partition.waiters.notify()
     assert asked.produced[0].error_code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
@@ -108,7 +108,7 @@ async def test_an_isr_that_shrank_below_the_minimum_after_the_append_is_told() -
 @on_a_loop
 async def test_too_few_replicas_in_sync_refuse_acks_all_before_the_append() -> None:
     bench = followed(min_insync_replicas="2")
-    bench.replicas.partition.isr = frozenset({0})
+    bench.replicas.partition.isr = bench.replicas.partition.maximal_isr = (0,)
     assert bench.produce().produced[0].error_code == ErrorCode.NOT_ENOUGH_REPLICAS
     assert bench.replicas.partition.log.log_end_offset == 0
     assert bench.produce(acks=1).produced[0].error_code == ErrorCode.NONE

@@ -68,27 +68,6 @@ def test_a_follower_that_fetches_from_further_back_does_not_take_the_high_waterm
     assert replicas.partition.log.high_watermark == 5
 
 
-def test_a_member_that_the_controller_has_not_confirmed_holds_the_high_watermark_back_already() -> None:
-    replicas = leading()
-    replicas.say(state(epoch=1, isr=[0, 1], partition_epoch=1))
-    replicas.clock.move(LAG_MS + 1)
-    replicas.partition.pending_isr = frozenset({0, 1, 2})
-    replicas.append(5)
-    replicas.follow(1, 5)
-    assert replicas.partition.log.high_watermark == 0
-    replicas.partition.pending_isr = None
-    replicas.follow(1, 5)
-    assert replicas.partition.log.high_watermark == 5
-
-
-def test_a_member_that_is_to_be_removed_holds_the_high_watermark_back_until_it_is() -> None:
-    replicas = leading()
-    replicas.partition.pending_isr = frozenset({0, 1})
-    replicas.append(5)
-    replicas.follow(1, 5)
-    assert replicas.partition.log.high_watermark == 0
-
-
 def test_a_live_replica_outside_the_isr_that_keeps_up_holds_the_high_watermark_back_so_that_it_can_come_in() -> None:
     replicas = Replicas()
     replicas.say(state(isr=[0], replicas=[0, 1]))
@@ -187,7 +166,7 @@ def test_a_follower_accepts_no_producer_and_knows_no_isr() -> None:
     with pytest.raises(NotLeaderOrFollower) as refused:
         replicas.append()
     assert (refused.value.leader_id, refused.value.leader_epoch) == (2, 1)
-    assert replicas.partition.isr == frozenset()
+    assert replicas.partition.isr == ()
     assert replicas.partition.followers == {}
 
 
@@ -205,7 +184,7 @@ def test_a_state_of_an_older_partition_epoch_is_passed_over() -> None:
     assert not replicas.partition.become_leader(state(epoch=2, isr=[0], partition_epoch=4), 0)
     assert not replicas.partition.become_follower(state(leader=1, epoch=2, partition_epoch=4))
     assert replicas.partition.leader_epoch == 1
-    assert replicas.partition.isr == {0, 1}
+    assert replicas.partition.isr == (0, 1)
 
 
 def test_a_replica_that_was_removed_is_forgotten() -> None:
