@@ -1,0 +1,110 @@
+"""What makes a broker one of many: the ways to other brokers, and what goes over them.
+
+`broker.server` makes one per broker before it registers, and closes it after its listeners. A broker that is alone (neither ZooKeeper nor
+a metadata file that others share) has one as well, but nothing of it ever connects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from broker.broker_channels import BrokerChannels, control_versions
+from broker.controller_channel import ControllerChannel, asking_here
+from broker.network.peer_connection import PeerConnections
+from broker.services import Services
+from config.broker import BrokerConfig
+from config.broker_general import CONTROLLED_SHUTDOWN_ENABLE
+from config.broker_network import REQUEST_TIMEOUT_MS, SOCKET_REQUEST_MAX_BYTES
+from config.broker_own import OTTLA_METADATA_FILE
+from config.broker_replication import CONTROLLER_SOCKET_TIMEOUT_MS, INTER_BROKER_PROTOCOL_VERSION, REPLICA_FETCH_RESPONSE_MAX_BYTES
+from controller.change_znodes import ProducerIdBlock
+from controller.channels import BrokerChannel
+from controller.context import LiveBroker
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from replication.peer import PeerUnavailable
+
+logger = logging.getLogger(__name__)
+
+DELIVERY_SECONDS = 1.0
+"""How long a controller that stops tries to tell the brokers what it decided last."""
+
+
+def is_alone(config: BrokerConfig) -> bool:
+    """Whether no other broker can ever be in this broker's cluster."""
+    return config.standalone and config[OTTLA_METADATA_FILE] is None
+
+
+class ClusterWiring:
+    """See the module. Needs `services` with all but the controller and what this makes."""
+
+    def __init__(self, services: Services) -> None:
+        config = services.config
+        self._services = services
+        self._listener = config.listeners.inter_broker_listener_name
+        # A response may hold one batch beyond its limit, which came by a request.
+        self.connect = PeerConnections(config[REPLICA_FETCH_RESPONSE_MAX_BYTES] + config[SOCKET_REQUEST_MAX_BYTES])
+        self._channels = BrokerChannels(
+            services.broker_id,
+            lambda: services.controller.broker_epoch,
+            services.control_requests,
+            self.connect,
+            self._listener,
+            control_versions(config[INTER_BROKER_PROTOCOL_VERSION]),
+            config[CONTROLLER_SOCKET_TIMEOUT_MS],
+        )
+        self._ask_here = asking_here(services, self._listener)
+        self._to_controller = self.controller_channel()
+
+    def channel_to(self, broker: LiveBroker) -> BrokerChannel:
+        """The controller's way to a broker (`controller.channels.ChannelFactory`)."""
+        return self._channels(broker)
+
+    def controller_channel(self) -> ControllerChannel:
+        """A way to the active controller, wherever it is; the caller closes it."""
+        services = self._services
+        return ControllerChannel(
+            services.cluster, self.connect, self._listener, str(services.broker_id), self._is_controller, self._ask_here
+        )
+
+    async def on_new_session(self) -> None:
+        """The broker registered again: the controller knows it by another epoch."""
+        self._services.broker_epoch = self._services.controller.broker_epoch
+
+    async def producer_id_block(self) -> ProducerIdBlock:
+        """The next block of producer ids, from the controller. Raises PeerUnavailable."""
+        services = self._services
+        request = AllocateProducerIdsRequest(broker_id=services.broker_id, broker_epoch=services.broker_epoch)
+        timeout_ms = services.config[REQUEST_TIMEOUT_MS]
+        response = await self._to_controller.request(ApiKey.ALLOCATE_PRODUCER_IDS, 0, request, timeout_ms)
+        assert isinstance(response, AllocateProducerIdsResponse)
+        if response.error_code != ErrorCode.NONE:
+            raise PeerUnavailable(f"the controller refused with {ErrorCode.of(response.error_code).name}")
+        first = response.producer_id_start
+        return ProducerIdBlock(services.broker_id, first, first + response.producer_id_len - 1)
+
+    async def hand_over(self) -> None:
+        """Before the broker stops, while it serves: give what it leads to others (`controlled.shutdown.enable`)."""
+        services = self._services
+        if services.config[CONTROLLED_SHUTDOWN_ENABLE] and len(services.cluster.brokers) > 1:
+            from broker.controlled_shutdown import ControlledShutdown
+
+            shutdown = ControlledShutdown(
+                services.config, services.cluster, services.replica_manager, self.connect, self._is_controller, self._ask_here
+            )
+            await shutdown.run(services.broker_id, services.broker_epoch)
+        if self._is_controller():
+            try:
+                async with asyncio.timeout(DELIVERY_SECONDS):
+                    await services.controller.delivered()
+            except TimeoutError:
+                logger.warning("not every broker was told of the controller's last decisions; the next controller tells them")
+
+    async def close(self) -> None:
+        """Close what this owns."""
+        await self._to_controller.close()
+
+    def _is_controller(self) -> bool:
+        return self._services.controller.is_active

@@ -1,0 +1,113 @@
+"""Before a broker stops it asks the controller to move its leaderships elsewhere, while it still serves. Kafka's doControlledShutdown.
+
+Called by `broker.server` first of all when it stops. The request goes over a connection of its own, without ApiVersions, in version 3. A
+controller that could not move everything, or cannot be reached, is asked again; then the broker stops anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+from broker.controller_channel import AskHere, controller_address
+from config.broker import BrokerConfig
+from config.broker_general import CONTROLLED_SHUTDOWN_MAX_RETRIES, CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS
+from config.broker_replication import CONTROLLER_SOCKET_TIMEOUT_MS
+from controller.errors import ControllerError, StoreError
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from protocol.schema import Message
+from replication.cluster import MetadataCache
+from replication.peer import Connect, PeerUnavailable
+from replication.replica_manager import ReplicaManager
+
+logger = logging.getLogger(__name__)
+
+VERSION = 3
+HANDED_OVER_SECONDS = 1.0
+"""How long the LeaderAndIsr may take by which this broker learns that it leads no longer."""
+POLL_SECONDS = 0.01
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class ControlledShutdown:
+    """See the module."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        cluster: MetadataCache,
+        replica_manager: ReplicaManager,
+        connect: Connect,
+        is_controller: Callable[[], bool],
+        ask_here: AskHere,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._replica_manager = replica_manager
+        self._connect = connect
+        self._is_controller = is_controller
+        self._ask_here = ask_here
+        self._sleep = sleep
+
+    async def run(self, broker_id: int, broker_epoch: int) -> bool:
+        """Hand over what this broker leads; whether the controller says that it did. A broker that is alone has nobody to give it to."""
+        if not any(other != broker_id for other in self._cluster.brokers):
+            return True
+        attempts = self._config[CONTROLLED_SHUTDOWN_MAX_RETRIES]
+        for left in range(attempts - 1, -1, -1):
+            why = await self._attempt(broker_id, broker_epoch)
+            if why is None:
+                await self._handed_over(broker_id)
+                logger.info("the controller has moved the leaderships of broker %d elsewhere", broker_id)
+                return True
+            logger.warning("controlled shutdown of broker %d: %s; %d attempts are left", broker_id, why, left)
+            if left:
+                await self._sleep(self._config[CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS] / 1000)
+        logger.warning("broker %d stops without controlled shutdown: its partitions elect leaders when its session ends", broker_id)
+        return False
+
+    async def _attempt(self, broker_id: int, broker_epoch: int) -> str | None:
+        """Ask once; why it failed, or None."""
+        request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch)
+        try:
+            response = cast("ControlledShutdownResponse", await self._ask(request, str(broker_id)))
+        except (PeerUnavailable, ControllerError, StoreError) as error:
+            return f"the controller was not reached: {error}"
+        if response.error_code != ErrorCode.NONE:
+            return f"the controller refused with {ErrorCode.of(response.error_code).name}"
+        if response.remaining_partitions:
+            first = response.remaining_partitions[0]
+            return f"{len(response.remaining_partitions)} partitions have no other leader, as {first.topic_name}-{first.partition_index}"
+        return None
+
+    async def _ask(self, request: Message, client_id: str) -> Message:
+        if self._is_controller():
+            return await self._ask_here(ApiKey.CONTROLLED_SHUTDOWN, VERSION, request)
+        address = controller_address(self._cluster, self._config.listeners.inter_broker_listener_name)
+        peer = self._connect(lambda: address, client_id)
+        try:
+            return await peer.request(ApiKey.CONTROLLED_SHUTDOWN, VERSION, request, timeout_ms=self._config[CONTROLLER_SOCKET_TIMEOUT_MS])
+        finally:
+            await peer.close()
+
+    async def _handed_over(self, broker_id: int) -> None:
+        """The controller answers as soon as it has decided; until LeaderAndIsr comes, producers are still served here in an epoch that is
+        over. Stopping in between would cost them a disconnect instead of a quick NOT_LEADER_OR_FOLLOWER.
+        """
+        waited = 0.0
+        while waited < HANDED_OVER_SECONDS and self._leads_what_others_host(broker_id):
+            await self._sleep(POLL_SECONDS)
+            waited += POLL_SECONDS
+
+    def _leads_what_others_host(self, broker_id: int) -> bool:
+        live = self._cluster.brokers
+        for partition in self._replica_manager:
+            if partition.is_leader and any(replica != broker_id and replica in live for replica in partition.isr):
+                return True
+        return False

@@ -1,0 +1,349 @@
+"""The port to other brokers (`replication.peer`) on sockets: one connection, one request under way, as Apache Kafka's brokers talk.
+
+Made by `broker.server` for the follower fetchers, the controller's channels and the broker's channel to the controller. A peer owns its
+connection and nothing that runs: it connects with a request, and again with the request after the connection was lost. A request costs one
+future and no task; one timer per connection watches over all of its requests.
+
+Invariants:
+* A frame is memory of its own, which nobody writes to again: the records in a message are views of it.
+* A correlation id is never used twice on a connection; an answer that nobody asked for closes it.
+* Whatever goes wrong while a request is under way closes the connection, since the answer may still come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from struct import Struct
+from typing import Final, NamedTuple, cast
+
+from config.listeners import SecurityProtocol
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.fields import Versions
+from protocol.registry import api
+from protocol.schema import Message
+from protocol.wire import ProtocolError, read_uvarint
+from replication.peer import Peer, PeerAddress, PeerUnavailable, Resolve
+
+logger = logging.getLogger(__name__)
+
+CLIENT_SOFTWARE_NAME = "apache-kafka-java"
+CLIENT_SOFTWARE_VERSION = "3.9.1"
+"""What Apache Kafka's brokers say to each other in ApiVersions; others may act upon it."""
+
+WINDOW_BYTES: Final = 64 * 1024
+"""What is read before the length of a response is known; a response that is longer is read right into memory of its size."""
+MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
+
+_REQUEST_HEAD: Final = Struct(">ihhi")  # length, api key, version, correlation id
+_RESPONSE_HEAD: Final = Struct(">ii")  # length, correlation id
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+_NO_TAGGED_FIELDS: Final = b"\x00"
+_CORRELATION_IDS: Final = 2**31 - 1
+_HEAD_BYTES: Final = 4 + 2 + 2 + 4
+
+
+class PeerConnections:
+    """Makes peers (`replication.peer.Connect`); they share one window, for a read is taken out of it at once."""
+
+    __slots__ = ("_max_response_bytes", "_window")
+
+    def __init__(self, max_response_bytes: int = MAX_RESPONSE_BYTES) -> None:
+        self._max_response_bytes = max_response_bytes
+        self._window = memoryview(bytearray(WINDOW_BYTES))
+
+    def __call__(self, resolve: Resolve, client_id: str, *, negotiate: bool = False) -> Peer:
+        """See replication.peer.Connect."""
+        return PeerConnection(resolve, client_id, self._window, self._max_response_bytes, negotiate=negotiate)
+
+
+class _Form(NamedTuple):
+    """What is the same in all requests of one (api, version) to one peer."""
+
+    client_id: bytes  # and the end of the header
+    response: type[Message]
+    flexible_response_header: bool
+
+
+class PeerConnection(Peer):
+    """See the module and `replication.peer.Peer`. Belongs to one event loop."""
+
+    __slots__ = ("_client_id", "_closed", "_forms", "_max_response_bytes", "_negotiate", "_resolve", "_supported", "_window", "_wire")
+
+    def __init__(self, resolve: Resolve, client_id: str, window: memoryview, max_response_bytes: int, *, negotiate: bool = False) -> None:
+        self._resolve = resolve
+        self._client_id = client_id.encode()
+        self._window = window
+        self._max_response_bytes = max_response_bytes
+        self._negotiate = negotiate
+        self._supported: dict[int, Versions] | None = None
+        self._forms: dict[int, _Form] = {}
+        self._wire: Wire | None = None
+        self._closed = False
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection at this moment."""
+        return self._wire is not None and not self._wire.is_lost
+
+    async def request(self, api_key: ApiKey, version: int, request: Message, *, timeout_ms: int) -> Message:
+        """See replication.peer.Peer. Raises UnsupportedVersion, UnsupportedField when the request cannot be said in the version."""
+        wire = self._wire
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        if wire is None or wire.is_lost:
+            if self._closed:
+                raise PeerUnavailable("the connection was closed here")
+            wire = await self._connect(loop, deadline)
+        if self._supported is not None:
+            version = self._lowered(api_key, version)
+        return await self._ask(wire, api_key, version, request, deadline)
+
+    async def close(self) -> None:
+        """See replication.peer.Peer."""
+        self._closed = True
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            wire.lose("the connection was closed here")
+
+    async def _ask(self, wire: Wire, api_key: ApiKey, version: int, request: Message, deadline: float) -> Message:
+        form = self._forms.get(api_key << 16 | version) or self._form(api_key, version)
+        try:
+            frame = await wire.exchange(api_key, version, form.client_id, request.encode(version), deadline)
+        except asyncio.CancelledError:
+            wire.lose("nobody waits for the answer any more")
+            raise
+        offset = 4
+        try:
+            if form.flexible_response_header:
+                offset = 5 if not frame[4] else _skip_tagged_fields(frame, 4)
+            if api_key == ApiKey.API_VERSIONS and _INT16.unpack_from(frame, offset)[0] == ErrorCode.UNSUPPORTED_VERSION:
+                version = 0  # who does not know the version answers in version 0 (KIP-511)
+            response, _ = form.response.decode(frame, version, offset)
+        except (ProtocolError, IndexError, struct.error) as malformed:
+            wire.lose("the answer cannot be read")
+            raise PeerUnavailable(f"{wire.name} answered {api_key.name} v{version} with what cannot be read: {malformed}") from None
+        return response
+
+    def _form(self, api_key: ApiKey, version: int) -> _Form:
+        types = api(api_key)
+        end_of_header = _NO_TAGGED_FIELDS if types.request_header_version(version) >= 2 else b""
+        client_id = _INT16.pack(len(self._client_id)) + self._client_id + end_of_header
+        form = _Form(client_id, types.response, types.response_header_version(version) >= 1)
+        self._forms[api_key << 16 | version] = form
+        return form
+
+    async def _connect(self, loop: asyncio.AbstractEventLoop, deadline: float) -> Wire:
+        self._wire = None
+        address = self._resolve()
+        if address is None:
+            raise PeerUnavailable("the broker's address is not known")
+        if address.security_protocol != SecurityProtocol.PLAINTEXT:
+            protocol = SecurityProtocol(address.security_protocol).name
+            raise PeerUnavailable(
+                f"{address.host}:{address.port} speaks {protocol}, but brokers can only be reached by PLAINTEXT yet; "
+                "set security.inter.broker.protocol, or inter.broker.listener.name, to a PLAINTEXT listener"
+            )
+        wire = Wire(loop, address, self._window, self._max_response_bytes)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await loop.create_connection(lambda: wire, address.host, address.port)
+        except TimeoutError:
+            raise PeerUnavailable(f"{wire.name} accepted no connection in time") from None
+        except OSError as error:
+            raise PeerUnavailable(f"cannot connect to {wire.name}: {error}") from None
+        if self._closed:
+            wire.lose("the connection was closed here")
+            raise PeerUnavailable("the connection was closed here")
+        if self._negotiate:
+            self._supported = await self._versions_of(wire, deadline)
+        self._wire = wire
+        return wire
+
+    async def _versions_of(self, wire: Wire, deadline: float) -> dict[int, Versions]:
+        """What the other side says it knows. Raises PeerUnavailable."""
+        from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+        request = ApiVersionsRequest(client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=CLIENT_SOFTWARE_VERSION)
+        version = api(ApiKey.API_VERSIONS).versions.last
+        while True:
+            response = await self._ask(wire, ApiKey.API_VERSIONS, version, request, deadline)
+            assert isinstance(response, ApiVersionsResponse)
+            known = {each.api_key: Versions(each.min_version, each.max_version) for each in response.api_keys}
+            if response.error_code == ErrorCode.NONE:
+                return known
+            lower = known[ApiKey.API_VERSIONS].last if ApiKey.API_VERSIONS in known else 0
+            if response.error_code != ErrorCode.UNSUPPORTED_VERSION or lower >= version:
+                wire.lose("it refused ApiVersions")
+                raise PeerUnavailable(f"{wire.name} refused ApiVersions with {ErrorCode.of(response.error_code).name}")
+            version = max(lower, 0)
+
+    def _lowered(self, api_key: ApiKey, version: int) -> int:
+        known = None if self._supported is None else self._supported.get(api_key)
+        lowest = api(api_key).versions.first
+        if known is None or known.last < lowest or known.first > version:
+            raise PeerUnavailable(f"the broker knows no version of {api_key.name} that is known here; is it of an older release?")
+        return min(version, known.last)
+
+
+class Wire(asyncio.BufferedProtocol):
+    """One connection: one request out, one frame in."""
+
+    __slots__ = (
+        "_answer",
+        "_correlation_id",
+        "_deadline",
+        "_filled",
+        "_frame",
+        "_head",
+        "_loop",
+        "_max_response_bytes",
+        "_timer",
+        "_transport",
+        "_waiter",
+        "_window",
+        "is_lost",
+        "name",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, address: PeerAddress, window: memoryview, max_response_bytes: int) -> None:
+        self.name = f"{address.host}:{address.port}"
+        self.is_lost = False
+        self._loop = loop
+        self._window = window
+        self._max_response_bytes = max_response_bytes
+        self._transport: asyncio.Transport | None = None
+        self._correlation_id = -1
+        self._waiter: asyncio.Future[memoryview] | None = None
+        self._deadline = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._frame: memoryview | None = None  # of a response that did not come in one read: with its length, of exactly its size
+        self._head = b""  # less than a length and a correlation id
+        self._filled = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # A BufferedProtocol over a socket always gets a Transport; uvloop's is not of asyncio's class.
+        self._transport = cast("asyncio.Transport", transport)
+        if self.is_lost:
+            self._transport.abort()
+
+    async def exchange(self, api_key: int, version: int, client_id: bytes, body: bytes, deadline: float) -> memoryview:
+        """The frame of the answer, from the correlation id on. Raises PeerUnavailable."""
+        if self._waiter is not None:
+            raise RuntimeError(f"a second request to {self.name} while one is under way")
+        if self.is_lost or self._transport is None:
+            raise PeerUnavailable(f"{self.name} closed the connection")
+        self._correlation_id = correlation_id = (self._correlation_id + 1) & _CORRELATION_IDS
+        size = _HEAD_BYTES - 4 + len(client_id) + len(body)
+        self._waiter = waiter = self._loop.create_future()
+        self._deadline = deadline
+        if self._timer is None or self._timer.when() > deadline:
+            self._arm(deadline)
+        self._transport.write(b"".join((_REQUEST_HEAD.pack(size, api_key, version, correlation_id), client_id, body)))
+        try:
+            return await waiter
+        finally:
+            self._waiter = None
+
+    def lose(self, why: str) -> None:
+        """Close the connection, and fail the request that is under way."""
+        if self.is_lost:
+            return
+        self.is_lost = True
+        self._frame = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._transport is not None:
+            self._transport.abort()
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(PeerUnavailable(f"{self.name}: {why}"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lose(f"the connection was lost ({exc})" if exc is not None else "the other side closed the connection")
+        self._transport = None
+
+    def eof_received(self) -> bool:
+        return False
+
+    # Time -----------------------------------------------------------------------------------------------------------------------------
+
+    def _arm(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._on_timer)
+
+    def _on_timer(self) -> None:
+        """Most requests are answered long before: the timer of one serves those after it, and goes when it finds none."""
+        self._timer = None
+        if self._waiter is None or self._waiter.done():
+            return
+        if self._deadline > self._loop.time():
+            self._arm(self._deadline)
+        else:
+            self.lose("no answer in time")
+
+    # Bytes in -------------------------------------------------------------------------------------------------------------------------
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        frame = self._frame
+        if frame is not None:
+            rest: memoryview = frame[self._filled :]
+            return rest
+        head = self._head
+        if head:
+            self._window[: len(head)] = head
+            return self._window[len(head) :]
+        return self._window
+
+    def buffer_updated(self, nbytes: int) -> None:
+        frame = self._frame
+        if frame is None:
+            self._begin(nbytes + len(self._head))
+            return
+        self._filled += nbytes
+        if self._filled == len(frame):
+            self._frame = None
+            self._answered(frame[4:])
+
+    def _begin(self, filled: int) -> None:
+        """A response begins in the window."""
+        window = self._window
+        if filled < _RESPONSE_HEAD.size:
+            self._head = bytes(window[:filled])
+            return
+        self._head = b""
+        size, correlation_id = _RESPONSE_HEAD.unpack_from(window)
+        if self._waiter is None or self._waiter.done() or correlation_id != self._correlation_id:
+            self._offend(f"an answer came that nobody asked for (correlation id {correlation_id})")
+        elif not 4 <= size <= self._max_response_bytes:
+            self._offend(f"an answer of {size} bytes; at most {self._max_response_bytes} are allowed")
+        elif filled > 4 + size:
+            self._offend(f"{filled - 4 - size} bytes came after the answer")
+        elif filled == 4 + size:
+            self._answered(memoryview(bytes(window[4:filled])))
+        else:
+            self._frame = frame = memoryview(bytearray(4 + size))
+            frame[:filled] = window[:filled]
+            self._filled = filled
+
+    def _answered(self, frame: memoryview) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(frame)
+
+    def _offend(self, what: str) -> None:
+        logger.warning("%s does not speak the protocol: %s; closing the connection", self.name, what)
+        self.lose(what)
+
+
+def _skip_tagged_fields(frame: memoryview, offset: int) -> int:
+    """The offset behind the tagged fields of a response header: there are none that mean anything."""
+    count, offset = read_uvarint(frame, offset)
+    for _ in range(count):
+        _, offset = read_uvarint(frame, offset)
+        size, offset = read_uvarint(frame, offset)
+        offset += size
+    return offset
