@@ -1,12 +1,16 @@
 """Partitions move to other brokers: what is written, who is told what, and how a move goes on after anything that may happen."""
 
+from contextlib import suppress
+
+import pytest
+
 from controller.change_znodes import encode_reassignments
 from controller.errors import InvalidReplicaAssignment, NoReassignmentInProgress, UnknownTopicOrPartition
 from controller.topic_admin import NewTopic
 from controller.znodes import REASSIGN_PARTITIONS, PartitionState, ReplicaAssignment
 from protocol.messages.stop_replica import StopReplicaRequest
 from storage.topic_partition import TopicPartition
-from tests.support.controlled_cluster import Cluster, P, run
+from tests.support.controlled_cluster import Cluster, Crash, P, run
 
 
 async def move(cluster: Cluster, *target: int, partition: TopicPartition = P) -> None:
@@ -259,3 +263,38 @@ def test_a_partition_that_never_had_a_live_replica_is_made_where_it_is_moved_to(
         assert cluster.state() == PartitionState(1, (1, 2), 0, 1)
 
     run(scenario)
+
+
+@pytest.mark.parametrize("writes", range(6))
+def test_the_next_controller_goes_on_from_any_write_of_the_end_of_a_move(writes: int) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([1, 2])
+        await move(cluster, 2, 3)
+        cluster.controller.store.writes_left = writes
+        with suppress(Crash):
+            await cluster.catch_up(3)
+        await cluster.settle()
+        await cluster.kill(0)
+        if writes == 0:
+            await cluster.catch_up(3)
+        assert cluster.assignment() == ReplicaAssignment((2, 3))
+        assert cluster.state().leader == 2
+        assert cluster.state().isr == (2, 3)
+        assert P not in cluster.peers[1].replicas
+
+    run(scenario, brokers=4)
+
+
+@pytest.mark.parametrize("writes", range(3))
+def test_the_next_controller_goes_on_from_any_write_of_the_beginning_of_a_move(writes: int) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([1, 2])
+        cluster.controller.store.writes_left = writes
+        with suppress(Crash):
+            await move(cluster, 3, 2)
+        await cluster.settle()
+        await cluster.kill(0)
+        assert cluster.assignment() == (ReplicaAssignment((3, 2, 1), (3,), (1,), (1, 2)) if writes else ReplicaAssignment((1, 2)))
+        assert (P in cluster.peers[3].replicas) == (writes > 0)
+
+    run(scenario, brokers=4)
