@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import AsyncExitStack
 
+from broker.background import LoopBackground
 from broker.broker_channels import BrokerChannels, control_versions
 from broker.controller_channel import ControllerChannel, asking_here
 from broker.network.peer_connection import PeerConnections
@@ -17,17 +19,25 @@ from config.broker import BrokerConfig
 from config.broker_general import CONTROLLED_SHUTDOWN_ENABLE
 from config.broker_network import REQUEST_TIMEOUT_MS, SOCKET_REQUEST_MAX_BYTES
 from config.broker_own import OTTLA_METADATA_FILE
-from config.broker_replication import CONTROLLER_SOCKET_TIMEOUT_MS, INTER_BROKER_PROTOCOL_VERSION, REPLICA_FETCH_RESPONSE_MAX_BYTES
+from config.broker_replication import (
+    CONTROLLER_SOCKET_TIMEOUT_MS,
+    INTER_BROKER_PROTOCOL_VERSION,
+    REPLICA_FETCH_RESPONSE_MAX_BYTES,
+    REPLICA_LAG_TIME_MAX_MS,
+)
+from config.metadata_version import is_at_least
 from controller.change_znodes import ProducerIdBlock
 from controller.channels import BrokerChannel
 from controller.context import LiveBroker
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.schema import Message
 from replication.peer import PeerUnavailable
 
 logger = logging.getLogger(__name__)
 
+FIRST_WITH_TOPIC_IDS = "2.8-IV0"
 DELIVERY_SECONDS = 1.0
 """How long a controller that stops tries to tell the brokers what it decided last."""
 
@@ -56,14 +66,47 @@ class ClusterWiring:
             config[CONTROLLER_SOCKET_TIMEOUT_MS],
         )
         self._ask_here = asking_here(services, self._listener)
-        self._to_controller = self.controller_channel()
+        self._to_controller = self._controller_channel()
+        self._held = AsyncExitStack()
+        """What was started, and how to end it."""
+        self._held.push_async_callback(self._to_controller.close)
+
+    def begin(self, background: LoopBackground) -> None:
+        """Before the controller first speaks: what replicas here need of other brokers."""
+        services = self._services
+        config = services.config
+        if is_alone(config):
+            return
+        from replication.alter_partition import AlterPartition
+
+        channel = self._controller_channel()
+        self._held.push_async_callback(channel.close)
+
+        async def ask(api_key: ApiKey, version: int, message: Message) -> Message:
+            return await channel.request(api_key, version, message, config[REQUEST_TIMEOUT_MS])
+
+        alter_partition = AlterPartition(
+            services.broker_id,
+            lambda: services.broker_epoch,
+            ask,
+            uses_topic_ids=is_at_least(config[INTER_BROKER_PROTOCOL_VERSION], FIRST_WITH_TOPIC_IDS),
+        )
+        self._held.push_async_callback(alter_partition.close)
+        manager = services.replica_manager
+        manager.isr_proposals = alter_partition
+        period_ms = config[REPLICA_LAG_TIME_MAX_MS] // 2
+
+        def let_laggards_go() -> None:
+            manager.maybe_shrink_isrs(services.clock.now_ms())
+
+        background.schedule("isr-expiration", period_ms, period_ms, let_laggards_go)
 
     def channel_to(self, broker: LiveBroker) -> BrokerChannel:
         """The controller's way to a broker (`controller.channels.ChannelFactory`)."""
         return self._channels(broker)
 
-    def controller_channel(self) -> ControllerChannel:
-        """A way to the active controller, wherever it is; the caller closes it."""
+    def _controller_channel(self) -> ControllerChannel:
+        """A way to the active controller, wherever it is."""
         services = self._services
         return ControllerChannel(
             services.cluster, self.connect, self._listener, str(services.broker_id), self._is_controller, self._ask_here
@@ -103,8 +146,8 @@ class ClusterWiring:
                 logger.warning("not every broker was told of the controller's last decisions; the next controller tells them")
 
     async def close(self) -> None:
-        """Close what this owns."""
-        await self._to_controller.close()
+        """End what was begun, and close the connections."""
+        await self._held.aclose()
 
     def _is_controller(self) -> bool:
         return self._services.controller.is_active

@@ -283,6 +283,7 @@ class Broker:
         """Register, elect, and lead what is ours, before the first request is served."""
         services = self.services
         self._held.push_async_callback(self.controller.shutdown)
+        self._cluster.begin(self._background)
         services.groups.start()  # before the broker registers, or it would miss what it leads
         self._held.push_async_callback(services.groups.stop)
         self._held.push_async_callback(services.producer_ids.stop)

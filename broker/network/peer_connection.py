@@ -244,9 +244,10 @@ class Wire(asyncio.BufferedProtocol):
             self._arm(deadline)
         self._transport.write(b"".join((_REQUEST_HEAD.pack(size, api_key, version, correlation_id), client_id, body)))
         try:
-            return await waiter
+            frame: memoryview = await waiter
         finally:
             self._waiter = None
+        return frame
 
     def lose(self, why: str) -> None:
         """Close the connection, and fail the request that is under way."""
