@@ -6,6 +6,7 @@ import click
 
 COMMANDS = {
     "serve": "Run a broker.",
+    "cluster": "Run several brokers on this host.",
     "topics": "List, describe, create, alter and delete topics.",
     "groups": "List, describe and delete groups, and change their offsets.",
     "configs": "Describe and change configurations.",

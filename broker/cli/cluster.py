@@ -1,0 +1,253 @@
+"""`ottla cluster`: several brokers on this host under a supervisor, which starts those again that die."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from broker.cli.options import json_option
+from broker.cli.output import print_json, print_table, say
+
+if TYPE_CHECKING:
+    from broker.supervisor.layout import Layout
+
+_COMMAND_SECONDS = 90.0
+_STATUS_SECONDS = 5.0
+_ASK_BROKERS_SECONDS = 2.0
+
+directory_option = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("cluster"),
+    show_default=True,
+    envvar="OTTLA_CLUSTER_DIR",
+    show_envvar=True,
+    help="Where the cluster stands: its metadata, data, logs.",
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cluster() -> None:
+    """Run several brokers on this host."""
+
+
+@cluster.command()
+@click.argument("brokers", type=click.IntRange(1, 1000), default=3)
+@directory_option
+@click.option("--zookeeper", metavar="HOST:PORT[/PATH]", help="Keep the metadata there; without it in a file in the directory.")
+@click.option(
+    "--base-port", type=click.IntRange(0, 65535), default=9092, show_default=True, help="Of broker 0; 0 takes free ones, and keeps them."
+)
+@click.option("--racks", type=click.IntRange(1), help="Spread the brokers over so many racks r0, r1, ...; each has its own without it.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="For all brokers; {id} in it is the broker's id.")
+@click.option("--detach", is_flag=True, help="Return when all are ready, and leave them running.")
+def up(
+    brokers: int, directory: Path, zookeeper: str | None, base_port: int, racks: int | None, settings: tuple[str, ...], detach: bool
+) -> None:
+    """Start BROKERS brokers (3) and print where they are once all are ready."""
+    from broker.supervisor import state_file
+    from broker.supervisor.layout import Layout, choose_ports
+
+    directory = directory.absolute()
+    directory.mkdir(parents=True, exist_ok=True)
+    if base_port + brokers > 65536:
+        raise click.UsageError(f"--base-port {base_port} leaves no room for {brokers} brokers below 65536.")
+    ports = choose_ports(brokers, base_port, state_file.read(directory).ports())
+    layout = Layout(directory, ports, racks or brokers, zookeeper, settings)
+    _check_configuration(layout)
+    if detach:
+        _detach(directory)
+    else:
+        _supervise(layout)
+
+
+def _check_configuration(layout: Layout) -> None:
+    """A bad value is told here, once, and not by every broker."""
+    from config.broker import BrokerConfig
+    from config.errors import ConfigError
+
+    try:
+        for broker_id in layout.broker_ids:
+            BrokerConfig(layout.properties(broker_id))
+    except ConfigError as error:
+        raise SystemExit(f"ottla: {error}") from None
+
+
+def _supervise(layout: Layout) -> None:
+    import asyncio
+
+    from broker.logs import set_up_logging
+    from broker.supervisor.supervisor import CannotSupervise, Supervisor
+
+    def on_ready() -> None:
+        print(f"ottla cluster is ready: {layout.bootstrap}", flush=True)
+
+    async def supervise() -> None:
+        await Supervisor(layout).run(on_ready)
+
+    set_up_logging()
+    try:
+        asyncio.run(supervise())
+    except CannotSupervise as error:
+        for line in str(error).splitlines():
+            say(f"ottla: {line}")
+        raise SystemExit(1) from None
+
+
+def _detach(directory: Path) -> None:
+    """The same command again, in a session of its own, until its first line."""
+    arguments = [argument for argument in sys.argv[1:] if argument != "--detach"]
+    log_file = directory / "supervisor.log"
+    with log_file.open("ab") as log:
+        begin = log.tell()
+        supervisor = subprocess.Popen(
+            [sys.executable, "-m", "broker", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+        )
+    assert supervisor.stdout is not None
+    with supervisor.stdout:
+        line = supervisor.stdout.readline()
+    if line:
+        print(line, end="")
+        return
+    status = supervisor.wait()
+    with log_file.open("rb") as log:
+        log.seek(begin)
+        told = [text for text in log.read().decode(errors="replace").splitlines() if text.startswith("ottla: ")]
+    for text in told or [f"ottla: the supervisor ended with status {status}; {log_file} says why"]:
+        say(text)
+    raise SystemExit(status or 1)
+
+
+@cluster.command()
+@directory_option
+@json_option
+def status(directory: Path, as_json: bool) -> None:
+    """Show the brokers: processes, states, what they lead. Exit status 1 when there is no supervisor."""
+    from broker.supervisor import control, state_file
+
+    directory = directory.absolute()
+    try:
+        supervisor = True
+        brokers = control.ask(directory, {"command": "status"}, _STATUS_SECONDS)["brokers"]
+    except control.NoSupervisor:
+        supervisor = False
+        written = state_file.read(directory)
+        alive = {broker_id for broker_id, name in written.processes().items() if name.is_alive}
+        brokers = [
+            dict(broker) if broker_id in alive else {**broker, "state": "stopped", "pid": None}
+            for broker_id, broker in written.brokers.items()
+        ]
+    _add_what_brokers_say(brokers)
+    if as_json:
+        print_json({"directory": str(directory), "supervisor": supervisor, "brokers": brokers})
+    elif brokers:
+        columns = ("id", "pid", "port", "rack", "state", "restarts", "leads", "behind", "role", "reason")
+        rows = [[broker.get(name) for name in columns] for broker in brokers]
+        print_table(columns, rows)
+    if not supervisor:
+        say(f"ottla: no supervisor runs in {directory}; `ottla cluster up` starts one")
+        raise SystemExit(1)
+
+
+def _add_what_brokers_say(brokers: list[dict[str, Any]]) -> None:
+    """How many partitions each leads, of how many it is no in-sync replica, and who is the controller; nothing when none answers."""
+    from broker.cli.client.cluster import Cluster
+    from broker.cli.client.errors import ClientError
+
+    bootstrap = ",".join(f"127.0.0.1:{broker['port']}" for broker in brokers if broker["state"] == "ready")
+    if not bootstrap:
+        return
+    try:
+        with Cluster(bootstrap, timeout_seconds=_ASK_BROKERS_SECONDS) as client:
+            answer = client.refresh(None)
+    except ClientError as error:
+        say(f"ottla: the brokers do not say what they lead: {error}")
+        return
+    partitions = [partition for topic in answer.topics for partition in topic.partitions]
+    for broker in brokers:
+        name = broker["id"]
+        broker["leads"] = sum(partition.leader_id == name for partition in partitions)
+        broker["behind"] = sum(name in partition.replica_nodes and name not in partition.isr_nodes for partition in partitions)
+        broker["role"] = "controller" if name == answer.controller_id else ""
+
+
+def _tell(directory: Path, command: str, broker_id: int | None = None, **more: object) -> None:
+    """Have the supervisor do something. Ends with status 1 when it cannot."""
+    from broker.supervisor import control
+
+    directory = directory.absolute()
+    try:
+        answer = control.ask(directory, {"command": command, "id": broker_id, **more}, _COMMAND_SECONDS)
+    except control.NoSupervisor:
+        raise SystemExit(f"ottla: no supervisor runs in {directory}; `ottla cluster up` starts one") from None
+    except TimeoutError:
+        raise SystemExit(
+            f"ottla: {command} was not done within {_COMMAND_SECONDS:.0f} s; `ottla cluster status` shows how far it is"
+        ) from None
+    if "error" in answer:
+        raise SystemExit(f"ottla: {answer['error']}")
+
+
+@cluster.command()
+@click.argument("broker_id", type=int)
+@click.option("--stays-down", is_flag=True, help="Do not start it again.")
+@directory_option
+def kill(broker_id: int, stays_down: bool, directory: Path) -> None:
+    """Kill a broker as a crash does (SIGKILL). The supervisor starts it again."""
+    _tell(directory, "kill", broker_id, stays_down=stays_down)
+
+
+@cluster.command()
+@click.argument("broker_id", type=int)
+@directory_option
+def pause(broker_id: int, directory: Path) -> None:
+    """Let a broker stand still (SIGSTOP), as a machine that hangs does."""
+    _tell(directory, "pause", broker_id)
+
+
+@cluster.command()
+@click.argument("broker_id", type=int)
+@directory_option
+def resume(broker_id: int, directory: Path) -> None:
+    """Let a paused broker go on."""
+    _tell(directory, "resume", broker_id)
+
+
+@cluster.command()
+@click.argument("broker_id", type=int)
+@directory_option
+def stop(broker_id: int, directory: Path) -> None:
+    """Stop a broker (SIGTERM) and return when it has ended."""
+    _tell(directory, "stop", broker_id)
+
+
+@cluster.command()
+@click.argument("broker_id", type=int)
+@directory_option
+def start(broker_id: int, directory: Path) -> None:
+    """Start a broker that is stopped or was given up, and return when it is ready."""
+    _tell(directory, "start", broker_id)
+
+
+@cluster.command()
+@directory_option
+def down(directory: Path) -> None:
+    """Stop all brokers and the supervisor, and return when they have ended."""
+    from broker.supervisor import state_file
+
+    supervisor = state_file.read(directory.absolute()).supervisor
+    _tell(directory, "down")
+    while supervisor is not None and supervisor.is_alive and supervisor.pid != os.getpid():
+        time.sleep(0.01)

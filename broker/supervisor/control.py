@@ -1,0 +1,70 @@
+"""How `ottla cluster` speaks with the supervisor: one line of JSON each way over a unix socket in the cluster's directory.
+
+The socket is reached through a descriptor of the directory, because the kernel takes no address above 107 bytes and directories have longer
+names. Only the owner of the directory may speak: the socket's mode is 0600.
+"""
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+NAME = "control.sock"
+_LONGEST_REQUEST = 65536
+
+Answer = dict[str, Any]
+
+
+class NoSupervisor(Exception):
+    """Nobody answers in this directory."""
+
+
+@contextmanager
+def _address(directory: Path) -> Iterator[str]:
+    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{NAME}"
+    finally:
+        os.close(descriptor)
+
+
+def ask(directory: Path, request: dict[str, Any], timeout_seconds: float) -> Answer:
+    """What the supervisor answers. Raises NoSupervisor, and TimeoutError when it does not in time."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(timeout_seconds)
+        try:
+            with _address(directory) as address:
+                connection.connect(address)
+            connection.sendall(json.dumps(request).encode() + b"\n")
+            with connection.makefile("rb") as answers:
+                line = answers.readline()
+        except TimeoutError:
+            raise
+        except OSError:
+            raise NoSupervisor(str(directory)) from None
+    if not line:
+        raise NoSupervisor(str(directory))
+    answer: Answer = json.loads(line)
+    return answer
+
+
+async def listen(directory: Path, on_request: Callable[[Answer], Awaitable[Answer]]) -> asyncio.Server:
+    """Serve requests. The caller holds the directory's lock: a socket that is there already belongs to nobody."""
+
+    async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, ValueError):  # somebody who went away, or no request at all: nothing to answer
+            request = json.loads(await reader.readline())
+            writer.write(json.dumps(await on_request(request)).encode() + b"\n")
+            await writer.drain()
+        writer.close()
+
+    (directory / NAME).unlink(missing_ok=True)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with _address(directory) as address:
+        listening.bind(address)
+    os.chmod(directory / NAME, 0o600)
+    return await asyncio.start_unix_server(on_connection, sock=listening, limit=_LONGEST_REQUEST)

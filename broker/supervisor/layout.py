@@ -1,0 +1,103 @@
+"""Which brokers a cluster on this host has: their ids, ports, racks and directories, and what each process is started with.
+
+Everything stands in one directory: the metadata file that the brokers share (without ZooKeeper), and per broker its data and its log.
+"""
+
+import random
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.broker_general import BROKER_ID, BROKER_RACK, DEFAULT_REPLICATION_FACTOR, MIN_INSYNC_REPLICAS
+from config.broker_groups import OFFSETS_TOPIC_REPLICATION_FACTOR
+from config.broker_network import LISTENERS
+from config.broker_own import OTTLA_METADATA_FILE
+from config.broker_transactions import TRANSACTION_STATE_LOG_MIN_ISR, TRANSACTION_STATE_LOG_REPLICATION_FACTOR
+from config.broker_zookeeper import ZOOKEEPER_CONNECT
+from config.loader import parse_assignment
+
+MOST_REPLICAS = 3
+_CHOICE = range(20_000, 32_000)
+"""Below what the kernel hands to outgoing connections: between choosing a port and listening nothing but another chooser can take it."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A cluster. `settings` are `key=value` for all brokers, in which `{id}` stands for the broker's id; they win over what is set here."""
+
+    directory: Path
+    ports: tuple[int, ...]
+    racks: int
+    zookeeper: str | None = None
+    settings: tuple[str, ...] = ()
+
+    @property
+    def broker_ids(self) -> range:
+        """From 0."""
+        return range(len(self.ports))
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients are given."""
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports)
+
+    def rack(self, broker_id: int) -> str:
+        """Brokers of one rack are taken to fail together."""
+        return f"r{broker_id % self.racks}"
+
+    def log_file(self, broker_id: int) -> Path:
+        """What the broker's process writes to standard error."""
+        return self.directory / f"broker-{broker_id}.log"
+
+    def properties(self, broker_id: int) -> dict[str, str]:
+        """The configuration of one broker."""
+        replicas = min(MOST_REPLICAS, len(self.ports))
+        in_sync = max(1, replicas - 1)
+        found = {
+            BROKER_ID.name: str(broker_id),
+            BROKER_RACK.name: self.rack(broker_id),
+            LISTENERS.name: f"PLAINTEXT://127.0.0.1:{self.ports[broker_id]}",
+            "log.dirs": str(self.directory / f"broker-{broker_id}"),
+            DEFAULT_REPLICATION_FACTOR.name: str(replicas),
+            MIN_INSYNC_REPLICAS.name: str(in_sync),
+            OFFSETS_TOPIC_REPLICATION_FACTOR.name: str(replicas),
+            TRANSACTION_STATE_LOG_REPLICATION_FACTOR.name: str(replicas),
+            TRANSACTION_STATE_LOG_MIN_ISR.name: str(in_sync),
+        }
+        if self.zookeeper is None:
+            found[OTTLA_METADATA_FILE.name] = str(self.directory / "metadata.db")
+        else:
+            found[ZOOKEEPER_CONNECT.name] = self.zookeeper
+        found.update(parse_assignment(text.replace("{id}", str(broker_id))) for text in self.settings)
+        return found
+
+    def command(self, broker_id: int, supervisor_pid: int) -> list[str]:
+        """What to run."""
+        settings = [part for name, value in self.properties(broker_id).items() for part in ("--set", f"{name}={value}")]
+        return [sys.executable, "-m", "broker.supervisor.child", str(supervisor_pid), "serve", *settings]
+
+
+def choose_ports(count: int, base_port: int, before: Mapping[int, int]) -> tuple[int, ...]:
+    """`base_port` and those after it; with 0, those of `before` and free ones for brokers that are new."""
+    if base_port:
+        return tuple(range(base_port, base_port + count))
+    new = iter(_free_ports(count, set(before.values())))
+    return tuple(before.get(broker_id) or next(new) for broker_id in range(count))
+
+
+def _free_ports(count: int, taken: set[int]) -> Sequence[int]:
+    found: list[int] = []
+    for port in random.SystemRandom().sample(_CHOICE, len(_CHOICE)):
+        if len(found) == count:
+            break
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in taken:
+            found.append(port)
+    return found

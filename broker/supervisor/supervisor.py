@@ -1,0 +1,254 @@
+"""The supervisor of the brokers of one directory: starts them at once, starts those again that die, and does what the commands say.
+
+It holds the directory's lock as long as it lives, so that there are never two. When it is told to end it ends the brokers first; when it is
+killed the kernel tells the brokers to end (`child`), and the next supervisor of the directory waits for those that still do.
+"""
+
+import asyncio
+import fcntl
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from broker.supervisor import control, state_file
+from broker.supervisor.layout import Layout
+from broker.supervisor.processes import BrokerProcess
+from broker.supervisor.restarts import Effect, NotNow, State, Supervised
+
+logger = logging.getLogger(__name__)
+
+STOP_SECONDS = 60.0
+"""After that a broker that was told to end is killed."""
+LEFTOVER_SECONDS = 40.0
+PATIENCE, PATIENCE_WITH_ZOOKEEPER = 3, 12
+"""After a crash ZooKeeper lets nobody else register until the old session's timeout; twelve starts last longer than its default."""
+
+_SIGNALS = {Effect.KILL: signal.SIGKILL, Effect.TERMINATE: signal.SIGTERM, Effect.PAUSE: signal.SIGSTOP, Effect.RESUME: signal.SIGCONT}
+
+
+class CannotSupervise(Exception):
+    """Why there is no cluster: one line for the operator."""
+
+
+class Supervisor:
+    """See the module. `run` is called once."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        patience = PATIENCE if layout.zookeeper is None else PATIENCE_WITH_ZOOKEEPER
+        self._brokers = {broker_id: Supervised(broker_id, patience) for broker_id in layout.broker_ids}
+        self._processes: dict[int, BrokerProcess] = {}
+        self._changed = asyncio.Event()
+        self._ending = asyncio.Event()
+        self._name = state_file.name_of(os.getpid())
+
+    async def run(self, on_ready: Callable[[], None]) -> None:
+        """Until it is told to end, and all brokers have ended. `on_ready` is called once all serve. Raises CannotSupervise."""
+        lock = take_lock(self._layout.directory)
+        try:
+            await self._await_leftovers()
+            server = await control.listen(self._layout.directory, self._on_request)
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                loop.add_signal_handler(number, self._ending.set)
+            try:
+                await self._start_all(on_ready)
+                await self._ending.wait()
+            finally:
+                await self._stop_all()
+                server.close()
+                (self._layout.directory / control.NAME).unlink(missing_ok=True)
+        finally:
+            os.close(lock)
+
+    # -- all of them ---------------------------------------------------------------------------------------------------------
+
+    async def _start_all(self, on_ready: Callable[[], None]) -> None:
+        for broker in self._brokers.values():
+            self._carry_out(broker, broker.on_start())
+        while not self._ending.is_set():
+            states = {broker.state for broker in self._brokers.values()}
+            if State.FAILED in states:
+                raise CannotSupervise(
+                    "\n".join(f"broker {each.broker_id} {each.reason}" for each in self._brokers.values() if each.state is State.FAILED)
+                )
+            if states == {State.READY}:
+                on_ready()
+                return
+            await self._next_change()
+
+    async def _stop_all(self) -> None:
+        """Everything is told at once: the last one has nobody to hand its partitions to, whatever the order."""
+        deadline = time.monotonic() + STOP_SECONDS
+        for broker in self._brokers.values():
+            if broker.state is State.PAUSED:
+                self._carry_out(broker, broker.on_resume())
+            if broker.state is not State.STOPPED:
+                self._carry_out(broker, broker.on_stop())
+        while any(broker.state.has_process for broker in self._brokers.values()):
+            if time.monotonic() > deadline:
+                for process in self._processes.values():
+                    logger.warning("process %d does not end within %d s; killed", process.name.pid, STOP_SECONDS)
+                    process.send(signal.SIGKILL)
+            await self._next_change(1.0)
+
+    async def _await_leftovers(self) -> None:
+        """Brokers of a supervisor that was killed are ending; one that was paused needs to be woken for that."""
+        written = state_file.read(self._layout.directory)
+        left = {broker_id: name for broker_id, name in written.processes().items() if name.is_alive}
+        for broker_id, name in left.items():
+            logger.warning("broker %d (process %d) of the last supervisor is still there; waiting for its end", broker_id, name.pid)
+            os.kill(name.pid, signal.SIGTERM)
+            os.kill(name.pid, signal.SIGCONT)
+        deadline = time.monotonic() + LEFTOVER_SECONDS
+        while any(name.is_alive for name in left.values()):
+            if time.monotonic() > deadline:
+                pids = ", ".join(str(name.pid) for name in left.values() if name.is_alive)
+                raise CannotSupervise(f"brokers of the last supervisor do not end: processes {pids}; kill them")
+            await asyncio.sleep(0.02)
+
+    # -- one of them ---------------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, broker: Supervised, effect: Effect) -> None:
+        if effect is Effect.LAUNCH:
+            self._launch(broker)
+        elif effect is Effect.WAIT:
+            asyncio.get_running_loop().call_later(broker.pause_seconds, self._on_pause_over, broker, broker.restarts)
+        elif effect in _SIGNALS:
+            self._processes[broker.broker_id].send(_SIGNALS[effect])
+        self._note_change()
+
+    def _launch(self, broker: Supervised) -> None:
+        broker_id = broker.broker_id
+        self._processes[broker_id] = BrokerProcess(
+            self._layout.command(broker_id, self._name.pid),
+            self._layout.log_file(broker_id),
+            lambda: self._on_ready(broker),
+            lambda status: self._on_exit(broker, status),
+        )
+
+    def _on_ready(self, broker: Supervised) -> None:
+        self._carry_out(broker, broker.on_ready(time.monotonic()))
+        logger.info("broker %d is ready, process %d", broker.broker_id, self._processes[broker.broker_id].name.pid)
+
+    def _on_exit(self, broker: Supervised, status: int) -> None:
+        process = self._processes.pop(broker.broker_id)
+        effect = broker.on_exit(status, process.last_words() if status > 0 else "", time.monotonic())
+        if effect is Effect.WAIT:
+            logger.warning("broker %d %s; started again in %.1f s", broker.broker_id, broker.reason, broker.pause_seconds)
+        elif broker.state is State.FAILED:
+            logger.error(
+                "broker %d %s; given up after %d starts: mend that, then `ottla cluster start %d`",
+                broker.broker_id,
+                broker.reason,
+                broker.patience,
+                broker.broker_id,
+            )
+        else:
+            logger.info("broker %d ended with status %d", broker.broker_id, status)
+        self._carry_out(broker, effect)
+
+    def _on_pause_over(self, broker: Supervised, restarts: int) -> None:
+        # Somebody may have started and stopped it meanwhile; the pause then belongs to an earlier life.
+        if broker.restarts == restarts:
+            self._carry_out(broker, broker.on_pause_over())
+
+    # -- who looks on --------------------------------------------------------------------------------------------------------
+
+    def _note_change(self) -> None:
+        state_file.write(self._layout.directory, self._name, self.status())
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _next_change(self, seconds: float | None = None) -> None:
+        """Until something has changed or it is told to end, or for so long."""
+        waits = [asyncio.ensure_future(self._changed.wait())]
+        if not self._ending.is_set():
+            waits.append(asyncio.ensure_future(self._ending.wait()))
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+
+    def status(self) -> list[dict[str, Any]]:
+        """What is known of each broker, in the form in which it is written down and answered."""
+        found = []
+        for broker_id, broker in self._brokers.items():
+            process = self._processes.get(broker_id)
+            found.append(
+                {
+                    "id": broker_id,
+                    "pid": None if process is None else process.name.pid,
+                    "process_started": None if process is None else process.name.started,
+                    "port": self._layout.ports[broker_id],
+                    "rack": self._layout.rack(broker_id),
+                    "state": broker.state.value,
+                    "restarts": broker.restarts,
+                    "reason": broker.reason,
+                }
+            )
+        return found
+
+    # -- commands ------------------------------------------------------------------------------------------------------------
+
+    async def _on_request(self, request: control.Answer) -> control.Answer:
+        """One command; its answer comes when it has been done."""
+        command = request.get("command")
+        if command == "status":
+            return {"brokers": self.status(), "supervisor": self._name.pid}
+        if command == "down":
+            self._ending.set()
+            while any(broker.state.has_process for broker in self._brokers.values()):
+                await self._next_change()
+            return {}
+        broker = self._brokers.get(request.get("id", -1))
+        if broker is None:
+            return {"error": f"there is no broker {request.get('id')}; there are 0 to {len(self._brokers) - 1}"}
+        if self._ending.is_set():
+            return {"error": "the cluster is going down"}
+        try:
+            return await self._command(broker, str(command), bool(request.get("stays_down")))
+        except NotNow as error:
+            return {"error": str(error)}
+
+    async def _command(self, broker: Supervised, command: str, stays_down: bool) -> control.Answer:
+        if command == "start":
+            self._carry_out(broker, broker.on_start())
+            while broker.state in {State.STARTING, State.WAITING}:
+                await self._next_change()
+            return {} if broker.state is State.READY else {"error": f"broker {broker.broker_id} {broker.reason or broker.state.value}"}
+        if command == "stop":
+            if broker.state is State.PAUSED:
+                self._carry_out(broker, broker.on_resume())
+            self._carry_out(broker, broker.on_stop())
+            while broker.state is State.STOPPING:
+                await self._next_change()
+            return {}
+        if command == "kill":
+            process = self._processes.get(broker.broker_id)
+            self._carry_out(broker, broker.on_kill(stays_down))
+            while process is not None and self._processes.get(broker.broker_id) is process:
+                await self._next_change()
+            return {}
+        if command == "pause":
+            self._carry_out(broker, broker.on_pause())
+            return {}
+        if command == "resume":
+            self._carry_out(broker, broker.on_resume())
+            return {}
+        return {"error": f"the supervisor knows no command {command}"}
+
+
+def take_lock(directory: Path) -> int:
+    """The descriptor that holds the directory until it is closed. Raises CannotSupervise when another supervisor does."""
+    descriptor = os.open(directory / ".supervisor.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise CannotSupervise(f"{directory} has a supervisor already; `ottla cluster status --dir {directory}` shows it") from None
+    return descriptor
