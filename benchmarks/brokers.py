@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Protocol
 
@@ -33,8 +34,11 @@ class Broker(Protocol):
     label: ClassVar[str]
     librdkafka_warm_up_s: ClassVar[float]
 
-    def __init__(self, directory: Path, pin_cpu: int | None = None) -> None: ...
+    def __init__(self, directory: Path, pin_cpu: int | None = None, config: Mapping[str, str] = COMMON_CONFIG) -> None: ...
     def start(self) -> None: ...
+    def restart(self) -> None:
+        """Kill it, and start it again on its data."""
+
     def stop(self) -> None: ...
     def log_text(self) -> str: ...
     @property
@@ -51,11 +55,17 @@ class ApacheKafkaBroker:
     label: ClassVar[str] = f"Apache Kafka {KAFKA_VERSION}"
     librdkafka_warm_up_s: ClassVar[float] = 5.0  # the JIT compiles the hot path meanwhile
 
-    def __init__(self, directory: Path, pin_cpu: int | None = None) -> None:
-        self._cluster = ApacheKafka(directory, 1, {**COMMON_CONFIG, "zookeeper.session.timeout.ms": "18000"}, pin_cpu=pin_cpu, heap="1g")
+    def __init__(self, directory: Path, pin_cpu: int | None = None, config: Mapping[str, str] = COMMON_CONFIG) -> None:
+        self._cluster = ApacheKafka(directory, 1, {**config, "zookeeper.session.timeout.ms": "18000"}, pin_cpu=pin_cpu, heap="1g")
 
     def start(self) -> None:
         self._cluster.start()
+
+    def restart(self) -> None:
+        """See Broker."""
+        broker_id = self._cluster.broker_ids[0]
+        self._cluster.kill_broker(broker_id)
+        self._cluster.start_broker(broker_id)
 
     def stop(self) -> None:
         self._cluster.stop()
@@ -82,9 +92,10 @@ class OttlaBroker:
     label: ClassVar[str] = "Ottla"
     librdkafka_warm_up_s: ClassVar[float] = 1.0
 
-    def __init__(self, directory: Path, pin_cpu: int | None = None) -> None:
+    def __init__(self, directory: Path, pin_cpu: int | None = None, config: Mapping[str, str] = COMMON_CONFIG) -> None:
         self._directory = directory
         self._pin_cpu = pin_cpu
+        self._config = config
         self._log = directory / "broker.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
@@ -92,8 +103,8 @@ class OttlaBroker:
 
     def start(self) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
-        (self._port,) = free_ports(1)
-        settings = {"listeners": f"PLAINTEXT://127.0.0.1:{self._port}", "log.dirs": str(self._directory / "data"), **COMMON_CONFIG}
+        self._port = self._port or free_ports(1)[0]
+        settings = {"listeners": f"PLAINTEXT://127.0.0.1:{self._port}", "log.dirs": str(self._directory / "data"), **self._config}
         command = [str(Path(sys.executable).with_name("ottla")), "serve"]
         for key, value in settings.items():
             command += ["--set", f"{key}={value}"]
@@ -114,6 +125,14 @@ class OttlaBroker:
         """With compiled bytecode, as pip installs it; a developer's environment may forbid that. The first start of a run compiles."""
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         return {**environment, "PYTHONPYCACHEPREFIX": str(self._directory.parent / "bytecode")}
+
+    def restart(self) -> None:
+        """See Broker."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        process_guard().release(self._process.pid)
+        self.start()
 
     def stop(self) -> None:
         if self._process is None:

@@ -34,6 +34,11 @@ VERSIONS = {
     ApiKey.API_VERSIONS: 3,
     ApiKey.CREATE_TOPICS: 7,
     ApiKey.DELETE_TOPICS: 6,
+    ApiKey.FIND_COORDINATOR: 4,
+    ApiKey.JOIN_GROUP: 9,
+    ApiKey.SYNC_GROUP: 5,
+    ApiKey.OFFSET_COMMIT: 9,
+    ApiKey.OFFSET_FETCH: 9,
 }
 _CLIENT_ID = "loadgen"
 _ALL_IN_SYNC_REPLICAS = -1
@@ -60,7 +65,7 @@ def produce_error_offsets(topic: str) -> tuple[int, ...]:
         partition = PartitionProduceResponse(index=0, error_code=code, base_offset=0)
         return ProduceResponse(responses=[TopicProduceResponse(name=topic, partition_responses=[partition])])
 
-    return (_place(ApiKey.PRODUCE, answer),)
+    return (error_offset(ApiKey.PRODUCE, answer),)
 
 
 def fetch(topic_id: bytes, partition: int, offset: int, max_bytes: int) -> bytes:
@@ -78,10 +83,11 @@ def fetch_error_offsets() -> tuple[int, ...]:
         partition = PartitionData(partition_index=0, error_code=of_partition, high_watermark=0, records=None)
         return FetchResponse(error_code=of_request, responses=[FetchableTopicResponse(partitions=[partition])])
 
-    return _place(ApiKey.FETCH, lambda code: answer(code, 0)), _place(ApiKey.FETCH, lambda code: answer(0, code))
+    return error_offset(ApiKey.FETCH, lambda code: answer(code, 0)), error_offset(ApiKey.FETCH, lambda code: answer(0, code))
 
 
-def _place(key: ApiKey, answer: Callable[[int], Message]) -> int:
+def error_offset(key: ApiKey, answer: Callable[[int], Message]) -> int:
+    """Where the error code stands that `answer` puts into a response, counted from the correlation id."""
     version = VERSIONS[key]
     header = ResponseHeader(correlation_id=0).encode(api(key).response_header_version(version))
     return (header + answer(_MARK).encode(version)).index(_MARK.to_bytes(2, "big"))

@@ -1,0 +1,322 @@
+"""Consumer groups beside Apache Kafka's: `python -m benchmarks.groups [--members N ...] [--records N] [--kinds KINDS]`.
+
+Each kind in turn, on all cores, with one partition of `__consumer_offsets`:
+
+    commits   offset commits of eight consumers, each with four requests under way, answered per second
+    rebalance from the first JoinGroup to the moment when every member of a group of N has its assignment; the initial delay of 200 ms,
+              which begins anew with every member that joins, is part of it
+    load      the broker is killed and started again: until the group's offsets are served, from a log of N offset records
+
+The members are played by this process with frames made beforehand, so what is compared is the brokers.
+"""
+
+import argparse
+import asyncio
+import shutil
+import statistics
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import frames
+from benchmarks.admin import Admin
+from benchmarks.brokers import COMMON_CONFIG, KINDS, REFERENCE, Broker
+from benchmarks.frames import request_frame
+from benchmarks.loadgen.runner import Load, run_load
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.header import ResponseHeader
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from protocol.registry import api
+from protocol.schema import Message
+
+TOPIC = "groups"
+PARTITIONS = 200
+COMMIT_CONNECTIONS = 8
+COMMITS_IN_FLIGHT = 4
+COMMIT_SECONDS = 4.0
+CONFIG = {"group.initial.rebalance.delay.ms": "200", "offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "1"}
+PATIENCE_S = 300.0
+
+_Answer = TypeVar("_Answer", bound=Message)
+
+
+@dataclass(slots=True)
+class Result:
+    """What the turns of one kind showed, in commits per second and seconds."""
+
+    commits: list[float] = field(default_factory=list)
+    commit_p99_ms: list[float] = field(default_factory=list)
+    rebalances: dict[int, list[float]] = field(default_factory=dict)
+    loads: list[float] = field(default_factory=list)
+
+
+class Asker:
+    """One connection that sends a request and waits for its answer."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def connect(self) -> None:
+        """Beforehand, so that a queue of connections is not what is measured."""
+        self._streams = await asyncio.open_connection("127.0.0.1", self._port)
+
+    async def ask(self, key: ApiKey, request: Message, answers: type[_Answer]) -> _Answer:
+        """Raises ConnectionError."""
+        if self._streams is None:
+            await self.connect()
+        assert self._streams is not None
+        reader, writer = self._streams
+        writer.write(request_frame(key, request))
+        (length,) = struct.unpack(">i", await reader.readexactly(4))
+        answer = await reader.readexactly(length)
+        version = frames.VERSIONS[key]
+        _, body = ResponseHeader.decode(answer, api(key).response_header_version(version))
+        return answers.decode(answer, version, body)[0]
+
+    def close(self) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+
+
+def commit_frame(group: str, first: int, count: int) -> bytes:
+    """A commit of `count` partitions by a consumer without a group membership."""
+    partitions = [OffsetCommitRequestPartition(partition_index=first + i, committed_offset=1, committed_metadata="") for i in range(count)]
+    topics = [OffsetCommitRequestTopic(name=TOPIC, partitions=partitions)]
+    return request_frame(ApiKey.OFFSET_COMMIT, OffsetCommitRequest(group_id=group, topics=topics))
+
+
+def commit_error_offsets(count: int) -> tuple[int, ...]:
+    """Where the error codes of a commit's partitions stand."""
+
+    def answer(code: int) -> OffsetCommitResponse:
+        partitions = [OffsetCommitResponsePartition(partition_index=i, error_code=code) for i in range(count)]
+        return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name=TOPIC, partitions=partitions)])
+
+    return (frames.error_offset(ApiKey.OFFSET_COMMIT, answer),)
+
+
+def commits_per_second(port: int) -> tuple[float, float]:
+    """(commits per second, p99 in ms)."""
+    load = Load(
+        frames=[commit_frame(f"committing-{number}", number, 1) for number in range(COMMIT_CONNECTIONS)],
+        connections=COMMIT_CONNECTIONS,
+        in_flight=COMMITS_IN_FLIGHT,
+        warm_up_s=COMMIT_SECONDS,
+        duration_s=COMMIT_SECONDS,
+        error_offsets=commit_error_offsets(1),
+    )
+    measured = run_load("127.0.0.1", port, load)
+    return measured.per_second, measured.latency_ns.percentile(99) / 1e6
+
+
+async def wait_for_coordinator(port: int) -> None:
+    """Ask until there is one: the first question creates `__consumer_offsets`."""
+    asker = Asker(port)
+    deadline = time.monotonic() + PATIENCE_S
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=["any"])
+    while True:
+        (found,) = (await asker.ask(ApiKey.FIND_COORDINATOR, request, FindCoordinatorResponse)).coordinators
+        if found.error_code == ErrorCode.NONE:
+            asker.close()
+            return
+        assert time.monotonic() < deadline, f"no coordinator: {ErrorCode.of(found.error_code).name}"
+        await asyncio.sleep(0.05)
+
+
+class Member:
+    """One member of a group; the leader gives every member an assignment of a few bytes."""
+
+    def __init__(self, port: int, group: str) -> None:
+        self._asker = Asker(port)
+        self._group = group
+        self._member_id = ""
+
+    async def connect(self) -> None:
+        """See Asker."""
+        await self._asker.connect()
+
+    async def become_stable(self) -> int:
+        """Join and sync until an assignment came; the generation that it came in."""
+        while True:
+            joined = await self._join()
+            everybody = [member.member_id for member in joined.members]
+            assignments = [SyncGroupRequestAssignment(member_id=each, assignment=b"assignment") for each in everybody]
+            sync = SyncGroupRequest(
+                group_id=self._group,
+                generation_id=joined.generation_id,
+                member_id=self._member_id,
+                protocol_type="consumer",
+                protocol_name="range",
+                assignments=assignments,
+            )
+            synced = await self._asker.ask(ApiKey.SYNC_GROUP, sync, SyncGroupResponse)
+            if synced.error_code == ErrorCode.NONE:
+                return joined.generation_id
+            assert synced.error_code == ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.of(synced.error_code).name
+
+    async def _join(self) -> JoinGroupResponse:
+        while True:
+            request = JoinGroupRequest(
+                group_id=self._group,
+                session_timeout_ms=60_000,
+                rebalance_timeout_ms=60_000,
+                member_id=self._member_id,
+                protocol_type="consumer",
+                protocols=[JoinGroupRequestProtocol(name="range", metadata=b"subscription")],
+            )
+            joined = await self._asker.ask(ApiKey.JOIN_GROUP, request, JoinGroupResponse)
+            self._member_id = joined.member_id
+            if joined.error_code == ErrorCode.NONE:
+                return joined
+            assert joined.error_code == ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.of(joined.error_code).name
+
+    def close(self) -> None:
+        self._asker.close()
+
+
+async def seconds_to_stable(port: int, members: int) -> float:
+    """From the first JoinGroup until all members are in one generation and have their assignments."""
+    group = f"rebalancing-{members}-{time.monotonic_ns()}"
+    crowd = [Member(port, group) for _ in range(members)]
+    for member in crowd:
+        await member.connect()
+    began = time.monotonic()
+    generations = await asyncio.gather(*(member.become_stable() for member in crowd))
+    assert len(set(generations)) == 1, "members were not ready within the initial delay of each other: it is too short for this machine"
+    took = time.monotonic() - began
+    for member in crowd:
+        member.close()
+    return took
+
+
+def fill(port: int, records: int) -> None:
+    """Commit `records` offsets of one group, a topic's worth at a time."""
+    load = Load(
+        frames=[commit_frame("loaded", 0, PARTITIONS)],
+        connections=2,
+        in_flight=2,
+        warm_up_s=0.0,
+        duration_s=PATIENCE_S,
+        total=records // PARTITIONS,
+        error_offsets=commit_error_offsets(PARTITIONS),
+    )
+    run_load("127.0.0.1", port, load)
+
+
+async def seconds_to_load(port: int) -> float:
+    """Until the offsets of the group are answered, from now."""
+    began = time.monotonic()
+    asker = Asker(port)
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="loaded", topics=None)])
+    while True:
+        (group,) = (await asker.ask(ApiKey.OFFSET_FETCH, request, OffsetFetchResponse)).groups
+        if group.error_code == ErrorCode.NONE and group.topics:
+            assert len(group.topics[0].partitions) == PARTITIONS
+            asker.close()
+            return time.monotonic() - began
+        assert time.monotonic() - began < PATIENCE_S, "the offsets did not come back"
+        await asyncio.sleep(0.005)
+
+
+def take_turn(broker: Broker, result: Result, members: Sequence[int], records: int) -> None:
+    """All of it on one broker, started fresh."""
+    broker.start()
+    try:
+        with Admin("127.0.0.1", broker.port) as admin:
+            admin.create_topic(TOPIC, PARTITIONS)
+        uvloop.run(wait_for_coordinator(broker.port))
+        per_second, p99_ms = commits_per_second(broker.port)
+        result.commits.append(per_second)
+        result.commit_p99_ms.append(p99_ms)
+        for count in members:
+            uvloop.run(seconds_to_stable(broker.port, min(count, 20)))  # warm
+            result.rebalances.setdefault(count, []).append(uvloop.run(seconds_to_stable(broker.port, count)))
+        fill(broker.port, records)
+        broker.restart()
+        result.loads.append(uvloop.run(seconds_to_load(broker.port)))
+    finally:
+        broker.stop()
+
+
+def table(results: dict[str, Result], records: int) -> Table:
+    """A line per measure: medians of the turns, and how many times better the others are than the first."""
+    reference, *others = results
+    shown = Table(title="Consumer groups, side by side", title_justify="left")
+    shown.add_column("work")
+    shown.add_column("unit")
+    for label in results:
+        shown.add_column(label, justify="right")
+    for label in others:
+        shown.add_column(f"{label}: times better", justify="right")
+
+    def line(title: str, unit: str, values: dict[str, list[float]], *, more_is_better: bool, digits: int) -> None:
+        medians = {label: statistics.median(found) for label, found in values.items()}
+        ratios = [medians[each] / medians[reference] if more_is_better else medians[reference] / medians[each] for each in others]
+        shown.add_row(title, unit, *(f"{value:,.{digits}f}" for value in medians.values()), *(f"{ratio:.2f} ×" for ratio in ratios))
+
+    line("offset commits", "1/s", {k: r.commits for k, r in results.items()}, more_is_better=True, digits=0)
+    line("offset commits: p99", "ms", {k: r.commit_p99_ms for k, r in results.items()}, more_is_better=False, digits=2)
+    for count in results[reference].rebalances:
+        rebalances = {k: r.rebalances[count] for k, r in results.items()}
+        line(f"{count:,} members: first join to stable", "s", rebalances, more_is_better=False, digits=3)
+    line(
+        f"{records:,} offset records: kill -9 and served again, after start",
+        "s",
+        {k: r.loads for k, r in results.items()},
+        more_is_better=False,
+        digits=2,
+    )
+    return shown
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print. Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.groups", description=__doc__.partition("\n")[0])
+    parser.add_argument("--members", type=int, nargs="+", default=[100, 1000])
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--kinds", default=",".join(KINDS), help="the reference first, comma-separated")
+    asked = parser.parse_args(arguments)
+    kinds = asked.kinds.split(",")
+    if REFERENCE in kinds:
+        kinds.sort(key=lambda kind: kind != REFERENCE)
+    results = {KINDS[kind].label: Result() for kind in kinds}
+    scratch = Path(tempfile.mkdtemp(prefix="benchmark-groups-"))
+    try:
+        for turn in range(asked.repeats):
+            for kind in kinds:
+                directory = scratch / f"{kind}-{turn}"
+                take_turn(
+                    KINDS[kind](directory, config={**COMMON_CONFIG, **CONFIG}), results[KINDS[kind].label], asked.members, asked.records
+                )
+                shutil.rmtree(directory, ignore_errors=True)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    Console().print(table(results, asked.records))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

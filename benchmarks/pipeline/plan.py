@@ -1,0 +1,58 @@
+"""What a run shall do, and the two ways in which it ends without a report."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROWS_PER_STREAM = 100_000
+MAX_STREAMS = 999_999
+MAX_ROWS = 10**12 - 1
+_LEAST_STREAMS = 4
+
+
+class Unusable(Exception):
+    """Something that the user gave or that the machine lacks makes the run impossible: one line, exit status 2."""
+
+
+class DidNotFinish(Exception):
+    """The run began and could not come to a verdict: one line, exit status 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that the stages need to know. `rows` is that of the user's file once that has been read."""
+
+    bootstrap: str
+    topic: str
+    rows: int
+    report: Path
+    partitions: int = 4
+    replication_factor: int = -1
+    record_bytes: int = 100
+    codec: str = "none"
+    acks: str = "all"
+    master: str = "local[*]"
+    mode: str = "stream"
+    seed: int = 1
+    keys: int = 10_000
+    key_kind: str = "both"
+    input: Path | None = None
+    key_column: str | None = None
+    generates: bool = True
+    keeps_topic: bool = False
+    work: Path | None = None
+    chaos: Path | None = None
+    stall_s: float = 120.0
+    max_offsets_per_trigger: int | None = None
+    producer: Mapping[str, str] = field(default_factory=dict)
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def run(self) -> str:
+        """Eight characters that mark the records of this run, the same for the same seed."""
+        return f"{self.seed & 0xFFFFFFFF:08x}"
+
+    @property
+    def streams(self) -> int:
+        """How many producers write generated rows, one after the other or side by side; each promises the order of its own rows."""
+        return max(1, min(self.rows, max(_LEAST_STREAMS, -(-self.rows // ROWS_PER_STREAM)), MAX_STREAMS))

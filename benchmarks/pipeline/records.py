@@ -1,0 +1,65 @@
+"""The record on the wire: a header of fixed width in text, then the payload.
+
+    00000001|000003|000000312345|1700000000000|5f3a9c01|payload
+    run      stream sequence     event time ms crc32
+
+`sequence` counts all rows of a run from 0; `stream` is the producer that wrote it, and within a stream a partition keeps the order of the
+sequence. The checksum is over the header before it, the key and the payload.
+"""
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+HEADER_BYTES = 52
+MIN_RECORD_BYTES = 64
+_STREAM_DIGITS = 6
+_SEQUENCE_DIGITS = 12
+_BLOCK = 32  # characters of one MD5 sum in hexadecimal
+_MOST_BLOCKS = 16
+
+NOW_MS = "java_method('java.lang.System', 'currentTimeMillis')"
+"""The clock for each row: current_timestamp() is one instant for a whole query."""
+
+
+def payload_of(sequence: Column, seed: int, size: int) -> Column:
+    """Text of `size` characters that looks random and follows from the seed; it repeats itself after 512 characters."""
+    blocks = max(1, min(-(-size // _BLOCK), _MOST_BLOCKS))
+    text = F.concat(*(F.md5(F.concat_ws(":", F.lit(f"{seed}.{block}"), sequence).cast("binary")) for block in range(blocks)))
+    return F.substring(F.repeat(text, -(-size // (blocks * _BLOCK))), 1, size)
+
+
+def value_of(run: str, stream: Column, sequence: Column, event_ms: Column, key: Column, payload: Column) -> Column:
+    """The bytes of a record's value."""
+    head = F.concat_ws(
+        "|",
+        F.lit(run),
+        F.lpad(stream.cast("string"), _STREAM_DIGITS, "0"),
+        F.lpad(sequence.cast("string"), _SEQUENCE_DIGITS, "0"),
+        event_ms.cast("string"),
+    )
+    return F.concat(head.cast("binary"), _bytes("|"), _checksum(head, key, payload).cast("binary"), _bytes("|"), payload.cast("binary"))
+
+
+def parsed(key: Column, value: Column) -> dict[str, Column]:
+    """What a value says: `run`, `stream`, `sequence`, `event_ms` (null where it cannot be read) and `intact`, whether the checksum fits."""
+
+    def text(first: int, length: int) -> Column:
+        return F.substring(value, first, length).cast("string")
+
+    head, payload = F.substring(value, 1, 42), F.substring(value, HEADER_BYTES + 1, 1 << 30)
+    return {
+        "run": text(1, 8),
+        "stream": text(10, _STREAM_DIGITS).try_cast("int"),
+        "sequence": text(17, _SEQUENCE_DIGITS).try_cast("bigint"),
+        "event_ms": text(30, 13).try_cast("bigint"),
+        "intact": F.coalesce(text(44, 8) == _checksum(head, key, payload), F.lit(False)),
+    }
+
+
+def _checksum(head: Column, key: Column, payload: Column) -> Column:
+    covered = F.concat(head.cast("binary"), F.coalesce(key.cast("binary"), _bytes("")), _bytes("|"), payload.cast("binary"))
+    return F.lpad(F.lower(F.hex(F.crc32(covered))), 8, "0")
+
+
+def _bytes(text: str) -> Column:
+    return F.lit(text.encode())

@@ -1,0 +1,158 @@
+"""The Spark session with the Kafka connector, and where Spark's own talk goes: into a file, so that the console has only ours.
+
+The connector is fetched through `spark.jars.packages` into a cache folder of our own, from Maven Central alone: a local Maven repository
+that holds a POM without its JAR would make Spark's resolver give up. Who has another mirror sets `spark.jars.ivySettings`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.pipeline.plan import Unusable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_IVY_SETTINGS = """<ivysettings>
+  <settings defaultResolver="central"/>
+  <caches defaultCacheDir="{cache}/cache" resolutionCacheDir="{cache}/resolution"/>
+  <resolvers><ibiblio name="central" m2compatible="true" root="https://repo1.maven.org/maven2/"/></resolvers>
+</ivysettings>
+"""
+_NOT_FETCHED = ("unresolved dependency", "UNRESOLVED DEPENDENCIES", "download failed", "FAILED DOWNLOADS")
+_JAVA_WANTED = {4: 17, 3: 8}
+
+
+def pyspark_version() -> str:
+    """The installed PySpark. Raises Unusable."""
+    try:
+        import pyspark
+    except ImportError:
+        raise Unusable("PySpark is not installed; pip install 'ottla[spark]'") from None
+    return str(pyspark.__version__)
+
+
+def connector() -> str:
+    """The Maven coordinates of the Kafka connector that fits the installed PySpark and its Scala."""
+    import pyspark
+
+    jars = Path(pyspark.__file__).parent / "jars"
+    library = next(iter(sorted(jars.glob("scala-library-*.jar"))), None)
+    found = re.search(r"scala-library-(\d+\.\d+)", library.name) if library else None
+    return f"org.apache.spark:spark-sql-kafka-0-10_{found.group(1) if found else '2.13'}:{pyspark.__version__}"
+
+
+def check_java() -> str:
+    """The version of the Java that Spark will use. Raises Unusable when it is missing or too old."""
+    home = os.environ.get("JAVA_HOME")
+    program = str(Path(home) / "bin" / "java") if home else "java"
+    needed = _JAVA_WANTED.get(int(pyspark_version().partition(".")[0]), 17)
+    if shutil.which(program) is None:
+        where = f"{program} (from JAVA_HOME) is not there" if home else "there is no java on the PATH"
+        raise Unusable(f"{where}; Spark {pyspark_version()} needs Java {needed} or newer")
+    done = subprocess.run([program, "-version"], capture_output=True, text=True, check=False, timeout=60)
+    found = re.search(r'version "(?:1\.)?(\d+)[^"]*"', done.stderr + done.stdout)
+    if done.returncode != 0 or found is None:
+        raise Unusable(f"`{program} -version` does not say which Java it is; Spark {pyspark_version()} needs Java {needed} or newer")
+    if int(found.group(1)) < needed:
+        raise Unusable(f"{program} is Java {found.group(1)}; Spark {pyspark_version()} needs Java {needed} or newer")
+    return found.group(0).removeprefix("version ").strip('"')
+
+
+def local_cores(master: str) -> int | None:
+    """How many cores a local master uses; None for a cluster."""
+    found = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\d+)?\])?", master)
+    if found is None:
+        return None
+    return len(os.sched_getaffinity(0)) if found.group(1) == "*" else int(found.group(1) or 1)
+
+
+def open_session(master: str, conf: Mapping[str, str]) -> SparkSession:
+    """A session that can speak with Kafka. Raises Unusable when the connector cannot be had or the master not be reached."""
+    from pyspark.sql import SparkSession
+
+    cache = _cache_folder()
+    settings = {
+        "spark.app.name": "ottla validate",
+        "spark.jars.packages": connector(),
+        "spark.jars.ivy": str(cache),
+        "spark.jars.ivySettings": str(_ivy_settings(cache)),
+        "spark.scheduler.mode": "FAIR",  # else the stage that began first would keep all cores and latency would mean nothing
+        "spark.task.maxFailures": "1",  # a task that writes again after a failure duplicates records: not the broker's fault
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.streaming.metricsEnabled": "false",
+    }
+    cores = local_cores(master)
+    if cores is not None:
+        settings |= {"spark.sql.shuffle.partitions": str(max(4, 2 * cores)), "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    builder = SparkSession.builder.master(master)
+    for name, value in {**settings, **conf}.items():
+        builder = builder.config(name, value)
+    with _alone(cache):
+        spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("WARN")
+    return spark
+
+
+@contextmanager
+def stderr_to(path: Path) -> Iterator[int]:
+    """What this process and its children say on standard error goes to the file; gives the descriptor of the real one."""
+    console = os.dup(2)
+    with path.open("ab") as log:
+        os.dup2(log.fileno(), 2)
+    try:
+        yield console
+    finally:
+        os.dup2(console, 2)
+        os.close(console)
+
+
+def why_no_session(log: Path, master: str, error: BaseException) -> str:
+    """One line about a session that did not come up, from what Spark said."""
+    said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    if any(sign in said for sign in _NOT_FETCHED):
+        return (
+            f"the Kafka connector {connector()} could not be fetched from Maven Central; connect this machine, or give --spark-conf "
+            "spark.jars.ivySettings=FILE for a mirror"
+        )
+    if "All masters are unresponsive" in said or "Failed to connect to master" in said:
+        return f"there is no Spark master at {master}"
+    if "Could not parse Master URL" in said + str(error):
+        return f"{master!r} is no Spark master; write local[*] or spark://host:port"
+    last = next((line.strip() for line in reversed(said.splitlines()) if re.search(r"Exception|Error", line)), "")
+    return f"Spark does not start: {last or str(error).strip().splitlines()[0]}"
+
+
+def _cache_folder() -> Path:
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = Path(os.environ.get("OTTLA_IVY_CACHE") or base / "ottla" / "ivy")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unusable(f"{folder}: the cache for Spark's connector cannot be made: {error.strerror}; set OTTLA_IVY_CACHE") from None
+    return folder.absolute()
+
+
+def _ivy_settings(cache: Path) -> Path:
+    path, text = cache / "ivysettings.xml", _IVY_SETTINGS.format(cache=cache)
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+    return path
+
+
+@contextmanager
+def _alone(cache: Path) -> Iterator[None]:
+    """Ivy's cache has no lock of its own."""
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
