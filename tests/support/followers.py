@@ -1,0 +1,258 @@
+"""A broker that follows, in memory, and the leaders it asks: one that answers as a script says, and a real one without sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from broker.purgatory import Purgatory
+from broker.timing_wheel import TimingWheel
+from protocol.api_keys import ApiKey
+from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
+from protocol.messages.update_metadata import UpdateMetadataRequest
+from protocol.schema import Message
+from protocol.uuid import ZERO_UUID
+from replication.cluster import MetadataCache
+from replication.fetch_session import FollowedPartition
+from replication.fetcher_pool import FetcherPool
+from replication.partition import Partition
+from replication.peer import Peer, PeerUnavailable, Resolve
+from replication.replica_manager import ReplicaManager
+from replication.throttle import ReplicationQuotas
+from storage.filesystem import FileSystem
+from storage.partition_log import PartitionLog
+from storage.topic_partition import TopicPartition
+from tests.support.batches import a_batch
+from tests.support.handler_bench import HandlerBench
+from tests.support.log_manager import Disks
+from tests.support.replicas import TOPIC, TOPIC_ID, at_once, brokers, state
+
+BROKER = 1
+LEADER = 0
+BROKER_EPOCH = 25
+Answer = Message | Exception
+Script = Callable[[ApiKey, int, Any], Answer]
+
+
+class Asked:
+    """A request that a peer was given: decoded from its bytes, for the fetcher uses its own again."""
+
+    def __init__(self, api_key: ApiKey, version: int, request: Message) -> None:
+        self.api_key = api_key
+        self.version = version
+        self.data = request.encode(version)
+        self.request: Any = type(request).decode(self.data, version)[0]
+
+
+class ScriptedPeer:
+    """Answers what the script says next; a function in it is given the request. When nothing is left it never answers."""
+
+    def __init__(self, *script: Answer | Script) -> None:
+        self.script: deque[Answer | Script] = deque(script)
+        self.asked: list[Asked] = []
+        self.closed = False
+        self.client_id = ""
+        self.resolve: Resolve = lambda: None
+
+    async def request(self, api_key: ApiKey, version: int, request: Message, *, timeout_ms: int) -> Message:
+        asked = Asked(api_key, version, request)
+        self.asked.append(asked)
+        await asyncio.sleep(0)
+        if not self.script:
+            await asyncio.get_running_loop().create_future()
+        answer = self.script.popleft()
+        if callable(answer):
+            answer = answer(api_key, version, asked.request)
+        if isinstance(answer, Exception):
+            raise answer
+        return type(answer).decode(answer.encode(version), version)[0]
+
+    async def close(self) -> None:
+        self.closed = True
+
+    @property
+    def fetches(self) -> list[Any]:
+        """The Fetch requests."""
+        return [asked.request for asked in self.asked if asked.api_key == ApiKey.FETCH]
+
+
+class Follower:
+    """Broker 1, which follows. `peers`: what it is connected to, in the order of the connections."""
+
+    def __init__(
+        self,
+        *peers: Peer,
+        broker_id: int = BROKER,
+        filesystem: FileSystem | None = None,
+        topic_config: dict[str, str] | None = None,
+        **config: str | int,
+    ) -> None:
+        loop: Any = asyncio.get_running_loop()
+        self.disks = Disks(filesystem)
+        self.disks.clock = loop
+        self.disks.topics[TOPIC] = topic_config or {}
+        self.logs = self.disks.start(broker_id, **config)
+        self.config = self.disks.broker
+        self.cluster = MetadataCache()
+        self.manager = ReplicaManager(broker_id, self.logs, self.cluster, loop)
+        self.broker_id = broker_id
+        self.peers = deque(peers)
+        self.connected: list[Peer] = []
+        self.quotas = ReplicationQuotas(self.config, broker_id, loop)
+        self.failed_dirs: list[str] = []
+        self.pool = FetcherPool(
+            self.config,
+            broker_id,
+            lambda: BROKER_EPOCH,
+            self.connect,
+            lambda broker_id: None,
+            self._on_log_dir_failure,
+            self.quotas.follower,
+        )
+        self.manager.followers = self.pool
+        self.manager.on_update_metadata(UpdateMetadataRequest(controller_id=1, controller_epoch=1, live_brokers=brokers(0, 1, 2)))
+
+    def connect(self, resolve: Resolve, client_id: str, *, negotiate: bool = False) -> Peer:
+        """See Connect."""
+        peer = self.peers.popleft()
+        if isinstance(peer, ScriptedPeer):
+            peer.client_id = client_id
+            peer.resolve = resolve
+        self.connected.append(peer)
+        return peer
+
+    def _on_log_dir_failure(self, log_dir: str, reason: str) -> None:
+        self.failed_dirs.append(log_dir)
+        self.manager.on_log_dir_failure(log_dir, reason)
+
+    def say(self, *states: LeaderAndIsrPartitionState, topic: str = TOPIC, topic_id: bytes = TOPIC_ID) -> None:
+        """LeaderAndIsr about partitions of a topic."""
+        topic_state = LeaderAndIsrTopicState(topic_name=topic, topic_id=topic_id, partition_states=list(states))
+        at_once(self.manager.on_leader_and_isr(LeaderAndIsrRequest(controller_id=1, controller_epoch=1, topic_states=[topic_state])))
+
+    def follow(self, *indexes: int, leader: int = LEADER, epoch: int = 1, topic: str = TOPIC, topic_id: bytes = TOPIC_ID) -> None:
+        """Follow `leader` in `epoch` in these partitions, 0 unless given."""
+        self.say(*(state(leader, epoch, index=index) for index in indexes or (0,)), topic=topic, topic_id=topic_id)
+
+    def lead(self, index: int = 0, epoch: int = 0) -> None:
+        """Lead a partition."""
+        self.say(state(self.broker_id, epoch, index=index))
+
+    def partition(self, index: int = 0) -> Partition:
+        """A partition of the topic."""
+        return self.manager.partitions[TOPIC][index]
+
+    def log(self, index: int = 0) -> PartitionLog:
+        """The log of a partition."""
+        return self.partition(index).log
+
+    def followed(self, index: int = 0, topic: str = TOPIC) -> FollowedPartition:
+        """How the fetcher sees a partition that it fetches."""
+        found = self.pool.followed(TopicPartition(topic, index))
+        assert found is not None
+        return found
+
+
+class LeadingBroker:
+    """Broker 0 with its real request handlers, whose purgatory lives in the loop's time."""
+
+    def __init__(self, **topic_config: str) -> None:
+        self.bench = HandlerBench(**topic_config)
+        loop = asyncio.get_running_loop()
+        self.bench.services.fetch_purgatory = Purgatory("Fetch", TimingWheel(loop.time, loop.call_later))
+        self.requests = 0
+
+    def peer(self) -> DirectPeer:
+        """A connection to it."""
+        return DirectPeer(self)
+
+
+class _Waiting:
+    """The connection that a pending answer belongs to."""
+
+    def __init__(self) -> None:
+        self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_answer_ready(self) -> None:
+        if not self.answered.done():
+            self.answered.set_result(None)
+
+
+class DirectPeer:
+    """Encodes, hands over, waits for the answer and decodes it: a connection without sockets."""
+
+    def __init__(self, leader: LeadingBroker) -> None:
+        self._leader = leader
+        self.is_cut = False
+
+    async def request(self, api_key: ApiKey, version: int, request: Message, *, timeout_ms: int) -> Message:
+        if self.is_cut:
+            raise PeerUnavailable("cut")
+        self._leader.requests += 1
+        asking = self._leader.bench.ask(request, api_key, version, "broker-1-fetcher-0")
+        if asking.waits:
+            waiting = _Waiting()
+            asking.pending.connection = waiting  # type: ignore[assignment]  # all it needs of one
+            try:
+                await waiting.answered
+            except asyncio.CancelledError:
+                if asking.pending.on_closed is not None:
+                    asking.pending.on_closed()
+                raise
+        await asyncio.sleep(0)
+        if self.is_cut:
+            raise PeerUnavailable("cut")
+        response: Message = asking.response
+        return response
+
+    async def close(self) -> None:
+        self.is_cut = True
+
+
+def records(*batches: bytes | bytearray) -> bytes:
+    """Batches as a Fetch response holds them."""
+    return b"".join(batches)
+
+
+def batch(offset: int, count: int = 1, epoch: int = 1, **more: Any) -> bytearray:
+    """A batch as a leader has it in its log."""
+    return a_batch(count, base_offset=offset, leader_epoch=epoch, **more)
+
+
+def answer(*partitions: PartitionData, session_id: int = 7, topic_id: bytes = TOPIC_ID, error_code: int = 0) -> FetchResponse:
+    """A Fetch response about partitions of the topic."""
+    topics = [FetchableTopicResponse(topic_id=topic_id, partitions=list(partitions))] if partitions else []
+    return FetchResponse(error_code=error_code, session_id=session_id, responses=topics)
+
+
+def answer_by_name(*partitions: PartitionData, session_id: int = 7) -> FetchResponse:
+    """The same for versions that name topics."""
+    topics = [FetchableTopicResponse(topic=TOPIC, topic_id=ZERO_UUID, partitions=list(partitions))] if partitions else []
+    return FetchResponse(session_id=session_id, responses=topics)
+
+
+def data(index: int = 0, found: bytes = b"", high_watermark: int = 0, log_start_offset: int = 0, **more: Any) -> PartitionData:
+    """One partition of a Fetch response."""
+    return PartitionData(
+        partition_index=index,
+        high_watermark=high_watermark,
+        last_stable_offset=high_watermark,
+        log_start_offset=log_start_offset,
+        aborted_transactions=None,
+        records=found,
+        **more,
+    )
+
+
+def failed(code: int, index: int = 0) -> PartitionData:
+    """One partition that could not be read."""
+    return PartitionData(partition_index=index, error_code=code, high_watermark=-1, log_start_offset=-1, records=b"")
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Lets others run until it is so; the scenario's time limit is the deadline."""
+    while not condition():
+        await asyncio.sleep(0.001)
