@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 
 from broker.background import LoopBackground
 from broker.broker_channels import BrokerChannels, control_versions
-from broker.controller_channel import ControllerChannel, asking_here
+from broker.controller_channel import ControllerChannel, address_in, asking_here
 from broker.network.peer_connection import PeerConnections
 from broker.services import Services
 from config.broker import BrokerConfig
@@ -33,7 +33,7 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from protocol.schema import Message
-from replication.peer import PeerUnavailable
+from replication.peer import PeerAddress, PeerUnavailable
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +78,8 @@ class ClusterWiring:
         if is_alone(config):
             return
         from replication.alter_partition import AlterPartition
+        from replication.fetcher_pool import FetcherPool
+        from replication.throttle import ReplicationQuotas
 
         channel = self._controller_channel()
         self._held.push_async_callback(channel.close)
@@ -94,6 +96,17 @@ class ClusterWiring:
         self._held.push_async_callback(alter_partition.close)
         manager = services.replica_manager
         manager.isr_proposals = alter_partition
+        quotas = ReplicationQuotas(config, services.broker_id, services.clock)
+        manager.followers = pool = FetcherPool(
+            config,
+            services.broker_id,
+            lambda: services.broker_epoch,
+            self.connect,
+            self._address_of,
+            manager.on_log_dir_failure,
+            quotas.follower,
+        )
+        self._held.push_async_callback(pool.close)
         period_ms = config[REPLICA_LAG_TIME_MAX_MS] // 2
 
         def let_laggards_go() -> None:
@@ -111,6 +124,9 @@ class ClusterWiring:
         return ControllerChannel(
             services.cluster, self.connect, self._listener, str(services.broker_id), self._is_controller, self._ask_here
         )
+
+    def _address_of(self, broker_id: int) -> PeerAddress | None:
+        return address_in(self._services.cluster, broker_id, self._listener)
 
     async def on_new_session(self) -> None:
         """The broker registered again: the controller knows it by another epoch."""

@@ -98,7 +98,12 @@ class ControllerChannel:
 
 def controller_address(cluster: MetadataCache, listener: str) -> PeerAddress | None:
     """Where the controller listens for brokers, as far as this broker was told."""
-    endpoint = cluster.endpoint(cluster.controller_id, listener)
+    return address_in(cluster, cluster.controller_id, listener)
+
+
+def address_in(cluster: MetadataCache, broker_id: int, listener: str) -> PeerAddress | None:
+    """Where a broker listens for brokers, as far as this broker was told."""
+    endpoint = cluster.endpoint(broker_id, listener)
     return None if endpoint is None else PeerAddress(endpoint.host, endpoint.port, endpoint.security_protocol)
 
 

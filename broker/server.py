@@ -85,6 +85,8 @@ METADATA_FILE = "ottla-metadata.sqlite3"
 directories only and leaves it."""
 
 DRAIN_SECONDS = 30.0
+DRAIN_AMONG_OTHERS_SECONDS = 2.0
+"""What is still unanswered then waits for followers, whose fetches this broker no longer serves: the next leader decides."""
 WORKER_THREADS = 8
 
 
@@ -369,7 +371,7 @@ class Broker:
 
     async def _leave(self) -> None:
         await self._cluster.hand_over()
-        await self.socket_server.drain(DRAIN_SECONDS)
+        await self.socket_server.drain(DRAIN_SECONDS if len(self.services.cluster.brokers) <= 1 else DRAIN_AMONG_OTHERS_SECONDS)
 
 
 def _refuse_what_is_not_there(config: BrokerConfig) -> None:
