@@ -113,9 +113,6 @@ class AlterPartition:
             while self._proposed:
                 if not await self._send(list(self._proposed.values())):
                     await self._sleep(RETRY_MS / 1000)
-        except Exception:
-            # A fault of ours, in a task that nobody awaits. The next proposal begins anew, with those that are left.
-            logger.exception("proposals of ISRs failed; %d are undecided", len(self._proposed))
         finally:
             self._task = None
 
@@ -128,6 +125,10 @@ class AlterPartition:
             response = await self._ask(ApiKey.ALTER_PARTITION, version, request)
         except PeerUnavailable as error:
             logger.info("AlterPartition of %d partitions: the controller cannot be reached (%s); asking again", len(sent), error)
+            return False
+        except Exception:
+            # A fault of ours: without its answer the ISRs of this broker would stand still for ever, so it is asked again.
+            logger.exception("AlterPartition of %d partitions failed; asking again", len(sent))
             return False
         assert isinstance(response, AlterPartitionResponse)
         error_code = ErrorCode.of(response.error_code)
@@ -151,7 +152,11 @@ class AlterPartition:
             del self._proposed[proposal.topic_partition]
             decision = _decision(answer, proposal)
             at_once &= decision.error_code in FINAL
-            on_decided(decision)
+            try:
+                on_decided(decision)
+            except Exception:
+                # A fault of ours, in a task that nobody awaits: the other partitions are told all the same.
+                logger.exception("%s: what the controller decided (%s) could not be carried out", proposal.topic_partition, decision)
         return at_once
 
     def _version(self, proposals: Sequence[IsrProposal]) -> int:

@@ -1,8 +1,9 @@
 """The replicas of broker 0 in memory, and the controller and the followers that talk to them."""
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
+from protocol.errors import ErrorCode
 from protocol.messages.fetch import PartitionData
 from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrResponse, LeaderAndIsrTopicState
 from protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaResponse, StopReplicaTopicState
@@ -17,6 +18,7 @@ from protocol.messages.update_metadata import (
 from protocol.uuid import ZERO_UUID
 from replication.cluster import MetadataCache
 from replication.fetch_read import READ_UNCOMMITTED, FetchParams, read_partition
+from replication.isr_proposals import IsrDecision, IsrProposal
 from replication.partition import Partition
 from replication.replica_manager import ReplicaManager
 from storage.filesystem import FileSystem
@@ -65,6 +67,41 @@ class Asked:
         self.partition = partition
 
 
+class Proposals:
+    """The way to a controller that decides when the test says so. One proposal of a partition at a time, as in a real broker."""
+
+    def __init__(self) -> None:
+        self.undecided: list[tuple[IsrProposal, Callable[[IsrDecision], None]]] = []
+        self.made: list[IsrProposal] = []
+
+    def propose(self, proposal: IsrProposal, on_decided: Callable[[IsrDecision], None]) -> bool:
+        """See IsrProposals."""
+        if any(other.topic_partition == proposal.topic_partition for other, _ in self.undecided):
+            return False
+        self.undecided.append((proposal, on_decided))
+        self.made.append(proposal)
+        return True
+
+    def confirm(self, isr: Sequence[int] | None = None, *, leader_epoch: int | None = None, partition_epoch: int | None = None) -> None:
+        """The controller did what the oldest proposal says, or something else."""
+        proposal, on_decided = self.undecided.pop(0)
+        on_decided(
+            IsrDecision(
+                ErrorCode.NONE,
+                0,
+                proposal.leader_epoch if leader_epoch is None else leader_epoch,
+                proposal.isr if isr is None else tuple(isr),
+                0,
+                proposal.partition_epoch + 1 if partition_epoch is None else partition_epoch,
+            )
+        )
+
+    def refuse(self, code: ErrorCode) -> None:
+        """The controller did not do what the oldest proposal says."""
+        proposal, on_decided = self.undecided.pop(0)
+        on_decided(IsrDecision(code, -1, proposal.leader_epoch, proposal.isr, 0, proposal.partition_epoch))
+
+
 class Replicas:
     """Broker 0 of the live brokers 0, 1 and 2."""
 
@@ -74,7 +111,8 @@ class Replicas:
         self.clock = self.disks.clock
         self.logs = self.disks.start()
         self.cluster = MetadataCache()
-        self.manager = ReplicaManager(0, self.logs, self.cluster, self.clock, LAG_MS)
+        self.proposals = Proposals()
+        self.manager = ReplicaManager(0, self.logs, self.cluster, self.clock, LAG_MS, isr_proposals=self.proposals)
         self.logs.on_log_dir_failure = self.manager.on_log_dir_failure
         self.alive(0, 1, 2)
 
@@ -134,6 +172,10 @@ class Replicas:
         return read_partition(
             self.manager, TOPIC, asked, params, 1 << 20, self.clock.now_ms(), min_one_batch=True, is_first_read=is_first_read
         )
+
+    def shrink(self) -> int:
+        """The periodic look at who lags behind."""
+        return self.manager.maybe_shrink_isrs(self.clock.now_ms())
 
     def follow(self, broker_id: int, offset: int, start: int = 0) -> PartitionData:
         """A follower has everything below `offset`."""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from protocol.errors import ErrorCode
 from protocol.uuid import ZERO_UUID
 from replication.errors import (
     FencedLeaderEpoch,
@@ -72,6 +73,7 @@ def test_a_live_replica_outside_the_isr_that_keeps_up_holds_the_high_watermark_b
     replicas = Replicas()
     replicas.say(state(isr=[0], replicas=[0, 1]))
     replicas.follow(1, 0)
+    replicas.proposals.refuse(ErrorCode.INELIGIBLE_REPLICA)
     replicas.append(5)
     assert replicas.partition.log.high_watermark == 0
     replicas.clock.move(LAG_MS + 1)
@@ -83,6 +85,7 @@ def test_a_dead_replica_outside_the_isr_holds_nothing_back() -> None:
     replicas = Replicas()
     replicas.say(state(isr=[0], replicas=[0, 1]))
     replicas.follow(1, 0)
+    replicas.proposals.refuse(ErrorCode.INELIGIBLE_REPLICA)
     replicas.alive(0)
     replicas.append(5)
     assert replicas.partition.log.high_watermark == 5
