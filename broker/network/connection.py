@@ -114,7 +114,7 @@ class Connection(FrameReader):
                 break
             if state and not self._may_produce(view, position):
                 break
-            if not (channel.inline or admitted):
+            if not (channel.inline or admitted or channel.is_urgent(view, position + 4, after)):
                 self._state = state | QUEUED
                 break
             admitted = False

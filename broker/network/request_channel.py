@@ -11,7 +11,8 @@ memoryview of a receive buffer: it is valid only until the handler returns; what
 The queue is where requests wait, not a toll every request pays. While it is empty and a handler slot is free (`RequestChannel.inline`) a
 handler runs in the callback that read the bytes. A slot (`num.io.threads`) is held by what executes over several loop turns: a `Pending`
 with `occupies_slot`. What merely waits for an event (purgatory) holds none, as in Apache Kafka. With all slots taken, requests queue, one
-per connection, first come first served; a connection whose request waits is not read. Nothing here is thread safe: the loop owns it.
+per connection, first come first served; a connection whose request waits is not read. What brokers and the controller ask of each other
+(`is_urgent`) never queues: requests in the slots may be waiting for just that. Nothing here is thread safe: the loop owns it.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
+from struct import Struct
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from broker.security.principals import ANONYMOUS, Principal
+from protocol.api_keys import ApiKey
 from storage.file_region import FileRegion
 
 if TYPE_CHECKING:
@@ -129,6 +132,19 @@ class ConnectionInfo:
         self.client_software_version: str = "unknown"
 
 
+BETWEEN_BROKERS: Final = frozenset(
+    {
+        ApiKey.LEADER_AND_ISR,
+        ApiKey.STOP_REPLICA,
+        ApiKey.UPDATE_METADATA,
+        ApiKey.CONTROLLED_SHUTDOWN,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+    }
+)
+_api_key_at: Final = Struct(">h").unpack_from
+
+
 class Request:
     """One request that waits for a handler slot. `frame` is a copy that the connection keeps; `received_ns` is monotonic."""
 
@@ -201,6 +217,11 @@ class RequestChannel:
         """num.io.threads changed. Handlers beyond a smaller number finish first."""
         self.slots = slots
         self._update()
+
+    @staticmethod
+    def is_urgent(view: memoryview, start: int, end: int) -> bool:
+        """Whether the request from `start` to `end` must not wait behind those of clients."""
+        return end - start >= 2 and _api_key_at(view, start)[0] in BETWEEN_BROKERS
 
     def hold_slot(self, pending: Pending) -> None:
         """The handler behind `pending` executes until it completes."""

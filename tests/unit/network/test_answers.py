@@ -287,6 +287,25 @@ def test_requests_queue_in_order_when_all_slots_are_taken() -> None:
     assert bench.channel.idle_slots == 1
 
 
+def test_what_brokers_ask_of_each_other_does_not_wait_for_a_slot() -> None:
+    later = Later(occupies_slot=True)
+    bench = Bench(later, slots=1)
+    bench.connect().send(framed(other(b"create topics")))
+    bench.connect().send(framed(other(b"waits")))
+    controller = bench.connect()
+    leader_and_isr = b"\x00\x04\x00\x07"
+    controller.send(framed(leader_and_isr, leader_and_isr))
+    assert bench.handled == [other(b"create topics"), leader_and_isr]  # the second when the first is answered
+    later.pendings[1].complete(b"done")
+    bench.turns.run()
+    assert controller.answers == [b"done"]
+    assert bench.handled[2:] == [leader_and_isr]
+    for pending in later.pendings:
+        pending.complete(b"")
+    bench.turns.run()
+    assert bench.handled[3:] == [other(b"waits")]
+
+
 def test_one_connection_with_many_requests_does_not_keep_others_from_their_slot() -> None:
     later = Later(occupies_slot=True)
     bench = Bench(later, slots=1)
