@@ -60,7 +60,6 @@ def create_future(self: "LogManager", current: PartitionLog, log_dir: str) -> Pa
     name = suffixed_name(topic_partition, DirectoryKind.FUTURE, f"{self._random.getrandbits(128):032x}")
     directory = f"{log_dir}/{name}"
     created = open_log(self.context, topic_partition, log_dir, current.config, directory=directory, is_new=True)
-    created.topic_id = current.topic_id
     self._future[topic_partition] = created
     self.preferred_log_dirs.pop(topic_partition, None)
     self.directories[log_dir].log_count += 1
@@ -68,7 +67,8 @@ def create_future(self: "LogManager", current: PartitionLog, log_dir: str) -> Pa
     self._checkpoints.on_created(created)
     # The partition may have stood there before: what the file says of its recovery point is not true of this log.
     self._checkpoints.recovery_points([log_dir])
-    _write_topic_id(self, created)
+    if current.topic_id != ZERO_UUID:
+        self._checkpoints.take_topic_id(created, current.topic_id)
     log.info("%s: moves from %s to %s", topic_partition, current.log_dir, directory)
     return created
 
@@ -90,10 +90,7 @@ def replace_current_with_future(self: "LogManager", topic_partition: TopicPartit
     target.update_high_watermark(source.high_watermark)
     del self._future[topic_partition]
     self._current[topic_partition] = target
-    # What a thread was about to write into the directory under its old name has to be written again.
     self._checkpoints.on_created(target)
-    _write_topic_id(self, target)
-    self._checkpoints.on_epochs_change(target.leader_epochs)
     clean_up_to = self.cleaner.checkpoints.get(source)
     try:
         retire(self, source)
@@ -126,8 +123,3 @@ def retire(self: "LogManager", gone: PartitionLog, *, is_stray: bool = False) ->
         self._deletions.delete_later(gone, self._config[LOG_SEGMENT_DELETE_DELAY_MS])
     self._checkpoints.recovery_points([gone.log_dir])
     self._checkpoints.log_start_offsets([gone.log_dir])
-
-
-def _write_topic_id(self: "LogManager", moved: PartitionLog) -> None:
-    if moved.topic_id != ZERO_UUID:
-        self._checkpoints.on_topic_id(moved)

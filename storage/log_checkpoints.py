@@ -5,6 +5,7 @@ before it was read, because recovery looks for epochs in batches only from the r
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from storage.background import Background
 from storage.checkpoint import (
@@ -12,14 +13,13 @@ from storage.checkpoint import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     OffsetCheckpoint,
-    replace_file,
 )
 from storage.deferred_writes import DeferredWrites, Write
 from storage.errors import LogDirFailure
 from storage.filesystem import FileSystem
-from storage.leader_epochs import LeaderEpochCache
+from storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
 from storage.partition_log import PartitionLog
-from storage.partition_metadata import write_topic_id
+from storage.partition_metadata import PARTITION_METADATA, encode_topic_id, write_topic_id
 from storage.topic_partition import TopicPartition
 
 
@@ -41,25 +41,32 @@ class LogCheckpoints:
 
     def watch(self, log: PartitionLog) -> None:
         """Takes over the writing of the log's leader epochs. Harmless in any thread."""
-        log.leader_epochs.on_change = self.on_epochs_change
+        log.leader_epochs.on_change = partial(self._on_epochs_change, log)
 
     def write_epochs(self) -> None:
         """Writes the leader epochs of the logs that lost some when they were opened. On the loop."""
         for log in self._all_logs():
             if log.leader_epochs.is_dirty:
-                self.on_epochs_change(log.leader_epochs)
+                self._on_epochs_change(log, log.leader_epochs)
 
     def on_created(self, log: PartitionLog) -> None:
         """A partition's directory is new: its name has to last."""
         log_dir = log.log_dir
         self._writes.write(("directory", log_dir), log_dir, lambda: lambda: self._fs.sync_directory(log_dir))
 
-    def on_topic_id(self, log: PartitionLog) -> None:
-        """The log has learned its topic id."""
+    def take_topic_id(self, log: PartitionLog, topic_id: bytes) -> None:
+        """A log that had no topic id has one from now on. The file is there on return, before the first append, and durable soon.
+
+        Raises LogDirFailure.
+        """
+        log.topic_id = topic_id
+        try:
+            write_topic_id(self._fs, log.directory, topic_id, sync=False)
+        except OSError as error:
+            raise log.disk_failure(log.directory, error) from error
 
         def prepare() -> Write:
-            directory, topic_id = log.directory, log.topic_id
-            return lambda: self._in_directory(directory, lambda: write_topic_id(self._fs, directory, topic_id))
+            return partial(log.small_files.replace, PARTITION_METADATA, encode_topic_id(log.topic_id))
 
         self._writes.write(("topic id", log), log.log_dir, prepare)
 
@@ -110,22 +117,11 @@ class LogCheckpoints:
 
         return write
 
-    def on_epochs_change(self, epochs: LeaderEpochCache) -> None:
-        """The epochs are to be written."""
-
+    def _on_epochs_change(self, log: PartitionLog, epochs: LeaderEpochCache) -> None:
         def prepare() -> Write:
-            directory, path, data = epochs.directory, epochs.path, epochs.take_file()
-            return lambda: self._in_directory(directory, lambda: replace_file(self._fs, path, data))
+            return partial(log.small_files.replace, LEADER_EPOCH_CHECKPOINT, epochs.take_file())
 
-        self._writes.write(epochs, epochs.directory.rpartition("/")[0], prepare)
-
-    def _in_directory(self, directory: str, write: Write) -> None:
-        try:
-            write()
-        except FileNotFoundError:
-            if self._fs.is_directory(directory):
-                raise
-            # The partition was deleted meanwhile; its directory has another name.
+        self._writes.write(epochs, log.log_dir, prepare)
 
 
 def _log_start_offsets(logs: Sequence[PartitionLog]) -> list[int]:

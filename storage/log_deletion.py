@@ -125,6 +125,7 @@ def delete(self: "PartitionLog") -> None:
     """Deletes the partition's directory and everything in it, now. Blocks; raises LogDirFailure."""
     self.close_without_writing()
     self.segments.clear()
+    self.small_files.forget()
     filesystem = self.context.filesystem
     try:
         for name in filesystem.list_directory(self.directory):

@@ -47,10 +47,14 @@ class FlushPlan:
                 segment.sync()
             except FileNotFoundError:
                 continue
-        if self._snapshot is not None and self._filesystem.exists(self._snapshot):
-            file = self._filesystem.open(self._snapshot)
-            file.sync()
-            file.close()
+        if self._snapshot is not None:
+            try:
+                file = self._filesystem.open(self._snapshot)
+            except FileNotFoundError:
+                pass
+            else:
+                file.sync()
+                file.close()
         if self._has_new_names:
             self._filesystem.sync_directory(self._directory)
         self.seconds = self._clock.monotonic() - began

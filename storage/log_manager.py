@@ -226,8 +226,7 @@ class LogManager:
         if found is None:
             found = self._create(topic_partition, is_new=is_new, log_dir=log_dir)
         if found.topic_id == ZERO_UUID and topic_id != ZERO_UUID:
-            found.topic_id = topic_id
-            self._checkpoints.on_topic_id(found)
+            self._checkpoints.take_topic_id(found, topic_id)
         return found
 
     def delete(self, topic_partition: TopicPartition, *, is_stray: bool = False) -> None:

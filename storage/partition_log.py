@@ -23,6 +23,7 @@ from storage.partition_metadata import ZERO_UUID
 from storage.producer_state import ProducerStateEntry
 from storage.producer_state_manager import ProducerStateManager
 from storage.segment import ClosedSegment, Segment
+from storage.small_files import SmallFiles
 from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class PartitionLog:
         "rules",
         "segments",
         "settings",
+        "small_files",
         "topic_id",
         "topic_partition",
     )
@@ -77,6 +79,7 @@ class PartitionLog:
         self.topic_id = ZERO_UUID
         self.log_dir = log_dir
         self.directory = directory
+        self.small_files = SmallFiles(context.filesystem, directory)
         self.config = config
         self.settings = settings
         self.rules = rules_for(topic_partition, config)
@@ -231,7 +234,7 @@ class PartitionLog:
     def move_to(self, directory: str) -> None:
         """The partition's directory is renamed to `directory`: it is to be deleted, or it takes a log's place. Raises LogDirFailure."""
         try:
-            self.context.filesystem.rename(self.directory, directory)
+            self.small_files.move_to(directory)
         except OSError as error:
             raise self.disk_failure(self.directory, error) from error
         self.directory = directory

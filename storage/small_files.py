@@ -1,0 +1,74 @@
+"""The small files of a partition's directory (`partition.metadata`, `leader-epoch-checkpoint`), written by threads while the event loop may
+rename that directory: the partition moves to another log directory, or it is deleted.
+
+Every `PartitionLog` owns one. Invariants: a file that is being written ends up in the directory of its own log, whatever that is called by
+then, and never in another one that has taken the old name; when the directory is gone, what was to be written is dropped. The lock is held
+for an open or a rename only, so the loop never waits for an fsync.
+"""
+
+import threading
+
+from storage.filesystem import FileSystem
+
+
+class SmallFiles:
+    """See the module."""
+
+    __slots__ = ("_filesystem", "_gone", "_lock", "directory")
+
+    def __init__(self, filesystem: FileSystem, directory: str) -> None:
+        self.directory = directory
+        self._filesystem = filesystem
+        self._gone = False
+        self._lock = threading.Lock()
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Puts `data` in the place of the file in one step, durable on return. Blocks; for any thread, one at a time for each name.
+
+        Raises OSError.
+        """
+        temporary = f"{name}.tmp"
+        with self._lock:
+            if self.is_gone():
+                return
+            file = self._filesystem.open(f"{self.directory}/{temporary}", create=True)
+        try:
+            file.truncate(0)
+            file.write(data)
+            file.sync()
+        finally:
+            file.close()
+        with self._lock:
+            if self.is_gone():
+                return
+            directory = self.directory
+            self._filesystem.rename(f"{directory}/{temporary}", f"{directory}/{name}")
+        self._sync_directory(directory)
+
+    def move_to(self, directory: str) -> None:
+        """Renames the directory. Raises OSError."""
+        with self._lock:
+            self._filesystem.rename(self.directory, directory)
+            self.directory = directory
+
+    def forget(self) -> None:
+        """The directory is about to be removed: nothing is created in it any more."""
+        with self._lock:
+            self._gone = True
+
+    def is_gone(self) -> bool:
+        """Whether `forget` was called."""
+        return self._gone
+
+    def _sync_directory(self, directory: str) -> None:
+        while True:
+            try:
+                self._filesystem.sync_directory(directory)
+            except FileNotFoundError:
+                if self.is_gone():
+                    return
+                if directory == self.directory:
+                    raise
+            if directory == self.directory:
+                return
+            directory = self.directory  # it was renamed meanwhile

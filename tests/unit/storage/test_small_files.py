@@ -1,0 +1,149 @@
+"""Small files that a thread writes find the directory of their log, wherever that went meanwhile."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from storage.leader_epochs import read_leader_epochs
+from storage.log_manager import LogManager
+from storage.partition_log import PartitionLog
+from storage.partition_metadata import read_topic_id
+from storage.small_files import SmallFiles
+from storage.topic_partition import TopicPartition
+from tests.support.batches import a_batch
+from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
+from tests.support.log_manager import Disks
+from tests.support.logs import append
+
+T0 = TopicPartition("topic", 0)
+TOPIC_ID, OTHER_ID = bytes(range(16)), bytes(range(16, 32))
+
+
+class Interruption:
+    """Does `what` on the loop when a thread is about to make a call of this name on a path that ends so."""
+
+    def __init__(self, disks: Disks, name: str, suffix: str, what: Callable[[], Any]) -> None:
+        self.is_over = False
+
+        def note(called: str, path: str) -> bool:
+            if (called, self.is_over) == (name, False) and path.endswith(suffix):
+                self.is_over = True
+                what()
+            return False
+
+        assert isinstance(disks.filesystem, FaultyFileSystem)
+        disks.filesystem.fails_if = note
+
+
+def a_manager(log_dirs: str = "/data") -> tuple[Disks, LogManager]:
+    disks = Disks(FaultyFileSystem(MemoryFileSystem()), log_dirs)
+    return disks, disks.start()
+
+
+def a_moving_log(disks: Disks, manager: LogManager) -> PartitionLog:
+    """A log in /a whose move to /b only lacks the last step; nothing of it was written down yet."""
+    log = manager.get_or_create(T0, TOPIC_ID, is_new=True, log_dir="/a")
+    append(log, a_batch(2), epoch=3)
+    future = manager.create_future(log, "/b")
+    future.append_as_follower(memoryview(_bytes_of(log)), 3)
+    return log
+
+
+def _bytes_of(log: PartitionLog) -> bytes:
+    region = log.read(0, 1 << 20, log.log_end_offset, True).region
+    assert region is not None
+    return region.read()
+
+
+# Before the file is begun, while its bytes go to the disk, while its name does.
+MOMENTS = [("sync_directory", ""), ("sync", ".tmp"), ("sync_directory", "/topic-0")]
+
+
+@pytest.mark.parametrize(("call", "suffix"), MOMENTS)
+@pytest.mark.parametrize("name", ["partition.metadata", "leader-epoch-checkpoint"])
+def test_a_replica_may_move_to_and_fro_while_its_files_are_written(call: str, suffix: str, name: str) -> None:
+    disks, manager = a_manager("/a,/b")
+    a_moving_log(disks, manager)
+
+    def to_and_fro() -> None:
+        moved = manager.replace_current_with_future(T0)
+        back = manager.create_future(moved, "/a")
+        back.append_as_follower(memoryview(_bytes_of(moved)), 3)
+        manager.replace_current_with_future(T0)
+
+    interruption = Interruption(disks, call, f"{name}{suffix}" if call == "sync" else suffix, to_and_fro)
+    disks.settle()
+    assert interruption.is_over
+    assert manager.offline_log_dirs == []
+    log = manager.get(T0)
+    assert log is not None
+    assert log.directory == "/a/topic-0"
+    assert read_topic_id(disks.filesystem, log.directory) == TOPIC_ID
+    assert read_leader_epochs(log.leader_epochs.path, disks.filesystem) == [(3, 0)]
+    assert not [each for each in disks.filesystem.list_directory(log.directory) if each.endswith(".tmp")]
+
+
+@pytest.mark.parametrize(("call", "suffix"), MOMENTS)
+def test_what_is_written_late_for_a_deleted_topic_stays_out_of_its_successor(call: str, suffix: str) -> None:
+    disks, manager = a_manager()
+    manager.get_or_create(T0, TOPIC_ID, is_new=True)
+
+    def delete_and_create() -> None:
+        manager.delete(T0)
+        manager.get_or_create(T0, OTHER_ID, is_new=True)
+
+    interruption = Interruption(disks, call, suffix, delete_and_create)
+    disks.background.advance()
+    assert interruption.is_over
+    assert manager.offline_log_dirs == []
+    assert read_topic_id(disks.filesystem, "/data/topic-0") == OTHER_ID
+
+
+@pytest.mark.parametrize(("call", "suffix"), MOMENTS[1:])
+def test_what_is_written_when_the_directory_is_removed_is_dropped(call: str, suffix: str) -> None:
+    disks, manager = a_manager()
+    log = manager.get_or_create(T0, TOPIC_ID, is_new=True)
+    manager.delete(T0)
+    Interruption(disks, call, suffix if call == "sync" else "-delete", log.delete)
+    log.small_files.replace("partition.metadata", b"late")
+    assert manager.offline_log_dirs == []
+    assert not [name for name in disks.filesystem.list_directory("/data") if name.startswith("topic")]
+
+
+def test_a_directory_that_somebody_else_removed_is_a_failure() -> None:
+    filesystem = MemoryFileSystem()
+    with pytest.raises(FileNotFoundError):
+        SmallFiles(filesystem, "/nowhere").replace("partition.metadata", b"")
+
+
+def test_the_topic_id_is_in_its_file_before_anything_can_be_appended() -> None:
+    disks, manager = a_manager()
+    log = manager.get_or_create(T0, TOPIC_ID, is_new=True)
+    append(log)
+    disks.crash(manager)
+    found = disks.start().get(T0)
+    assert found is not None
+    assert found.topic_id == TOPIC_ID
+
+
+def test_the_topic_id_of_a_future_log_is_there_from_the_beginning() -> None:
+    disks, manager = a_manager("/a,/b")
+    log = manager.get_or_create(T0, TOPIC_ID, is_new=True, log_dir="/a")
+    future = manager.create_future(log, "/b")
+    assert read_topic_id(disks.filesystem, future.directory) == TOPIC_ID
+
+
+@pytest.mark.parametrize("content", [b"", bytes(51)])
+def test_a_topic_id_that_a_power_cut_emptied_is_learned_anew(content: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    disks, manager = a_manager()
+    manager.get_or_create(T0, TOPIC_ID, is_new=True)
+    disks.crash(manager)
+    file = disks.filesystem.open("/data/topic-0/partition.metadata")
+    file.truncate(0)
+    file.write(content)
+    again = disks.start()
+    assert "learned anew" in caplog.text
+    assert again.offline_log_dirs == []
+    again.get_or_create(T0, TOPIC_ID)
+    assert read_topic_id(disks.filesystem, "/data/topic-0") == TOPIC_ID
