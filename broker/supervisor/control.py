@@ -15,6 +15,7 @@ from typing import Any
 
 NAME = "control.sock"
 _LONGEST_REQUEST = 65536
+_LAST_ANSWERS_SECONDS = 2.0
 
 Answer = dict[str, Any]
 
@@ -52,19 +53,39 @@ def ask(directory: Path, request: dict[str, Any], timeout_seconds: float) -> Ans
     return answer
 
 
-async def listen(directory: Path, on_request: Callable[[Answer], Awaitable[Answer]]) -> asyncio.Server:
-    """Serve requests. The caller holds the directory's lock: a socket that is there already belongs to nobody."""
+class ControlServer:
+    """Serves requests. The caller holds the directory's lock: a socket that is there already belongs to nobody."""
 
-    async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, ValueError):  # somebody who went away, or no request at all: nothing to answer
-            request = json.loads(await reader.readline())
-            writer.write(json.dumps(await on_request(request)).encode() + b"\n")
-            await writer.drain()
-        writer.close()
+    def __init__(self, directory: Path, on_request: Callable[[Answer], Awaitable[Answer]]) -> None:
+        self._directory = directory
+        self._on_request = on_request
+        self._answering: set[asyncio.Task[None]] = set()
 
-    (directory / NAME).unlink(missing_ok=True)
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with _address(directory) as address:
-        listening.bind(address)
-    os.chmod(directory / NAME, 0o600)
-    return await asyncio.start_unix_server(on_connection, sock=listening, limit=_LONGEST_REQUEST)
+    async def start(self) -> None:
+        """Listen."""
+        (self._directory / NAME).unlink(missing_ok=True)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with _address(self._directory) as address:
+            listening.bind(address)
+        os.chmod(self._directory / NAME, 0o600)
+        self._server = await asyncio.start_unix_server(self._on_connection, sock=listening, limit=_LONGEST_REQUEST)
+
+    async def close(self) -> None:
+        """Listen no more, and let those have their answer that are about to be answered."""
+        self._server.close()
+        (self._directory / NAME).unlink(missing_ok=True)
+        if self._answering:
+            await asyncio.wait(self._answering, timeout=_LAST_ANSWERS_SECONDS)
+
+    async def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._answering.add(task)
+        try:
+            with suppress(OSError, ValueError):  # somebody who went away, or no request at all: nothing to answer
+                request = json.loads(await reader.readline())
+                writer.write(json.dumps(await self._on_request(request)).encode() + b"\n")
+                await writer.drain()
+        finally:
+            self._answering.discard(task)
+            writer.close()

@@ -1,7 +1,7 @@
 """The supervisor of the brokers of one directory: starts them at once, starts those again that die, and does what the commands say.
 
 It holds the directory's lock as long as it lives, so that there are never two. When it is told to end it ends the brokers first; when it is
-killed the kernel tells the brokers to end (`child`), and the next supervisor of the directory waits for those that still do.
+killed the kernel tells the brokers to end (`child`), and the next supervisor of the directory waits for those that still do so.
 """
 
 import asyncio
@@ -51,7 +51,8 @@ class Supervisor:
         lock = take_lock(self._layout.directory)
         try:
             await self._await_leftovers()
-            server = await control.listen(self._layout.directory, self._on_request)
+            server = control.ControlServer(self._layout.directory, self._on_request)
+            await server.start()
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 loop.add_signal_handler(number, self._ending.set)
@@ -60,8 +61,7 @@ class Supervisor:
                 await self._ending.wait()
             finally:
                 await self._stop_all()
-                server.close()
-                (self._layout.directory / control.NAME).unlink(missing_ok=True)
+                await server.close()
         finally:
             os.close(lock)
 

@@ -1,0 +1,78 @@
+"""Which brokers a cluster of one host has, and what is written down of them."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from broker.supervisor import state_file
+from broker.supervisor.layout import Layout, choose_ports
+from broker.supervisor.state_file import ProcessName
+from config.broker import BrokerConfig
+
+
+@pytest.mark.parametrize(("brokers", "replicas", "in_sync"), [(1, "1", "1"), (2, "2", "1"), (3, "3", "2"), (9, "3", "2")])
+def test_replicas_are_three_where_there_are_brokers_for_them_and_one_may_fail(brokers: int, replicas: str, in_sync: str) -> None:
+    properties = Layout(Path("/c"), tuple(range(9092, 9092 + brokers)), brokers).properties(0)
+    assert {name: value for name, value in properties.items() if "replica" in name or "isr" in name} == {
+        "default.replication.factor": replicas,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+    }
+
+
+def test_brokers_share_a_metadata_file_unless_there_is_a_zookeeper() -> None:
+    alone = Layout(Path("/c"), (1, 2), 2).properties(1)
+    assert alone["ottla.metadata.file"] == "/c/metadata.db"
+    assert "zookeeper.connect" not in alone
+    of_zookeeper = Layout(Path("/c"), (1, 2), 2, zookeeper="z:2181/a").properties(1)
+    assert of_zookeeper["zookeeper.connect"] == "z:2181/a"
+    assert "ottla.metadata.file" not in of_zookeeper
+
+
+def test_settings_win_and_know_the_broker_they_are_for() -> None:
+    layout = Layout(Path("/c"), (1, 2), 2, settings=("min.insync.replicas=1", "ottla.metrics.listener=127.0.0.1:940{id}"))
+    properties = layout.properties(1)
+    assert properties["min.insync.replicas"] == "1"
+    assert properties["ottla.metrics.listener"] == "127.0.0.1:9401"
+
+
+def test_racks_are_taken_in_turns() -> None:
+    layout = Layout(Path("/c"), (1, 2, 3, 4), racks=3)
+    assert [layout.rack(broker_id) for broker_id in layout.broker_ids] == ["r0", "r1", "r2", "r0"]
+
+
+def test_what_is_set_can_be_used() -> None:
+    BrokerConfig(Layout(Path("/c"), (9092, 9093, 9094), 3).properties(2))
+
+
+def test_ports_follow_the_first_or_are_kept_and_chosen() -> None:
+    assert choose_ports(3, 9092, {}) == (9092, 9093, 9094)
+    chosen = choose_ports(3, 0, {1: 31_999})
+    assert chosen[1] == 31_999
+    assert len(set(chosen)) == 3
+
+
+def test_the_state_file_gives_back_what_was_written(tmp_path: Path) -> None:
+    me = state_file.name_of(os.getpid())
+    broker = {"id": 0, "pid": me.pid, "process_started": me.started, "port": 9092, "state": "ready"}
+    gone = {"id": 1, "pid": None, "process_started": None, "port": 9093, "state": "stopped"}
+    state_file.write(tmp_path, me, [broker, gone])
+    written = state_file.read(tmp_path)
+    assert (written.supervisor, written.brokers) == (me, {0: broker, 1: gone})
+    assert (written.processes(), written.ports()) == ({0: me}, {0: 9092, 1: 9093})
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"version": 2}', '{"version": 1, "supervisor": null}'])
+def test_a_state_file_that_makes_no_sense_is_as_none(tmp_path: Path, content: str) -> None:
+    assert state_file.read(tmp_path) == state_file.Written()
+    (tmp_path / state_file.NAME).write_text(content)
+    assert state_file.read(tmp_path) == state_file.Written()
+
+
+def test_a_process_that_was_given_the_number_of_another_is_not_taken_for_it() -> None:
+    me = state_file.name_of(os.getpid())
+    assert me.is_alive
+    assert not ProcessName(me.pid, me.started - 1).is_alive
