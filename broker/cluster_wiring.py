@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from broker.background import LoopBackground
 from broker.broker_channels import BrokerChannels, control_versions
 from broker.controller_channel import ControllerChannel, address_in, asking_here
-from broker.network.peer_connection import PeerConnections
 from broker.services import Services
 from config.broker import BrokerConfig
 from config.broker_general import CONTROLLED_SHUTDOWN_ENABLE
@@ -33,7 +33,7 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from protocol.schema import Message
-from replication.peer import PeerAddress, PeerUnavailable
+from replication.peer import Connect, PeerAddress, PeerUnavailable
 
 logger = logging.getLogger(__name__)
 
@@ -50,12 +50,13 @@ def is_alone(config: BrokerConfig) -> bool:
 class ClusterWiring:
     """See the module. Needs `services` with all but the controller and what this makes."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, connect_within: Callable[[int], Connect]) -> None:
+        """`connect_within` gives the way to other brokers, for responses of at most that many bytes."""
         config = services.config
         self._services = services
         self._listener = config.listeners.inter_broker_listener_name
         # A response may hold one batch beyond its limit, which came by a request.
-        self.connect = PeerConnections(config[REPLICA_FETCH_RESPONSE_MAX_BYTES] + config[SOCKET_REQUEST_MAX_BYTES])
+        self.connect = connect_within(config[REPLICA_FETCH_RESPONSE_MAX_BYTES] + config[SOCKET_REQUEST_MAX_BYTES])
         self._channels = BrokerChannels(
             services.broker_id,
             lambda: services.controller.broker_epoch,

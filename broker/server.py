@@ -15,14 +15,11 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from random import SystemRandom
 from typing import TYPE_CHECKING
 
 from broker.auto_topics import AutoTopics
 from broker.background import LoopBackground
-from broker.clock import SystemClock
 from broker.cluster_wiring import ClusterWiring
 from broker.control_requests import ControlRequests
 from broker.dispatch import Dispatcher
@@ -32,12 +29,12 @@ from broker.groups.coordinator import GroupCoordinator
 from broker.log_dir_failures import LogDirFailures
 from broker.network.acceptor import BindFailed
 from broker.network.limits import limits_of
-from broker.network.socket_server import SocketServer
 from broker.producer_ids import ProducerIds
 from broker.purgatory import Purgatory
 from broker.reconfiguration import Reconfiguration
 from broker.security.authorizer import AllowAll
 from broker.services import Services
+from broker.surroundings import Surroundings
 from broker.timing_wheel import TimingWheel
 from config.broker import BrokerConfig
 from config.broker_general import BROKER_ID, BROKER_RACK, RESERVED_BROKER_MAX_ID
@@ -54,6 +51,7 @@ from config.broker_replication import (
     LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS,
     REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS,
     REPLICA_LAG_TIME_MAX_MS,
+    REPLICA_SELECTOR_CLASS,
 )
 from config.broker_security import AUTHORIZER_CLASS_NAME
 from config.broker_zookeeper import ZOOKEEPER_CONNECT
@@ -71,8 +69,8 @@ from controller.topic_admin import TopicAdmin
 from controller.znodes import BrokerRegistration, Endpoint
 from replication.cluster import MetadataCache
 from replication.replica_manager import ReplicaManager
+from replication.replica_selector import selector_of
 from storage.errors import StorageError
-from storage.filesystem import RealFileSystem
 from storage.log_manager import LogManager
 
 if TYPE_CHECKING:
@@ -87,7 +85,6 @@ directories only and leaves it."""
 DRAIN_SECONDS = 30.0
 DRAIN_AMONG_OTHERS_SECONDS = 2.0
 """What is still unanswered then waits for followers, whose fetches this broker no longer serves: the next leader decides."""
-WORKER_THREADS = 8
 
 
 class CannotStart(Exception):
@@ -97,14 +94,15 @@ class CannotStart(Exception):
 class Broker:
     """See the module. `config` is read at `start`; `addresses` are known afterwards."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, surroundings: Surroundings | None = None) -> None:
         self.config = config
+        self._surroundings = surroundings or Surroundings()
         self.addresses: list[str] = []
         self.failed = False
         self.services = Services()
         self.metrics: MetricsEndpoint | None = None
-        self._clock = SystemClock()
-        self._random = SystemRandom()
+        self._clock = self._surroundings.clock
+        self._random = self._surroundings.random
         self.on_fatal: Callable[[], None] = lambda: None
         """Called when the broker cannot go on: its last log directory failed. Whoever runs it replaces this."""
         self._rebalance: asyncio.Future[None] | None = None
@@ -143,7 +141,7 @@ class Broker:
         _refuse_what_is_not_there(config)
         await self._open_metrics()
         loop = asyncio.get_running_loop()
-        self._executor = services.workers = ThreadPoolExecutor(WORKER_THREADS, thread_name_prefix="ottla-worker")
+        self._executor = services.workers = self._surroundings.workers()
         self._held.callback(self._executor.shutdown)
         self._timing_wheel = TimingWheel(self._clock.monotonic, loop.call_later)
         self._held.callback(self._timing_wheel.close)
@@ -156,10 +154,11 @@ class Broker:
         self.socket_server.accept()
         if self.metrics is not None:
             self.metrics.on_ready()
-        # What lives until the end is not looked at again by the collector, which would stop the loop for it.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(50_000, 20, 100)
+        if self._surroundings.is_process:
+            # What lives until the end is not looked at again by the collector, which would stop the loop for it.
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(50_000, 20, 100)
 
     async def _open_metrics(self) -> None:
         listener = self.config[OTTLA_METRICS_LISTENER]
@@ -173,7 +172,7 @@ class Broker:
     async def _open_directories(self) -> None:
         self._background = LoopBackground(self._executor)
         self.log_manager = self.services.log_manager = LogManager(
-            self.config, self._topic_config_of, RealFileSystem(), self._clock, self._background, random=self._random
+            self.config, self._topic_config_of, self._surroundings.file_system, self._clock, self._background, random=self._random
         )
         self.log_manager.on_no_log_dir = self._fail
         await self._in_thread(self.log_manager.open)
@@ -182,10 +181,10 @@ class Broker:
     async def _open_store(self) -> None:
         """The metadata store, who we are in it, and the configuration that it holds."""
         services = self.services
-        self.store = services.store = EmbeddedStore(self._metadata_file(), self._clock)
+        self.store = services.store = self._surroundings.metadata_store(lambda: EmbeddedStore(self._metadata_file(), self._clock))
         self._held.push_async_callback(self.store.close)
         await self.store.open_session()
-        services.cluster_id = await prepare_store(self.store, os.urandom)
+        services.cluster_id = await prepare_store(self.store, self._surroundings.random_bytes)
         services.broker_id = await self._broker_id()
         services.config_admin = ConfigAdmin(self.store, services.broker_id, self.config)
         services.dynamic_config = DynamicConfig(self.config, self.store, services.config_admin, services.broker_id, self._clock)
@@ -229,26 +228,27 @@ class Broker:
         services.replica_manager = ReplicaManager(
             services.broker_id, self.log_manager, cluster, self._clock, config[REPLICA_LAG_TIME_MAX_MS]
         )
+        services.replica_manager.replica_selector = selector_of(config[REPLICA_SELECTOR_CLASS])
         self.log_manager.on_log_dir_failure = services.replica_manager.on_log_dir_failure
         failures = LogDirFailures(store, services.broker_id)
         services.replica_manager.on_replicas_offline = failures.report
         self._held.push_async_callback(failures.close)
         waits = services.metadata_waits = MetadataWaits()
         services.control_requests = ControlRequests(services.replica_manager, services.dynamic_config, waits)
-        self._cluster = ClusterWiring(services)
+        self._cluster = ClusterWiring(services, self._surroundings.connect)
         self._held.push_async_callback(self._cluster.close)
         services.controller = self.controller = Controller(
             store,
             services.broker_id,
             config,
             self._clock,
-            os.urandom,
+            self._surroundings.random_bytes,
             self._cluster.channel_to,
             config.listeners.inter_broker_listener_name,
             self._registration,
         )
         self.controller.on_new_session(self._cluster.on_new_session)
-        services.topic_admin = TopicAdmin(store, config, cluster, waits, os.urandom, self._random.randrange)
+        services.topic_admin = TopicAdmin(store, config, cluster, waits, self._surroundings.random_bytes, self._random.randrange)
         services.partition_growth = PartitionGrowth(store, cluster, waits, self._random.randrange)
         services.auto_topics = AutoTopics(config, services.topic_admin, lambda: self.controller.is_active)
         services.fetch_sessions = FetchSessionCache(config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], self._random.getrandbits)
@@ -268,7 +268,7 @@ class Broker:
     async def _bind(self) -> None:
         listeners = self.config.listeners
         endpoints = listeners.listeners
-        self.socket_server = SocketServer(limits_of(self.config, [endpoint.listener_name for endpoint in endpoints]))
+        self.socket_server = self._surroundings.socket_server(limits_of(self.config, [endpoint.listener_name for endpoint in endpoints]))
         measured = None if self.metrics is None else self.metrics.attach(self.services, self.socket_server)
         self.dispatcher = Dispatcher(self.services, measured)
         self.services.metadata_waits.on_wait = self.dispatcher.on_wait

@@ -1,0 +1,56 @@
+"""What a broker touches outside of itself: clock, chance, disk, threads, sockets, metadata store. `broker.server` reaches them here only.
+
+The simulation puts others in their place, and runs the same broker on a virtual clock without a socket or a thread.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from random import Random, SystemRandom
+
+from broker.clock import SystemClock
+from broker.network.limits import NetworkLimits
+from broker.network.peer_connection import PeerConnections
+from broker.network.socket_server import SocketServer
+from controller.registration import RandomBytes
+from controller.store import MetadataStore
+from replication.peer import Connect
+from storage.clock import Clock
+from storage.filesystem import FileSystem, RealFileSystem
+
+WORKER_THREADS = 8
+
+
+class Surroundings:
+    """The machine, as it is. Whoever simulates it overrides all of this."""
+
+    clock: Clock
+    random: Random
+    random_bytes: RandomBytes
+    file_system: FileSystem
+    is_process = True
+    """Whether the broker has the process for itself, so that it may set up its garbage collector."""
+
+    def __init__(self) -> None:
+        self.clock = SystemClock()
+        self.random = SystemRandom()
+        self.random_bytes = os.urandom
+        self.file_system = RealFileSystem()
+
+    def workers(self) -> Executor:
+        """Threads for what blocks or computes long."""
+        return ThreadPoolExecutor(WORKER_THREADS, thread_name_prefix="ottla-worker")
+
+    def socket_server(self, limits: NetworkLimits) -> SocketServer:
+        """What clients and brokers connect to."""
+        return SocketServer(limits)
+
+    def connect(self, max_response_bytes: int) -> Connect:
+        """The way to other brokers."""
+        return PeerConnections(max_response_bytes)
+
+    def metadata_store(self, open_store: Callable[[], MetadataStore]) -> MetadataStore:
+        """`open_store` makes the one that the configuration names."""
+        return open_store()
