@@ -104,6 +104,7 @@ REPLICA_SELECTOR_CLASS = key(
     "replica.selector.class",
     String(),
     importance=MEDIUM,
+    effective=True,
     doc="The class that picks the replica a consumer reads from; without it, the leader.",
 )
 REPLICA_SOCKET_RECEIVE_BUFFER_BYTES = key(

@@ -13,6 +13,7 @@ from protocol.uuid import ZERO_UUID
 from replication.errors import InconsistentTopicId
 from replication.partition import Partition
 from replication.replica_manager import ReplicaManager
+from replication.replica_selector import NO_PREFERENCE, preferred_read_replica
 from storage.errors import OffsetOutOfRange
 
 READ_UNCOMMITTED = 0
@@ -24,14 +25,19 @@ DEBUGGING_CONSUMER = -2
 
 
 class FetchParams:
-    """Who reads, and how. `or_follower`: a replica that only follows will do (KIP-392)."""
+    """Who reads, and how. `or_follower`: a replica that only follows will do (KIP-392).
 
-    __slots__ = ("isolation", "or_follower", "replica_id")
+    `rack_id` is where a consumer stands that may be sent to another replica; None if it may not. `listener` is where it reaches brokers.
+    """
 
-    def __init__(self, replica_id: int, isolation: int, *, or_follower: bool) -> None:
+    __slots__ = ("isolation", "listener", "or_follower", "rack_id", "replica_id")
+
+    def __init__(self, replica_id: int, isolation: int, *, or_follower: bool, rack_id: str | None = None, listener: str = "") -> None:
         self.replica_id = replica_id
         self.isolation = isolation
         self.or_follower = or_follower
+        self.rack_id = rack_id
+        self.listener = listener
 
     def end_offset(self, partition: Partition) -> int:
         """The first offset that the asker may not see."""
@@ -75,6 +81,13 @@ def read_partition(
     topic_id = asked.topic_id
     if topic_id not in (ZERO_UUID, log.topic_id) and log.topic_id != ZERO_UUID:
         raise InconsistentTopicId(f"a fetch session holds {partition.topic_partition} by an id that is not its own any more")
+    if params.rack_id is not None and partition.is_leader and replicas.replica_selector is not None:
+        preferred = preferred_read_replica(
+            partition, replicas.cluster, replicas.replica_selector, params.rack_id, params.listener, asked.offset, now_ms
+        )
+        if preferred != NO_PREFERENCE:
+            partition.check_leader_epoch(asked.leader_epoch)
+            return _without_records(partition, preferred_read_replica=preferred)
     partition.check_leader(asked.leader_epoch, or_follower=params.or_follower)
     replica_id = params.replica_id
     offset = asked.offset
@@ -83,15 +96,7 @@ def read_partition(
     if asked.last_fetched_epoch != -1:
         diverging = _diverging_epoch(partition, asked)
         if diverging is not None:
-            return PartitionData(
-                partition_index=asked.partition,
-                high_watermark=log.high_watermark,
-                last_stable_offset=log.last_stable_offset,
-                log_start_offset=log.log_start_offset,
-                diverging_epoch=diverging,
-                aborted_transactions=None,
-                records=b"",
-            )
+            return _without_records(partition, diverging_epoch=diverging)
     found = log.read(offset, max_bytes, params.end_offset(partition), min_one_batch)
     if replica_id >= 0 and is_first_read:
         partition.on_follower_fetch(replica_id, offset, asked.start, now_ms)
@@ -111,6 +116,24 @@ def read_partition(
         ]
     else:
         answer.aborted_transactions = None
+    return answer
+
+
+def _without_records(
+    partition: Partition, diverging_epoch: EpochEndOffset | None = None, preferred_read_replica: int = NO_PREFERENCE
+) -> PartitionData:
+    log = partition.log
+    answer = PartitionData(
+        partition_index=partition.topic_partition.partition,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        aborted_transactions=None,
+        preferred_read_replica=preferred_read_replica,
+        records=b"",
+    )
+    if diverging_epoch is not None:
+        answer.diverging_epoch = diverging_epoch
     return answer
 
 

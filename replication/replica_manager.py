@@ -28,6 +28,7 @@ from replication.followers import Followers, NoFollowers
 from replication.isr import IsrChanges
 from replication.isr_proposals import IsrProposals
 from replication.partition import Partition
+from replication.replica_selector import ReplicaSelector
 from replication.topic_stats import BrokerTopicStats
 from storage.clock import Clock
 from storage.errors import LogDirFailure, LogUnusable
@@ -62,6 +63,7 @@ class ReplicaManager:
         "on_partitions_deleted",
         "on_replicas_offline",
         "partitions",
+        "replica_selector",
         "topic_stats",
     )
 
@@ -92,6 +94,8 @@ class ReplicaManager:
         """Told which partitions the controller deleted: their committed offsets are of no use any more."""
         self._log_manager = log_manager
         self._clock = clock
+        self.replica_selector: ReplicaSelector | None = None
+        """Where consumers should read (KIP-392); None: from the leader."""
         self._to_follow: dict[TopicPartition, Partition] = {}
         """Became followers in a request that is still being worked off."""
         log_manager.moves.on_replaced = self._on_log_replaced

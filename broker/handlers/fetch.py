@@ -1,8 +1,8 @@
 """Fetch (api 1), versions 0-17.
 
-KIP-227 sessions from 7, zstd topics only from 10, leader epochs from 9, consumers may read from followers from 11 (KIP-392), diverging
-epochs from 12, topic ids from 13 (KIP-516), the leader to ask instead from 16 (KIP-951). A fetch that finds less than `min_bytes` waits in
-the purgatory up to `max_wait_ms`.
+KIP-227 sessions from 7, zstd topics only from 10, leader epochs from 9, consumers may read from followers, and are sent to them, from 11
+(KIP-392), diverging epochs from 12, topic ids from 13 (KIP-516), the leader to ask instead from 16 (KIP-951). A fetch that finds less than
+`min_bytes` waits in the purgatory up to `max_wait_ms`.
 
 Deviation: versions 0-3 would need the records in message format 0 or 1. Ottla stores and serves format 2 only and answers
 UNSUPPORTED_VERSION, as Apache Kafka does with `log.message.downconversion.enable=false`.
@@ -135,7 +135,13 @@ class Fetch:
         if replica_id >= 0:
             fetches = context.broker.replica_manager.topic_stats.follower_fetches
             fetches[version] = fetches.get(version, 0) + 1
-        self.params = FetchParams(replica_id, request.isolation_level, or_follower=or_follower)
+        self.params = FetchParams(
+            replica_id,
+            request.isolation_level,
+            or_follower=or_follower,
+            rack_id=request.rack_id if replica_id < 0 and version >= FIRST_VERSION_THAT_MAY_READ_FROM_FOLLOWERS else None,
+            listener=context.connection.listener_name,
+        )
         self.max_wait_ms = request.max_wait_ms
         self.max_bytes = min(request.max_bytes, context.broker.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, self.max_bytes)
