@@ -45,19 +45,19 @@ class Admin:
     def api_versions(self) -> dict[int, tuple[int, int]]:
         """api key -> (lowest, highest version) the broker lists."""
         request = ApiVersionsRequest(client_software_name="loadgen", client_software_version="1")
-        answer = self._ask(ApiKey.API_VERSIONS, request, ApiVersionsResponse)
+        answer = self.ask(ApiKey.API_VERSIONS, request, ApiVersionsResponse)
         _check(answer.error_code, "ApiVersions")
         return {listed.api_key: (listed.min_version, listed.max_version) for listed in answer.api_keys}
 
     def create_topic(self, name: str, partitions: int) -> Topic:
         """Create a topic with one replica and wait until every partition has its leader. Raises BrokerRefusedError."""
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-        (created,) = self._ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics=[topic]), CreateTopicsResponse).topics
+        (created,) = self.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics=[topic]), CreateTopicsResponse).topics
         _check(created.error_code, f"CreateTopics {name}", created.error_message)
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
         deadline = time.monotonic() + _TIMEOUT_S
         while True:
-            (found,) = self._ask(ApiKey.METADATA, request, MetadataResponse).topics
+            (found,) = self.ask(ApiKey.METADATA, request, MetadataResponse).topics
             led = [partition for partition in found.partitions if partition.error_code == 0 and partition.leader_id >= 0]
             if found.error_code == 0 and len(led) == partitions:
                 return Topic(name, found.topic_id, partitions)
@@ -68,10 +68,11 @@ class Admin:
     def delete_topic(self, name: str) -> None:
         """Raises BrokerRefusedError."""
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=30_000)
-        (deleted,) = self._ask(ApiKey.DELETE_TOPICS, request, DeleteTopicsResponse).responses
+        (deleted,) = self.ask(ApiKey.DELETE_TOPICS, request, DeleteTopicsResponse).responses
         _check(deleted.error_code, f"DeleteTopics {name}", deleted.error_message)
 
-    def _ask(self, key: ApiKey, request: Message, answers: type[_Answer]) -> _Answer:
+    def ask(self, key: ApiKey, request: Message, answers: type[_Answer]) -> _Answer:
+        """The answer in the version of `frames.VERSIONS`."""
         self._connection.sendall(request_frame(key, request))
         (length,) = struct.unpack(">i", self._receive(4))
         answer = self._receive(length)

@@ -18,6 +18,7 @@ from storage.filesystem import FileSystem
 
 _TAIL_BYTES = 4096
 _STRAIGHT_LINES = 5
+_READ_ENTRIES = 4
 
 
 class IndexFile:
@@ -127,7 +128,14 @@ class IndexFile:
         if first >= written:
             at = (first - written) * size
             return bytes(self._tail[at : at + count * size])
-        data = self._mapping()[first * size : min(first + count, written) * size]
+        end = min(first + count, written)
+        if self._mapped < end - first <= _READ_ENTRIES:
+            # A map would hold a descriptor for the one entry that the first append asks for.
+            file = self._filesystem.open(self.path, read_only=True)
+            data = file.pread((end - first) * size, first * size)
+            file.close()
+        else:
+            data = self._mapping()[first * size : end * size]
         if first + count > written:
             data += self._tail[: (first + count - written) * size]
         return data
@@ -183,6 +191,10 @@ class IndexFile:
             file.close()
             self._mapped = self._written
         return data
+
+    def release(self) -> None:
+        """Lets go of the map, which holds a descriptor."""
+        self._unmap()
 
     def _unmap(self) -> None:
         self._map = b""

@@ -368,13 +368,21 @@ class Segment:
         if self._time_index is not None:
             self._time_index.trim()
         self.trim()
-        self._file = None
+        self.release()
 
     def close_without_writing(self) -> None:
         """Lets go of everything; the disk has failed."""
         self._file = None
         self._offset_index = None
         self._time_index = None
+
+    def release(self) -> None:
+        """Closes what the next use opens again."""
+        self._file = None
+        if self._offset_index is not None:
+            self._offset_index.release()
+        if self._time_index is not None:
+            self._time_index.release()
 
     def update_settings(self, settings: LogSettings) -> None:
         self._settings = settings

@@ -7,6 +7,7 @@ and exit status 1, before any data is touched.
 import asyncio
 import logging
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -35,9 +36,22 @@ def serve(properties: Path | None, overrides: tuple[str, ...]) -> None:
         config = BrokerConfig(load_properties(properties, os.environ, overrides))
     except ConfigError as error:
         raise SystemExit(f"ottla: {error}") from None
+    raise_file_limit()
     for remark in remarks(config):
         logger.warning(remark)
     sys.exit(run(config))
+
+
+def raise_file_limit() -> None:
+    """Lets this process open as many files as it may: every partition that is in use needs one, every connection another."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError) as error:
+            logger.warning("at most %d files can be open, partitions and connections together: %s", soft, error)
+        else:
+            logger.info("at most %d files can be open, partitions and connections together; the limit was %d", hard, soft)
 
 
 def run(config: BrokerConfig) -> int:

@@ -1,0 +1,64 @@
+"""Closing the files of segments that nobody uses: a log has thousands of segments, a broker thousands of logs, a process a limited number
+of descriptors.
+
+`LogManager` starts it. Once a minute every log is looked at, a few per turn of the loop: segments that are read only lose their file and
+the maps of their indexes, and so does an active one to which nothing was appended since. The next read or append opens what it needs
+(20 µs). So what is open belongs to the logs and segments of the last two minutes. A map counts, too: it holds a descriptor.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from storage.background import Background
+from storage.partition_log import PartitionLog
+
+PERIOD_MS = 60_000
+_SEGMENTS_PER_TURN = 1000
+"""Half a millisecond at most."""
+_LOG_COSTS = 3
+"""As much as so many segments."""
+
+
+class IdleFiles:
+    """Of all logs that `logs` gives."""
+
+    __slots__ = ("_background", "_ends", "_logs", "_waiting")
+
+    def __init__(self, background: Background, logs: Callable[[], Iterable[PartitionLog]]) -> None:
+        self._background = background
+        self._logs = logs
+        self._waiting: deque[PartitionLog] = deque()
+        self._ends: dict[PartitionLog, int] = {}
+        """Where each log ended when it was looked at last."""
+
+    def start(self) -> None:
+        """Begins; on the loop."""
+        self._background.schedule("idle-files", PERIOD_MS, PERIOD_MS, self.close_idle)
+
+    def close_idle(self) -> None:
+        """One round over all logs."""
+        if not self._waiting:
+            self._waiting.extend(self._logs())
+            self._ends = {log: end for log in self._waiting if (end := self._ends.get(log)) is not None}
+            self._look_at_some()
+
+    def _look_at_some(self) -> None:
+        budget = _SEGMENTS_PER_TURN
+        while self._waiting and budget > 0:
+            log = self._waiting.popleft()
+            self._look_at(log)
+            budget -= len(log.segments) + _LOG_COSTS
+        if self._waiting:
+            self._background.schedule("idle-files", 0, 0, self._look_at_some)
+
+    def _look_at(self, log: PartitionLog) -> None:
+        if log.is_closed or log.flushes:
+            return  # a flush in a thread relies on the files that were open when it began
+        active = log.active_segment
+        is_idle = self._ends.get(log) == log.log_end_offset
+        self._ends[log] = log.log_end_offset
+        for segment in log.segments:
+            if is_idle or segment is not active:
+                segment.release()
+        if is_idle:
+            log.read_hints.clear()

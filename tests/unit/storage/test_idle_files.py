@@ -1,0 +1,84 @@
+"""Files of segments that nobody uses are closed, and open again when somebody does."""
+
+import os
+from pathlib import Path
+from random import Random
+
+from config.broker import BrokerConfig
+from config.topic import TopicConfig
+from storage.filesystem import RealFileSystem
+from storage.idle_files import IdleFiles
+from storage.log_manager import LogManager
+from storage.topic_partition import TopicPartition
+from tests.support.background import ManualBackground
+from tests.support.batches import a_batch
+from tests.support.clocks import ManualClock
+from tests.support.logs import append, read_all
+
+T0, T1 = TopicPartition("topic", 0), TopicPartition("topic", 1)
+
+
+def open_files(directory: Path) -> list[str]:
+    """The names of files below `directory` that this process has open."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            path = os.readlink(f"/proc/self/fd/{number}")
+        except OSError:
+            continue
+        if path.startswith(f"{directory}/topic"):
+            found.append(path.rpartition("/")[2])
+    return sorted(found)
+
+
+def a_manager(directory: Path) -> tuple[LogManager, ManualBackground]:
+    config = BrokerConfig({"log.dirs": str(directory), "log.index.interval.bytes": "100"})
+    clock = ManualClock()
+    background = ManualBackground(clock)
+    manager = LogManager(
+        config,
+        lambda topic: TopicConfig({"segment.bytes": "1000"}, config),
+        RealFileSystem(),
+        clock,
+        background,
+        random=Random(1),
+    )
+    manager.open()
+    manager.identify("a cluster", 0)
+    manager.load()
+    return manager, background
+
+
+def test_what_is_open_belongs_to_what_is_used(tmp_path: Path) -> None:
+    manager, background = a_manager(tmp_path)
+    logs = [manager.get_or_create(each, is_new=True) for each in (T0, T1)]
+    for log in logs:
+        for _ in range(20):
+            append(log, a_batch(3, value_bytes=50))
+    expected = [read_all(log) for log in logs]
+    background.run_work()
+    idle = IdleFiles(background, manager.all_logs)
+    idle.close_idle()
+    assert len(open_files(tmp_path)) == 2, "the active ones"
+    append(logs[0])
+    background.run_work()
+    idle.close_idle()
+    assert len(open_files(tmp_path)) == 1
+    append(logs[1])
+    assert [read_all(log, 0)[: len(data)] for log, data in zip(logs, expected, strict=True)] == expected
+    manager.shutdown()
+    assert open_files(tmp_path) == []
+
+
+def test_after_a_start_a_log_has_no_more_open_than_its_active_segment(tmp_path: Path) -> None:
+    manager, _ = a_manager(tmp_path)
+    log = manager.get_or_create(T0, is_new=True)
+    for _ in range(20):
+        append(log, a_batch(3, value_bytes=50))
+    manager.shutdown()
+    manager, _ = a_manager(tmp_path)
+    again = manager.get(T0)
+    assert again is not None
+    append(again)
+    assert {name.rpartition(".")[2] for name in open_files(tmp_path)} == {"log"}
+    manager.shutdown()
