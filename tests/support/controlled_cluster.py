@@ -93,9 +93,13 @@ class RecordingStore(MemoryStore):
         super().__init__(ensemble)
         self.written: list[tuple[Write, ...]] = []
         self.writes_left: int | None = None
+        self.latency = 0
+        """Turns of the event loop that a round trip takes: who answers first is chance, which a test decides."""
 
     async def pipeline(self, requests: Sequence[Request]) -> list[Result | StoreError]:
         outcomes: list[Result | StoreError] = []
+        for _ in range(self.latency):
+            await asyncio.sleep(0)
         for request in requests:
             is_write = not isinstance(request, Get | Exists | Children)
             if is_write and self.writes_left is not None:
@@ -205,8 +209,8 @@ class Cluster:
         self.peers: dict[int, RecordingBroker] = {}
         self.brokers: dict[int, BrokerUnderTest] = {}
 
-    async def start(self, broker_id: int, **properties: str) -> BrokerUnderTest:
-        broker = BrokerUnderTest(self.ensemble, broker_id, peers=self.peers, properties=properties, seed=len(self.ensemble.dump()))
+    async def start(self, broker_id: int, *, rack: str | None = None) -> BrokerUnderTest:
+        broker = BrokerUnderTest(self.ensemble, broker_id, peers=self.peers, seed=len(self.ensemble.dump()), rack=rack)
         self.brokers[broker_id] = broker
         await broker.start()
         await self.settle()
