@@ -41,12 +41,14 @@ class TopicStats:
 class BrokerTopicStats:
     """All topics of a broker, and what those did that are gone."""
 
-    __slots__ = ("_gone", "follower_fetches", "topics")
+    __slots__ = ("_gone", "follower_fetch_expirations", "follower_fetches", "topics")
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicStats] = {}
         self.follower_fetches: dict[int, int] = {}
         """Fetch requests of other brokers by version; the rest are consumers'."""
+        self.follower_fetch_expirations = 0
+        """Fetch requests of other brokers that ended because their time was up."""
         self._gone = TopicStats()
 
     def of(self, topic: str) -> TopicStats:

@@ -342,6 +342,11 @@ class DelayedFetch(DelayedOperation):
         self._note()
         return False
 
+    def on_expiration(self) -> None:
+        """Count it where it was a follower's; the purgatory counts all."""
+        if self._fetch.params.replica_id >= 0:
+            self._fetch.context.broker.replica_manager.topic_stats.follower_fetch_expirations += 1
+
     def on_complete(self) -> None:
         """Answer with what is there now."""
         fetch = self._fetch

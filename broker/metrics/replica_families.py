@@ -11,6 +11,7 @@ from broker.metrics.view import PARTITION_LABELS
 if TYPE_CHECKING:
     from broker.metrics.view import View
     from broker.purgatory import Purgatory
+    from replication.isr import IsrChanges
     from replication.partition import Partition
 
 
@@ -61,7 +62,15 @@ def _of_purgatory(mbean: str, doc: str, value: Callable[[Purgatory], int]) -> Fa
 
 
 def _fetch_expirations(view: View) -> Reading:
-    yield labels_text(("fetcherType",), ("consumer",)), view.services.fetch_purgatory.expirations
+    followers = view.services.replica_manager.topic_stats.follower_fetch_expirations
+    yield labels_text(("fetcherType",), ("consumer",)), view.services.fetch_purgatory.expirations - followers
+    yield labels_text(("fetcherType",), ("follower",)), followers
+
+
+def _isr_changes(mbean: str, doc: str, value: Callable[[IsrChanges], int]) -> Family:
+    pattern = f"kafka.server:name={mbean},type=ReplicaManager"
+    name = f"kafka_server_replicamanager_{mbean.removesuffix('PerSec').lower()}_total"
+    return counter(name, pattern, doc, lambda view: value(view.services.replica_manager.isr_changes))
 
 
 REPLICA_FAMILIES: tuple[Family, ...] = (
@@ -97,11 +106,17 @@ REPLICA_FAMILIES: tuple[Family, ...] = (
         "Partitions whose log directory here has failed.",
         lambda view: len(view.services.replica_manager.offline),
     ),
+    _replica_manager("ReassigningPartitions", "Partitions led here whose replicas come or go.", lambda view: view.replicas.reassigning),
+    _isr_changes("IsrShrinksPerSec", "ISRs of partitions led here that members left.", lambda changes: changes.shrinks),
+    _isr_changes("IsrExpandsPerSec", "ISRs of partitions led here that a member joined.", lambda changes: changes.expands),
+    _isr_changes(
+        "FailedIsrUpdatesPerSec", "Proposals of an ISR that the controller refused or that came too late.", lambda changes: changes.failed
+    ),
     _replica_manager("ProducerIdCount", "Producers that the logs remember.", lambda view: view.replicas.producer_ids),
     _of_partition(
         "UnderReplicated",
         "1 where this broker leads and a replica is not in sync.",
-        lambda partition: int(partition.is_leader and len(partition.isr) < len(partition.replicas)),
+        lambda partition: int(partition.is_leader and len(partition.isr) < partition.replication_factor),
     ),
     _of_partition(
         "UnderMinIsr",
@@ -132,7 +147,7 @@ REPLICA_FAMILIES: tuple[Family, ...] = (
         "kafka_server_delayedfetchmetrics_expires_total",
         Kind.COUNTER,
         ("fetcherType",),
-        "kafka.server:fetcherType=consumer,name=ExpiresPerSec,type=DelayedFetchMetrics",
+        "kafka.server:fetcherType=*,name=ExpiresPerSec,type=DelayedFetchMetrics",
         "Long polls that ended because their time was up.",
         _fetch_expirations,
     ),

@@ -42,7 +42,7 @@ class BrokerState(IntEnum):
 class ReplicaCounts:
     """ReplicaManager's counts over the partitions of this broker."""
 
-    __slots__ = ("at_min_isr", "leaders", "partitions", "producer_ids", "under_min_isr", "under_replicated")
+    __slots__ = ("at_min_isr", "leaders", "partitions", "producer_ids", "reassigning", "under_min_isr", "under_replicated")
 
     def __init__(self) -> None:
         self.partitions = 0
@@ -51,6 +51,7 @@ class ReplicaCounts:
         self.under_min_isr = 0
         self.at_min_isr = 0
         self.producer_ids = 0
+        self.reassigning = 0
 
     def add(self, partition: Partition) -> None:
         """One more partition."""
@@ -59,7 +60,8 @@ class ReplicaCounts:
         if partition.is_leader:
             in_sync = len(partition.isr)
             self.leaders += 1
-            self.under_replicated += in_sync < len(partition.replicas)
+            self.under_replicated += in_sync < partition.replication_factor
+            self.reassigning += partition.is_reassigning
             self.under_min_isr += in_sync < partition.effective_min_isr
             self.at_min_isr += in_sync == partition.effective_min_isr
 

@@ -7,9 +7,10 @@ import pytest
 
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData, ReplicaState
 from protocol.records import LOG_OVERHEAD
 from replication.fetch_read import READ_COMMITTED
+from replication.replica_selector import select_by_rack
 from storage.errors import LogDirFailure
 from tests.support.batches import a_batch
 from tests.support.golden_logs import golden_batches
@@ -132,6 +133,32 @@ async def test_what_came_while_it_waited_is_returned_when_the_time_is_up() -> No
     assert asked.waits
     bench.time.advance(5)
     assert offsets(asked.fetched[0]) == [2]
+
+
+@on_a_loop
+async def test_the_fetches_of_followers_that_end_with_their_time_are_counted_for_themselves() -> None:
+    bench = HandlerBench()
+    bench.replicas.say(state())
+    bench.know(p0=0)
+    bench.fetch(0, max_wait_ms=500, replica_state=ReplicaState(replica_id=1, replica_epoch=-1))
+    bench.fetch(0, max_wait_ms=500)
+    bench.time.advance(600)
+    assert bench.services.fetch_purgatory.expirations == 2
+    assert bench.replicas.manager.topic_stats.follower_fetch_expirations == 1
+
+
+@on_a_loop
+async def test_a_consumer_that_says_where_it_is_is_sent_to_the_replica_there_and_the_answer_is_not_delayed() -> None:
+    bench = HandlerBench()
+    bench.replicas.say(state())
+    bench.know(p0=0)
+    bench.replicas.manager.replica_selector = select_by_rack
+    for broker_id in (1, 2):
+        bench.replicas.follow(broker_id, 0)
+    (partition,) = bench.fetch(0, rack_id="r2").fetched
+    assert (partition.preferred_read_replica, partition.records, partition.error_code) == (2, b"", 0)
+    assert bench.fetch(0, rack_id="r0").waits
+    assert bench.fetch(0, version=11, rack_id="r2").fetched[0].preferred_read_replica == 2
 
 
 @on_a_loop

@@ -13,7 +13,7 @@ from broker.metrics.uncovered import UNCOVERED, why_uncovered
 
 ROOT = Path(__file__).parents[3]
 PATTERNS: list[str] = [each["pattern"] for each in json.loads((ROOT / "tests" / "golden" / "metrics.json").read_text())["patterns"]]
-VARIES = re.compile(r"(request|delayedOperation)=[^,]+")
+VARIES = re.compile(r"(request|delayedOperation|fetcherType)=[^,]+")
 OPTIONAL = re.compile(r"(topic|processor)=\*,")
 """Properties without which Apache Kafka has a second MBean, for all topics or processors."""
 
