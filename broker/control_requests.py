@@ -1,7 +1,8 @@
 """What this broker does with the controller's requests, however they came: from the controller in this process or over the network.
 
 The replica manager does the work; here stands what has to happen around it in a broker: the configuration of a topic is read before its
-logs are made, and those who wait for the cluster to change are told that it did.
+logs are made, those who wait for the cluster to change are told that it did, and a fault of ours is an answer with an error, as it is over
+the network: the controller's queue to this broker goes on.
 """
 
 import logging
@@ -9,6 +10,7 @@ import logging
 from broker.dynamic_config import DynamicConfig
 from controller.errors import StoreError
 from controller.metadata_waits import MetadataWaits
+from protocol.errors import ErrorCode
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
@@ -35,14 +37,30 @@ class ControlRequests:
                 await self._dynamic_config.refresh(new)
             except StoreError as error:
                 logger.warning("the configurations of %s cannot be read (%s); what is known of them is used", ", ".join(new), error)
-        return await self._replica_manager.on_leader_and_isr(request)
+        try:
+            return await self._replica_manager.on_leader_and_isr(request)
+        except Exception:
+            _say_failed(request)
+            return LeaderAndIsrResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def on_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         """Learn of the cluster."""
-        response = self._replica_manager.on_update_metadata(request)
+        try:
+            response = self._replica_manager.on_update_metadata(request)
+        except Exception:
+            _say_failed(request)
+            return UpdateMetadataResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         self._metadata_waits.notify()
         return response
 
     async def on_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         """Stop replicas, or delete them."""
-        return await self._replica_manager.on_stop_replica(request)
+        try:
+            return await self._replica_manager.on_stop_replica(request)
+        except Exception:
+            _say_failed(request)
+            return StopReplicaResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def _say_failed(request: LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest) -> None:
+    logger.exception("%s of controller %d (epoch %d) failed", type(request).__name__, request.controller_id, request.controller_epoch)

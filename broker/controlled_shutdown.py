@@ -1,7 +1,8 @@
 """Before a broker stops it asks the controller to move its leaderships elsewhere, while it still serves. Kafka's doControlledShutdown.
 
 Called by `broker.server` first of all when it stops. The request goes over a connection of its own, without ApiVersions, in version 3. A
-controller that could not move everything, or cannot be reached, is asked again; then the broker stops anyway.
+controller that could not move everything, or cannot be reached, is asked again; then the broker stops anyway. Other than Apache Kafka, it
+does not sleep through the pause: it goes on as soon as the last other broker is gone, and asks as soon as somebody is in sync again.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ VERSION = 3
 HANDED_OVER_SECONDS = 1.0
 """How long the LeaderAndIsr may take by which this broker learns that it leads no longer."""
 POLL_SECONDS = 0.01
+RETRY_POLL_SECONDS = 0.1
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -57,10 +59,10 @@ class ControlledShutdown:
 
     async def run(self, broker_id: int, broker_epoch: int) -> bool:
         """Hand over what this broker leads; whether the controller says that it did. A broker that is alone has nobody to give it to."""
-        if not any(other != broker_id for other in self._cluster.brokers):
-            return True
         attempts = self._config[CONTROLLED_SHUTDOWN_MAX_RETRIES]
         for left in range(attempts - 1, -1, -1):
+            if self._is_alone(broker_id):
+                return True
             why = await self._attempt(broker_id, broker_epoch)
             if why is None:
                 await self._handed_over(broker_id)
@@ -68,7 +70,7 @@ class ControlledShutdown:
                 return True
             logger.warning("controlled shutdown of broker %d: %s; %d attempts are left", broker_id, why, left)
             if left:
-                await self._sleep(self._config[CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS] / 1000)
+                await self._pause(broker_id)
         logger.warning("broker %d stops without controlled shutdown: its partitions elect leaders when its session ends", broker_id)
         return False
 
@@ -95,6 +97,19 @@ class ControlledShutdown:
             return await peer.request(ApiKey.CONTROLLED_SHUTDOWN, VERSION, request, timeout_ms=self._config[CONTROLLER_SOCKET_TIMEOUT_MS])
         finally:
             await peer.close()
+
+    def _is_alone(self, broker_id: int) -> bool:
+        return not any(other != broker_id for other in self._cluster.brokers)
+
+    async def _pause(self, broker_id: int) -> None:
+        """Wait until it makes sense to ask again."""
+        waits_for_somebody = not self._leads_what_others_host(broker_id)
+        left = self._config[CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS] / 1000
+        while left > 0 and not self._is_alone(broker_id):
+            await self._sleep(min(left, RETRY_POLL_SECONDS))
+            left -= RETRY_POLL_SECONDS
+            if waits_for_somebody and self._leads_what_others_host(broker_id):
+                return
 
     async def _handed_over(self, broker_id: int) -> None:
         """The controller answers as soon as it has decided; until LeaderAndIsr comes, producers are still served here in an epoch that is

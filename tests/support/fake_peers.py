@@ -1,0 +1,66 @@
+"""Peers without sockets: every request goes to a function of the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from protocol.api_keys import ApiKey
+from protocol.registry import api
+from protocol.schema import Message
+from replication.peer import PeerAddress, PeerUnavailable, Resolve
+
+
+class Asked(NamedTuple):
+    """One request, as the other broker would decode it."""
+
+    address: PeerAddress
+    client_id: str
+    api_key: ApiKey
+    version: int
+    message: Message
+
+
+class FakePeers:
+    """The `Connect` of a test. `answer` returns the response or raises."""
+
+    def __init__(self, answer: Callable[[Asked], Message]) -> None:
+        self.answer = answer
+        self.asked: list[Asked] = []
+        self.made: list[FakePeer] = []
+
+    def __call__(self, resolve: Resolve, client_id: str, *, negotiate: bool = False) -> FakePeer:
+        peer = FakePeer(self, resolve, client_id, negotiate)
+        self.made.append(peer)
+        return peer
+
+    @property
+    def open(self) -> int:
+        """How many were not closed."""
+        return sum(not peer.closed for peer in self.made)
+
+
+class FakePeer:
+    """One of them."""
+
+    def __init__(self, peers: FakePeers, resolve: Resolve, client_id: str, negotiate: bool) -> None:
+        self._peers = peers
+        self._resolve = resolve
+        self.client_id = client_id
+        self.negotiate = negotiate
+        self.closed = False
+
+    async def request(self, api_key: ApiKey, version: int, request: Message, *, timeout_ms: int) -> Message:
+        """What the test answers; both messages have been through their bytes."""
+        address = self._resolve()
+        if self.closed or address is None:
+            raise PeerUnavailable("closed" if self.closed else "the broker's address is not known")
+        assert timeout_ms > 0
+        types = api(api_key)
+        asked = Asked(address, self.client_id, api_key, version, types.request.decode(request.encode(version), version)[0])
+        self._peers.asked.append(asked)
+        return types.response.decode(self._peers.answer(asked).encode(version), version)[0]
+
+    async def close(self) -> None:
+        """See Peer."""
+        self.closed = True
