@@ -10,7 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from config.broker_general import BROKER_ID, BROKER_RACK, DEFAULT_REPLICATION_FACTOR, MIN_INSYNC_REPLICAS
+from config.broker_general import (
+    BROKER_ID,
+    BROKER_RACK,
+    CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS,
+    DEFAULT_REPLICATION_FACTOR,
+    MIN_INSYNC_REPLICAS,
+)
 from config.broker_groups import OFFSETS_TOPIC_REPLICATION_FACTOR
 from config.broker_network import LISTENERS
 from config.broker_own import OTTLA_METADATA_FILE
@@ -65,6 +71,8 @@ class Layout:
             OFFSETS_TOPIC_REPLICATION_FACTOR.name: str(replicas),
             TRANSACTION_STATE_LOG_REPLICATION_FACTOR.name: str(replicas),
             TRANSACTION_STATE_LOG_MIN_ISR.name: str(in_sync),
+            # When all go down at once, the controller's successor is there before a broker can ask again.
+            CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS.name: "100",
         }
         if self.zookeeper is None:
             found[OTTLA_METADATA_FILE.name] = str(self.directory / "metadata.db")

@@ -1,0 +1,112 @@
+"""A leader goes, in every way in which leaders go: an idempotent producer and a consumer notice nothing but a pause."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster import SESSION_TIMEOUT_MS, Cluster, a_cluster
+from tests.support.cluster_clients import a_reader, a_writer, read_all
+from tests.support.cluster_links import some_links
+from tests.support.history import History
+from tests.support.zookeeper import a_chroot
+
+STORES = ["embedded", pytest.param("zookeeper", marks=pytest.mark.java)]
+"""Where the cluster keeps its metadata; what happens to a leader must not depend on it."""
+
+
+def zookeeper_of(store: str) -> str | None:
+    return a_chroot() if store == "zookeeper" else None
+
+
+def verify(cluster: Cluster, history: History) -> None:
+    """What was acknowledged is there, once, in order, whoever leads now."""
+    read_all(cluster, "t", history)
+    assert history.violations() == []
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_killed_leader_loses_nothing_that_was_acknowledged(tmp_path: Path, store: str) -> None:
+    with a_cluster(tmp_path, 3, zookeeper=zookeeper_of(store)) as cluster:
+        cluster.create_topic("t", replicas=[[0, 1, 2]])
+        history = History()
+        with a_writer(cluster, "t", history) as writer, a_reader(cluster, "t", history):
+            cluster.broker(0).kill()
+            cluster.wait_until_led_by_another("t", 0, than=0)
+            writer.go_on_for(200)
+        verify(cluster, history)
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_leader_that_is_stopped_hands_over_first(tmp_path: Path, store: str) -> None:
+    with a_cluster(tmp_path, 3, zookeeper=zookeeper_of(store)) as cluster:
+        cluster.create_topic("t", replicas=[[0, 1, 2]])
+        history = History()
+        with a_writer(cluster, "t", history) as writer, a_reader(cluster, "t", history):
+            assert cluster.broker(0).stop() == 0
+            assert cluster.leader_of("t", 0) != 0
+            writer.go_on_for(200)
+        verify(cluster, history)
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_leader_that_stands_still_is_replaced_and_comes_back_as_a_follower(tmp_path: Path, store: str) -> None:
+    with a_cluster(tmp_path, 3, zookeeper=zookeeper_of(store), auto_leader_rebalance_enable="false") as cluster:
+        cluster.create_topic("t", replicas=[[0, 1, 2]])
+        history = History()
+        with a_writer(cluster, "t", history) as writer, a_reader(cluster, "t", history):
+            cluster.broker(0).pause()
+            cluster.wait_until_led_by_another("t", 0, than=0, seconds=5 * SESSION_TIMEOUT_MS / 1000)
+            writer.go_on_for(200)
+            cluster.broker(0).resume()
+            cluster.wait_until_isr_is("t", 0, 0, 1, 2)
+            writer.go_on_for(100)
+            assert cluster.leader_of("t", 0) != 0
+        verify(cluster, history)
+
+
+def test_a_restarted_leader_cuts_what_was_never_acknowledged(tmp_path: Path) -> None:
+    with some_links() as links, a_cluster(tmp_path, 3, links=links, auto_leader_rebalance_enable="false") as cluster:
+        cluster.create_topic("t", replicas=[[0, 1, 2]], min_insync_replicas=2)
+        history = History()
+        with a_writer(cluster, "t", history) as writer, a_reader(cluster, "t", history):
+            # Nobody fetches from the leader for a moment: what it is sent now only it has.
+            links.isolate(0, 1, 2)
+            cluster.broker(0).kill()
+            links.heal()
+            cluster.wait_until_led_by_another("t", 0, than=0)
+            writer.go_on_for(200)
+            cluster.broker(0).start()
+            cluster.wait_until_isr_is("t", 0, 0, 1, 2)
+            writer.go_on_for(50)
+        verify(cluster, history)
+
+
+def test_leaders_are_killed_one_after_the_other(tmp_path: Path) -> None:
+    with a_cluster(tmp_path, 3) as cluster:
+        cluster.create_topic("t", partitions=3)
+        history = History()
+        with a_writer(cluster, "t", history, partitions=3) as writer, a_reader(cluster, "t", history, partitions=3):
+            for broker in cluster.brokers.values():
+                broker.kill()
+                for partition in range(3):
+                    cluster.wait_until_led_by_another("t", partition, than=broker.id)
+                writer.go_on_for(100)
+                broker.start()
+                for partition in range(3):
+                    cluster.wait_until_isr_is("t", partition, 0, 1, 2)
+        read_all(cluster, "t", history, partitions=3)
+        assert history.violations() == []
+
+
+def test_all_brokers_are_restarted_in_turns_under_load(tmp_path: Path) -> None:
+    with a_cluster(tmp_path, 3) as cluster:
+        cluster.create_topic("t", partitions=3)
+        history = History()
+        with a_writer(cluster, "t", history, partitions=3) as writer:
+            for broker in cluster.brokers.values():
+                broker.restart()
+                for partition in range(3):
+                    cluster.wait_until_isr_is("t", partition, 0, 1, 2)
+                writer.go_on_for(50)
+        read_all(cluster, "t", history, partitions=3)
+        assert history.violations() == []

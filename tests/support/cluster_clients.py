@@ -1,0 +1,174 @@
+"""Real clients at work while a test does things to the cluster: an idempotent producer and consumers that write down a history.
+
+with a_writer(cluster, "t", history) as writer:
+    cluster.broker(0).kill()
+    writer.go_on_for(500)
+read_all(cluster, "t", history)
+assert history.violations() == []
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from tests.support.broker_process import eventually
+from tests.support.cluster import Cluster
+from tests.support.history import History, Place, Record, decode
+
+FLUSH_SECONDS = 30.0
+READ_SECONDS = 30.0
+_QUICK = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "retry.backoff.ms": 50, "topic.metadata.refresh.interval.ms": 5_000}
+
+
+class Writer:
+    """An idempotent producer in a thread of its own that writes to the partitions in turns, a bounded number of records at a time."""
+
+    def __init__(self, cluster: Cluster, topic: str, history: History, name: str, partitions: int, pause_seconds: float) -> None:
+        self._topic = topic
+        self._history = history
+        self._name = name
+        self._partitions = partitions
+        self._pause_seconds = pause_seconds
+        self.longest_wait = 0.0
+        """Between two acknowledgements."""
+        self._last_told = time.monotonic()
+        self.failures: list[str] = []
+        self._stop = threading.Event()
+        self._producer = Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                "message.timeout.ms": 60_000,
+                "queue.buffering.max.messages": 1_000,
+                **_QUICK,
+            }
+        )
+        self._thread = threading.Thread(target=self._run, name=f"writer-{name}")
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Send no more, and wait for what was sent."""
+        self._stop.set()
+        self._thread.join()
+        left = self._producer.flush(FLUSH_SECONDS)
+        assert left == 0, f"{left} records of writer {self._name} were never answered"
+        assert self.failures == []
+
+    def go_on_for(self, records: int, seconds: float = 30.0) -> None:
+        """Until so many more were acknowledged."""
+        enough = self._history.acknowledged_count + records
+        eventually(lambda: self._history.acknowledged_count >= enough, seconds, f"{records} more records are acknowledged")
+
+    def _run(self) -> None:
+        sequence = 0
+        while not self._stop.is_set():
+            record = Record(self._name, sequence)
+            partition = sequence % self._partitions
+            self._history.sent(record, partition)
+            try:
+                self._producer.produce(self._topic, record.encode(100), partition=partition, on_delivery=self._on_delivery)
+            except BufferError:
+                self._producer.poll(0.05)
+                continue
+            sequence += 1
+            self._producer.poll(0)
+            if self._pause_seconds:
+                time.sleep(self._pause_seconds)
+
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        value = message.value()
+        assert value is not None
+        record = decode(value)
+        if error is not None:
+            self.failures.append(f"{record}: {error}")
+            return
+        now = time.monotonic()
+        self.longest_wait = max(self.longest_wait, now - self._last_told)
+        self._last_told = now
+        self._history.acknowledged(record, Place(message.partition() or 0, message.offset() or 0))
+
+
+@contextmanager
+def a_writer(
+    cluster: Cluster, topic: str, history: History, *, name: str = "w", partitions: int = 1, pause_seconds: float = 0.001
+) -> Iterator[Writer]:
+    """Writes until the end of the block, where all that was sent must be acknowledged."""
+    writer = Writer(cluster, topic, history, name, partitions, pause_seconds)
+    writer.start()
+    try:
+        writer.go_on_for(20)
+        yield writer
+    finally:
+        writer.stop()
+
+
+@contextmanager
+def a_reader(cluster: Cluster, topic: str, history: History, *, name: str = "r", partitions: int = 1) -> Iterator[None]:
+    """A consumer that reads along from the beginning, on partitions given by hand, until the end of the block."""
+    stop = threading.Event()
+    consumer = _consumer(cluster)
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+
+    def read() -> None:
+        while not stop.is_set():
+            _poll(consumer, history, name)
+
+    thread = threading.Thread(target=read, name=f"reader-{name}")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        consumer.close()
+
+
+def read_all(cluster: Cluster, topic: str, history: History, *, partitions: int = 1, name: str = "final") -> None:
+    """Read the topic from its beginning to the ends that it has now."""
+    consumer = _consumer(cluster)
+    try:
+        ends = {}
+        for number in range(partitions):
+            _, ends[number] = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=READ_SECONDS)
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+        deadline = time.monotonic() + READ_SECONDS
+        while True:
+            positions = {each.partition: each.offset for each in consumer.position([TopicPartition(topic, number) for number in ends])}
+            if all(positions[number] >= end or end == 0 for number, end in ends.items()):
+                return
+            assert time.monotonic() < deadline, f"read up to {positions} of {ends}"
+            _poll(consumer, history, name)
+    finally:
+        consumer.close()
+
+
+def _consumer(cluster: Cluster) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 50,
+            **_QUICK,
+        }
+    )
+
+
+def _poll(consumer: Consumer, history: History, name: str) -> None:
+    for message in consumer.consume(500, timeout=0.05):
+        if message.error() is None:
+            value = message.value()
+            assert value is not None
+            history.polled(name, decode(value), Place(message.partition() or 0, message.offset() or 0))
+        else:
+            assert not message.error().fatal(), message.error()

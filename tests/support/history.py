@@ -1,0 +1,134 @@
+"""What clients did and saw of one topic, and the judge of it.
+
+Producers tell `sent` before and `acknowledged` after, consumers tell `polled`; `violations` names every rule that was broken:
+
+- lost: an acknowledged record that was not read, although the reading went to the end;
+- duplicate: a record that stands at two offsets;
+- reordered: records of one producer that stand in another order than they were sent in;
+- unseen: a record that nobody sent was read;
+- misplaced: a record was read at another offset than was acknowledged;
+- backwards: within one run of a consumer, an offset that is not above the last one of its partition.
+
+An unacknowledged record may be there or not, but only once, and in its place. Pure, but for the lock: clients tell from their threads.
+"""
+
+import threading
+from collections import defaultdict
+from typing import NamedTuple
+
+
+class Record(NamedTuple):
+    """A value: the producer's name and how many it had sent before. Its bytes are `encode`."""
+
+    producer: str
+    sequence: int
+
+    def encode(self, size: int = 0) -> bytes:
+        """At least `size` bytes."""
+        return f"{self.producer}:{self.sequence}:".encode().ljust(size, b".")
+
+
+def decode(value: bytes) -> Record:
+    """Raises ValueError."""
+    producer, sequence, _ = value.split(b":", 2)
+    return Record(producer.decode(), int(sequence))
+
+
+class Place(NamedTuple):
+    """Where a record stands."""
+
+    partition: int
+    offset: int
+
+
+class History:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sent: dict[Record, int] = {}
+        self._acknowledged: dict[Record, Place] = {}
+        self._polled: dict[str, list[tuple[Record, Place]]] = defaultdict(list)
+
+    def sent(self, record: Record, partition: int) -> None:
+        """A producer is about to send."""
+        with self._lock:
+            self._sent[record] = partition
+
+    def acknowledged(self, record: Record, place: Place) -> None:
+        """A producer was told that it is there."""
+        with self._lock:
+            self._acknowledged[record] = place
+
+    def polled(self, consumer: str, record: Record, place: Place) -> None:
+        """One run of a consumer, named anew whenever it begins elsewhere, was given a record."""
+        with self._lock:
+            self._polled[consumer].append((record, place))
+
+    @property
+    def acknowledged_count(self) -> int:
+        """So far."""
+        with self._lock:
+            return len(self._acknowledged)
+
+    def polled_count(self, consumer: str) -> int:
+        """So far."""
+        with self._lock:
+            return len(self._polled[consumer])
+
+    def violations(self) -> list[str]:
+        """One line per broken rule and record. Ask when a consumer has read everything."""
+        with self._lock:
+            return [*self._lost(), *self._placed_wrongly(), *self._reordered(), *self._backwards()]
+
+    def _read(self) -> dict[Place, Record]:
+        return {place: record for polled in self._polled.values() for record, place in polled}
+
+    def _lost(self) -> list[str]:
+        seen = set(self._read().values())
+        return [
+            f"lost: {record} was acknowledged at {place} and is not there"
+            for record, place in sorted(self._acknowledged.items())
+            if record not in seen
+        ]
+
+    def _placed_wrongly(self) -> list[str]:
+        found = []
+        places: dict[Record, set[Place]] = defaultdict(set)
+        at: dict[Place, set[Record]] = defaultdict(set)
+        for polled in self._polled.values():
+            for record, place in polled:
+                places[record].add(place)
+                at[place].add(record)
+        for place, records in sorted(at.items()):
+            if len(records) > 1:
+                found.append(f"changed: at {place} stood {' and '.join(map(str, sorted(records)))}")
+        for record, where in sorted(places.items()):
+            if record not in self._sent:
+                found.append(f"unseen: {record} was never sent and is at {sorted(where)}")
+            if len(where) > 1:
+                found.append(f"duplicate: {record} is at {sorted(where)}")
+            told = self._acknowledged.get(record)
+            if told is not None and told not in where:
+                found.append(f"misplaced: {record} was acknowledged at {told} and is at {sorted(where)}")
+        return found
+
+    def _reordered(self) -> list[str]:
+        found = []
+        last: dict[tuple[str, int], int] = {}
+        for place, record in sorted(self._read().items()):
+            before = last.get((record.producer, place.partition), -1)
+            if record.sequence < before:
+                found.append(f"reordered: {record} is at {place}, behind number {before}")
+            last[record.producer, place.partition] = max(before, record.sequence)
+        return found
+
+    def _backwards(self) -> list[str]:
+        found = []
+        for consumer, polled in self._polled.items():
+            last: dict[int, int] = {}
+            for record, (partition, offset) in polled:
+                if offset <= last.get(partition, -1):
+                    found.append(f"backwards: {consumer} was given {record} at {offset} of partition {partition} after {last[partition]}")
+                last[partition] = offset
+        return found
