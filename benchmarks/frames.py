@@ -37,6 +37,7 @@ VERSIONS = {
     ApiKey.FIND_COORDINATOR: 4,
     ApiKey.JOIN_GROUP: 9,
     ApiKey.SYNC_GROUP: 5,
+    ApiKey.HEARTBEAT: 4,
     ApiKey.OFFSET_COMMIT: 9,
     ApiKey.OFFSET_FETCH: 9,
 }
