@@ -102,6 +102,71 @@ def parse_records(data: bytes, header: BatchHeader) -> Iterator[Record]:
         raise InvalidRecord(_RECORDS_REMAIN)
 
 
+def iter_keys_and_values(data: bytes, header: BatchHeader) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Key and value of every record in `data` (already decompressed), for readers who need nothing else: a coordinator that loads.
+
+    Half the time of `parse_records`, with the same checks; raises what that raises.
+    """
+    count = header.record_count
+    if count < 0:
+        raise InvalidRecord(f"Found invalid record count {count} in magic v{header.magic} batch")
+    at = 0
+    end = len(data)
+    for _ in range(count):
+        try:
+            size, at = read_varint(data, at)
+        except IndexError:
+            raise InvalidRecord(_PREMATURE_END) from None
+        record_end = at + size
+        if record_end > end:
+            raise InvalidRecord(
+                f"Invalid record size: expected {size} bytes in record payload, but instead the buffer has only {end - at} remaining bytes."
+            )
+        try:
+            at += 1
+            if data[at] < 0x80:
+                at += 1
+            else:
+                _, at = read_varlong(data, at)
+            if data[at] < 0x80:
+                at += 1
+            else:
+                _, at = read_varint(data, at)
+            length = data[at]
+            if length < 0x80 and not length & 1:  # short, and not null
+                at += 1
+                stop = at + (length >> 1)
+                if stop > end:
+                    raise InvalidRecord(_STRUCTURE)
+                key: bytes | None = data[at:stop]
+                at = stop
+            else:
+                key, at = _read_bytes(data, at, end)
+            length = data[at]
+            if length < 0x80 and not length & 1:
+                at += 1
+                stop = at + (length >> 1)
+                if stop > end:
+                    raise InvalidRecord(_STRUCTURE)
+                value: bytes | None = data[at:stop]
+                at = stop
+            else:
+                value, at = _read_bytes(data, at, end)
+            if data[at]:
+                header_count, at = read_varint(data, at)
+                _, at = _read_headers(data, at, end, header_count)
+            else:
+                at += 1
+        except IndexError:
+            raise InvalidRecord(_STRUCTURE) from None
+        if at != record_end:
+            read = at - record_end + size
+            raise InvalidRecord(f"Invalid record size: expected to read {size} bytes in record payload, but instead read {read}")
+        yield key, value
+    if count and at != end:
+        raise InvalidRecord(_RECORDS_REMAIN)
+
+
 def walk_records(data: bytes, header: BatchHeader) -> RecordsSummary:
     """Check the structure of all records in `data` as `parse_records` does, building nothing.
 

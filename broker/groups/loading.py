@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TypeAlias
 
 from broker.groups.group import Group, GroupSettings, GroupState, Member
 from broker.groups.offsets import CommittedOffset
 from broker.groups.records import GroupKey, OffsetKey, read_group_value, read_key, read_offset_value
 from protocol.record_builder import ControlRecordType, control_record_type
 from protocol.record_errors import RecordFormatError
-from protocol.record_reader import iter_records
+from protocol.record_reader import iter_keys_and_values, iter_records, record_data
 from protocol.records import iter_batches
 from protocol.wire import ProtocolError
 
@@ -26,11 +26,8 @@ RECORDS_PER_PAUSE = 64
 NO_TIMESTAMP = -1
 
 
-class _Stored(NamedTuple):
-    """The latest value of a key, and where its batch begins."""
-
-    record_offset: int
-    value: bytes
+_Stored: TypeAlias = tuple[int, bytes]
+"""Where the batch of a key's latest value begins, and the value. A plain tuple: a log may have millions of records."""
 
 
 class GroupLoader:
@@ -55,16 +52,14 @@ class GroupLoader:
                         break
                     continue
                 target = self._open.setdefault(header.producer_id, {}) if header.is_transactional else self._latest
-                base_offset: int | None = None
-                for record in iter_records(data, position, header):
-                    if base_offset is None:
-                        base_offset = record.offset
-                    if record.key is None:
+                base_offset = header.base_offset
+                for key, value in iter_keys_and_values(record_data(data, position, header), header):
+                    if key is None:
                         self.skipped += 1
-                    elif record.value is None:
-                        target.pop(record.key, None)
+                    elif value is None:
+                        target.pop(key, None)
                     else:
-                        target[record.key] = _Stored(base_offset, record.value)
+                        target[key] = (base_offset, value)
                     count += 1
                     if count % RECORDS_PER_PAUSE == 0:
                         yield
@@ -79,7 +74,7 @@ class GroupLoader:
             return
         for key, stored in committed.items():
             known = self._latest.get(key)
-            if known is None or known.record_offset < stored.record_offset:
+            if known is None or known[0] < stored[0]:
                 self._latest[key] = stored
 
     def groups(self, settings: GroupSettings, now_ms: int, into: dict[str, Group]) -> Iterator[None]:
@@ -99,7 +94,7 @@ class GroupLoader:
             if count % RECORDS_PER_PAUSE == 0:
                 yield
             try:
-                commit = CommittedOffset(stored.record_offset, read_offset_value(stored.value))
+                commit = CommittedOffset(stored[0], read_offset_value(stored[1]))
             except ProtocolError as error:
                 self._skip(f"an offset of group {group_id}", error)
                 continue
@@ -126,7 +121,7 @@ class GroupLoader:
             if isinstance(found, OffsetKey):
                 offsets.append((found, producer_id, stored))
             elif isinstance(found, GroupKey):
-                into[found.group_id] = _group(found.group_id, stored.value, settings, now_ms)
+                into[found.group_id] = _group(found.group_id, stored[1], settings, now_ms)
         except ProtocolError as error:
             self._skip("a record", error)
 

@@ -19,7 +19,16 @@ from protocol.record_builder import (
     parse_end_transaction_marker,
 )
 from protocol.record_errors import DecompressionTooLarge, InvalidRecord, RecordFormatError
-from protocol.record_reader import Record, iter_records, parse_records, read_varint, read_varlong, record_data, walk_records
+from protocol.record_reader import (
+    Record,
+    iter_keys_and_values,
+    iter_records,
+    parse_records,
+    read_varint,
+    read_varlong,
+    record_data,
+    walk_records,
+)
 from protocol.records import HEADER_SIZE, crc_is_valid, parse_header
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_record, with_bytes, with_crc
 
@@ -146,7 +155,10 @@ def _walk_as_read(data: bytes, count: int) -> None:
     except InvalidRecord:
         with pytest.raises(InvalidRecord):
             walk_records(data, header)
+        with pytest.raises(InvalidRecord):
+            list(iter_keys_and_values(data, header))
     else:
+        assert list(iter_keys_and_values(data, header)) == [(record.key, record.value) for record in records]
         summary = walk_records(data, header)
         if records:
             assert summary.has_null_key == any(record.key is None for record in records)
