@@ -52,13 +52,18 @@ def test_a_follower_that_stands_still_and_has_everything_stays_in_the_isr(tmp_pa
 
 
 def test_a_consumer_reads_from_the_replica_in_its_rack(tmp_path: Path) -> None:
-    selector = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector", "broker.rack": "rack-{id}"}
-    with a_cluster(tmp_path, 3, config=selector) as cluster:
+    selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    with a_cluster(tmp_path, 3, replica_selector_class=selector, broker_rack="rack-{id}") as cluster:
         cluster.create_topic("t", replicas=[[0, 1, 2]])
         history = History()
         with a_writer(cluster, "t", history) as writer:
             writer.go_on_for(50)
         read_from: set[int] = set()
+
+        def on_statistics(text: str) -> None:
+            for partitions in (topic["partitions"] for topic in json.loads(text)["topics"].values()):
+                read_from.update(each["broker"] for number, each in partitions.items() if number == "0")
+
         consumer = Consumer(
             {
                 "bootstrap.servers": cluster.bootstrap,
@@ -66,9 +71,7 @@ def test_a_consumer_reads_from_the_replica_in_its_rack(tmp_path: Path) -> None:
                 "auto.offset.reset": "earliest",
                 "client.rack": "rack-2",
                 "statistics.interval.ms": 50,
-                "stats_cb": lambda text: read_from.add(
-                    json.loads(text)["topics"].get("t", {"partitions": {}})["partitions"]["0"]["broker"]
-                ),
+                "stats_cb": on_statistics,
             }
         )
         consumer.subscribe(["t"])
