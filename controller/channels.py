@@ -87,6 +87,7 @@ class BrokerSenders:
         self._channel_to = channel_to
         self._retry_backoff_seconds = retry_backoff_seconds
         self._senders: dict[int, _Sender] = {}
+        self._halted: list[_Sender] = []
 
     def add(self, broker: LiveBroker) -> None:
         """Begin to send to a broker."""
@@ -99,10 +100,19 @@ class BrokerSenders:
         if sender is not None:
             await sender.close()
 
+    def halt(self) -> None:
+        """Send nothing more from this moment on, not even what was queued; `remove_all` releases what is left."""
+        for sender in self._senders.values():
+            sender.halt()
+        self._halted += self._senders.values()
+        self._senders.clear()
+
     async def remove_all(self) -> None:
         """Stop sending."""
-        for broker_id in list(self._senders):
-            await self.remove(broker_id)
+        self.halt()
+        halted, self._halted = self._halted, []
+        for sender in halted:
+            await sender.close()
 
     def send(self, broker_id: int, request: ControlRequest, on_response: OnResponse) -> None:
         """Queue a request. A broker that is not there any more is left out: its end is an event of its own."""
@@ -135,8 +145,12 @@ class _Sender:
     async def delivered(self) -> None:
         await self._idle.wait()
 
-    async def close(self) -> None:
+    def halt(self) -> None:
+        self._queue.clear()
         self._task.cancel()
+
+    async def close(self) -> None:
+        self.halt()
         await asyncio.gather(self._task, return_exceptions=True)
         self._idle.set()
         await self._channel.close()

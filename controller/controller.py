@@ -8,6 +8,7 @@ or finds another's epoch there, resigns and forgets everything.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from config.broker import BrokerConfig
@@ -23,6 +24,7 @@ from controller.errors import (
     ControllerMoved,
     NodeExists,
     NoNode,
+    NotController,
     SessionExpired,
     StaleBrokerEpoch,
     StoreError,
@@ -90,7 +92,7 @@ class Controller:
         self._isr_changes = IsrChanges(self._core, self._reassignments)
         self._failover = Failover(self._core, self._brokers, self._topics, self._elections, self._reassignments)
         self._on_new_session: list[Callable[[], Awaitable[None]]] = []
-        store.on_session_expired(lambda: self._queue.put("Expire", self._on_session_expired))
+        store.on_session_expired(self._on_expired)
 
     @property
     def is_active(self) -> bool:
@@ -215,6 +217,12 @@ class Controller:
             await self._resign()
         if self.active_controller_id == NO_CONTROLLER:
             await self._elect()
+
+    def _on_expired(self) -> None:
+        """Nothing is decided, written or sent any more under the old epoch; what waits was meant for it."""
+        self._core.is_active = False
+        self._core.senders.halt()
+        self._queue.put_alone("Expire", self._on_session_expired)
 
     async def _on_session_expired(self) -> None:
         """Everything ephemeral is gone: resign, register anew, take part in the next election."""
@@ -356,7 +364,8 @@ class Controller:
                 await self._core.elections.elect_offline(wanted, batch)
                 batch.send()
 
-        await self._queue.call("UncleanLeaderElectionEnable", elect)
+        with suppress(NotController):
+            await self._queue.call("UncleanLeaderElectionEnable", elect)
 
     async def rebalance_leaders(self) -> None:
         """Preferred leaders where too many others lead; for auto.leader.rebalance.enable, as often as the broker likes."""
@@ -365,7 +374,8 @@ class Controller:
             if self._core.is_active:
                 await self._elections.rebalance()
 
-        await self._queue.call("AutoPreferredReplicaLeaderElection", rebalance)
+        with suppress(NotController):
+            await self._queue.call("AutoPreferredReplicaLeaderElection", rebalance)
 
     async def delivered(self) -> None:
         """Wait until the events queued now are done and the requests that follow from them have been answered."""
@@ -373,5 +383,11 @@ class Controller:
         async def nothing() -> None:
             return
 
-        await self._queue.call("Barrier", nothing)
+        while True:
+            try:
+                await self._queue.call("Barrier", nothing)
+                break
+            except NotController:  # the session ended, and what waited was dropped
+                if self._queue.is_closed:
+                    raise
         await self._core.senders.delivered()

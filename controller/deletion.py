@@ -94,7 +94,8 @@ class TopicDeletion:
             self._context.topics_ineligible_for_deletion.add(topic)
 
     def _replicas_of(self, topic: str) -> set[Replica]:
-        partitions = self._context.partitions_of(topic)
+        """A partition that never had a leader has no replica anywhere: a topic whose brokers do not exist is not waited for."""
+        partitions = [partition for partition in self._context.partitions_of(topic) if partition in self._context.leaderships]
         return {Replica(partition, broker_id) for partition in partitions for broker_id in self._context.replicas(partition)}
 
     async def _start(self, topics: list[str], batch: RequestBatch) -> None:

@@ -30,6 +30,13 @@ class EventQueue:
         self._task: asyncio.Task[None] | None = None
         self._closed = False
         self._waiting: set[asyncio.Future[Any]] = set()
+        self._queued: set[asyncio.Future[Any]] = set()
+        """Those of the waiting whose event has not begun."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was stopped."""
+        return self._closed
 
     def __len__(self) -> int:
         """Events that wait, without the one that is being carried out (EventQueueSize)."""
@@ -54,11 +61,21 @@ class EventQueue:
             self._events.append((name, event))
             self._filled.set()
 
+    def put_alone(self, name: str, event: Event) -> None:
+        """Queue an event and drop those that wait; whoever waits for one of them gets NotController. For the end of a session."""
+        self._events.clear()
+        for future in self._queued:
+            if not future.done():
+                future.set_exception(NotController("the session of this broker's controller ended"))
+        self._queued.clear()
+        self.put(name, event)
+
     async def call(self, name: str, event: Callable[[], Awaitable[T]]) -> T:
         """Queue an event and wait for what it returns or raises."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         async def answered() -> None:
+            self._queued.discard(future)
             try:
                 result = await event()
             except Exception as error:
@@ -71,11 +88,13 @@ class EventQueue:
         if self._closed:
             raise NotController("the controller of this broker has stopped")
         self._waiting.add(future)
+        self._queued.add(future)
         self.put(name, answered)
         try:
             return await future
         finally:
             self._waiting.discard(future)
+            self._queued.discard(future)
 
     async def _run(self) -> None:
         while not self._closed:

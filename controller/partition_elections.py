@@ -6,9 +6,12 @@ send the batch.
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from config.broker import BrokerConfig
+from config.broker_replication import INTER_BROKER_PROTOCOL_VERSION
 from config.errors import ConfigError
+from config.metadata_version import is_at_least
 from config.topic import UNCLEAN_LEADER_ELECTION_ENABLE, TopicConfig
 from controller.change_znodes import decode_config
 from controller.context import ControllerContext, Replica
@@ -24,7 +27,7 @@ from controller.errors import NoNode
 from controller.partition_states import PartitionStates
 from controller.request_batch import RequestBatch
 from controller.store import Get, MetadataStore, data_and_stat
-from controller.znodes import PartitionState, config_path
+from controller.znodes import RECOVERED, PartitionState, config_path
 from storage.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -40,6 +43,8 @@ class PartitionElections:
         self._context = context
         self._states = states
         self._config = config
+        self._knows_recovery = is_at_least(config[INTER_BROKER_PROTOCOL_VERSION], "3.2-IV0")
+        """Whether every broker knows of leaders that recover from an unclean election."""
         self.unclean_elections = 0
         """Leaders that were not in sync, so that records may have been lost."""
 
@@ -79,6 +84,8 @@ class PartitionElections:
             chosen = elect_offline(state, self._context.replicas(partition), self._online(partition), unclean=allowed)
             if chosen is not None and chosen.leader not in state.isr:
                 out_of_sync.add(partition)
+                if not self._knows_recovery:
+                    return replace(chosen, leader_recovery_state=RECOVERED)
             return chosen
 
         out_of_sync: set[TopicPartition] = set()
