@@ -40,7 +40,7 @@ class Plan:
     key_column: str | None = None
     generates: bool = True
     keeps_topic: bool = False
-    work: Path | None = None
+    work: str | None = None
     chaos: Path | None = None
     stall_s: float = 120.0
     max_offsets_per_trigger: int | None = None

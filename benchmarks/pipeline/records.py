@@ -8,7 +8,7 @@ sequence. The checksum is over the header before it, the key and the payload.
 """
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F
+from pyspark.sql import functions as fn
 
 HEADER_BYTES = 52
 MIN_RECORD_BYTES = 64
@@ -24,42 +24,42 @@ NOW_MS = "java_method('java.lang.System', 'currentTimeMillis')"
 def payload_of(sequence: Column, seed: int, size: int) -> Column:
     """Text of `size` characters that looks random and follows from the seed; it repeats itself after 512 characters."""
     blocks = max(1, min(-(-size // _BLOCK), _MOST_BLOCKS))
-    text = F.concat(*(F.md5(F.concat_ws(":", F.lit(f"{seed}.{block}"), sequence).cast("binary")) for block in range(blocks)))
-    return F.substring(F.repeat(text, -(-size // (blocks * _BLOCK))), 1, size)
+    text = fn.concat(*(fn.md5(fn.concat_ws(":", fn.lit(f"{seed}.{block}"), sequence).cast("binary")) for block in range(blocks)))
+    return fn.substring(fn.repeat(text, -(-size // (blocks * _BLOCK))), 1, size)
 
 
 def value_of(run: str, stream: Column, sequence: Column, event_ms: Column, key: Column, payload: Column) -> Column:
     """The bytes of a record's value."""
-    head = F.concat_ws(
+    head = fn.concat_ws(
         "|",
-        F.lit(run),
-        F.lpad(stream.cast("string"), _STREAM_DIGITS, "0"),
-        F.lpad(sequence.cast("string"), _SEQUENCE_DIGITS, "0"),
+        fn.lit(run),
+        fn.lpad(stream.cast("string"), _STREAM_DIGITS, "0"),
+        fn.lpad(sequence.cast("string"), _SEQUENCE_DIGITS, "0"),
         event_ms.cast("string"),
     )
-    return F.concat(head.cast("binary"), _bytes("|"), _checksum(head, key, payload).cast("binary"), _bytes("|"), payload.cast("binary"))
+    return fn.concat(head.cast("binary"), _bytes("|"), _checksum(head, key, payload).cast("binary"), _bytes("|"), payload.cast("binary"))
 
 
 def parsed(key: Column, value: Column) -> dict[str, Column]:
     """What a value says: `run`, `stream`, `sequence`, `event_ms` (null where it cannot be read) and `intact`, whether the checksum fits."""
 
     def text(first: int, length: int) -> Column:
-        return F.substring(value, first, length).cast("string")
+        return fn.substring(value, first, length).cast("string")
 
-    head, payload = F.substring(value, 1, 42), F.substring(value, HEADER_BYTES + 1, 1 << 30)
+    head, payload = fn.substring(value, 1, 42), fn.substring(value, HEADER_BYTES + 1, 1 << 30)
     return {
         "run": text(1, 8),
-        "stream": text(10, _STREAM_DIGITS).try_cast("int"),
-        "sequence": text(17, _SEQUENCE_DIGITS).try_cast("bigint"),
-        "event_ms": text(30, 13).try_cast("bigint"),
-        "intact": F.coalesce(text(44, 8) == _checksum(head, key, payload), F.lit(False)),
+        "stream": text(10, _STREAM_DIGITS).cast("int"),
+        "sequence": text(17, _SEQUENCE_DIGITS).cast("bigint"),
+        "event_ms": text(30, 13).cast("bigint"),
+        "intact": fn.coalesce(text(44, 8) == _checksum(head, key, payload), fn.lit(False)),
     }
 
 
 def _checksum(head: Column, key: Column, payload: Column) -> Column:
-    covered = F.concat(head.cast("binary"), F.coalesce(key.cast("binary"), _bytes("")), _bytes("|"), payload.cast("binary"))
-    return F.lpad(F.lower(F.hex(F.crc32(covered))), 8, "0")
+    covered = fn.concat(head.cast("binary"), fn.coalesce(key.cast("binary"), _bytes("")), _bytes("|"), payload.cast("binary"))
+    return fn.lpad(fn.lower(fn.hex(fn.crc32(covered))), 8, "0")
 
 
 def _bytes(text: str) -> Column:
-    return F.lit(text.encode())
+    return fn.lit(text.encode())

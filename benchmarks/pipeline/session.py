@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -88,13 +89,18 @@ def open_session(master: str, conf: Mapping[str, str]) -> SparkSession:
         "spark.scheduler.mode": "FAIR",  # else the stage that began first would keep all cores and latency would mean nothing
         "spark.task.maxFailures": "1",  # a task that writes again after a failure duplicates records: not the broker's fault
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.ansi.enabled": "false",  # in every version of Spark, what is no number in a broken record becomes null
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.streaming.metricsEnabled": "false",
     }
     cores = local_cores(master)
     if cores is not None:
-        settings |= {"spark.sql.shuffle.partitions": str(max(4, 2 * cores)), "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+        settings |= {
+            "spark.sql.shuffle.partitions": str(max(4, 2 * cores)),
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+        }
     builder = SparkSession.builder.master(master)
     for name, value in {**settings, **conf}.items():
         builder = builder.config(name, value)
@@ -105,16 +111,20 @@ def open_session(master: str, conf: Mapping[str, str]) -> SparkSession:
 
 
 @contextmanager
-def stderr_to(path: Path) -> Iterator[int]:
-    """What this process and its children say on standard error goes to the file; gives the descriptor of the real one."""
-    console = os.dup(2)
+def talk_to(path: Path) -> Iterator[tuple[int, int]]:
+    """What this process and its children say on either stream goes to the file; gives the descriptors of the real ones."""
+    sys.stdout.flush()
+    real = os.dup(1), os.dup(2)
     with path.open("ab") as log:
+        os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
     try:
-        yield console
+        yield real
     finally:
-        os.dup2(console, 2)
-        os.close(console)
+        sys.stdout.flush()
+        for descriptor, stream in zip(real, (1, 2), strict=True):
+            os.dup2(descriptor, stream)
+            os.close(descriptor)
 
 
 def why_no_session(log: Path, master: str, error: BaseException) -> str:

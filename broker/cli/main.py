@@ -13,6 +13,7 @@ COMMANDS = {
     "produce": "Write records to a topic.",
     "consume": "Print records of topics.",
     "dump-log": "Print log files, or check a data directory.",
+    "validate": "Show with Spark that a cluster keeps every record.",
 }
 
 

@@ -1,0 +1,86 @@
+"""`ottla validate`: the options of a run."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from benchmarks.pipeline.plan import MAX_ROWS, Plan
+
+_MIN_RECORD_BYTES = 64
+
+
+def _pairs(_: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{text!r} is not name=value", param=option)
+        found[name] = value
+    return found
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.option(
+    "-b", "--bootstrap", "--bootstrap-server", envvar="OTTLA_BOOTSTRAP_SERVER", default="127.0.0.1:9092", help="Brokers to ask first."
+)
+@click.option("--rows", type=click.IntRange(1, MAX_ROWS), default=1_000_000, help="How many rows to make.")
+@click.option("--partitions", type=click.IntRange(1), default=4, help="Partitions of the topic.")
+@click.option("--replication-factor", type=click.IntRange(-1), default=-1, help="Of the topic; -1 is the cluster's default.")
+@click.option("--record-bytes", type=click.IntRange(_MIN_RECORD_BYTES, 1_000_000), default=100, help="Size of a record's value.")
+@click.option("--codec", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none", help="The producers' compression.")
+@click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", help="What the producers wait for.")
+@click.option("--master", default="local[*]", help="Spark's master, as spark://host:port.")
+@click.option(
+    "--mode",
+    type=click.Choice(["stream", "batch"]),
+    default="stream",
+    help="One query of micro-batches, or available-now queries one by one.",
+)
+@click.option("--report", type=click.Path(path_type=Path), help="The folder to write; validate-TIME by default.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=1, help="Decides about keys and payloads, and marks the records.")
+@click.option("--keys", type=click.IntRange(1), default=10_000, help="How many different keys of each kind.")
+@click.option("--key-kind", type=click.Choice(["both", "uniform", "skewed"]), default="both", help="How rows are spread over keys.")
+@click.option("--input", type=click.Path(path_type=Path), help="A Parquet or CSV file (with a heading line) instead of made rows.")
+@click.option(
+    "--key-column", help="The key in that file; 'key' if there is such a column. 'value', or all columns as JSON, is the payload."
+)
+@click.option("--topic", help="The topic; a new one by default, deleted when everything holds.")
+@click.option("--keep-topic", is_flag=True, help="Do not delete the new topic.")
+@click.option("--verify-only", is_flag=True, help="Write nothing: verify the topic that an earlier run with the same rows and seed wrote.")
+@click.option("--max-offsets-per-trigger", type=click.IntRange(1), help="Records per micro-batch at most.")
+@click.option("--stall", type=click.FloatRange(1), default=120.0, metavar="SECONDS", help="Give up when nothing comes for so long.")
+@click.option("--producer", multiple=True, callback=_pairs, metavar="KEY=VALUE", help="A configuration of the producers.")
+@click.option(
+    "--spark-conf", multiple=True, callback=_pairs, metavar="KEY=VALUE", help="A configuration of Spark, as spark.driver.memory=4g."
+)
+@click.option("--work", help="Folder or URL for checkpoint and records; with executors elsewhere, it and --report must be shared.")
+def validate(
+    bootstrap: str, topic: str | None, report: Path | None, verify_only: bool, keep_topic: bool, stall: float, **options: object
+) -> None:
+    """Show with Spark whether a cluster keeps every record, in order, once, and how fast.
+
+    Rows are written with Spark's Kafka sink and read with Structured Streaming at the same time; then Spark looks for what is missing,
+    duplicated, corrupted, out of order or misplaced. Exit status 0: everything holds; 1: it does not; 2: it could not begin.
+    """
+    if verify_only and topic is None:
+        raise click.UsageError("--verify-only needs --topic.")
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    plan = Plan(
+        bootstrap=bootstrap,
+        topic=topic or f"ottla-validate-{stamp}",
+        report=report or Path(f"validate-{stamp}"),
+        generates=not verify_only,
+        keeps_topic=keep_topic or topic is not None,
+        stall_s=stall,
+        **options,  # type: ignore[arg-type]  # click has checked them, and they are named as the fields
+    )
+    from benchmarks.pipeline.run import run
+
+    raise SystemExit(run(plan))
+
+
+if __name__ == "__main__":
+    validate(prog_name="ottla validate")

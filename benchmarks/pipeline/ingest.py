@@ -1,0 +1,162 @@
+"""The second stage: Structured Streaming reads the topic into Parquet, with a checkpoint, while the first stage writes.
+
+`stream` is one query of micro-batches that follow each other without a pause; `batch` is one available-now query after the other, each of
+which begins where the checkpoint of the one before says. What lands in Parquet is what each record says and where it was, not its payload.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+from pyspark.sql.streaming import StreamingQuery
+
+from benchmarks.pipeline.plan import DidNotFinish, Plan
+from benchmarks.pipeline.records import NOW_MS, parsed
+from benchmarks.pipeline.topic import Offsets, Topic
+
+POOL = "ingest"
+_LOOK_S = 0.2
+_LOG_APPEND_TIME = 1
+
+
+_SCHEMA = (
+    "partition int, offset bigint, key binary, timestamp_ms bigint, log_append_time boolean, arrived_ms bigint, bytes int, "
+    "run string, stream int, sequence bigint, event_ms bigint, intact boolean"
+)
+
+
+class Ingest:
+    """A query that can be begun again. `rows` is how many it has read so far, `batches` what each micro-batch was."""
+
+    def __init__(self, spark: SparkSession, plan: Plan, topic: Topic, work: str) -> None:
+        self._spark = spark
+        self._plan = plan
+        self._topic = topic
+        self.data = f"{work}/received"
+        self._checkpoint = f"{work}/checkpoint"
+        self._query: StreamingQuery | None = None
+        self._reached: Offsets = dict(topic.first)
+        self.batches: dict[int, dict[str, object]] = {}
+        self.restarts = 0
+
+    @property
+    def rows(self) -> int:
+        """Records read by finished micro-batches."""
+        return sum(self._reached.values()) - sum(self._topic.first.values())
+
+    def received(self) -> DataFrame:
+        """What was read, once the query has ended."""
+        if not self.rows:
+            return self._spark.createDataFrame([], _SCHEMA)
+        return self._spark.read.schema(_SCHEMA).parquet(self.data)
+
+    def start(self) -> None:
+        """Begin, or begin again where the checkpoint says."""
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
+        writer = records_read(self._spark, self._plan, self._topic).writeStream.format("parquet")
+        writer = writer.option("path", self.data).option("checkpointLocation", self._checkpoint)
+        writer = writer.trigger(availableNow=True) if self._plan.mode == "batch" else writer.trigger(processingTime="0 seconds")
+        self._query = writer.start()
+
+    def run_until(self, wanted: Callable[[], Offsets | None], say: Callable[[], None], *, forgives: bool) -> None:
+        """Read until everything below the offsets that `wanted()` gives, once it gives them, is there.
+
+        With `forgives` a query that failed begins again at its checkpoint.
+        Raises DidNotFinish when nothing comes for too long, or the query fails.
+        """
+        assert self._query is not None
+        moved, rows = time.monotonic(), self.rows
+        while True:
+            running = self._query.isActive
+            self._look()
+            goal = wanted()
+            if goal is not None and all(self._reached.get(partition, 0) >= end for partition, end in goal.items()):
+                break
+            if self.rows != rows or goal is None:
+                moved, rows = time.monotonic(), self.rows
+            if time.monotonic() - moved > self._plan.stall_s:
+                raise DidNotFinish(
+                    f"ingest stands still since {self._plan.stall_s:.0f} s at {self.rows} records: {self._behind(goal or {})}"
+                )
+            if not running:
+                self._go_on(forgives=forgives)
+            say()
+            time.sleep(_LOOK_S)
+        self.stop()
+
+    def stop(self) -> None:
+        """End the query, if it runs."""
+        if self._query is not None and self._query.isActive:
+            self._query.stop()
+
+    def _go_on(self, *, forgives: bool) -> None:
+        assert self._query is not None
+        error = self._query.exception()
+        if error is not None and not forgives:
+            raise DidNotFinish(f"ingest failed: {_reason(str(error))}")
+        self.restarts += error is not None
+        self.start()
+
+    def _look(self) -> None:
+        assert self._query is not None
+        for progress in self._query.recentProgress:
+            seen = json.loads(progress.json)
+            for source in seen["sources"]:
+                self._reached |= _offsets_in(source.get("endOffset"), self._topic.name)
+            if seen["numInputRows"]:
+                self.batches[seen["batchId"]] = {
+                    "batch": seen["batchId"],
+                    "began": seen["timestamp"],
+                    "rows": seen["numInputRows"],
+                    "rows_per_s": seen.get("processedRowsPerSecond", 0.0),
+                    "duration_ms": seen.get("durationMs", {}).get("triggerExecution", 0),
+                }
+
+    def _behind(self, goal: Mapping[int, int]) -> str:
+        late = [
+            f"{self._topic.name}-{number} at {self._reached.get(number, 0)} of {end}"
+            for number, end in goal.items()
+            if self._reached.get(number, 0) < end
+        ]
+        return ", ".join(late[:5])
+
+
+def records_read(spark: SparkSession, plan: Plan, topic: Topic) -> DataFrame:
+    """The stream of what each record says and where it was."""
+    starting = json.dumps({topic.name: {str(number): offset for number, offset in topic.first.items()}})
+    options = {
+        "kafka.bootstrap.servers": plan.bootstrap,
+        "subscribe": topic.name,
+        "startingOffsets": starting,
+        "failOnDataLoss": "true",
+    }
+    if plan.max_offsets_per_trigger:
+        options["maxOffsetsPerTrigger"] = str(plan.max_offsets_per_trigger)
+    read = spark.readStream.format("kafka").options(**options).load()
+    said = parsed(fn.col("key"), fn.col("value"))
+    return read.select(
+        "partition",
+        "offset",
+        "key",
+        fn.unix_millis("timestamp").alias("timestamp_ms"),
+        (fn.col("timestampType") == _LOG_APPEND_TIME).alias("log_append_time"),
+        fn.expr(NOW_MS).cast("bigint").alias("arrived_ms"),
+        (fn.coalesce(fn.length("key"), fn.lit(0)) + fn.coalesce(fn.length("value"), fn.lit(0))).alias("bytes"),
+        *(column.alias(name) for name, column in said.items()),
+    )
+
+
+def _offsets_in(said: object, topic: str) -> Offsets:
+    """The end offsets of a progress report: an object, or its text, by the version of Spark."""
+    found = json.loads(said) if isinstance(said, str) else said
+    return {int(number): offset for number, offset in (found or {}).get(topic, {}).items()} if isinstance(found, dict) else {}
+
+
+def _reason(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = [line for line in lines if "Caused by" in line or "Exception" in line]
+    return (causes or lines or ["no reason given"])[-1 if causes else 0][:400]

@@ -1,0 +1,75 @@
+"""What came through, in numbers: per partition, per slice of time, in all. Frames of a few hundred rows at most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as fn
+
+PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
+_ACCURACY = 10_000
+_MOST_SLICES = 600
+_MS = 1000
+_SKETCH = "percentiles"
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """`totals` in one row; frames by the name of their Parquet folder; `slice_s` is the width of a slice of time."""
+
+    totals: Row
+    slice_s: int
+    frames: dict[str, DataFrame]
+
+
+def measure(received: DataFrame) -> Measurements:
+    """Numbers of all that came through; there must be a record at least."""
+    latency = (fn.col("arrived_ms") - fn.col("event_ms")).cast("double")
+    timed = received.withColumn("latency_ms", latency)
+    totals = _named(
+        timed.agg(
+            fn.count("*").alias("records"),
+            fn.sum("bytes").alias("bytes"),
+            fn.min("timestamp_ms").alias("first_written_ms"),
+            fn.max("timestamp_ms").alias("last_written_ms"),
+            fn.min("arrived_ms").alias("first_read_ms"),
+            fn.max("arrived_ms").alias("last_read_ms"),
+            *_percentiles(),
+        )
+    ).first()
+    assert totals is not None
+    begin = min(totals.first_written_ms, totals.first_read_ms)
+    seconds = (max(totals.last_written_ms, totals.last_read_ms) - begin) // _MS + 1
+    slice_s = max(1, -(-seconds // _MOST_SLICES))
+
+    def at(column: str) -> Column:
+        return (fn.floor((fn.col(column) - begin) / (slice_s * _MS)) * slice_s).alias("second")
+
+    def rates(column: str, name: str) -> DataFrame:
+        return timed.groupBy(at(column)).agg(
+            (fn.count("*") / slice_s).alias(f"{name}_per_s"), (fn.sum("bytes") / slice_s).alias(f"{name}_bytes_per_s")
+        )
+
+    throughput = rates("timestamp_ms", "written").join(rates("arrived_ms", "read"), "second", "full").na.fill(0.0)
+    partitions = timed.groupBy("partition").agg(
+        fn.count("*").alias("records"),
+        fn.sum("bytes").alias("bytes"),
+        fn.min("offset").alias("first_offset"),
+        fn.max("offset").alias("last_offset"),
+        fn.expr(f"percentile_approx(latency_ms, 0.99, {_ACCURACY})").alias("p99"),
+    )
+    over_time = timed.groupBy(at("event_ms")).agg(fn.count("*").alias("records"), *_percentiles())
+    over_time = _named(over_time.where(fn.col("second").isNotNull()))
+    frames = {"throughput": throughput, "latency": over_time, "partitions": partitions}
+    return Measurements(totals, int(slice_s), {name: frame.orderBy(frame.columns[0]) for name, frame in frames.items()})
+
+
+def _percentiles() -> list[Column]:
+    """One sketch for all of them, taken apart by `_named`."""
+    shares = ", ".join(str(share) for share in PERCENTILES.values())
+    return [fn.expr(f"percentile_approx(latency_ms, array({shares}), {_ACCURACY})").alias(_SKETCH), fn.max("latency_ms").alias("max")]
+
+
+def _named(frame: DataFrame) -> DataFrame:
+    return frame.select("*", *(fn.col(_SKETCH)[at].alias(name) for at, name in enumerate(PERCENTILES))).drop(_SKETCH)

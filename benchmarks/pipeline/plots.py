@@ -1,0 +1,76 @@
+"""The pictures of the report, as SVG text to stand inside the page."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+
+import matplotlib as mpl
+
+mpl.use("svg")
+
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from benchmarks.pipeline.measure import PERCENTILES
+
+Series = Sequence[Mapping[str, float]]
+
+_WRITTEN, _READ, _BAR = "#c2571a", "#1f6f8b", "#5b7f52"
+_SHADES = ("#9bbfd0", "#4c92ad", "#1f6f8b", "#0d3b4f")
+
+
+def throughput(rows: Series) -> str:
+    """Records per second, written and read."""
+    figure, axes = _canvas("records per second")
+    seconds = [row["second"] for row in rows]
+    for name, colour in (("written", _WRITTEN), ("read", _READ)):
+        axes.step(seconds, [row[f"{name}_per_s"] for row in rows], where="post", color=colour, label=name, linewidth=1.6)
+    axes.set_ylim(bottom=0)
+    return _svg(figure, axes)
+
+
+def latency(rows: Series) -> str:
+    """Percentiles over the time at which rows were made."""
+    figure, axes = _canvas("ms from made to read")
+    seconds = [row["second"] for row in rows]
+    for name, colour in zip(PERCENTILES, _SHADES, strict=True):
+        axes.plot(
+            seconds, [max(row[name], 1) for row in rows], color=colour, label=name, linewidth=1.4, marker="." if len(rows) < 60 else None
+        )
+    axes.set_yscale("log")
+    return _svg(figure, axes)
+
+
+def skew(rows: Series) -> str:
+    """Records per partition beside their mean."""
+    figure, axes = _canvas("records", below="partition")
+    numbers, records = [row["partition"] for row in rows], [row["records"] for row in rows]
+    axes.bar(numbers, records, color=_BAR)
+    axes.axhline(sum(records) / len(records), color="#444", linewidth=1, linestyle="--", label="mean")
+    if len(rows) <= 32:
+        axes.set_xticks(numbers)
+    return _svg(figure, axes)
+
+
+def _canvas(beside: str, below: str = "seconds since the beginning") -> tuple[Figure, Axes]:
+    mpl.rcParams["svg.fonttype"] = "none"
+    mpl.rcParams["svg.hashsalt"] = "ottla"
+    figure, axes = plt.subplots(figsize=(8.4, 2.8), layout="constrained")
+    axes.set_xlabel(below)
+    axes.set_ylabel(beside)
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="#ddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+def _svg(figure: Figure, axes: Axes) -> str:
+    axes.legend(frameon=False, ncols=5, loc="lower left", bbox_to_anchor=(0, 1), fontsize=9)
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None})
+    plt.close(figure)
+    svg = text.getvalue()
+    return svg[svg.index("<svg") :]

@@ -1,0 +1,121 @@
+"""The report: a folder with `report.json`, `report.html` and the measurements as Parquet, there as a whole or not at all.
+
+It grows in a folder beside its place and gets its name when it is complete. The place must be free, or hold an earlier report.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+
+from benchmarks.pipeline.plan import Unusable
+
+Facts = Mapping[str, object]
+
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
+h1 { font-size: 1.5rem; padding: .8rem 1rem; border-radius: 6px; color: #fff }
+h1.holds { background: #3d7a46 } h1.fails { background: #b3362b }
+h2 { font-size: 1.1rem; margin: 2rem 0 .4rem } svg { width: 100%; height: auto }
+table { border-collapse: collapse; width: 100% }
+td, th { text-align: left; padding: .2rem .7rem .2rem 0; border-bottom: 1px solid #e3e3e3; vertical-align: top }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums } .bad { color: #b3362b; font-weight: 600 } .good { color: #3d7a46 }
+small { color: #666 }
+"""
+
+
+class ReportFolder:
+    """Use as a context manager; what was not `publish`ed when it is left is removed."""
+
+    def __init__(self, place: Path) -> None:
+        """Raises Unusable when no report can be written there."""
+        self.place = place.absolute()
+        if self.place.exists() and (not self.place.is_dir() or (any(self.place.iterdir()) and not (self.place / "report.json").exists())):
+            raise Unusable(f"{place}: is there already and is no report; name another folder with --report")
+        try:
+            self.place.parent.mkdir(parents=True, exist_ok=True)
+            self.growing = Path(tempfile.mkdtemp(prefix=f".{self.place.name}.", dir=self.place.parent))
+            if self.place.exists() and not os.access(self.place, os.W_OK):
+                self._discard()
+                raise PermissionError(13, "Permission denied")
+        except OSError as error:
+            raise Unusable(f"{place}: no report can be written there: {error.strerror}; name another folder with --report") from None
+        self.growing.chmod(0o755)
+
+    def __enter__(self) -> ReportFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._discard()
+
+    def publish(self) -> None:
+        """Give the complete report its name; an earlier one makes room."""
+        if self.place.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{self.place.name}.old.", dir=self.place.parent))
+            self.place.rename(old / "report")
+            self.growing.rename(self.place)
+            shutil.rmtree(old)
+        else:
+            self.growing.rename(self.place)
+
+    def _discard(self) -> None:
+        shutil.rmtree(self.growing, ignore_errors=True)
+
+
+def write_json(folder: Path, report: Facts) -> None:
+    """`report.json`."""
+    (folder / "report.json").write_text(json.dumps(report, indent=1, default=str) + "\n", encoding="utf-8")
+
+
+def write_html(folder: Path, report: Facts, plots: Mapping[str, str]) -> None:
+    """`report.html`: the verdict first, then what it stands on, then the pictures. Needs no other file."""
+    holds = bool(report["holds"])
+    title = escape(str(report["verdict"]))
+    parts = [
+        f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{title}</title><style>{_STYLE}</style>",
+        f"<h1 class='{'holds' if holds else 'fails'}'>{title}</h1>",
+        _numbers(report["summary"]),
+        "<h2>What was checked</h2>",
+        _checks(report["checks"]),
+    ]
+    if report["examples"]:
+        parts += ["<h2>What went wrong</h2>", _table(report["examples"]), "<p><small>All of it: the Parquet folder findings.</small></p>"]
+    parts += [f"<h2>{escape(name)}</h2>{svg}" for name, svg in plots.items()]
+    parts += ["<h2>How it was run</h2>", _numbers(report["environment"])]
+    (folder / "report.html").write_text("\n".join(parts), encoding="utf-8")
+
+
+def _numbers(facts: object) -> str:
+    assert isinstance(facts, Mapping)
+    rows = "".join(f"<tr><th>{escape(str(name))}</th><td>{escape(cell(value))}</td></tr>" for name, value in facts.items())
+    return f"<table>{rows}</table>"
+
+
+def _checks(checks: object) -> str:
+    assert isinstance(checks, Mapping)
+    rows = "".join(
+        f"<tr><td>{escape(name)}</td><td class='n {'bad' if count else 'good'}'>{count:,}</td></tr>" for name, count in checks.items()
+    )
+    return f"<table><tr><th>found</th><th class='n'>times</th></tr>{rows}</table>"
+
+
+def _table(rows: object) -> str:
+    assert isinstance(rows, list)
+    names = list(rows[0])
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape('-' if row[name] is None else str(row[name]))}</td>" for name in names) + "</tr>" for row in rows
+    )
+    return f"<table><tr>{head}</tr>{body}</table>"
+
+
+def cell(value: object) -> str:
+    """A value as people read it."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"

@@ -1,0 +1,129 @@
+"""The rows of a run before they are records: made from the seed, or read from a file of the user's.
+
+Their columns are stream, sequence, key and payload.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as fn
+from pyspark.sql.types import AtomicType, BinaryType, StringType
+
+from benchmarks.pipeline.plan import MAX_ROWS, MAX_STREAMS, Plan, Unusable
+from benchmarks.pipeline.records import HEADER_BYTES, payload_of
+
+_ROW_BITS = 33  # of monotonically_increasing_id(): the rest is the number of the Spark partition
+_FINE = 1 << 31
+_SKEW = 4  # with the fourth power, half of the rows go to the first sixteenth of the keys
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The rows, how many there are, and with which sequence each stream begins."""
+
+    rows: DataFrame
+    count: int
+    starts: tuple[int, ...]
+
+
+def source_of(spark: SparkSession, plan: Plan) -> Source:
+    """The rows that the plan asks for. Raises Unusable."""
+    return _read(spark, plan) if plan.input is not None else _generated(spark, plan)
+
+
+def _generated(spark: SparkSession, plan: Plan) -> Source:
+    rows, streams = plan.rows, plan.streams
+    starts = tuple(stream * rows // streams for stream in range(streams))
+    uniform = fn.pmod(fn.xxhash64(fn.col("sequence"), fn.lit(plan.seed)), fn.lit(_FINE)) / _FINE
+    skewed = uniform
+    for _ in range(_SKEW - 1):
+        skewed = skewed * uniform
+    part = {"uniform": uniform, "skewed": skewed}.get(plan.key_kind, fn.when(fn.col("sequence") % 2 == 0, uniform).otherwise(skewed))
+    kind = {"uniform": fn.lit("u"), "skewed": fn.lit("s")}.get(plan.key_kind, fn.when(fn.col("sequence") % 2 == 0, "u").otherwise("s"))
+    made = spark.range(0, rows, 1, streams).select(
+        fn.spark_partition_id().alias("stream"),
+        fn.col("id").alias("sequence"),
+    )
+    return Source(
+        made.select(
+            "stream",
+            "sequence",
+            fn.concat_ws("-", kind, fn.floor(part * plan.keys).cast("string")).cast("binary").alias("key"),
+            payload_of(fn.col("sequence"), plan.seed, plan.record_bytes - HEADER_BYTES).cast("binary").alias("payload"),
+        ),
+        rows,
+        starts,
+    )
+
+
+def _read(spark: SparkSession, plan: Plan) -> Source:
+    assert plan.input is not None
+    table = _table(spark, plan)
+    key, payload = _key(table, plan), _payload(table, plan)
+    try:
+        sizes = {row[0]: row[1] for row in table.groupBy(fn.spark_partition_id()).count().collect()}
+    except PySparkException as error:
+        raise Unusable(f"{plan.input}: cannot be read: {_first_line(error)}") from None
+    if not 0 < sum(sizes.values()) <= MAX_ROWS or max(sizes) > MAX_STREAMS:
+        raise Unusable(f"{plan.input}: has {sum(sizes.values())} rows; there must be one at least, and {MAX_ROWS} at most")
+    starts, at = [], 0
+    for stream in range(max(sizes) + 1):
+        starts.append(at)
+        at += sizes.get(stream, 0)
+    row_in_stream = fn.monotonically_increasing_id().bitwiseAND(fn.lit((1 << _ROW_BITS) - 1))
+    first = fn.element_at(fn.array(*(fn.lit(start).cast("bigint") for start in starts)), fn.spark_partition_id() + 1)
+    rows = table.select(
+        fn.spark_partition_id().alias("stream"),
+        (first + row_in_stream).alias("sequence"),
+        key.alias("key"),
+        fn.coalesce(payload, fn.lit(b"")).alias("payload"),
+    )
+    return Source(rows, at, tuple(starts))
+
+
+def _table(spark: SparkSession, plan: Plan) -> DataFrame:
+    assert plan.input is not None
+    if not plan.input.exists():
+        raise Unusable(f"{plan.input}: there is no such file")
+    path = str(plan.input.absolute())
+    try:
+        if plan.input.suffix.lower() == ".csv":
+            table = spark.read.csv(path, header=True, inferSchema=False, mode="FAILFAST")
+        else:
+            table = spark.read.parquet(path)
+    except (AnalysisException, PySparkException) as error:
+        raise Unusable(f"{plan.input}: is neither Parquet nor, by its name, CSV: {_first_line(error)}") from None
+    if not table.columns:
+        raise Unusable(f"{plan.input}: has no columns")
+    return table
+
+
+def _key(table: DataFrame, plan: Plan) -> Column:
+    name = plan.key_column or ("key" if "key" in table.columns else None)
+    if name is None:
+        return fn.lit(None).cast("binary")
+    if name not in table.columns:
+        raise Unusable(f"{plan.input}: has no column {name} for the key; it has {', '.join(table.columns)}")
+    return _as_bytes(table, name, plan)
+
+
+def _payload(table: DataFrame, plan: Plan) -> Column:
+    if "value" in table.columns:
+        return _as_bytes(table, "value", plan)
+    return fn.to_json(fn.struct(*(fn.col(f"`{name}`") for name in table.columns))).cast("binary")
+
+
+def _as_bytes(table: DataFrame, name: str, plan: Plan) -> Column:
+    kind, column = table.schema[name].dataType, fn.col(f"`{name}`")
+    if isinstance(kind, BinaryType | StringType):
+        return column.cast("binary")
+    if not isinstance(kind, AtomicType):
+        raise Unusable(f"{plan.input}: column {name} is {kind.simpleString()}; it must be text, bytes or a number")
+    return column.cast("string").cast("binary")
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

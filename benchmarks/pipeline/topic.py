@@ -1,0 +1,111 @@
+"""The topic of a run, asked for and made with Ottla's own client, before and after Spark works: settings, first and last offsets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.pipeline.plan import Plan, Unusable
+from broker.cli.client.cluster import Cluster, TopicPartition, UnknownTopic
+from broker.cli.client.config_admin import ResourceType, describe_configs
+from broker.cli.client.errors import ClientError
+from broker.cli.client.offsets import end_offsets, start_offsets
+from broker.cli.client.topic_admin import NewTopic, create_topics, delete_topics
+
+_TIMEOUT_S = 20.0
+
+Offsets = dict[int, int]
+"""By partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """The topic as it was found or made. `first` is where this run's records begin."""
+
+    name: str
+    partitions: int
+    first: Offsets
+    is_new: bool
+    log_append_time: bool
+
+
+def check(plan: Plan) -> None:
+    """Whether the cluster answers and the topic, if it is there, is what the plan wants. Makes nothing. Raises Unusable."""
+    _look(plan, make=False)
+
+
+def prepare(plan: Plan) -> Topic:
+    """Make the topic or look at the one that is there. Raises Unusable."""
+    topic = _look(plan, make=True)
+    assert topic is not None
+    return topic
+
+
+def _look(plan: Plan, *, make: bool) -> Topic | None:
+    try:
+        with _cluster(plan) as cluster:
+            cluster.broker_ids()
+            try:
+                found = cluster.topic(plan.topic)
+            except UnknownTopic:
+                if not plan.generates:
+                    raise Unusable(f"there is no topic {plan.topic} to verify at {plan.bootstrap}") from None
+                return _made(cluster, plan) if make else None
+            partitions = len(found.partitions)
+            configs = {one.name: one.value or "" for one in describe_configs(cluster, ResourceType.TOPIC, plan.topic)}
+            _check_settings(plan, partitions, len(found.partitions[0].replica_nodes), configs)
+            names = _names(plan.topic, partitions)
+            first = end_offsets(cluster, names) if plan.generates else start_offsets(cluster, names)
+            return Topic(plan.topic, partitions, _by_number(first), False, configs.get("message.timestamp.type") == "LogAppendTime")
+    except ClientError as error:
+        raise Unusable(f"{plan.bootstrap}: {' '.join(str(error).split())}") from None
+
+
+def ends(plan: Plan, topic: Topic) -> Offsets:
+    """Behind the last record of each partition. Raises ClientError."""
+    with _cluster(plan) as cluster:
+        return _by_number(end_offsets(cluster, _names(topic.name, topic.partitions)))
+
+
+def remove(plan: Plan) -> None:
+    """Delete the topic. Raises ClientError."""
+    with _cluster(plan) as cluster:
+        for error in delete_topics(cluster, [plan.topic]).values():
+            if error is not None:
+                raise error
+
+
+def _cluster(plan: Plan) -> Cluster:
+    return Cluster(plan.bootstrap, client_id="ottla-validate", timeout_seconds=_TIMEOUT_S)
+
+
+def _made(cluster: Cluster, plan: Plan) -> Topic:
+    for error in create_topics(cluster, [NewTopic(plan.topic, plan.partitions, plan.replication_factor)]).values():
+        if error is not None:
+            raise Unusable(f"topic {plan.topic} cannot be made: {error}")
+
+    def offsets() -> dict[TopicPartition, int]:
+        return start_offsets(cluster, _names(plan.topic, plan.partitions))
+
+    configs = {one.name: one.value for one in describe_configs(cluster, ResourceType.TOPIC, plan.topic)}
+    first = _by_number(cluster.until_done(offsets))
+    return Topic(plan.topic, plan.partitions, first, True, configs.get("message.timestamp.type") == "LogAppendTime")
+
+
+def _check_settings(plan: Plan, partitions: int, replicas: int, configs: dict[str, str]) -> None:
+    wrong = []
+    if partitions != plan.partitions and plan.generates:
+        wrong.append(f"it has {partitions} partitions, not {plan.partitions}")
+    if plan.replication_factor not in (-1, replicas) and plan.generates:
+        wrong.append(f"its replication factor is {replicas}, not {plan.replication_factor}")
+    if "compact" in configs.get("cleanup.policy", ""):
+        wrong.append("it is compacted, so records vanish on purpose")
+    if wrong:
+        raise Unusable(f"topic {plan.topic} exists with other settings: {'; '.join(wrong)}; name another, or delete it")
+
+
+def _names(topic: str, partitions: int) -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for number in range(partitions)]
+
+
+def _by_number(offsets: dict[TopicPartition, int]) -> Offsets:
+    return {name.partition: offset for name, offset in sorted(offsets.items())}

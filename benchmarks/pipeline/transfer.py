@@ -1,0 +1,97 @@
+"""Generate and ingest at the same time, each in a thread of its own, with progress; afterwards the topic's end is known and read."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+
+from pyspark.sql import SparkSession
+
+from benchmarks.pipeline import topic as topics
+from benchmarks.pipeline.console import Console
+from benchmarks.pipeline.generate import generate
+from benchmarks.pipeline.ingest import Ingest
+from benchmarks.pipeline.plan import DidNotFinish, Plan
+from benchmarks.pipeline.source import Source
+from benchmarks.pipeline.topic import Offsets, Topic
+from broker.cli.client.errors import ClientError
+
+_ENDS_S = 60.0
+_ASK_EVERY_S = 1.0
+
+
+class Transfer:
+    """After `run`, `ends` are the topic's, all of which `ingest` has read; `seconds` says how long each stage took."""
+
+    def __init__(self, spark: SparkSession, plan: Plan, topic: Topic, source: Source, work: str, console: Console) -> None:
+        self.plan = plan
+        self.topic = topic
+        self.source = source
+        self.ingest = Ingest(spark, plan, topic, work)
+        self.ends: Offsets = dict(topic.first)
+        self.seconds: dict[str, float] = {}
+        self._console = console
+        self._asked_at = 0.0
+        self._written = threading.Event()
+        self._failure: Exception | None = None
+
+    def run(self) -> None:
+        """Both stages. Raises DidNotFinish."""
+        began = time.monotonic()
+        self.ingest.start()
+        if self.plan.generates:
+            threading.Thread(target=self._generate, name="generate", daemon=True).start()
+        else:
+            self._written.set()
+        try:
+            self.ingest.run_until(self._goal, self._say, forgives=self.plan.chaos is not None)
+        finally:
+            self.ingest.stop()
+        self.seconds["ingest"] = time.monotonic() - began
+
+    def _generate(self) -> None:
+        began = time.monotonic()
+        try:
+            generate(self.source, self.plan)
+        except Exception as error:  # of Spark, py4j or Kafka; told by the thread that waits
+            self._failure = error
+        self.seconds["generate"] = time.monotonic() - began
+        self._written.set()
+
+    def _goal(self) -> Offsets | None:
+        """The topic's end, once nothing more is written."""
+        if not self._written.is_set():
+            return None
+        if self._failure is not None:
+            raise DidNotFinish(f"generate failed: {reason_of(self._failure)}")
+        if "ends" not in self.seconds:
+            self.ends = self._final_ends()
+            self.seconds["ends"] = 0.0
+        return self.ends
+
+    def _final_ends(self) -> Offsets:
+        deadline = time.monotonic() + _ENDS_S
+        while True:
+            try:
+                return topics.ends(self.plan, self.topic)
+            except ClientError as error:
+                if time.monotonic() > deadline:
+                    raise DidNotFinish(f"{self.plan.bootstrap}: does not say where the topic ends: {error}") from None
+                time.sleep(_ASK_EVERY_S)
+
+    def _say(self) -> None:
+        if not self._written.is_set() and time.monotonic() - self._asked_at > _ASK_EVERY_S:
+            self._asked_at = time.monotonic()
+            with suppress(ClientError):  # it is only for the display
+                self.ends = topics.ends(self.plan, self.topic)
+        written = sum(self.ends.values()) - sum(self.topic.first.values())
+        self._console.progress(f"written {written:,} of {self.source.count:,}, read {self.ingest.rows:,}")
+
+
+def reason_of(error: Exception) -> str:
+    """The innermost cause that an exception of Spark tells, in a line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by:")]
+    told = causes[-1] if causes else next((line for line in lines if "Exception" in line), lines[0] if lines else type(error).__name__)
+    return told[:400]

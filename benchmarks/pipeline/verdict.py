@@ -1,0 +1,120 @@
+"""The verdict: findings and measurements written as Parquet into the report's folder, and told in the numbers that the report shows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from benchmarks.pipeline import plots
+from benchmarks.pipeline.measure import PERCENTILES, Measurements, measure
+from benchmarks.pipeline.transfer import Transfer
+from benchmarks.pipeline.verify import COLUMNS, KINDS, Run, findings
+
+_EXAMPLES = 20
+_MB = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was found. `made_topic` says that the topic is the run's own."""
+
+    holds: bool
+    text: str
+    report: Mapping[str, object]
+    plots: Mapping[str, str]
+    made_topic: bool
+
+
+def judge(transfer: Transfer, folder: Path, environment: Mapping[str, str]) -> Verdict:
+    """Verify, measure, and write the Parquet folders `findings`, `throughput`, `latency`, `partitions` and `batches`."""
+    began = time.monotonic()
+    received = transfer.ingest.received()
+    spark = received.sparkSession
+    run = Run(transfer.plan, transfer.topic, transfer.source.count, transfer.source.starts, transfer.ends)
+    found = _written(findings(received, run), folder / "findings")
+    counts = {row.kind: row["count"] for row in found.groupBy("kind").count().collect()}
+    checks = {kind: counts.get(kind, 0) for kind in KINDS}
+    verified = time.monotonic()
+    measured = measure(received) if transfer.ingest.rows else None
+    series = {name: _rows(_written(frame, folder / name)) for name, frame in measured.frames.items()} if measured else {}
+    _write_batches(spark, transfer, folder)
+    holds = not any(checks.values())
+    text = _text(transfer, checks)
+    seconds = {**transfer.seconds, "verify": verified - began, "measure": time.monotonic() - verified}
+    report = {
+        "holds": holds,
+        "verdict": text,
+        "rows": transfer.source.count,
+        "records": transfer.ingest.rows,
+        "checks": checks,
+        "examples": _examples(found, checks),
+        "summary": _summary(transfer, measured, series),
+        "measurements": series,
+        "seconds": {name: round(value, 3) for name, value in seconds.items() if name != "ends"},
+        "restarts_of_ingest": transfer.ingest.restarts,
+        "environment": dict(environment),
+    }
+    pictures = (
+        {
+            "Throughput": plots.throughput(series["throughput"]),
+            "Latency": plots.latency(series["latency"]),
+            "Records per partition": plots.skew(series["partitions"]),
+        }
+        if series
+        else {}
+    )
+    return Verdict(holds, text, report, pictures, transfer.topic.is_new)
+
+
+def _text(transfer: Transfer, checks: Mapping[str, int]) -> str:
+    if any(checks.values()):
+        return "It does not hold: " + ", ".join(f"{count:,} {kind}" for kind, count in checks.items() if count)
+    return f"Everything holds: {transfer.source.count:,} rows came through, once, whole and in order"
+
+
+def _summary(transfer: Transfer, measured: Measurements | None, series: Mapping[str, list[dict[str, float]]]) -> dict[str, object]:
+    if measured is None:
+        return {"records read": 0}
+    totals = measured.totals
+    records = [row["records"] for row in series["partitions"]]
+    written_s = max(transfer.seconds.get("generate", 0.0), 1e-3)
+    read_s = max(transfer.seconds["ingest"], 1e-3)
+    facts: dict[str, object] = {"rows": transfer.source.count, "records read": totals.records, "megabytes": totals.bytes / _MB}
+    if transfer.plan.generates:
+        facts |= {"written per second": totals.records / written_s, "written MB per second": totals.bytes / _MB / written_s}
+    facts |= {"from the first row to the last record read, s": read_s, "through per second": totals.records / read_s}
+    if totals["p50"] is not None:
+        facts["latency ms, " + ", ".join((*PERCENTILES, "max"))] = " / ".join(f"{totals[name]:,.0f}" for name in (*PERCENTILES, "max"))
+    return facts | {
+        "fullest partition over the mean": f"{max(records) / (sum(records) / transfer.topic.partitions):.2f}",
+        "micro-batches": len(transfer.ingest.batches),
+    }
+
+
+def _examples(found: DataFrame, checks: Mapping[str, int]) -> list[dict[str, object]]:
+    examples: list[dict[str, object]] = []
+    for kind in (kind for kind, count in checks.items() if count):
+        some = found.where(fn.col("kind") == kind).orderBy("sequence", "partition", "offset").limit(_EXAMPLES)
+        examples += [{name: row[name] for name in COLUMNS} for row in some.collect()]
+    return examples
+
+
+def _written(frame: DataFrame, path: Path) -> DataFrame:
+    frame.coalesce(1).write.parquet(str(path))
+    return frame.sparkSession.read.schema(frame.schema).parquet(str(path))
+
+
+def _rows(frame: DataFrame) -> list[dict[str, float]]:
+    return [row.asDict() for row in frame.orderBy(frame.columns[0]).collect()]
+
+
+def _write_batches(spark: SparkSession, transfer: Transfer, folder: Path) -> None:
+    batches = [transfer.ingest.batches[number] for number in sorted(transfer.ingest.batches)]
+    schema = "batch bigint, began string, rows bigint, rows_per_s double, duration_ms bigint"
+    cells = [tuple(one[name.split()[0]] for name in schema.split(", ")) for one in batches]
+    _written(spark.createDataFrame(cells, schema), folder / "batches")

@@ -1,0 +1,190 @@
+"""The third stage: what is wrong with what came through, in Spark SQL. Every finding is a row that names the record.
+
+| kind | what it means |
+|---|---|
+| missing | a row that was written is in no record |
+| duplicated | a row is in more than one record |
+| corrupted | the checksum does not fit, or the record cannot be read |
+| foreign | a record of another run, or with a sequence that was never written |
+| out of order | within a stream and partition, a row stands behind one that was written later |
+| key out of order | the same among the rows of one key |
+| misplaced | a record is not in the partition that Java's producer chooses for its key |
+| gap | an offset between the first and the last that no record has |
+| read twice | an offset that Spark got more than once |
+| time went back | a timestamp is below that of the record before it, of the same stream, or of the same partition with LogAppendTime |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as fn
+
+from benchmarks.pipeline.accounts import BUCKET, difference
+from benchmarks.pipeline.murmur2 import partition_of_key
+from benchmarks.pipeline.plan import Plan
+from benchmarks.pipeline.topic import Offsets, Topic
+
+KINDS = (
+    "missing",
+    "duplicated",
+    "corrupted",
+    "foreign",
+    "out of order",
+    "key out of order",
+    "misplaced",
+    "gap",
+    "read twice",
+    "time went back",
+)
+COLUMNS = ("kind", "stream", "sequence", "partition", "offset", "key", "detail")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What was to come through: rows from 0 to `rows`, streams that begin with `starts`, offsets from topic.first to `ends`."""
+
+    plan: Plan
+    topic: Topic
+    rows: int
+    starts: tuple[int, ...]
+    ends: Offsets
+
+
+def findings(received: DataFrame, run: Run) -> DataFrame:
+    """All findings; empty when everything holds. Runs a few jobs while it looks."""
+    own = received.where(_is_own(run))
+    missing, duplicated = _accounted(own, run)
+    parts = [_unreadable(received, run), missing, duplicated, *_dense(received, run)]
+    ordered = _ordered(own, duplicated).cache()
+    parts += [ordered, _keys_out_of_order(own, ordered), _misplaced(own, run)]
+    if run.topic.log_append_time:
+        parts.append(_log_append_time(received))
+    together, *others = (part for part in parts if part is not None)
+    for part in others:
+        together = together.unionByName(part)
+    return together
+
+
+def _is_own(run: Run) -> Column:
+    is_own = (fn.col("run") == run.plan.run) & (fn.col("sequence") < run.rows)
+    return fn.coalesce(is_own, fn.lit(False))
+
+
+def _cells(kind: Column, detail: Column, **known: Column) -> list[Column]:
+    types = {"stream": "int", "sequence": "bigint", "partition": "int", "offset": "bigint", "key": "string"}
+    cells = [known.get(name, fn.lit(None)).cast(kind_of).alias(name) for name, kind_of in types.items()]
+    return [kind.alias("kind"), *cells, detail.alias("detail")]
+
+
+def _record(kind: Column, detail: Column) -> list[Column]:
+    """The cells of a finding about a record whose columns are at hand."""
+    return _cells(kind, detail, **{name: fn.col(name) for name in ("stream", "sequence", "partition", "offset", "key")})
+
+
+def _unreadable(received: DataFrame, run: Run) -> DataFrame:
+    kind = fn.when(~fn.col("intact"), "corrupted").otherwise("foreign")
+    detail = fn.when(~fn.col("intact"), fn.lit("the checksum does not fit")).otherwise(fn.concat(fn.lit("a record of run "), fn.col("run")))
+    return received.where(~fn.col("intact") | ~_is_own(run)).select(*_record(kind, detail))
+
+
+def _accounted(own: DataFrame, run: Run) -> tuple[DataFrame | None, DataFrame | None]:
+    """Rows that are missing, and all records but the first of rows that came more than once."""
+    spark = own.sparkSession
+    expected = spark.range(run.rows).select(fn.lit(0).alias("group"), fn.col("id").alias("number"))
+    found = difference(own.select(fn.lit(0).alias("group"), fn.col("sequence").alias("number")), expected)
+    if found is None:
+        return None, None
+    missing = found.missing.select(
+        *_cells(fn.lit("missing"), fn.lit("no record has this row"), sequence=fn.col("number"), stream=_stream_of(fn.col("number"), run))
+    )
+    repeated = own.join(fn.broadcast(found.repeated.withColumnRenamed("number", "sequence")), "sequence")
+    each = repeated.withColumn("which", fn.row_number().over(Window.partitionBy("sequence").orderBy("partition", "offset")))
+    detail = fn.concat(
+        fn.lit("record "), fn.col("which").cast("string"), fn.lit(" of "), fn.col("times").cast("string"), fn.lit(" of this row")
+    )
+    return missing, each.where(fn.col("which") > 1).select(*_record(fn.lit("duplicated"), detail))
+
+
+def _stream_of(sequence: Column, run: Run) -> Column:
+    if run.plan.input is None:
+        streams = len(run.starts)
+        return fn.floor(((sequence + 1) * streams - 1) / run.rows)
+    starts = fn.array(*(fn.lit(start).cast("bigint") for start in run.starts))
+    return fn.size(fn.filter(starts, lambda start: start <= sequence)) - 1
+
+
+def _dense(received: DataFrame, run: Run) -> list[DataFrame]:
+    spark = received.sparkSession
+    spans = [(number, run.topic.first[number], end) for number, end in run.ends.items() if end > run.topic.first[number]]
+    buckets = spark.createDataFrame(spans, "group int, first bigint, end bigint").select(
+        "group",
+        "first",
+        "end",
+        fn.explode(fn.sequence(fn.floor(fn.col("first") / BUCKET), fn.floor((fn.col("end") - 1) / BUCKET))).alias("bucket"),
+    )
+    low, high = fn.greatest("first", fn.col("bucket") * BUCKET), fn.least(fn.col("end"), (fn.col("bucket") + 1) * BUCKET) - 1
+    expected = buckets.select("group", fn.explode(fn.sequence(low, high)).alias("number"))
+    found = difference(received.select(fn.col("partition").alias("group"), fn.col("offset").alias("number")), expected)
+    if found is None:
+        return []
+    where = {"partition": fn.col("group"), "offset": fn.col("number")}
+    return [
+        found.missing.select(*_cells(fn.lit("gap"), fn.lit("no record has this offset"), **where)),
+        found.repeated.select(*_cells(fn.lit("read twice"), fn.concat(fn.col("times").cast("string"), fn.lit(" times")), **where)),
+    ]
+
+
+def _ordered(own: DataFrame, duplicated: DataFrame | None) -> DataFrame:
+    """Within a stream and a partition, sequence and timestamps rise with the offset; what is named as a duplicate is not named again."""
+    along = Window.partitionBy("partition", "stream").orderBy("offset")
+    names = ("sequence", "timestamp_ms", "event_ms")
+    lines = own.select("partition", "stream", "offset", "key", *names, *(fn.lag(name).over(along).alias(f"last_{name}") for name in names))
+    behind = {name: fn.coalesce(fn.col(name) < fn.col(f"last_{name}"), fn.lit(False)) for name in names}
+    wrong = lines.where(behind["sequence"] | behind["timestamp_ms"] | behind["event_ms"])
+    if duplicated is not None:
+        wrong = wrong.join(fn.broadcast(duplicated.select("partition", "offset")), ["partition", "offset"], "left_anti")
+    kind = fn.when(behind["sequence"], "out of order").otherwise("time went back")
+    order = fn.concat(fn.lit("behind sequence "), fn.col("last_sequence").cast("string"))
+    time = fn.concat(
+        fn.lit("by "),
+        fn.greatest(fn.col("last_timestamp_ms") - fn.col("timestamp_ms"), fn.col("last_event_ms") - fn.col("event_ms")),
+        fn.lit(" ms"),
+    )
+    return wrong.select(*_record(kind, fn.when(behind["sequence"], order).otherwise(time)))
+
+
+def _misplaced(own: DataFrame, run: Run) -> DataFrame | None:
+    """Looked for among the distinct pairs of key and partition, which are few."""
+    pairs = own.where(fn.col("key").isNotNull()).select("key", "partition").distinct()
+    wrong = pairs.withColumn("promised", partition_of_key(fn.col("key"), run.topic.partitions))
+    wrong = wrong.where(fn.col("promised") != fn.col("partition")).cache()
+    if wrong.isEmpty():
+        wrong.unpersist()
+        return None
+    detail = fn.concat(fn.lit("the key belongs to partition "), fn.col("promised").cast("string"))
+    return own.join(fn.broadcast(wrong), ["key", "partition"]).select(*_record(fn.lit("misplaced"), detail))
+
+
+def _keys_out_of_order(own: DataFrame, ordered: DataFrame) -> DataFrame | None:
+    """The same per key: only keys in a stream and partition that is out of order can be."""
+    suspects = ordered.where(fn.col("kind") == "out of order").select("partition", "stream").distinct().cache()
+    if suspects.isEmpty():
+        suspects.unpersist()
+        return None
+    before = fn.lag("sequence").over(Window.partitionBy("partition", "stream", "key").orderBy("offset"))
+    lines = own.where(fn.col("key").isNotNull()).join(fn.broadcast(suspects), ["partition", "stream"]).withColumn("before", before)
+    detail = fn.concat(fn.lit("behind sequence "), fn.col("before").cast("string"), fn.lit(" of the same key"))
+    wrong = lines.where(fn.col("sequence") < fn.col("before"))
+    return wrong.join(fn.broadcast(ordered.select("partition", "offset")), ["partition", "offset"], "left_semi").select(
+        *_record(fn.lit("key out of order"), detail)
+    )
+
+
+def _log_append_time(received: DataFrame) -> DataFrame:
+    """The broker's own timestamps rise within a partition, whoever wrote."""
+    lag = fn.lag("timestamp_ms").over(Window.partitionBy("partition").orderBy("offset"))
+    back = fn.col("before") - fn.col("timestamp_ms")
+    wrong = received.withColumn("before", lag).where(back > 0)
+    return wrong.select(*_record(fn.lit("time went back"), fn.concat(fn.lit("LogAppendTime, by "), back.cast("string"), fn.lit(" ms"))))
