@@ -19,12 +19,12 @@ from typing import cast
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData, ReplicaState
+from replication import truncation
 from replication.fetch_session import NO_EPOCH, FetchSession, FollowedPartition
 from replication.fetcher_settings import FetcherSettings
-from replication.leader_requests import EARLIEST, FIRST_FETCH_WITH_REPLICA_STATE, LATEST, LeaderRefused, end_offsets_of_epochs, list_offset
+from replication.leader_requests import FIRST_FETCH_WITH_REPLICA_STATE
 from replication.partition import Partition
 from replication.peer import Peer, PeerUnavailable
-from replication.truncation import truncate, truncation_point
 from storage.errors import CorruptRecord, InvalidRecord, LogDirFailure, OffsetOutOfRange, StorageError, UnexpectedAppendOffset
 from storage.log_append import Appended
 from storage.partition_log import PartitionLog
@@ -57,9 +57,7 @@ class Fetcher:
         "_on_idle",
         "_on_log_dir_failure",
         "_replica_state",
-        "_settings",
         "_throttled",
-        "_truncating",
         "bytes_in",
         "client_id",
         "followed",
@@ -67,6 +65,8 @@ class Fetcher:
         "peer",
         "requests",
         "session",
+        "settings",
+        "truncating",
     )
 
     def __init__(
@@ -82,7 +82,7 @@ class Fetcher:
         on_idle: Callable[[Fetcher], None],
     ) -> None:
         """`on_failed` hears of each partition that is given up, `on_idle` when none is left: `run` then returns."""
-        self._settings = settings
+        self.settings = settings
         self.leader_id = leader_id
         self.client_id = client_id
         self.peer = peer
@@ -103,8 +103,12 @@ class Fetcher:
         """Those that failed and wait, the first to go on first."""
         self._throttled: dict[FollowedPartition, None] = {}
         """Those that wait for the quota."""
-        self._truncating: dict[FollowedPartition, None] = {}
+        self.truncating: dict[FollowedPartition, None] = {}
         """Those that are to be cut before they are fetched."""
+
+    truncate_before_fetching = truncation.truncate_before_fetching
+    cut = truncation.cut
+    on_out_of_range = truncation.on_out_of_range
 
     # -- what the pool says
 
@@ -117,16 +121,16 @@ class Fetcher:
                 return
             self.unfollow(topic_partition)
         log = partition.log
-        settings = self._settings
+        settings = self.settings
         knows_epochs = settings.versions.truncates_on_fetch and log.latest_epoch is not None
         offset = log.log_end_offset if knows_epochs else log.high_watermark
-        followed = FollowedPartition(partition, offset, self._last_epoch(log), settings.max_bytes)
+        followed = FollowedPartition(partition, offset, self.last_epoch(log), settings.max_bytes)
         self.followed[topic_partition] = followed
         if knows_epochs:
             self.session.add(followed)
         else:
             followed.is_truncating = True
-            self._truncating[followed] = None
+            self.truncating[followed] = None
         self._awake.set()
 
     def unfollow(self, topic_partition: TopicPartition) -> None:
@@ -137,7 +141,7 @@ class Fetcher:
             self.session.remove(followed)
             self._delayed.pop(followed, None)
             self._throttled.pop(followed, None)
-            self._truncating.pop(followed, None)
+            self.truncating.pop(followed, None)
             self._awake.set()
 
     # -- the loop
@@ -150,17 +154,17 @@ class Fetcher:
             except Exception:
                 logger.exception("%s: fetching from broker %d failed in a way nobody foresaw; it goes on", self.client_id, self.leader_id)
                 self.session.on_failure()
-                self._delay_all(self.followed.values())
+                self.delay_all(self.followed.values())
         self._on_idle(self)
         await self.peer.close()
 
     async def _step(self) -> None:
-        settings = self._settings
+        settings = self.settings
         self._awake.clear()
         if self._delayed:
             self._resume()
-        if self._truncating:
-            await self._truncate_before_fetching()
+        if self.truncating:
+            await self.truncate_before_fetching()
         if settings.quota.is_limited or self._throttled:
             self._obey_quota()
         session = self.session
@@ -186,7 +190,7 @@ class Fetcher:
             code = ErrorCode.of(response.error_code)
             logger.info("%s: broker %d refused a fetch (%s); a new session follows", self.client_id, self.leader_id, code.name)
             if code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR or session.keeps_failing:
-                self._delay_all(session.asked())
+                self.delay_all(session.asked())
 
     def _say_who_asks(self, request: FetchRequest, version: int) -> None:
         state = self._replica_state
@@ -202,13 +206,13 @@ class Fetcher:
         if not self._is_unreachable:
             self._is_unreachable = True
             logger.warning("%s: broker %d does not answer: %s; tried again every %d ms", self.client_id, self.leader_id, error,
-                           self._settings.backoff_ms)  # fmt: skip
-        self._delay_all(self.session.asked())
+                           self.settings.backoff_ms)  # fmt: skip
+        self.delay_all(self.session.asked())
 
     async def _idle(self) -> None:
         """Until something is to be followed, or the time of the next one that waits has come."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._settings.backoff_ms / 1000
+        until = loop.time() + self.settings.backoff_ms / 1000
         if self._delayed:
             until = min(until, next(iter(self._delayed)).delayed_until)
         timer = loop.call_at(until, self._awake.set)
@@ -239,7 +243,7 @@ class Fetcher:
                     if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                         out_of_range.append(followed)
                     else:
-                        self._on_error_code(followed, ErrorCode.of(data.error_code))
+                        self.on_error_code(followed, ErrorCode.of(data.error_code))
                 elif data.diverging_epoch.epoch >= 0:
                     diverging.append((followed, data.diverging_epoch.epoch, data.diverging_epoch.end_offset))
                 else:
@@ -248,9 +252,9 @@ class Fetcher:
                         in_this_turn = 0
                         await asyncio.sleep(0)
         for followed, epoch, end_offset in diverging:
-            await self._cut(followed, epoch, end_offset)
+            await self.cut(followed, epoch, end_offset)
         for followed in out_of_range:
-            await self._on_out_of_range(followed)
+            await self.on_out_of_range(followed)
 
     def _process(self, followed: FollowedPartition, data: PartitionData) -> int:
         """Append what came and move the offsets; how many bytes were appended."""
@@ -279,11 +283,11 @@ class Fetcher:
                 partition.waiters.notify()
         except (CorruptRecord, InvalidRecord, OffsetOutOfRange) as error:
             logger.error("%s: what broker %d sent at offset %d cannot be appended: %s; tried again in %d ms", followed.topic_partition,
-                         self.leader_id, followed.offset, error, self._settings.backoff_ms)  # fmt: skip
-            self._delay(followed)
+                         self.leader_id, followed.offset, error, self.settings.backoff_ms)  # fmt: skip
+            self.delay(followed)
             return 0
         except Exception as error:
-            self._on_broken(followed, error)
+            self.on_broken(followed, error)
             return 0
         return size
 
@@ -299,10 +303,10 @@ class Fetcher:
         next_offset = appended.last_offset + 1
         if next_offset == offset:
             # A batch that does not fit, or one of a later leader: asking again at once would bring the same.
-            self._delay(followed)
+            self.delay(followed)
             return False
         followed.offset = next_offset
-        followed.last_fetched_epoch = self._last_epoch(log)
+        followed.last_fetched_epoch = self.last_epoch(log)
         size = len(records)
         self.bytes_in += size
         followed.partition.stats.replication_bytes_in += size
@@ -310,19 +314,23 @@ class Fetcher:
         session.touch(followed)
         if not session.session_id:
             session.serve_last(followed)
-        quota = self._settings.quota
+        quota = self.settings.quota
         if quota.is_limited and quota.is_throttled(log):
             quota.count(size)
         return True
 
-    def _last_epoch(self, log: PartitionLog) -> int:
+    def is_current(self, followed: FollowedPartition) -> bool:
+        """Whether it is still ours to touch: to be asked after every await."""
+        return followed.is_active and followed.partition.leader_epoch == followed.leader_epoch and not followed.partition.is_leader
+
+    def last_epoch(self, log: PartitionLog) -> int:
         """The epoch of the log's last batch, where the leader wants to hear of it."""
         epoch = log.latest_epoch
-        return NO_EPOCH if epoch is None or not self._settings.versions.truncates_on_fetch else epoch
+        return NO_EPOCH if epoch is None or not self.settings.versions.truncates_on_fetch else epoch
 
     # -- what goes wrong
 
-    def _on_error_code(self, followed: FollowedPartition, code: ErrorCode) -> None:
+    def on_error_code(self, followed: FollowedPartition, code: ErrorCode) -> None:
         if code == ErrorCode.FENCED_LEADER_EPOCH:
             logger.info("%s: broker %d is past leader epoch %d; nothing is fetched until the controller tells the new one",
                         followed.topic_partition, self.leader_id, followed.leader_epoch)  # fmt: skip
@@ -332,11 +340,11 @@ class Fetcher:
             followed.last_error = code
             logger.log(
                 LOUDNESS.get(code, logging.ERROR), "%s: broker %d answered %s at offset %d; tried again every %d ms",
-                followed.topic_partition, self.leader_id, code.name, followed.offset, self._settings.backoff_ms,
+                followed.topic_partition, self.leader_id, code.name, followed.offset, self.settings.backoff_ms,
             )  # fmt: skip
-        self._delay(followed)
+        self.delay(followed)
 
-    def _on_broken(self, followed: FollowedPartition, error: Exception) -> None:
+    def on_broken(self, followed: FollowedPartition, error: Exception) -> None:
         """The log cannot be written: another fetch would not change that."""
         if isinstance(error, LogDirFailure):
             self._fail(followed)
@@ -352,17 +360,17 @@ class Fetcher:
             self.unfollow(followed.topic_partition)
             self._on_failed(followed.topic_partition)
 
-    def _delay(self, followed: FollowedPartition) -> None:
+    def delay(self, followed: FollowedPartition) -> None:
         if followed.is_active and followed not in self._delayed:
             self.session.remove(followed)
-            self._truncating.pop(followed, None)
+            self.truncating.pop(followed, None)
             self._throttled.pop(followed, None)
-            followed.delayed_until = asyncio.get_running_loop().time() + self._settings.backoff_ms / 1000
+            followed.delayed_until = asyncio.get_running_loop().time() + self.settings.backoff_ms / 1000
             self._delayed[followed] = None
 
-    def _delay_all(self, partitions: Iterable[FollowedPartition]) -> None:
+    def delay_all(self, partitions: Iterable[FollowedPartition]) -> None:
         for followed in list(partitions):
-            self._delay(followed)
+            self.delay(followed)
 
     def _resume(self) -> None:
         """The backoff is the same for all, so the first that was delayed goes on first."""
@@ -372,13 +380,13 @@ class Fetcher:
                 break
             del self._delayed[followed]
             if followed.is_truncating:
-                self._truncating[followed] = None
+                self.truncating[followed] = None
             else:
                 self.session.add(followed)
 
     def _obey_quota(self) -> None:
         """Replicas that are throttled and behind wait while the quota is exceeded; those in sync never do, or the ISR would shrink."""
-        quota = self._settings.quota
+        quota = self.settings.quota
         is_exceeded = quota.is_exceeded()
         for followed in list(self._throttled):
             if not is_exceeded or not quota.is_throttled(followed.partition.log):
@@ -389,127 +397,6 @@ class Fetcher:
                 if not followed.is_in_sync and quota.is_throttled(followed.partition.log):
                     self.session.remove(followed)
                     self._throttled[followed] = None
-
-    # -- truncation
-
-    def _is_current(self, followed: FollowedPartition) -> bool:
-        return followed.is_active and followed.partition.leader_epoch == followed.leader_epoch and not followed.partition.is_leader
-
-    async def _cut(self, followed: FollowedPartition, epoch: int, end_offset: int) -> None:
-        """The leader's history differs: cut the log where they part."""
-        if not self._is_current(followed):
-            return
-        log = followed.partition.log
-        point = truncation_point(log, epoch, end_offset, followed.offset)
-        logger.info(
-            "%s: broker %d says that epoch %d ended at offset %d; cut at offset %d%s", followed.topic_partition, self.leader_id, epoch,
-            end_offset, point.offset, "" if point.is_complete else " and asked again",
-        )  # fmt: skip
-        await self._truncate_to(followed, point.offset, is_complete=point.is_complete)
-
-    async def _truncate_to(self, followed: FollowedPartition, offset: int, *, is_complete: bool) -> None:
-        log = followed.partition.log
-        try:
-            if not await truncate(log, offset, lambda: self._is_current(followed)):
-                return
-        except Exception as error:
-            self._on_broken(followed, error)
-            return
-        self._fetch_from_end(followed, log)
-        if followed.is_truncating and (is_complete or self._settings.versions.truncates_on_fetch):
-            followed.is_truncating = False
-            self._truncating.pop(followed, None)
-            self.session.add(followed)
-
-    def _fetch_from_end(self, followed: FollowedPartition, log: PartitionLog) -> None:
-        followed.offset = log.log_end_offset
-        followed.last_fetched_epoch = self._last_epoch(log)
-        if followed.is_wanted:
-            self.session.touch(followed)
-
-    async def _truncate_before_fetching(self) -> None:
-        """Logs without epochs are cut at the high watermark. Before 2.7 the others are cut where OffsetForLeaderEpoch says (KIP-101)."""
-        versions = self._settings.versions
-        asked: dict[TopicPartition, tuple[int, int]] = {}
-        asking: list[FollowedPartition] = []
-        for followed in list(self._truncating):
-            log = followed.partition.log
-            if not self._is_current(followed):
-                self.unfollow(followed.topic_partition)
-            elif log.latest_epoch is not None and versions.asks_for_epochs:
-                asked[followed.topic_partition] = (followed.leader_epoch, log.latest_epoch)
-                asking.append(followed)
-            else:
-                await self._truncate_to(followed, followed.offset, is_complete=True)
-        if not asking:
-            return
-        settings = self._settings
-        try:
-            found = await end_offsets_of_epochs(self.peer, versions, settings.broker_id, asked, settings.timeout_ms)
-        except PeerUnavailable as error:
-            logger.warning("%s: broker %d does not say where epochs ended: %s", self.client_id, self.leader_id, error)
-            self._delay_all(asking)
-            return
-        for followed in asking:
-            answered = found.get(followed.topic_partition)
-            if not self._is_current(followed):
-                continue
-            if answered is None or answered.error_code:
-                self._on_error_code(followed, ErrorCode.of(answered.error_code if answered else ErrorCode.UNKNOWN_SERVER_ERROR))
-            else:
-                await self._cut(followed, answered.leader_epoch, answered.end_offset)
-
-    async def _on_out_of_range(self, followed: FollowedPartition) -> None:
-        """The leader has nothing at our end: go back to its end when that is lower, else forward to its start, with an empty log.
-
-        As in Apache Kafka, records below the leader's end stay as they are.
-        """
-        try:
-            leader_end = await self._ask(followed, LATEST)
-            if not self._is_current(followed):
-                return
-            log = followed.partition.log
-            end_offset = log.log_end_offset
-            if leader_end < end_offset:
-                logger.warning("%s: goes back from offset %d to the end of its leader, broker %d, at %d", followed.topic_partition,
-                               end_offset, self.leader_id, leader_end)  # fmt: skip
-                if not await truncate(log, leader_end, lambda: self._is_current(followed)):
-                    return
-                followed.lag = 0
-            else:
-                leader_start = await self._ask(followed, EARLIEST)
-                if not self._is_current(followed):
-                    return
-                log = followed.partition.log
-                if leader_start > log.log_end_offset:
-                    logger.warning("%s: broker %d begins at offset %d; everything here, up to %d, is older and goes",
-                                   followed.topic_partition, self.leader_id, leader_start, log.log_end_offset)  # fmt: skip
-                    log.truncate_fully_and_start_at(leader_start)
-                followed.lag = max(0, leader_end - log.log_end_offset)
-        except LeaderRefused as refused:
-            if self._is_current(followed):
-                self._on_error_code(followed, refused.code)
-            return
-        except PeerUnavailable as error:
-            logger.warning("%s: broker %d does not say where its log ends: %s", followed.topic_partition, self.leader_id, error)
-            self._delay(followed)
-            return
-        except StorageError as error:
-            self._on_broken(followed, error)
-            return
-        self._fetch_from_end(followed, log)
-
-    async def _ask(self, followed: FollowedPartition, timestamp: int) -> int:
-        settings = self._settings
-        return await list_offset(
-            self.peer,
-            settings.versions,
-            settings.broker_id,
-            followed.topic_partition,
-            followed.leader_epoch,
-            timestamp,
-            settings.timeout_ms,
-        )
 
 
 def _begin_lower(log: PartitionLog, records: memoryview, leader_epoch: int, unexpected: UnexpectedAppendOffset) -> Appended:

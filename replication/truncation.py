@@ -1,6 +1,7 @@
 """Where a follower cuts its log when its history differs from its leader's (KIP-101, KIP-279, KIP-595), and cutting it without a stall.
 
-Called by `Fetcher`, which fetches nothing for the partition meanwhile. Kafka's AbstractFetcherThread.getOffsetTruncationState.
+`truncation_point` is Kafka's AbstractFetcherThread.getOffsetTruncationState, `truncate` cuts. What stands behind them are methods of
+`Fetcher`, kept here: it calls them one after another, and fetches nothing meanwhile.
 
 Invariant of a truncation in steps: after each step the log is a whole, shorter log that ends with a batch, so it may be left off anywhere.
 """
@@ -10,9 +11,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from protocol.errors import ErrorCode
+from replication.fetch_session import FollowedPartition
+from replication.leader_requests import EARLIEST, LATEST, LeaderRefused, end_offsets_of_epochs, list_offset
+from replication.peer import PeerUnavailable
+from storage.errors import StorageError
 from storage.partition_log import PartitionLog
+from storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from replication.fetcher import Fetcher
 
 logger = logging.getLogger(__name__)
 
@@ -88,3 +98,128 @@ def _steps(log: PartitionLog, offset: int) -> Iterator[int]:
         if offset < cut < last:
             last = cut
             yield cut
+
+
+async def cut(self: Fetcher, followed: FollowedPartition, epoch: int, end_offset: int) -> None:
+    """The leader's history differs: cut the log where they part."""
+    if not self.is_current(followed):
+        return
+    log = followed.partition.log
+    point = truncation_point(log, epoch, end_offset, followed.offset)
+    logger.info(
+        "%s: broker %d says that epoch %d ended at offset %d; cut at offset %d%s", followed.topic_partition, self.leader_id, epoch,
+        end_offset, point.offset, "" if point.is_complete else " and asked again",
+    )  # fmt: skip
+    await _truncate_to(self, followed, point.offset, is_complete=point.is_complete)
+
+
+async def _truncate_to(self: Fetcher, followed: FollowedPartition, offset: int, *, is_complete: bool) -> None:
+    log = followed.partition.log
+    try:
+        is_done = await truncate(log, offset, lambda: self.is_current(followed) and followed.partition.log is log)
+    except Exception as error:
+        self.on_broken(followed, error)
+        return
+    if not self.is_current(followed):
+        return
+    # With another log in its place, it is fetched from there and told again where the histories part.
+    _fetch_from_end(self, followed)
+    if is_done and followed.is_truncating and (is_complete or self.settings.versions.truncates_on_fetch):
+        followed.is_truncating = False
+        self.truncating.pop(followed, None)
+        self.session.add(followed)
+
+
+def _fetch_from_end(self: Fetcher, followed: FollowedPartition) -> None:
+    log = followed.partition.log
+    followed.offset = log.log_end_offset
+    followed.last_fetched_epoch = self.last_epoch(log)
+    if followed.is_wanted:
+        self.session.touch(followed)
+
+
+async def truncate_before_fetching(self: Fetcher) -> None:
+    """Logs without epochs are cut at the high watermark. Before 2.7 the others are cut where OffsetForLeaderEpoch says (KIP-101)."""
+    versions = self.settings.versions
+    asked: dict[TopicPartition, tuple[int, int]] = {}
+    asking: list[FollowedPartition] = []
+    for followed in list(self.truncating):
+        log = followed.partition.log
+        if not self.is_current(followed):
+            self.unfollow(followed.topic_partition)
+        elif log.latest_epoch is not None and versions.asks_for_epochs:
+            asked[followed.topic_partition] = (followed.leader_epoch, log.latest_epoch)
+            asking.append(followed)
+        else:
+            await _truncate_to(self, followed, followed.offset, is_complete=True)
+    if not asking:
+        return
+    settings = self.settings
+    try:
+        found = await end_offsets_of_epochs(self.peer, versions, settings.broker_id, asked, settings.timeout_ms)
+    except PeerUnavailable as error:
+        logger.warning("%s: broker %d does not say where epochs ended: %s", self.client_id, self.leader_id, error)
+        self.delay_all(asking)
+        return
+    for followed in asking:
+        answered = found.get(followed.topic_partition)
+        if not self.is_current(followed):
+            continue
+        if answered is None or answered.error_code:
+            self.on_error_code(followed, ErrorCode.of(answered.error_code if answered else ErrorCode.UNKNOWN_SERVER_ERROR))
+        else:
+            await cut(self, followed, answered.leader_epoch, answered.end_offset)
+
+
+async def on_out_of_range(self: Fetcher, followed: FollowedPartition) -> None:
+    """The leader has nothing at our end: go back to its end when that is lower, else forward to its start, with an empty log.
+
+    As in Apache Kafka, records below the leader's end stay as they are.
+    """
+    try:
+        leader_end = await _ask(self, followed, LATEST)
+        if not self.is_current(followed):
+            return
+        log = followed.partition.log
+        end_offset = log.log_end_offset
+        if leader_end < end_offset:
+            logger.warning("%s: goes back from offset %d to the end of its leader, broker %d, at %d", followed.topic_partition,
+                           end_offset, self.leader_id, leader_end)  # fmt: skip
+            await truncate(log, leader_end, lambda: self.is_current(followed) and followed.partition.log is log)
+            followed.lag = 0
+        else:
+            leader_start = await _ask(self, followed, EARLIEST)
+            if not self.is_current(followed):
+                return
+            log = followed.partition.log
+            if leader_start > log.log_end_offset:
+                logger.warning("%s: broker %d begins at offset %d; everything here, up to %d, is older and goes",
+                               followed.topic_partition, self.leader_id, leader_start, log.log_end_offset)  # fmt: skip
+                log.truncate_fully_and_start_at(leader_start)
+            followed.lag = max(0, leader_end - log.log_end_offset)
+    except LeaderRefused as refused:
+        if self.is_current(followed):
+            self.on_error_code(followed, refused.code)
+        return
+    except PeerUnavailable as error:
+        logger.warning("%s: broker %d does not say where its log ends: %s", followed.topic_partition, self.leader_id, error)
+        self.delay(followed)
+        return
+    except StorageError as error:
+        self.on_broken(followed, error)
+        return
+    if self.is_current(followed):
+        _fetch_from_end(self, followed)
+
+
+async def _ask(self: Fetcher, followed: FollowedPartition, timestamp: int) -> int:
+    settings = self.settings
+    return await list_offset(
+        self.peer,
+        settings.versions,
+        settings.broker_id,
+        followed.topic_partition,
+        followed.leader_epoch,
+        timestamp,
+        settings.timeout_ms,
+    )

@@ -48,7 +48,7 @@ class Asked:
 
 
 class ScriptedPeer:
-    """Answers what the script says next; a function in it is given the request. When nothing is left it never answers."""
+    """Answers what the script says next; a function in it is given the request. When nothing is left it answers when there is more."""
 
     def __init__(self, *script: Answer | Script) -> None:
         self.script: deque[Answer | Script] = deque(script)
@@ -61,8 +61,7 @@ class ScriptedPeer:
         asked = Asked(api_key, version, request)
         self.asked.append(asked)
         await asyncio.sleep(0)
-        if not self.script:
-            await asyncio.get_running_loop().create_future()
+        await until(lambda: bool(self.script))
         answer = self.script.popleft()
         if callable(answer):
             answer = answer(api_key, version, asked.request)
@@ -212,11 +211,6 @@ class DirectPeer:
         self.is_cut = True
 
 
-def records(*batches: bytes | bytearray) -> bytes:
-    """Batches as a Fetch response holds them."""
-    return b"".join(batches)
-
-
 def batch(offset: int, count: int = 1, epoch: int = 1, **more: Any) -> bytearray:
     """A batch as a leader has it in its log."""
     return a_batch(count, base_offset=offset, leader_epoch=epoch, **more)
@@ -254,5 +248,7 @@ def failed(code: int, index: int = 0) -> PartitionData:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Lets others run until it is so; the scenario's time limit is the deadline."""
-    while not condition():
+    while True:
+        if condition():
+            return
         await asyncio.sleep(0.001)
