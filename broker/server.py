@@ -54,7 +54,7 @@ from config.broker_replication import (
     REPLICA_SELECTOR_CLASS,
 )
 from config.broker_security import AUTHORIZER_CLASS_NAME
-from config.broker_zookeeper import ZOOKEEPER_CONNECT
+from config.broker_zookeeper import ZOOKEEPER_CONNECT, ZOOKEEPER_SESSION_TIMEOUT_MS
 from config.errors import ConfigError
 from config.listeners import EndPoint, SecurityProtocol
 from config.topic import TopicConfig
@@ -181,7 +181,9 @@ class Broker:
     async def _open_store(self) -> None:
         """The metadata store, who we are in it, and the configuration that it holds."""
         services = self.services
-        self.store = services.store = self._surroundings.metadata_store(lambda: EmbeddedStore(self._metadata_file(), self._clock))
+        self.store = services.store = self._surroundings.metadata_store(
+            lambda: EmbeddedStore(self._metadata_file(), self._clock, self.config[ZOOKEEPER_SESSION_TIMEOUT_MS])
+        )
         self._held.push_async_callback(self.store.close)
         await self.store.open_session()
         services.cluster_id = await prepare_store(self.store, self._surroundings.random_bytes)

@@ -32,6 +32,7 @@ ZOOKEEPER_SESSION_TIMEOUT_MS = key(
     Int(),
     default=18 * SECOND,
     importance=HIGH,
+    effective=True,
     doc="How long ZooKeeper, or the embedded store, waits for a silent broker before it counts as gone.",
 )
 ZOOKEEPER_SET_ACL = key("zookeeper.set.acl", Bool(), default=False, importance=HIGH, doc="Protects the znodes with ACLs.")
