@@ -68,10 +68,12 @@ def read_partition(
     *,
     min_one_batch: bool,
     is_first_read: bool = True,
+    may_wait: bool = True,
 ) -> PartitionData:
     """Read up to `max_bytes` of one partition. `is_first_read`: a fetch that waited tells nothing new about its follower.
 
-    Raises the errors of ReplicaManager.partition_or_raise, of the leader and epoch checks, InconsistentTopicId and OffsetOutOfRange.
+    Raises the errors of ReplicaManager.partition_or_raise, of the leader and epoch checks, InconsistentTopicId and OffsetOutOfRange;
+    ColdRead unless it `may_wait` for the disk, before anything has changed.
     """
     of_topic = replicas.partitions.get(name)
     partition = of_topic.get(asked.partition) if of_topic is not None else None
@@ -97,7 +99,7 @@ def read_partition(
         diverging = _diverging_epoch(partition, asked)
         if diverging is not None:
             return _without_records(partition, diverging_epoch=diverging)
-    found = log.read(offset, max_bytes, params.end_offset(partition), min_one_batch)
+    found = log.read(offset, max_bytes, params.end_offset(partition), min_one_batch, may_wait)
     if replica_id >= 0 and is_first_read:
         partition.on_follower_fetch(replica_id, offset, asked.start, now_ms)
     region = found.region

@@ -7,12 +7,13 @@ cost one each.
 from collections.abc import Iterator
 
 from protocol.records import HEADER_SIZE, BatchHeader, next_batch_size, parse_header
+from storage.cold_lookups import UnwaitingFile
 from storage.filesystem import File
 
 _CHUNK_BYTES = 4096
 
 
-def batches_from(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+def batches_from(file: File | UnwaitingFile, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of each batch in `[position, end)`; stops before one that is cut off.
 
     Raises protocol's RecordFormatError where no batch can begin.
@@ -34,7 +35,7 @@ def batches_from(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
         length = _CHUNK_BYTES if at <= len(chunk) else HEADER_SIZE
 
 
-def header_at(file: File, position: int, end: int) -> BatchHeader | None:
+def header_at(file: File | UnwaitingFile, position: int, end: int) -> BatchHeader | None:
     """The header of the complete batch at `position`, None if there is none before `end`.
 
     Raises protocol's RecordFormatError if no batch can begin there.

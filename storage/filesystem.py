@@ -30,6 +30,9 @@ class File(Protocol):
     def pread(self, length: int, at: int) -> bytes:
         """Up to `length` bytes; fewer only at the end of the file."""
 
+    def pread_cached(self, length: int, at: int) -> bytes | None:
+        """As `pread`, but None when that would wait for the disk, as far as can be told."""
+
     def map(self, length: int) -> mmap.mmap | bytes:
         """The first `length` bytes, for many small reads without a system call each; may outlive the file.
 
@@ -140,6 +143,18 @@ class RealFile:
             chunks.append(data)
             missing -= len(data)
         return b"".join(chunks)
+
+    def pread_cached(self, length: int, at: int) -> bytes | None:
+        data = bytearray(length)
+        try:
+            count = os.preadv(self._fd, [data], at, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return self.pread(length, at)  # as in `is_cached`
+        if count == length:
+            return bytes(data)
+        return bytes(data[:count]) if at + count >= self.size() else None
 
     def map(self, length: int) -> mmap.mmap | bytes:
         return mmap.mmap(self._fd, length, access=mmap.ACCESS_READ) if length else b""

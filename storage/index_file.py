@@ -14,6 +14,7 @@ import mmap
 import struct
 from bisect import bisect_right
 
+from storage.cold_lookups import NotCached
 from storage.filesystem import FileSystem
 
 _TAIL_BYTES = 4096
@@ -191,6 +192,16 @@ class IndexFile:
             file.close()
             self._mapped = self._written
         return data
+
+    def check_cached(self) -> None:
+        """Raises NotCached when a lookup would wait for the disk. A map that is there was read not long ago."""
+        if self._mapped < self._written:
+            file = self._filesystem.open(self.path, read_only=True)
+            length = self._written * self.entry_size
+            is_cached = file.is_cached(length, 0)
+            file.close()
+            if not is_cached:
+                raise NotCached(self._filesystem, self.path, 0, length)
 
     def release(self) -> None:
         """Lets go of the map, which holds a descriptor."""

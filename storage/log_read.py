@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.record_errors import RecordFormatError
 from storage.batch_scan import header_at
+from storage.cold_lookups import ColdRead, NotCached, UnwaitingFile, check_time_cached, unwaiting_file
 from storage.errors import CorruptRecord, OffsetOutOfRange
 from storage.file_region import FileRegion
+from storage.filesystem import File
 from storage.segment import Segment
 from storage.segment_search import RecordPosition
 from storage.transaction_index import AbortedTransaction
@@ -43,10 +45,11 @@ class OffsetAndTimestamp(NamedTuple):
     leader_epoch: int
 
 
-def read(self: "PartitionLog", offset: int, max_bytes: int, end_offset: int, min_one_batch: bool) -> FetchSlice:
+def read(self: "PartitionLog", offset: int, max_bytes: int, end_offset: int, min_one_batch: bool, may_wait: bool = True) -> FetchSlice:
     """Whole batches from the one that holds `offset`, below `end_offset`, at most `max_bytes`; `min_one_batch` lets the first be larger.
 
-    May begin with records before `offset`. Raises OffsetOutOfRange, CorruptRecord, LogDirFailure.
+    May begin with records before `offset`. Raises OffsetOutOfRange, CorruptRecord, LogDirFailure; ColdRead unless it `may_wait` for
+    the disk while it looks for them.
     """
     log_end_offset = self.log_end_offset
     if not self.log_start_offset <= offset <= log_end_offset:
@@ -58,26 +61,26 @@ def read(self: "PartitionLog", offset: int, max_bytes: int, end_offset: int, min
     hint = hints.get(offset)
     try:
         if hint is None or hint[1] >= hint[0].size:
-            hint = _find(self, offset)
+            hint = _find(self, offset, may_wait)
             if hint is None:
                 return FetchSlice(None, offset)
         segment, position = hint
         next_offset = end_offset
         if segment is self.active_segment:
-            limit = segment.size if end_offset == log_end_offset else _position_of(self, segment, end_offset)
+            limit = segment.size if end_offset == log_end_offset else _position_of(self, segment, end_offset, None)
         else:
             higher = self.segments.higher(segment.base_offset)
             if higher is not None and end_offset >= higher.base_offset:
                 limit = segment.size
                 next_offset = higher.base_offset
             else:
-                limit = _position_of(self, segment, end_offset)
+                limit = _position_of(self, segment, end_offset, _file_of(self, segment, may_wait))
         length = limit - position
         if length > max_bytes:
-            end, next_offset = segment.whole_batches_end(position, position + max_bytes)
+            end, next_offset = segment.whole_batches_end(position, position + max_bytes, _file_of(self, segment, may_wait))
             length = end - position
             if length == 0:
-                header = header_at(segment.file, position, segment.size)
+                header = header_at(_file_of(self, segment, may_wait), position, segment.size)
                 if header is None or not min_one_batch or max_bytes < 0:
                     return FetchSlice(None, offset, True)
                 length = header.size
@@ -87,28 +90,35 @@ def read(self: "PartitionLog", offset: int, max_bytes: int, end_offset: int, min
         if next_offset not in hints:
             _remember(hints, next_offset, segment, position + length)
         return FetchSlice(FileRegion(segment.file, position, length), next_offset)
+    except NotCached as cold:
+        raise ColdRead(self.topic_partition, cold) from None
     except OSError as error:
         raise self.disk_failure(self.directory, error) from error
     except RecordFormatError as error:
         raise CorruptRecord(self.topic_partition, f"at offset {offset}: {error}") from None
 
 
-def _find(self: "PartitionLog", offset: int) -> tuple[Segment, int] | None:
+def _file_of(self: "PartitionLog", segment: Segment, may_wait: bool) -> File | UnwaitingFile:
+    """How lookups read the segment. Raises NotCached."""
+    return segment.file if may_wait or segment is self.active_segment else unwaiting_file(segment)
+
+
+def _find(self: "PartitionLog", offset: int, may_wait: bool) -> tuple[Segment, int] | None:
     segment = self.segments.floor(offset)
     while segment is not None:
-        position = segment.locate(offset)
+        position = segment.locate(offset, _file_of(self, segment, may_wait))
         if position is not None:
             return segment, position
         segment = self.segments.higher(segment.base_offset)
     return None
 
 
-def _position_of(self: "PartitionLog", segment: Segment, end_offset: int) -> int:
+def _position_of(self: "PartitionLog", segment: Segment, end_offset: int, file: File | UnwaitingFile | None) -> int:
     """Where the batches of `segment` that end below `end_offset` end."""
     hint = self.read_hints.get(end_offset)
     if hint is not None and hint[0] is segment:
         return hint[1]
-    position = segment.locate(end_offset)
+    position = segment.locate(end_offset, file)
     if position is None:
         position = segment.size
     _remember(self.read_hints, end_offset, segment, position)
@@ -121,18 +131,24 @@ def _remember(hints: dict[int, tuple[Segment, int]], offset: int, segment: Segme
     hints[offset] = (segment, position)
 
 
-def offset_for_timestamp(self: "PartitionLog", timestamp_ms: int) -> OffsetAndTimestamp | None:
+def offset_for_timestamp(self: "PartitionLog", timestamp_ms: int, may_wait: bool = True) -> OffsetAndTimestamp | None:
     """The first record whose timestamp is at least `timestamp_ms`; None if there is none. Reads the disk, decompresses one batch.
 
-    Raises CorruptRecord, LogDirFailure.
+    Raises CorruptRecord, LogDirFailure; ColdRead unless it `may_wait`.
     """
     try:
         for segment in self.segments:
+            if not may_wait and segment is not self.active_segment and not segment.knows_max_timestamp:
+                check_time_cached(segment)
             # The cleaner leaves empty segments, and batches without their youngest record; Apache Kafka ends its search there.
             if segment.size and segment.largest_timestamp >= timestamp_ms:
-                found = segment.find_by_timestamp(timestamp_ms, self.log_start_offset)
+                if not may_wait and segment is not self.active_segment:
+                    check_time_cached(segment)
+                found = segment.find_by_timestamp(timestamp_ms, self.log_start_offset, _file_of(self, segment, may_wait))
                 if found is not None:
                     return _answer(found)
+    except NotCached as cold:
+        raise ColdRead(self.topic_partition, cold) from None
     except OSError as error:
         raise self.disk_failure(self.directory, error) from error
     except RecordFormatError as error:
@@ -140,14 +156,19 @@ def offset_for_timestamp(self: "PartitionLog", timestamp_ms: int) -> OffsetAndTi
     return None
 
 
-def offset_of_max_timestamp(self: "PartitionLog") -> OffsetAndTimestamp | None:
+def offset_of_max_timestamp(self: "PartitionLog", may_wait: bool = True) -> OffsetAndTimestamp | None:
     """The first record that has the largest timestamp of the log; None if no record has one. Reads the disk, decompresses one batch.
 
-    Raises CorruptRecord, LogDirFailure.
+    Raises CorruptRecord, LogDirFailure; ColdRead unless it `may_wait`.
     """
     try:
+        for each in self.segments:
+            if not may_wait and each is not self.active_segment and not each.knows_max_timestamp:
+                check_time_cached(each)
         segment = max(self.segments, key=lambda each: each.max_timestamp.timestamp)
-        return _answer(segment.record_of_max_timestamp())
+        return _answer(segment.record_of_max_timestamp(_file_of(self, segment, may_wait)))
+    except NotCached as cold:
+        raise ColdRead(self.topic_partition, cold) from None
     except OSError as error:
         raise self.disk_failure(self.directory, error) from error
     except RecordFormatError as error:

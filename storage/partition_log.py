@@ -12,6 +12,7 @@ import logging
 
 from config.topic import TopicConfig
 from storage import log_append, log_deletion, log_flush, log_read, log_truncation
+from storage.closed_segment import ClosedSegment
 from storage.errors import LogClosed, LogDirFailure, OffsetOutOfRange
 from storage.file_names import INDEX_SUFFIXES, LOG_SUFFIX, file_name
 from storage.leader_epochs import LeaderEpochCache
@@ -22,7 +23,7 @@ from storage.log_settings import LogSettings, rules_for
 from storage.partition_metadata import ZERO_UUID
 from storage.producer_state import ProducerStateEntry
 from storage.producer_state_manager import ProducerStateManager
-from storage.segment import ClosedSegment, Segment
+from storage.segment import Segment
 from storage.small_files import SmallFiles
 from storage.topic_partition import TopicPartition
 

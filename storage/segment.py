@@ -12,7 +12,6 @@ import logging
 from protocol.records import Buffer
 from storage import segment_indexing, segment_search
 from storage.batch_scan import header_at
-from storage.errors import LogClosed
 from storage.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -24,7 +23,6 @@ from storage.filesystem import File, FileSystem
 from storage.log_settings import LogSettings
 from storage.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from storage.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
-from storage.topic_partition import TopicPartition
 from storage.transaction_index import TransactionIndex
 
 log = logging.getLogger(__name__)
@@ -36,7 +34,6 @@ class Segment:
     __slots__ = (
         "_directory",
         "_file",
-        "_filesystem",
         "_max_timestamp",
         "_offset_index",
         "_settings",
@@ -46,6 +43,7 @@ class Segment:
         "base_offset",
         "bytes_since_last_index_entry",
         "created_ms",
+        "filesystem",
         "has_slack",
         "roll_jitter_ms",
         "rolling_based_timestamp",
@@ -64,7 +62,7 @@ class Segment:
         suffix: str = "",
     ) -> None:
         """A segment whose files exist."""
-        self._filesystem = filesystem
+        self.filesystem = filesystem
         self._directory = directory
         self._settings = settings
         self._suffix = suffix
@@ -124,7 +122,7 @@ class Segment:
     def file(self) -> File:
         file = self._file
         if file is None:
-            file = self._file = self._filesystem.open(self.path)
+            file = self._file = self.filesystem.open(self.path)
         return file
 
     @property
@@ -132,7 +130,7 @@ class Segment:
         index = self._offset_index
         if index is None:
             path = self._path(OFFSET_INDEX_SUFFIX)
-            index = OffsetIndex(self._filesystem, path, self.base_offset, self._settings.index_bytes, self._size_of(path))
+            index = OffsetIndex(self.filesystem, path, self.base_offset, self._settings.index_bytes, self._size_of(path))
             self._offset_index = index
         return index
 
@@ -141,7 +139,7 @@ class Segment:
         index = self._time_index
         if index is None:
             path = self._path(TIME_INDEX_SUFFIX)
-            index = TimeIndex(self._filesystem, path, self.base_offset, self._settings.index_bytes, self._size_of(path))
+            index = TimeIndex(self.filesystem, path, self.base_offset, self._settings.index_bytes, self._size_of(path))
             self._time_index = index
         return index
 
@@ -150,14 +148,19 @@ class Segment:
         index = self._transaction_index
         if index is None:
             path = self._path(TRANSACTION_INDEX_SUFFIX)
-            size = self._filesystem.size(path) if self._filesystem.exists(path) else None
-            index = self._transaction_index = TransactionIndex(self._filesystem, path, self.base_offset, size)
+            size = self.filesystem.size(path) if self.filesystem.exists(path) else None
+            index = self._transaction_index = TransactionIndex(self.filesystem, path, self.base_offset, size)
         return index
 
     def _size_of(self, path: str) -> int:
-        return self._filesystem.size(path) if self._filesystem.exists(path) else 0
+        return self.filesystem.size(path) if self.filesystem.exists(path) else 0
 
     # ---- timestamps
+
+    @property
+    def knows_max_timestamp(self) -> bool:
+        """Whether `max_timestamp` needs no file."""
+        return self._max_timestamp is not None
 
     @property
     def max_timestamp(self) -> TimestampOffset:
@@ -172,7 +175,7 @@ class Segment:
     def largest_timestamp(self) -> int:
         """The largest timestamp; when the file was last written if no batch has one. Retention by time goes by it."""
         timestamp = self.max_timestamp.timestamp
-        return timestamp if timestamp >= 0 else self._filesystem.modified_ms(self.path)
+        return timestamp if timestamp >= 0 else self.filesystem.modified_ms(self.path)
 
     @property
     def first_batch_timestamp(self) -> int:
@@ -325,8 +328,8 @@ class Segment:
         """
         self.file.sync()
         for path in self.paths[1:]:
-            if self._filesystem.exists(path):
-                file = self._filesystem.open(path)
+            if self.filesystem.exists(path):
+                file = self.filesystem.open(path)
                 file.sync()
                 file.close()
 
@@ -335,8 +338,8 @@ class Segment:
         old = self.paths
         self._suffix = suffix
         for source, target in zip(old, self.paths, strict=True):
-            if self._filesystem.exists(source):
-                self._filesystem.rename(source, target)
+            if self.filesystem.exists(source):
+                self.filesystem.rename(source, target)
         self._tell_indexes_their_paths()
 
     def move_to(self, directory: str) -> None:
@@ -356,8 +359,8 @@ class Segment:
         """Removes the files. Regions of the log file that are being sent stay readable."""
         self._file = None
         for path in self.paths:
-            if self._filesystem.exists(path):
-                self._filesystem.unlink(path)
+            if self.filesystem.exists(path):
+                self.filesystem.unlink(path)
 
     def close(self) -> None:
         """Completes and trims what was opened, as a clean shutdown leaves it."""
@@ -386,15 +389,3 @@ class Segment:
 
     def update_settings(self, settings: LogSettings) -> None:
         self._settings = settings
-
-
-class ClosedSegment(Segment):
-    """Stands for the active segment of a log that is closed, so that an append needs no look at whether it is."""
-
-    __slots__ = ("_topic_partition",)
-
-    def __init__(self, topic_partition: TopicPartition) -> None:
-        self._topic_partition = topic_partition
-
-    def should_roll(self, length: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        raise LogClosed(self._topic_partition)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from protocol.record_reader import iter_records
 from protocol.records import CURRENT_MAGIC, HEADER_SIZE
 from storage.batch_scan import batches_from
+from storage.cold_lookups import UnwaitingFile
+from storage.filesystem import File
 
 if TYPE_CHECKING:
     from storage.segment import Segment
@@ -29,46 +31,48 @@ class RecordPosition(NamedTuple):
     leader_epoch: int
 
 
-def locate(self: "Segment", offset: int) -> int | None:
-    """Where the first batch that ends at or after `offset` begins; None if all end before."""
+def locate(self: "Segment", offset: int, file: File | UnwaitingFile | None = None) -> int | None:
+    """Where the first batch that ends at or after `offset` begins; None if all end before. `file` is how to read; as ever if None."""
+    if file is None:
+        file = self.file
     entry_offset, position, next_entry_offset, next_position = self.offset_index.bracket(offset)
     if next_position != -1:
         # Large batches have an index entry each, and one header is all that has to be read.
-        base_offset, last_offset = _batch_of(self, next_entry_offset, next_position)
+        base_offset, last_offset = _batch_of(self, file, next_entry_offset, next_position)
         if base_offset <= offset <= last_offset:
             return next_position
         if base_offset < 0:
-            return _locate_anew(self, offset)
-    if position and _batch_of(self, entry_offset, position)[0] < 0:
-        return _locate_anew(self, offset)
-    return _scan(self, position, offset)
+            return _locate_anew(self, file, offset)
+    if position and _batch_of(self, file, entry_offset, position)[0] < 0:
+        return _locate_anew(self, file, offset)
+    return _scan(self, file, position, offset)
 
 
-def _locate_anew(self: "Segment", offset: int) -> int | None:
+def _locate_anew(self: "Segment", file: File | UnwaitingFile, offset: int) -> int | None:
     self.rebuild_indexes()
-    return _scan(self, self.offset_index.lookup(offset).position, offset)
+    return _scan(self, file, self.offset_index.lookup(offset).position, offset)
 
 
-def _scan(self: "Segment", position: int, offset: int) -> int | None:
-    for found, header in batches_from(self.file, position, self.size):
+def _scan(self: "Segment", file: File | UnwaitingFile, position: int, offset: int) -> int | None:
+    for found, header in batches_from(file, position, self.size):
         if header.last_offset >= offset:
             return found
     return None
 
 
-def index_position(self: "Segment", offset: int) -> int:
+def index_position(self: "Segment", offset: int, file: File | UnwaitingFile | None = None) -> int:
     """Where to begin looking for `offset`: the beginning of a batch, as the index says.
 
     An index that leads to any other place is not this segment's, and is rebuilt.
     """
     entry = self.offset_index.lookup(offset)
-    if entry.position and _batch_of(self, *entry)[0] < 0:
+    if entry.position and _batch_of(self, self.file if file is None else file, *entry)[0] < 0:
         self.rebuild_indexes()
         return self.offset_index.lookup(offset).position
     return entry.position
 
 
-def _batch_of(self: "Segment", entry_offset: int, position: int) -> tuple[int, int]:
+def _batch_of(self: "Segment", file: File | UnwaitingFile, entry_offset: int, position: int) -> tuple[int, int]:
     """First and last offset of the batch that an index entry leads to, (-1, -1) if there is none.
 
     The entry names the last offset of that batch, or of one that was appended together with it.
@@ -76,7 +80,7 @@ def _batch_of(self: "Segment", entry_offset: int, position: int) -> tuple[int, i
     size = self.size
     if 0 < position <= size - HEADER_SIZE:
         # Only what is needed of a header, for a lookup does this once or twice (1.0 µs; all of it costs 2.5).
-        base_offset, length, magic, last_offset_delta = _unpack_bounds(self.file.pread(_BOUNDS.size, position))
+        base_offset, length, magic, last_offset_delta = _unpack_bounds(file.pread(_BOUNDS.size, position))
         last_offset: int = base_offset + last_offset_delta
         if magic == CURRENT_MAGIC and self.base_offset <= base_offset <= last_offset <= entry_offset and position + length < size:
             return base_offset, last_offset
@@ -89,23 +93,25 @@ def _batch_of(self: "Segment", entry_offset: int, position: int) -> tuple[int, i
     return _NO_BATCH
 
 
-def whole_batches_end(self: "Segment", position: int, cut: int) -> tuple[int, int]:
+def whole_batches_end(self: "Segment", position: int, cut: int, file: File | UnwaitingFile | None = None) -> tuple[int, int]:
     """Of the batches from `position` on, some that end at or before `cut`: where they end, and the offset that follows.
 
     (`position`, -1) if not even the first does. The index knows an end near `cut`; when that gives up more than a quarter of the room,
     the headers behind it are read too.
     """
+    if file is None:
+        file = self.file
     end, next_offset = position, -1
     entry = self.offset_index.lookup_position(cut)
     if entry.position > position:
-        base_offset, _ = _batch_of(self, *entry)
+        base_offset, _ = _batch_of(self, file, *entry)
         if base_offset < 0:
             self.rebuild_indexes()
         else:
             end, next_offset = entry.position, base_offset
             if cut - end <= (cut - position) // 4:
                 return end, next_offset
-    for found, header in batches_from(self.file, end, self.size):
+    for found, header in batches_from(file, end, self.size):
         if found + header.size > cut:
             break
         end, next_offset = found + header.size, header.next_offset
@@ -122,24 +128,30 @@ def read_end(self: "Segment") -> tuple[int, int]:
     return next_offset, end
 
 
-def find_by_timestamp(self: "Segment", timestamp_ms: int, starting_offset: int) -> RecordPosition | None:
+def find_by_timestamp(
+    self: "Segment", timestamp_ms: int, starting_offset: int, file: File | UnwaitingFile | None = None
+) -> RecordPosition | None:
     """The first record at or after `starting_offset` whose timestamp is at least `timestamp_ms`. Decompresses what it must."""
+    if file is None:
+        file = self.file
     entry = self.time_index.lookup(timestamp_ms)
-    position = self.index_position(max(entry.offset, starting_offset))
-    for found, header in batches_from(self.file, position, self.size):
+    position = self.index_position(max(entry.offset, starting_offset), file)
+    for found, header in batches_from(file, position, self.size):
         if header.max_timestamp >= timestamp_ms:
-            for record in iter_records(self.file.pread(header.size, found), 0, header):
+            for record in iter_records(file.pread(header.size, found), 0, header):
                 if record.timestamp >= timestamp_ms and record.offset >= starting_offset:
                     return RecordPosition(record.timestamp, record.offset, header.partition_leader_epoch)
     return None
 
 
-def record_of_max_timestamp(self: "Segment") -> RecordPosition | None:
+def record_of_max_timestamp(self: "Segment", file: File | UnwaitingFile | None = None) -> RecordPosition | None:
     """The first record that has the segment's largest timestamp."""
+    if file is None:
+        file = self.file
     timestamp, offset = self.max_timestamp
-    for found, header in batches_from(self.file, self.index_position(offset), self.size):
+    for found, header in batches_from(file, self.index_position(offset, file), self.size):
         if header.max_timestamp == timestamp:
-            for record in iter_records(self.file.pread(header.size, found), 0, header):
+            for record in iter_records(file.pread(header.size, found), 0, header):
                 if record.timestamp == timestamp:
                     return RecordPosition(timestamp, record.offset, header.partition_leader_epoch)
             return None

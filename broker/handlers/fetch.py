@@ -10,6 +10,9 @@ UNSUPPORTED_VERSION, as Apache Kafka does with `log.message.downconversion.enabl
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 from broker.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -22,6 +25,7 @@ from broker.fetch_sessions import (
     SessionPartition,
     key_of,
 )
+from broker.handlers.cold_reads import read_when_cached
 from broker.handlers.fetch_one_partition import handle_fetch_frame
 from broker.handlers.leader_hints import current_leader, leader_nodes
 from broker.handlers.partition_errors import partition_error
@@ -42,6 +46,7 @@ from protocol.messages.fetch import (
 from replication.errors import ReplicationError
 from replication.fetch_read import CONSUMER, FetchParams, read_partition
 from replication.partition import Partition
+from storage.cold_lookups import ColdRead
 from storage.errors import StorageError
 
 UNKNOWN_SIZE = -1
@@ -58,7 +63,7 @@ __all__ = ["handle_fetch", "handle_fetch_frame"]
 ASKS_FOR_A_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
-def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | Pending:
+def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | Pending | Coroutine[Any, Any, FetchResponse]:
     """Read what the session (or the request alone) asks for; wait when it is less than the client wants."""
     now_ms = context.broker.clock.now_ms()
     uses_topic_ids = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
@@ -98,7 +103,10 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
             session = None
             partitions = {}
     fetch = Fetch(request, context, partitions, session, create_session=create_session)
-    fetch.read(now_ms)
+    try:
+        fetch.read(now_ms, may_wait=False)
+    except ColdRead as cold:
+        return read_when_cached(fetch, cold)
     if fetch.must_answer_now():
         return fetch.response(now_ms)
     return wait_for_more(fetch)
@@ -151,10 +159,11 @@ class Fetch:
         self.size = 0
         self.failed = False
 
-    def read(self, now_ms: int, *, is_first_read: bool = True) -> None:
+    def read(self, now_ms: int, *, is_first_read: bool = True, may_wait: bool = True) -> None:
         """Read every partition, in order, until max_bytes are found. The first batch is returned whole even when it is larger.
 
-        What the cluster does not know is answered last and is no reason to answer at once, as in Apache Kafka.
+        What the cluster does not know is answered last and is no reason to answer at once, as in Apache Kafka. Raises ColdRead unless it
+        `may_wait` for the disk; reading again is then harmless.
         """
         broker = self.context.broker
         replicas = broker.replica_manager
@@ -181,7 +190,15 @@ class Fetch:
             try:
                 max_bytes = asked.max_bytes if asked.max_bytes < left else left
                 answer = read_partition(
-                    replicas, name, asked, params, max_bytes, now_ms, min_one_batch=min_one_batch, is_first_read=is_first_read
+                    replicas,
+                    name,
+                    asked,
+                    params,
+                    max_bytes,
+                    now_ms,
+                    min_one_batch=min_one_batch,
+                    is_first_read=is_first_read,
+                    may_wait=may_wait,
                 )
             except (StorageError, ReplicationError) as error:
                 self.failed = True

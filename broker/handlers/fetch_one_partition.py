@@ -19,6 +19,7 @@ from protocol.fetch_fast_path import (
     read_one_partition,
 )
 from replication.fetch_read import CONSUMER, READ_COMMITTED
+from storage.cold_lookups import ColdRead
 from storage.errors import StorageError
 
 FIRST_VERSION = 11
@@ -64,13 +65,14 @@ def handle_fetch_frame(
             partition_max_bytes if partition_max_bytes < max_bytes else max_bytes,
             last_stable_offset if read_committed else high_watermark,
             True,
+            False,
         )
         region = found.region
         if region is None or (region.length < min_bytes and region.length < max_bytes and max_wait_ms > 0):
             return None
         if read_committed and log.aborted_transactions(fetch_offset, found.next_offset):
             return None
-    except StorageError:
+    except (StorageError, ColdRead):
         return None  # the ordinary way finds it again, and says it with everything a client wants to know
     stats = partition.stats
     stats.fetch_requests += 1

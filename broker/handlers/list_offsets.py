@@ -10,7 +10,10 @@ Deviation: version 0 goes by the largest timestamp of each segment, where Apache
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Coroutine
+from typing import Any
 
+from broker.handlers.cold_reads import until_cached
 from broker.handlers.partition_errors import partition_error
 from broker.request_context import RequestContext
 from protocol.errors import ErrorCode
@@ -24,6 +27,7 @@ from protocol.messages.list_offsets import (
 from replication.errors import OffsetNotAvailable, ReplicationError
 from replication.fetch_read import CONSUMER, DEBUGGING_CONSUMER, FetchParams
 from replication.partition import Partition
+from storage.cold_lookups import ColdRead
 from storage.errors import StorageError
 from storage.partition_log import PartitionLog
 
@@ -39,8 +43,18 @@ FIRST_VERSION_WITH_LEADER_EPOCH = 4
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 
 
-def handle_list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    """Offsets by time, for each partition by itself. A partition named twice is an error, since its answers could not be told apart."""
+def handle_list_offsets(
+    request: ListOffsetsRequest, context: RequestContext
+) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
+    """Offsets by time; at once, unless old segments have to be looked into that are not in the page cache."""
+    try:
+        return _list(request, context, may_wait=False)
+    except ColdRead as cold:
+        return until_cached(context.broker, cold, lambda may_wait: _list(request, context, may_wait=may_wait))
+
+
+def _list(request: ListOffsetsRequest, context: RequestContext, *, may_wait: bool) -> ListOffsetsResponse:
+    """Each partition by itself. A partition named twice is an error, since its answers could not be told apart. Raises ColdRead."""
     asked = Counter((topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions)
     topics = []
     for topic in request.topics:
@@ -55,14 +69,14 @@ def handle_list_offsets(request: ListOffsetsRequest, context: RequestContext) ->
                     leader_epoch=-1,
                 )
             else:
-                answer = _list_one(topic.name, partition, request, context)
+                answer = _list_one(topic.name, partition, request, context, may_wait=may_wait)
             partitions.append(answer)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return ListOffsetsResponse(topics=topics)
 
 
 def _list_one(
-    topic: str, asked: ListOffsetsPartition, request: ListOffsetsRequest, context: RequestContext
+    topic: str, asked: ListOffsetsPartition, request: ListOffsetsRequest, context: RequestContext, *, may_wait: bool
 ) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, timestamp=-1, offset=UNKNOWN_OFFSET, leader_epoch=-1)
     version = context.api_version
@@ -78,7 +92,7 @@ def _list_one(
         if version == 0:
             answer.old_style_offsets = _old_style_offsets(log, asked, end_offset)
             return answer
-        found = _find(partition, timestamp, end_offset)
+        found = _find(partition, timestamp, end_offset, may_wait=may_wait)
         if request.replica_id == CONSUMER and (found is None or timestamp == LATEST):
             partition.check_offset_is_available()
         if found is not None:
@@ -94,7 +108,7 @@ def _list_one(
     return answer
 
 
-def _find(partition: Partition, timestamp: int, end_offset: int) -> tuple[int, int, int] | None:
+def _find(partition: Partition, timestamp: int, end_offset: int, *, may_wait: bool) -> tuple[int, int, int] | None:
     """(timestamp, offset, leader epoch) of what was asked for; None when there is no such record below `end_offset`."""
     log = partition.log
     if timestamp == LATEST:
@@ -104,7 +118,7 @@ def _find(partition: Partition, timestamp: int, end_offset: int) -> tuple[int, i
         return -1, log.log_start_offset, -1 if epoch is None else epoch
     if timestamp == LATEST_TIERED:
         return -1, UNKNOWN_OFFSET, -1
-    found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    found = log.offset_of_max_timestamp(may_wait) if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, may_wait)
     if found is None or found.offset >= end_offset:
         return None
     return found.timestamp, found.offset, found.leader_epoch

@@ -43,6 +43,9 @@ class MemoryFile:
     def pread(self, length: int, at: int) -> bytes:
         return bytes(self._node.data[at : at + length])
 
+    def pread_cached(self, length: int, at: int) -> bytes | None:
+        return self.pread(length, at)
+
     def map(self, length: int) -> bytes:
         return bytes(self._node.data[:length])
 
@@ -171,6 +174,10 @@ class MemoryFileSystem:
         file = self.open(path, create=True)
         self._locked.add(path)
         return file
+
+    def release_locks(self) -> None:
+        """What the system does when the process dies that held them."""
+        self._locked.clear()
 
     def unlock(self, lock: File) -> None:
         self._locked.discard(lock.path)

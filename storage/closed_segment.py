@@ -1,0 +1,17 @@
+"""What stands in the place of the active segment of a log that is closed."""
+
+from storage.errors import LogClosed
+from storage.segment import Segment
+from storage.topic_partition import TopicPartition
+
+
+class ClosedSegment(Segment):
+    """Stands for the active segment of a log that is closed, so that an append needs no look at whether it is."""
+
+    __slots__ = ("_topic_partition",)
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self._topic_partition = topic_partition
+
+    def should_roll(self, length: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        raise LogClosed(self._topic_partition)

@@ -1,0 +1,133 @@
+"""Lookups in old segments refuse to wait for the disk when they are asked to, and find the same once a thread has read."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from storage.cold_lookups import ColdRead
+from storage.filesystem import RealFileSystem
+from storage.partition_log import PartitionLog
+from tests.support.batches import a_batch
+from tests.support.filesystems import MemoryFile, MemoryFileSystem
+from tests.support.logs import a_context, a_log, append, read_all
+
+Found = TypeVar("Found")
+
+
+class ColdFile(MemoryFile):
+    """A file of which nothing is cached but what was read."""
+
+    cached: dict[str, set[int]]
+
+    def pread(self, length: int, at: int) -> bytes:
+        self.cached.setdefault(self.path, set()).update(range(at, at + length))
+        return super().pread(length, at)
+
+    def is_cached(self, length: int, at: int) -> bool:
+        return self.cached.get(self.path, set()).issuperset(range(at, at + length))
+
+    def pread_cached(self, length: int, at: int) -> bytes | None:
+        return super().pread(length, at) if self.is_cached(min(length, self.size() - at), at) else None
+
+
+class ColdFileSystem(MemoryFileSystem):
+    """Opens files cold once `cached` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cached: dict[str, set[int]] | None = None
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> MemoryFile:
+        file = super().open(path, create=create, read_only=read_only)
+        if self.cached is not None:
+            file.__class__ = ColdFile
+            assert isinstance(file, ColdFile)
+            file.cached = self.cached
+        return file
+
+
+def a_cold_log(*, is_reopened: bool) -> PartitionLog:
+    filesystem = ColdFileSystem()
+    context = a_context(filesystem)
+    log = a_log(context, segment_bytes=2000, index_interval_bytes=200)
+    for at in range(60):
+        append(log, a_batch(2, value_bytes=60, timestamps=[1000 + at * 10, 1005 + at * 10]))
+    log.update_high_watermark(log.log_end_offset)
+    if is_reopened:
+        log.flush()
+        log.close()
+        log = a_log(context, segment_bytes=2000, index_interval_bytes=200)
+    assert len(log.segments) > 4
+    for segment in log.segments:
+        segment.write_out_indexes()
+        segment.release()
+    log.read_hints.clear()
+    filesystem.cached = {}
+    return log
+
+
+def when_cached(ask: Callable[[], Found]) -> tuple[Found, int]:
+    """The answer, and how many rounds it took."""
+    for rounds in range(100):
+        try:
+            return ask(), rounds
+        except ColdRead as cold:
+            cold.warm()
+    raise AssertionError("it never gets there")
+
+
+@pytest.mark.parametrize("is_reopened", [False, True])
+@pytest.mark.parametrize("max_bytes", [1, 300, 700, 100_000])
+def test_a_read_of_an_old_segment_does_not_wait_and_finds_the_same(max_bytes: int, is_reopened: bool) -> None:
+    log, other = a_cold_log(is_reopened=is_reopened), a_cold_log(is_reopened=is_reopened)
+    end_offset = log.log_end_offset
+    for offset in range(0, end_offset, 7):
+        found, _ = when_cached(partial(log.read, offset, max_bytes, end_offset, True, False))
+        expected = other.read(offset, max_bytes, end_offset, True)
+        assert found.region is not None
+        assert expected.region is not None
+        assert (found.next_offset, found.region.read()) == (expected.next_offset, expected.region.read())
+
+
+def test_what_is_cold_is_looked_up_in_rounds() -> None:
+    log = a_cold_log(is_reopened=False)
+    _, rounds = when_cached(lambda: log.read(11, 300, log.log_end_offset, True, False))
+    assert rounds > 0
+    log.read_hints.clear()
+    assert when_cached(lambda: log.read(11, 300, log.log_end_offset, True, False))[1] == 0
+
+
+def test_a_reader_at_the_tail_is_never_asked_to_come_back() -> None:
+    log = a_cold_log(is_reopened=False)
+    begin = log.active_segment.base_offset
+    for offset in range(begin, log.log_end_offset):
+        log.read(offset, 100, log.log_end_offset, True, False)
+
+
+@pytest.mark.parametrize("is_reopened", [False, True])
+def test_a_search_by_time_does_not_wait_and_finds_the_same(is_reopened: bool) -> None:
+    log, other = a_cold_log(is_reopened=is_reopened), a_cold_log(is_reopened=is_reopened)
+    _, rounds = when_cached(lambda: log.offset_for_timestamp(1105, False))
+    assert rounds > 0
+    for timestamp in range(990, 1700, 45):
+        found, _ = when_cached(partial(log.offset_for_timestamp, timestamp, False))
+        assert found == other.offset_for_timestamp(timestamp)
+    assert when_cached(lambda: log.offset_of_max_timestamp(False))[0] == other.offset_of_max_timestamp()
+
+
+def test_a_real_file_tells_what_is_cached(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"0123456789")
+    file = RealFileSystem().open(str(tmp_path / "file"))
+    assert file.pread_cached(4, 2) == b"2345"
+    assert file.pread_cached(40, 5) == b"56789"
+    assert file.pread_cached(4, 10) == b""
+
+
+def test_a_waiting_read_after_a_refused_one_is_the_same_log() -> None:
+    log = a_cold_log(is_reopened=True)
+    with pytest.raises(ColdRead, match="not in the page cache"):
+        log.read(11, 300, log.log_end_offset, True, False)
+    assert len(read_all(log)) == log.size_bytes
