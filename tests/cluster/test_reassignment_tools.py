@@ -1,0 +1,128 @@
+"""Apache Kafka's own tools move partitions of a cluster of these brokers, follow the moves, give them up and elect leaders."""
+
+import json
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.support.apache_kafka import run_tool
+from tests.support.apache_kafka.marks import needs_apache_kafka
+from tests.support.broker_process import eventually
+from tests.support.cluster import Cluster, a_cluster
+from tests.support.cluster_clients import a_writer, read_all
+from tests.support.cluster_links import some_links
+from tests.support.history import History
+
+pytestmark = [*needs_apache_kafka, pytest.mark.slow, pytest.mark.timeout(240)]  # JVMs, on a busy machine seconds each
+
+REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+ELECT = "org.apache.kafka.tools.LeaderElectionCommand"
+
+
+class Said(NamedTuple):
+    """How a tool ended, and what it printed on both streams."""
+
+    status: int
+    output: str
+
+
+def run(tool: str, cluster: Cluster, *arguments: str) -> Said:
+    ended = run_tool(tool, "--bootstrap-server", cluster.bootstrap, *arguments)
+    return Said(ended.returncode, ended.stdout + ended.stderr)
+
+
+def reassign(cluster: Cluster, *arguments: str) -> Said:
+    return run(REASSIGN, cluster, *arguments)
+
+
+def a_plan(path: Path, **replicas: list[int]) -> str:
+    """A file for the tool; `t_0=[1, 2]` stands for partition 0 of topic t."""
+    partitions = []
+    for name, brokers in replicas.items():
+        topic, _, index = name.rpartition("_")
+        partitions.append({"topic": topic, "partition": int(index), "replicas": brokers, "log_dirs": ["any"] * len(brokers)})
+    path.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    return str(path)
+
+
+def replicas_of(cluster: Cluster, topic: str, partition: int) -> list[int]:
+    return list(cluster.partition(topic, partition).replica_nodes)
+
+
+def test_partitions_are_moved_with_everything_in_them(tmp_path: Path) -> None:
+    with a_cluster(tmp_path, 3) as cluster:
+        cluster.create_topic("t", replicas=[[0, 1], [1, 2]])
+        history = History()
+        with a_writer(cluster, "t", history, partitions=2) as writer:
+            writer.go_on_for(200)
+            plan = a_plan(tmp_path / "plan.json", t_0=[2, 1], t_1=[0])
+            executed = reassign(cluster, "--reassignment-json-file", plan, "--execute", "--throttle", "50000000")
+            assert executed.status == 0, executed
+            assert "Successfully started partition reassignments for t-0,t-1" in executed.output
+            eventually(lambda: (replicas_of(cluster, "t", 0), replicas_of(cluster, "t", 1)) == ([2, 1], [0]), seconds=30)
+            writer.go_on_for(200)
+            verified = reassign(cluster, "--reassignment-json-file", plan, "--verify")
+            assert verified.output.count("is completed.") == 2, verified
+            assert "Clearing topic-level throttles on topic t" in verified.output
+        assert cluster.leader_of("t", 0) == 2
+        assert cluster.isr_of("t", 0) == {1, 2}
+        read_all(cluster, "t", history, partitions=2)
+        assert history.violations() == []
+        eventually(lambda: set(cluster.log_files("t", 0)) == {1, 2} and set(cluster.log_files("t", 1)) == {0}, seconds=30)
+
+
+def test_a_move_is_listed_and_given_up_and_the_replicas_are_as_before(tmp_path: Path) -> None:
+    with some_links() as links, a_cluster(tmp_path, 3, links=links) as cluster:
+        controller = cluster.controller_id()
+        leader, new = sorted({0, 1, 2} - {controller})
+        cluster.create_topic("t", replicas=[[leader, controller]])
+        producer = Producer({"bootstrap.servers": cluster.bootstrap})
+        producer.produce("t", b"a record that the new replica does not get")
+        assert producer.flush(20) == 0
+        links.hold(leader, new)
+        plan = a_plan(tmp_path / "plan.json", t_0=[new, controller])
+        assert reassign(cluster, "--reassignment-json-file", plan, "--execute").status == 0
+        listed = reassign(cluster, "--list").output
+        assert f"t-0: replicas: {new},{controller},{leader}. adding: {new}. removing: {leader}." in listed
+        assert "is still in progress." in reassign(cluster, "--reassignment-json-file", plan, "--verify", "--preserve-throttles").output
+        again = reassign(cluster, "--reassignment-json-file", plan, "--execute")
+        assert "Cannot execute because there is an existing partition assignment." in again.output
+        cancelled = reassign(cluster, "--reassignment-json-file", plan, "--cancel")
+        assert "Successfully cancelled partition reassignment for: t-0" in cancelled.output, cancelled
+        eventually(lambda: replicas_of(cluster, "t", 0) == [leader, controller], seconds=20)
+        assert "No partition reassignments found." in reassign(cluster, "--list").output
+        links.heal()
+        assert cluster.leader_of("t", 0) == leader
+
+
+def test_a_plan_is_proposed_and_what_cannot_be_is_refused(tmp_path: Path) -> None:
+    with a_cluster(tmp_path, 2) as cluster:
+        cluster.create_topic("t", replicas=[[0], [0]])
+        topics = tmp_path / "topics.json"
+        topics.write_text(json.dumps({"version": 1, "topics": [{"topic": "t"}]}))
+        generated = reassign(cluster, "--topics-to-move-json-file", str(topics), "--broker-list", "0,1", "--generate")
+        assert generated.status == 0, generated
+        current, proposed = (json.loads(line) for line in re.findall(r"^\{.*\}$", generated.output, flags=re.MULTILINE))
+        assert [each["replicas"] for each in current["partitions"]] == [[0], [0]]
+        assert sorted(each["replicas"] for each in proposed["partitions"]) == [[0], [1]]
+        missing = reassign(cluster, "--reassignment-json-file", a_plan(tmp_path / "bad.json", t_0=[7]), "--execute")
+        assert missing.status == 1
+        assert "Unknown broker id 7" in missing.output
+
+
+def test_leaders_go_back_to_the_preferred_replicas(tmp_path: Path) -> None:
+    with a_cluster(tmp_path, 3) as cluster:
+        controller = cluster.controller_id()
+        preferred, other = sorted({0, 1, 2} - {controller})
+        cluster.create_topic("t", replicas=[[preferred, other, controller]])
+        cluster.wait_until_isr_is("t", 0, 0, 1, 2)
+        cluster.broker(preferred).restart()
+        cluster.wait_until_isr_is("t", 0, 0, 1, 2)
+        assert cluster.leader_of("t", 0) == other
+        elected = run(ELECT, cluster, "--election-type", "preferred", "--all-topic-partitions")
+        assert elected.status == 0, elected
+        assert "t-0" in elected.output
+        eventually(lambda: cluster.leader_of("t", 0) == preferred, seconds=20)
