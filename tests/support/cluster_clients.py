@@ -22,7 +22,14 @@ from tests.support.history import History, Place, Record, decode
 
 FLUSH_SECONDS = 30.0
 READ_SECONDS = 30.0
-_QUICK = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "retry.backoff.ms": 50, "topic.metadata.refresh.interval.ms": 5_000}
+_QUICK = {
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+    "retry.backoff.ms": 50,
+    "topic.metadata.refresh.interval.ms": 5_000,
+    # A broker that stands still keeps its connections open: only these tell a client that it has to look elsewhere.
+    "socket.timeout.ms": 2_000,
+}
 
 
 class Writer:
@@ -45,6 +52,7 @@ class Writer:
                 "enable.idempotence": True,
                 "linger.ms": 2,
                 "message.timeout.ms": 60_000,
+                "request.timeout.ms": 2_000,
                 "queue.buffering.max.messages": 1_000,
                 **_QUICK,
             }
