@@ -252,3 +252,45 @@ async def until(condition: Callable[[], bool]) -> None:
         if condition():
             return
         await asyncio.sleep(0.001)
+
+
+class Replica(LeadingBroker):
+    """One of two replicas, either of which may lead. In its own eyes it is broker 0 and the other one broker 1."""
+
+    def __init__(self, **topic_config: str) -> None:
+        super().__init__(**topic_config)
+        self.bench.know(p0=0)
+        self.other: Replica | None = None
+        loop: Any = asyncio.get_running_loop()
+        config = self.bench.replicas.disks.broker
+        self.manager = self.bench.replicas.manager
+        self.quotas = ReplicationQuotas(config, 1, loop)
+        self.pool = FetcherPool(
+            config,
+            1,
+            lambda: BROKER_EPOCH,
+            self._connect,
+            lambda broker_id: None,
+            self.manager.on_log_dir_failure,
+            self.quotas.follower,
+        )
+        self.manager.followers = self.pool
+        self.peers: list[DirectPeer] = []
+
+    def _connect(self, resolve: Resolve, client_id: str, *, negotiate: bool = False) -> Peer:
+        assert self.other is not None
+        self.peers.append(self.other.peer())
+        return self.peers[-1]
+
+    def lead(self, epoch: int) -> None:
+        """From now on."""
+        self.bench.replicas.say(state(0, epoch, isr=(0, 1), replicas=(0, 1)))
+
+    def follow(self, epoch: int) -> None:
+        """The other one leads."""
+        self.bench.replicas.say(state(1, epoch, isr=(0, 1), replicas=(0, 1)))
+
+    @property
+    def log(self) -> PartitionLog:
+        """Its log."""
+        return self.bench.replicas.partition.log
