@@ -44,7 +44,7 @@ from protocol.messages.fetch import (
     PartitionData,
 )
 from replication.errors import ReplicationError
-from replication.fetch_read import CONSUMER, FetchParams, read_partition
+from replication.fetch_read import CONSUMER, FetchParams, is_idle_follower, read_partition
 from replication.partition import Partition
 from storage.cold_lookups import ColdRead
 from storage.errors import StorageError
@@ -154,6 +154,7 @@ class Fetch:
         self.max_bytes = min(request.max_bytes, context.broker.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.answers: list[tuple[SessionPartition, PartitionData]] = []
+        """Without those of a follower's session about which there is nothing to say."""
         self.waited: list[tuple[Partition, SessionPartition]] = []
         """The partitions that were read, whose progress could complete this fetch."""
         self.size = 0
@@ -176,6 +177,7 @@ class Fetch:
         unknown: list[tuple[SessionPartition, PartitionData]] = []
         self.size = 0
         self.failed = False
+        is_follower_in_session = self.session is not None and params.replica_id >= 0 and version >= FIRST_VERSION_WITH_TOPIC_IDS
         for asked in self.partitions.values():
             name = asked.name or self._resolve(asked)
             if name is None:
@@ -187,6 +189,9 @@ class Fetch:
                 continue
             if partition is not None:
                 partition.stats.fetch_requests += 1
+                if is_follower_in_session and is_idle_follower(partition, asked, params.replica_id, now_ms, is_first_read=is_first_read):
+                    waited.append((partition, asked))
+                    continue
             try:
                 max_bytes = asked.max_bytes if asked.max_bytes < left else left
                 answer = read_partition(
@@ -310,22 +315,28 @@ class Fetch:
 class DelayedFetch(DelayedOperation):
     """A fetch that waits for more bytes, a change of leadership, or its time."""
 
-    __slots__ = ("_ends", "_fetch", "_is_fresh", "_pending", "_sizes", "_waited")
+    __slots__ = ("_ends", "_fetch", "_is_fresh", "_is_new", "_pending", "_sizes", "_waited")
 
     def __init__(self, fetch: Fetch, pending: Pending) -> None:
         super().__init__()
         self._fetch = fetch
         self._pending = pending
         self._is_fresh = False
+        self._is_new = True
         self._waited = fetch.waited
         self._ends: list[int] = []
         self._sizes: list[int] = []
         self._note()
 
     def _note(self) -> None:
-        """How far the partitions are. The size of a log says how much was readable only where everything in it was."""
+        """How far the partitions are. The size of a log says how much was readable only where everything in it was.
+
+        Where any byte will do, sizes do not matter.
+        """
         params = self._fetch.params
         self._ends = [params.end_offset(partition) for partition, _ in self._waited]
+        if self._fetch.min_bytes <= 1:
+            return
         self._sizes = [
             partition.log.size_bytes if end_offset == partition.log.log_end_offset else UNKNOWN_SIZE
             for (partition, _), end_offset in zip(self._waited, self._ends, strict=True)
@@ -336,20 +347,29 @@ class DelayedFetch(DelayedOperation):
 
         The growth of the logs says when it is worth while to read again; where it is unknown, every move of the end is.
         """
+        if self._is_new:
+            self._is_new = False
+            return False  # it was read in this very turn
         fetch = self._fetch
         params = fetch.params
+        sizes = self._sizes
         grown = fetch.size
         moved = False
+        is_follower = params.replica_id >= 0
         for i, (partition, asked) in enumerate(self._waited):
             if not (partition.is_leader or (params.or_follower and partition.is_online)):
                 return self.force_complete()
             if asked.leader_epoch not in (-1, partition.leader_epoch):
                 return self.force_complete()
-            if params.end_offset(partition) != self._ends[i]:
+            # A follower may have a thousand partitions, so this asks no more of each than it must.
+            if (partition.log.log_end_offset if is_follower else params.end_offset(partition)) != self._ends[i]:
                 moved = True
-                growth = partition.log.size_bytes - self._sizes[i]
+                if not sizes:
+                    grown = fetch.min_bytes
+                    continue
+                growth = partition.log.size_bytes - sizes[i]
                 # a log that shrank lost old segments meanwhile
-                grown += growth if self._sizes[i] != UNKNOWN_SIZE and growth > 0 else fetch.min_bytes
+                grown += growth if sizes[i] != UNKNOWN_SIZE and growth > 0 else fetch.min_bytes
         if not moved or grown < fetch.min_bytes:
             return False
         fetch.read(fetch.context.broker.clock.now_ms(), is_first_read=False)

@@ -1,0 +1,179 @@
+"""Fetches of followers: partitions without news are passed over cheaply, and nobody can tell the difference."""
+
+import asyncio
+import random
+
+import pytest
+
+from broker.handlers import fetch as handler
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
+from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
+from tests.support.replicas import LAG_MS, TOPIC, TOPIC_ID, Replicas, state
+
+PARTITIONS = 4
+
+
+class Follower:
+    """Broker 1, which follows all partitions of broker 0 in a fetch session."""
+
+    def __init__(self, partitions: int = PARTITIONS) -> None:
+        self.bench = HandlerBench()
+        self.replicas: Replicas = self.bench.replicas
+        self.replicas.say(*(state(index=index, isr=[0, 1], replicas=[0, 1]) for index in range(partitions)))
+        self.bench.know(**{f"p{index}": 0 for index in range(partitions)})
+        self.session_id = 0
+        self.session_epoch = 0
+        self.leader_epochs = [0] * partitions
+        self.fetch(dict.fromkeys(range(partitions), 0), max_wait_ms=0)
+
+    def fetch(self, offsets: dict[int, int], max_wait_ms: int = 500, min_bytes: int = 1, start: int = 0) -> Asking:
+        """Ask, and name the partitions of which the offset is another than in the last request."""
+        named = [
+            FetchPartition(
+                partition=index,
+                current_leader_epoch=self.leader_epochs[index],
+                fetch_offset=offset,
+                last_fetched_epoch=0 if offset else -1,
+                log_start_offset=start,
+                partition_max_bytes=1 << 20,
+            )
+            for index, offset in offsets.items()
+        ]
+        request = FetchRequest(
+            replica_state=ReplicaState(replica_id=1, replica_epoch=-1),
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=10 << 20,
+            session_id=self.session_id,
+            session_epoch=self.session_epoch,
+            topics=[FetchTopic(topic_id=TOPIC_ID, partitions=named)] if named else [],
+        )
+        asking = self.bench.ask(request, ApiKey.FETCH, 17)
+        if self.session_epoch == 0:
+            answer = asking.response
+            assert isinstance(answer, FetchResponse)
+            self.session_id = answer.session_id
+        self.session_epoch += 1
+        return asking
+
+
+def told(asking: Asking) -> list[tuple[int, int, int, int]]:
+    """(partition, error, high watermark, bytes) of what the answer names."""
+    return [(each.partition_index, each.error_code, each.high_watermark, len(each.records or b"")) for each in asking.fetched]
+
+
+@on_a_loop
+async def test_a_follower_that_has_everything_waits_and_is_told_only_of_what_came() -> None:
+    follower = Follower()
+    waiting = follower.fetch({})
+    assert waiting.waits
+    follower.replicas.append(1, index=2)
+    assert not waiting.waits
+    ((index, error, high_watermark, size),) = told(waiting)
+    assert (index, error, high_watermark) == (2, 0, 0)
+    assert size > 0
+
+
+@on_a_loop
+async def test_a_follower_at_the_end_is_told_of_a_high_watermark_that_moved_when_its_time_is_up() -> None:
+    follower = Follower()
+    follower.replicas.append(1, index=2)
+    assert told(follower.fetch({}))[0][:3] == (2, 0, 0)
+    waiting = follower.fetch({2: 1})
+    assert waiting.waits
+    follower.bench.time.advance(600)
+    assert told(waiting) == [(2, 0, 1, 0)]
+    again = follower.fetch({})
+    follower.bench.time.advance(600)
+    assert told(again) == []
+
+
+@on_a_loop
+async def test_the_leader_hears_of_a_follower_that_has_everything() -> None:
+    follower = Follower()
+    partition = follower.replicas.partition
+    follower.replicas.clock.move(LAG_MS)
+    follower.fetch({}, max_wait_ms=0)
+    assert partition.followers[1].last_caught_up_ms == follower.replicas.clock.now_ms()
+    follower.replicas.say(state(isr=[0], replicas=[0, 1], epoch=1, partition_epoch=1))
+    follower.leader_epochs[0] = 1
+    follower.fetch({0: 0}, max_wait_ms=0)
+    assert [proposal.isr for proposal in follower.replicas.proposals.made] == [(0, 1)]
+
+
+@on_a_loop
+async def test_a_follower_in_another_epoch_is_told_so_at_once() -> None:
+    follower = Follower()
+    waiting = follower.fetch({})
+    follower.replicas.say(state(isr=[0, 1], replicas=[0, 1], epoch=1, partition_epoch=1))
+    assert told(waiting) == [(0, ErrorCode.FENCED_LEADER_EPOCH, -1, 0)]
+
+
+@on_a_loop
+async def test_a_follower_that_is_no_replica_any_more_is_told_so_at_once() -> None:
+    follower = Follower()
+    follower.replicas.say(state(isr=[0], replicas=[0, 2], epoch=1, partition_epoch=1))
+    follower.leader_epochs[0] = 1
+    assert told(follower.fetch({0: 0})) == [(0, ErrorCode.UNKNOWN_LEADER_EPOCH, -1, 0)]
+
+
+@on_a_loop
+async def test_more_than_a_byte_is_waited_for_over_all_partitions() -> None:
+    follower = Follower()
+    follower.replicas.append(1, index=0)
+    size = told(follower.fetch({}))[0][3]
+    waiting = follower.fetch({0: 1}, min_bytes=size + 1)
+    follower.replicas.append(1, index=1)
+    assert waiting.waits
+    follower.replicas.append(1, index=3)
+    assert [index for index, _, _, length in told(waiting) if length] == [1, 3]
+
+
+def a_life(seed: int) -> list[object]:
+    """What a follower is told while things happen, and what its leader knows of it afterwards."""
+
+    async def live() -> list[object]:
+        chance = random.Random(seed)
+        follower = Follower()
+        replicas = follower.replicas
+        offsets = [0] * PARTITIONS
+        history: list[object] = []
+        for _ in range(60):
+            index = chance.randrange(PARTITIONS)
+            match chance.randrange(6):
+                case 0 | 1:
+                    replicas.append(chance.randint(1, 3), index=index, acks=1)
+                case 2:
+                    replicas.clock.move(chance.choice([1, LAG_MS // 2, LAG_MS + 1]))
+                    replicas.shrink()
+                case 3 if replicas.proposals.undecided:
+                    replicas.proposals.confirm()
+                case 4 if chance.random() < 0.3:
+                    follower.leader_epochs[index] += 1
+                    epoch = follower.leader_epochs[index]
+                    epoch_of_partition = replicas.manager.partitions[TOPIC][index].partition_epoch + 1
+                    replicas.say(state(index=index, isr=[0, 1], replicas=[0, 1], epoch=epoch, partition_epoch=epoch_of_partition))
+            changed = {index: offsets[index]} if chance.random() < 0.5 else {}
+            asking = follower.fetch(changed, max_wait_ms=chance.choice([0, 500]))
+            if asking.waits and chance.random() < 0.5:
+                replicas.append(1, index=chance.randrange(PARTITIONS), acks=1)
+            follower.bench.time.advance(600)
+            history.append(told(asking))
+            for index, error, _, _ in told(asking):
+                if not error:
+                    offsets[index] = replicas.manager.partitions[TOPIC][index].log.log_end_offset
+        for partition in replicas.manager:
+            progress = partition.followers[1]
+            history.append((partition.log.high_watermark, partition.isr, progress.log_end_offset, progress.last_caught_up_ms))
+        return history
+
+    return asyncio.run(live())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_passed_over_makes_no_difference(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = a_life(seed)
+    monkeypatch.setattr(handler, "is_idle_follower", lambda *arguments, **named: False)
+    assert quick == a_life(seed)
