@@ -1,0 +1,105 @@
+"""A Fetch that found less than the client wants: what it waits for in the purgatory, and when it looks again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.network.request_channel import Pending
+from broker.purgatory import DelayedOperation
+
+if TYPE_CHECKING:
+    from broker.handlers.fetch import Fetch
+
+UNKNOWN_SIZE = -1
+
+
+class DelayedFetch(DelayedOperation):
+    """A fetch that waits for more bytes, a change of leadership, or its time."""
+
+    __slots__ = ("_ends", "_fetch", "_is_fresh", "_is_new", "_pending", "_sizes", "_waited")
+
+    def __init__(self, fetch: Fetch, pending: Pending) -> None:
+        super().__init__()
+        self._fetch = fetch
+        self._pending = pending
+        self._is_fresh = False
+        self._is_new = True
+        self._waited = fetch.waited
+        self._ends: list[int] = []
+        self._sizes: list[int] = []
+        self._note()
+
+    def _note(self) -> None:
+        """How far the partitions are. The size of a log says how much was readable only where everything in it was.
+
+        Where any byte will do, sizes do not matter.
+        """
+        params = self._fetch.params
+        self._ends = [params.end_offset(partition) for partition, _ in self._waited]
+        if self._fetch.min_bytes <= 1:
+            return
+        self._sizes = [
+            partition.log.size_bytes if end_offset == partition.log.log_end_offset else UNKNOWN_SIZE
+            for (partition, _), end_offset in zip(self._waited, self._ends, strict=True)
+        ]
+
+    def try_complete(self) -> bool:
+        """Complete when a partition changed hands, or enough may be read.
+
+        The growth of the logs says when it is worth while to read again; where it is unknown, every move of the end is.
+        """
+        if self._is_new:
+            self._is_new = False
+            return False  # it was read in this very turn
+        fetch = self._fetch
+        params = fetch.params
+        sizes = self._sizes
+        grown = fetch.size
+        moved = False
+        is_follower = params.replica_id >= 0
+        for i, (partition, asked) in enumerate(self._waited):
+            if not (partition.is_leader or (params.or_follower and partition.is_online)):
+                return self.force_complete()
+            if asked.leader_epoch not in (-1, partition.leader_epoch):
+                return self.force_complete()
+            # A follower may have a thousand partitions, so this asks no more of each than it must.
+            if (partition.log.log_end_offset if is_follower else params.end_offset(partition)) != self._ends[i]:
+                moved = True
+                if not sizes:
+                    grown = fetch.min_bytes
+                    continue
+                growth = partition.log.size_bytes - sizes[i]
+                # a log that shrank lost old segments meanwhile
+                grown += growth if sizes[i] != UNKNOWN_SIZE and growth > 0 else fetch.min_bytes
+        if not moved or grown < fetch.min_bytes:
+            return False
+        fetch.read(fetch.context.broker.clock.now_ms(), is_first_read=False)
+        if fetch.must_answer_now():
+            self._is_fresh = True
+            return self.force_complete()
+        self._note()
+        return False
+
+    def on_expiration(self) -> None:
+        """Count it where it was a follower's; the purgatory counts all."""
+        if self._fetch.params.replica_id >= 0:
+            self._fetch.context.broker.replica_manager.topic_stats.follower_fetch_expirations += 1
+
+    def on_complete(self) -> None:
+        """Answer with what is there now."""
+        fetch = self._fetch
+        now_ms = fetch.context.broker.clock.now_ms()
+        if not self._is_fresh:
+            fetch.read(now_ms, is_first_read=False)
+        self._pending.complete(fetch.context.encode(fetch.response(now_ms)))
+
+
+def wait_for_more(fetch: Fetch) -> Pending:
+    """Park a fetch in the purgatory; the connection's end cancels it."""
+    pending = Pending()
+    operation = DelayedFetch(fetch, pending)
+    pending.on_closed = operation.cancel
+    fetch.context.broker.fetch_purgatory.try_complete_else_watch(
+        operation, [partition.waiters for partition, _ in fetch.waited], fetch.max_wait_ms
+    )
+    return pending
