@@ -14,6 +14,7 @@ from replication.errors import InconsistentTopicId
 from replication.partition import Partition
 from replication.replica_manager import ReplicaManager
 from replication.replica_selector import NO_PREFERENCE, preferred_read_replica
+from replication.throttle import ReplicationQuota
 from storage.errors import OffsetOutOfRange
 
 READ_UNCOMMITTED = 0
@@ -107,9 +108,13 @@ def read_partition(
         if diverging is not None:
             return _without_records(partition, diverging_epoch=diverging)
     found = log.read(offset, max_bytes, params.end_offset(partition), min_one_batch, may_wait)
-    if replica_id >= 0 and is_first_read:
-        partition.on_follower_fetch(replica_id, offset, asked.start, now_ms)
     region = found.region
+    if replica_id >= 0:
+        if is_first_read:
+            partition.on_follower_fetch(replica_id, offset, asked.start, now_ms)
+        quota = replicas.leader_quota
+        if quota is not None and quota.is_limited and region is not None and not _passes(quota, partition, replica_id, len(region)):
+            region = None
     answer = PartitionData(
         partition_index=asked.partition,
         high_watermark=log.high_watermark,
@@ -126,6 +131,16 @@ def read_partition(
     else:
         answer.aborted_transactions = None
     return answer
+
+
+def _passes(quota: ReplicationQuota, partition: Partition, replica_id: int, size: int) -> bool:
+    """Whether a follower may have these bytes now. One in sync always may, or the ISR would shrink for it."""
+    if not quota.is_throttled(partition.log):
+        return True
+    if replica_id not in partition.isr and quota.is_exceeded():
+        return False
+    quota.count(size)
+    return True
 
 
 def is_idle_follower(partition: Partition, asked: SessionPartition, replica_id: int, now_ms: int, *, is_first_read: bool) -> bool:

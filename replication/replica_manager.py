@@ -29,6 +29,7 @@ from replication.isr import IsrChanges
 from replication.isr_proposals import IsrProposals
 from replication.partition import Partition
 from replication.replica_selector import ReplicaSelector
+from replication.throttle import ReplicationQuota
 from replication.topic_stats import BrokerTopicStats
 from storage.clock import Clock
 from storage.errors import LogDirFailure, LogUnusable
@@ -58,6 +59,7 @@ class ReplicaManager:
         "controller_epoch",
         "followers",
         "isr_changes",
+        "leader_quota",
         "leadership_listeners",
         "offline",
         "on_partitions_deleted",
@@ -86,6 +88,8 @@ class ReplicaManager:
         self.topic_stats = BrokerTopicStats()
         self.followers: Followers = NoFollowers() if followers is None else followers
         self.isr_changes = IsrChanges(cluster, clock, replica_lag_time_max_ms, isr_proposals)
+        self.leader_quota: ReplicationQuota | None = None
+        """What bounds the data that followers of throttled replicas get from here."""
         self.leadership_listeners: list[Callable[[Partition], None]] = []
         """Told of a partition after it became leader or follower here, or went away: the coordinators take over and let go by it."""
         self.on_replicas_offline: Callable[[], None] = lambda: None

@@ -10,6 +10,7 @@ from replication.throttle import ReplicationQuota, ReplicationQuotas, WindowedRa
 from tests.support.clocks import ManualClock
 from tests.support.followers import Follower, ScriptedPeer, answer, batch, data, until
 from tests.support.logs import a_config, a_log
+from tests.support.replicas import Asked, Replicas, state
 from tests.support.virtual_time import in_virtual_time
 
 
@@ -162,3 +163,54 @@ async def test_when_everything_is_throttled_nothing_is_asked_until_the_quota_all
     assert 3.9 < loop.time() - began < 7
     assert [each.fetch_offset for topic in peer.fetches[2].topics for each in topic.partitions] == [1]
     await follower.pool.close()
+
+
+def a_leader(**topic_config: str) -> Replicas:
+    """Leads orders-0 with broker 1 in sync and broker 2 behind; its quota as a leader is exceeded."""
+    replicas = Replicas(**topic_config)
+    replicas.say(state(0, 1, isr=(0, 1)))
+    quota = a_quota_of_broker_0(replicas)
+    replicas.manager.leader_quota = quota
+    replicas.append(3)
+    quota.count(5000)
+    return replicas
+
+
+def a_quota_of_broker_0(replicas: Replicas) -> ReplicationQuota:
+    quota = ReplicationQuota(0, LEADER_REPLICATION_THROTTLED_REPLICAS, replicas.clock, 11, 1000)
+    quota.set_limit(1000)
+    return quota
+
+
+def test_a_leader_withholds_data_from_a_throttled_follower_that_is_behind_but_learns_of_it() -> None:
+    replicas = a_leader(leader_replication_throttled_replicas="0:0")
+    found = replicas.follow(2, 0)
+
+    assert not found.records
+    assert found.high_watermark == replicas.partition.log.high_watermark
+    assert replicas.partition.followers[2].log_end_offset == 0
+    replicas.clock.move(6000)
+    assert replicas.follow(2, 0).records
+
+
+def test_a_leader_withholds_nothing_from_followers_in_sync_and_counts_what_they_get() -> None:
+    replicas = a_leader(leader_replication_throttled_replicas="*")
+    quota = replicas.manager.leader_quota
+    assert quota is not None
+    before = quota.rate()
+
+    assert replicas.follow(1, 0).records
+    assert quota.rate() > before
+
+
+def test_a_leader_withholds_nothing_of_partitions_that_are_not_named() -> None:
+    replicas = a_leader(leader_replication_throttled_replicas="1:0,0:2")
+
+    assert replicas.follow(2, 0).records
+
+
+def test_a_consumer_is_never_held_back_by_the_replication_quota() -> None:
+    replicas = a_leader(leader_replication_throttled_replicas="*")
+    replicas.follow(1, 3)
+
+    assert replicas.fetch(Asked(0)).records
