@@ -98,6 +98,7 @@ class ClusterWiring:
         manager = services.replica_manager
         manager.isr_proposals = alter_partition
         quotas = ReplicationQuotas(config, services.broker_id, services.clock)
+        manager.leader_quota = quotas.leader
         manager.followers = pool = FetcherPool(
             config,
             services.broker_id,
