@@ -4,13 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 DATA ?= ./data
+BROKERS ?= 3
+CLUSTER ?= ./cluster
 WORKERS ?= auto
 TEST_TIMEOUT ?= 180
 
-.PHONY: help install serve test test-fast lint format docs bench soak clean
+.PHONY: help install serve cluster test test-fast lint format docs bench soak clean
 
 help:
 	@echo "make serve      run a broker on 127.0.0.1:9092, data under $(DATA)"
+	@echo "make cluster    $(BROKERS) brokers on 127.0.0.1:9092 and the ports after it, data under $(CLUSTER); Ctrl-C stops them"
 	@echo "make test       install what the tests need and run them all"
 	@echo "make test-fast  unit, wire and contract tests (under a minute)"
 	@echo "make lint       ruff, mypy --strict, import-linter"
@@ -29,13 +32,16 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.installed-test: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) install --constraint constraints.txt --editable '.[test,dev]'
+	$(PIP) install --constraint constraints.txt --editable '.[test,dev,spark]'
 	@touch $@ $(VENV)/.installed
 
 install: $(VENV)/.installed
 
 serve: install
 	@exec $(BIN)/ottla serve --set log.dirs=$(DATA)
+
+cluster: install
+	@exec $(BIN)/ottla cluster up $(BROKERS) --dir $(CLUSTER) $(CLUSTER_ARGS)
 
 test: $(VENV)/.installed-test
 	@$(BIN)/python -m tests.support.prerequisites

@@ -45,11 +45,21 @@ def cluster() -> None:
 @click.option(
     "--base-port", type=click.IntRange(0, 65535), default=9092, show_default=True, help="Of broker 0; 0 takes free ones, and keeps them."
 )
+@click.option("--first-id", type=click.IntRange(0), default=0, show_default=True, help="The id of the first broker.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address at which they listen, and are reached.")
 @click.option("--racks", type=click.IntRange(1), help="Spread the brokers over so many racks r0, r1, ...; each has its own without it.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="For all brokers; {id} in it is the broker's id.")
 @click.option("--detach", is_flag=True, help="Return when all are ready, and leave them running.")
 def up(
-    brokers: int, directory: Path, zookeeper: str | None, base_port: int, racks: int | None, settings: tuple[str, ...], detach: bool
+    brokers: int,
+    directory: Path,
+    zookeeper: str | None,
+    base_port: int,
+    first_id: int,
+    host: str,
+    racks: int | None,
+    settings: tuple[str, ...],
+    detach: bool,
 ) -> None:
     """Start BROKERS brokers (3) and print where they are once all are ready."""
     from broker.supervisor import state_file
@@ -59,8 +69,8 @@ def up(
     directory.mkdir(parents=True, exist_ok=True)
     if base_port + brokers > 65536:
         raise click.UsageError(f"--base-port {base_port} leaves no room for {brokers} brokers below 65536.")
-    ports = choose_ports(brokers, base_port, state_file.read(directory).ports())
-    layout = Layout(directory, ports, racks or brokers, zookeeper, settings)
+    ports = choose_ports(range(first_id, first_id + brokers), base_port, state_file.read(directory).ports())
+    layout = Layout(directory, ports, racks or brokers, zookeeper, settings, first_id, host)
     _check_configuration(layout)
     if detach:
         _detach(directory)
@@ -166,7 +176,7 @@ def _add_what_brokers_say(brokers: list[dict[str, Any]]) -> None:
     from broker.cli.client.cluster import Cluster
     from broker.cli.client.errors import ClientError
 
-    bootstrap = ",".join(f"127.0.0.1:{broker['port']}" for broker in brokers if broker["state"] == "ready")
+    bootstrap = ",".join(f"{broker['host']}:{broker['port']}" for broker in brokers if broker["state"] == "ready")
     if not bootstrap:
         return
     try:

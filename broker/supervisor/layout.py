@@ -38,20 +38,30 @@ class Layout:
     racks: int
     zookeeper: str | None = None
     settings: tuple[str, ...] = ()
+    first_id: int = 0
+    host: str = "127.0.0.1"
 
     @property
     def broker_ids(self) -> range:
-        """From 0."""
-        return range(len(self.ports))
+        """In the order of the ports."""
+        return range(self.first_id, self.first_id + len(self.ports))
 
     @property
     def bootstrap(self) -> str:
         """What clients are given."""
-        return ",".join(f"127.0.0.1:{port}" for port in self.ports)
+        return ",".join(self.address(broker_id) for broker_id in self.broker_ids)
+
+    def port(self, broker_id: int) -> int:
+        """Where the broker listens."""
+        return self.ports[broker_id - self.first_id]
+
+    def address(self, broker_id: int) -> str:
+        """host:port; IPv6 addresses stand in brackets."""
+        return f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port(broker_id)}"
 
     def rack(self, broker_id: int) -> str:
         """Brokers of one rack are taken to fail together."""
-        return f"r{broker_id % self.racks}"
+        return f"r{(broker_id - self.first_id) % self.racks}"
 
     def log_file(self, broker_id: int) -> Path:
         """What the broker's process writes to standard error."""
@@ -64,7 +74,7 @@ class Layout:
         found = {
             BROKER_ID.name: str(broker_id),
             BROKER_RACK.name: self.rack(broker_id),
-            LISTENERS.name: f"PLAINTEXT://127.0.0.1:{self.ports[broker_id]}",
+            LISTENERS.name: f"PLAINTEXT://{self.address(broker_id)}",
             "log.dirs": str(self.directory / f"broker-{broker_id}"),
             DEFAULT_REPLICATION_FACTOR.name: str(replicas),
             MIN_INSYNC_REPLICAS.name: str(in_sync),
@@ -87,12 +97,12 @@ class Layout:
         return [sys.executable, "-m", "broker.supervisor.child", str(supervisor_pid), "serve", *settings]
 
 
-def choose_ports(count: int, base_port: int, before: Mapping[int, int]) -> tuple[int, ...]:
+def choose_ports(broker_ids: range, base_port: int, before: Mapping[int, int]) -> tuple[int, ...]:
     """`base_port` and those after it; with 0, those of `before` and free ones for brokers that are new."""
     if base_port:
-        return tuple(range(base_port, base_port + count))
-    new = iter(_free_ports(count, set(before.values())))
-    return tuple(before.get(broker_id) or next(new) for broker_id in range(count))
+        return tuple(range(base_port, base_port + len(broker_ids)))
+    new = iter(_free_ports(len(broker_ids), set(before.values())))
+    return tuple(before.get(broker_id) or next(new) for broker_id in broker_ids)
 
 
 def _free_ports(count: int, taken: set[int]) -> Sequence[int]:

@@ -184,7 +184,8 @@ class Supervisor:
                     "id": broker_id,
                     "pid": None if process is None else process.name.pid,
                     "process_started": None if process is None else process.name.started,
-                    "port": self._layout.ports[broker_id],
+                    "host": self._layout.host,
+                    "port": self._layout.port(broker_id),
                     "rack": self._layout.rack(broker_id),
                     "state": broker.state.value,
                     "restarts": broker.restarts,
@@ -207,7 +208,7 @@ class Supervisor:
             return {}
         broker = self._brokers.get(request.get("id", -1))
         if broker is None:
-            return {"error": f"there is no broker {request.get('id')}; there are 0 to {len(self._brokers) - 1}"}
+            return {"error": f"there is no broker {request.get('id')}; there are {min(self._brokers)} to {max(self._brokers)}"}
         if self._ending.is_set():
             return {"error": "the cluster is going down"}
         try:

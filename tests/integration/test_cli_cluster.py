@@ -137,7 +137,16 @@ def test_a_supervisor_first_ends_what_the_last_one_left(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "1000"]) as left:
         name = state_file.name_of(left.pid)
         left.send_signal(signal.SIGSTOP)
-        broker = {"id": 0, "pid": name.pid, "process_started": name.started, "port": 0, "rack": "r0", "state": "paused", "restarts": 0}
+        broker = {
+            "id": 0,
+            "pid": name.pid,
+            "process_started": name.started,
+            "host": "",
+            "port": 0,
+            "rack": "r0",
+            "state": "paused",
+            "restarts": 0,
+        }
         state_file.write(tmp_path, state_file.ProcessName(1, 0), [broker])
         with a_detached_cluster(tmp_path, "1") as cluster:
             assert left.wait(SECONDS) == -signal.SIGTERM

@@ -21,7 +21,16 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 GENERATED = {"configuration.md", "protocol-support.md"}
 WRITTEN = [page for page in PAGES if page.name not in GENERATED]
 
-NOT_IN_THE_TREE = {"server.properties", "meta.properties", "partition.metadata", "table.txt", "results.json", "ratios.svg", "serve.py"}
+NOT_IN_THE_TREE = {
+    "server.properties",
+    "meta.properties",
+    "partition.metadata",
+    "table.txt",
+    "results.json",
+    "ratios.svg",
+    "serve.py",
+    "cluster.json",
+}
 """Names of files that pages speak of, and that are made when something runs."""
 
 SIZES = {"int8": 1, "int16": 2, "int32": 4, "uint32": 4, "int64": 8}

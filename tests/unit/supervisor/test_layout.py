@@ -44,13 +44,21 @@ def test_racks_are_taken_in_turns() -> None:
     assert [layout.rack(broker_id) for broker_id in layout.broker_ids] == ["r0", "r1", "r2", "r0"]
 
 
+def test_brokers_of_several_hosts_have_ids_and_addresses_of_their_own() -> None:
+    layout = Layout(Path("/c"), (9092, 9093), 2, zookeeper="z:2181", first_id=10, host="::1")
+    assert layout.bootstrap == "[::1]:9092,[::1]:9093"
+    properties = layout.properties(11)
+    assert (properties["broker.id"], properties["listeners"], properties["broker.rack"]) == ("11", "PLAINTEXT://[::1]:9093", "r1")
+    assert choose_ports(layout.broker_ids, 0, {11: 31_999})[1] == 31_999
+
+
 def test_what_is_set_can_be_used() -> None:
     BrokerConfig(Layout(Path("/c"), (9092, 9093, 9094), 3).properties(2))
 
 
 def test_ports_follow_the_first_or_are_kept_and_chosen() -> None:
-    assert choose_ports(3, 9092, {}) == (9092, 9093, 9094)
-    chosen = choose_ports(3, 0, {1: 31_999})
+    assert choose_ports(range(3), 9092, {}) == (9092, 9093, 9094)
+    chosen = choose_ports(range(3), 0, {1: 31_999})
     assert chosen[1] == 31_999
     assert len(set(chosen)) == 3
 
