@@ -132,7 +132,7 @@ class DelayedAppend(DelayedOperation):
             return self.force_complete()
         if partition.log.high_watermark < self._required_offset or not partition.is_flushed(self._end_offset):
             return False
-        if len(partition.isr) < partition.effective_min_isr:
+        if len(partition.maximal_isr) < partition.effective_min_isr:
             self._error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return self.force_complete()
 
