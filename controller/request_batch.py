@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from controller.channels import BrokerSenders, ControlRequest, ControlResponse
 from controller.context import ControllerContext, Leadership, LiveBroker
-from controller.znodes import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, Endpoint
+from controller.znodes import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, Endpoint, ReplicaAssignment
 from protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
@@ -62,6 +62,7 @@ class RequestBatch:
     def _clear(self) -> None:
         self._leader_and_isr: dict[int, dict[TopicPartition, _Told]] = {}
         self._update_metadata: dict[int, dict[TopicPartition, None]] = {}
+        self._metadata_to_all: dict[TopicPartition, None] = {}
         self._stop_replica: dict[int, dict[TopicPartition, _Stopped]] = {}
 
     def leader_and_isr(self, brokers: Iterable[int], partition: TopicPartition, leadership: Leadership, *, is_new: bool = False) -> None:
@@ -70,7 +71,7 @@ class RequestBatch:
             of_broker = self._leader_and_isr.setdefault(broker, {})
             told = of_broker.get(partition)
             of_broker[partition] = _Told(leadership, is_new or (told is not None and told.is_new))
-        self.update_metadata(self._context.live_or_shutting_down_brokers, (partition,))
+        self._metadata_to_all[partition] = None
 
     def update_metadata(self, brokers: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
         """Tell `brokers` which brokers live, and what is known of `partitions`."""
@@ -92,52 +93,65 @@ class RequestBatch:
 
     def send(self) -> None:
         """Hand everything to the senders. Brokers that are not alive are left out."""
+        leader_states: dict[TopicPartition, tuple[_Told, LeaderAndIsrPartitionState]] = {}
         for broker_id, told in self._leader_and_isr.items():
             if broker_id in self._context.brokers:
-                self._put(broker_id, self._leader_and_isr_request(self._context.brokers[broker_id], told))
-        if self._update_metadata:
-            live_brokers = [_live_broker(broker) for broker in self._context.brokers.values()]
-            states: dict[TopicPartition, UpdateMetadataPartitionState | None] = {}
-            for broker_id, partitions in self._update_metadata.items():
-                if broker_id in self._context.brokers:
-                    self._put(broker_id, self._update_metadata_request(self._context.brokers[broker_id], partitions, states, live_brokers))
+                self._put(broker_id, self._leader_and_isr_request(self._context.brokers[broker_id], told, leader_states))
+        self._send_update_metadata()
         for broker_id, stopped in self._stop_replica.items():
             if broker_id in self._context.brokers:
                 self._put(broker_id, self._stop_replica_request(self._context.brokers[broker_id], stopped))
         self._clear()
 
+    def _send_update_metadata(self) -> None:
+        brokers = self._context.brokers
+        recipients = [*brokers] if self._metadata_to_all else [each for each in self._update_metadata if each in brokers]
+        if not recipients:
+            return
+        live_brokers = [_live_broker(broker) for broker in brokers.values()]
+        states: dict[TopicPartition, UpdateMetadataPartitionState | None] = {}
+        shared: list[UpdateMetadataTopicState] | None = None
+        for broker_id in recipients:
+            of_broker = self._update_metadata.get(broker_id)
+            if of_broker:
+                topics = self._topic_states(self._metadata_to_all | of_broker, states)
+            else:
+                # Most brokers are told the same; thousands of partitions are not listed again for each.
+                shared = topics = self._topic_states(self._metadata_to_all, states) if shared is None else shared
+            request = UpdateMetadataRequest(
+                controller_id=self._controller_id,
+                controller_epoch=self._context.epoch,
+                broker_epoch=brokers[broker_id].epoch,
+                topic_states=topics,
+                live_brokers=live_brokers,
+            )
+            self._put(broker_id, request)
+
     def _put(self, broker_id: int, request: ControlRequest) -> None:
         self._senders.send(broker_id, request, lambda response: self._on_response(broker_id, request, response))
 
-    def _leader_and_isr_request(self, broker: LiveBroker, told: dict[TopicPartition, _Told]) -> LeaderAndIsrRequest:
+    def _leader_and_isr_request(
+        self,
+        broker: LiveBroker,
+        told: dict[TopicPartition, _Told],
+        states: dict[TopicPartition, tuple[_Told, LeaderAndIsrPartitionState]],
+    ) -> LeaderAndIsrRequest:
         topics: dict[str, LeaderAndIsrTopicState] = {}
         leaders: dict[int, None] = {}
-        for partition, (leadership, is_new) in told.items():
+        for partition, told_of_it in told.items():
             assignment = self._context.assignment(partition)
             if assignment is None:
                 continue
-            state = leadership.state
-            leaders[state.leader] = None
-            topic = topics.setdefault(
-                partition.topic,
-                LeaderAndIsrTopicState(topic_name=partition.topic, topic_id=self._context.topic_id(partition.topic), partition_states=[]),
-            )
-            topic.partition_states.append(
-                LeaderAndIsrPartitionState(
-                    topic_name=partition.topic,
-                    partition_index=partition.partition,
-                    controller_epoch=state.controller_epoch,
-                    leader=state.leader,
-                    leader_epoch=state.leader_epoch,
-                    isr=list(state.isr),
-                    partition_epoch=leadership.partition_epoch,
-                    replicas=list(assignment.replicas),
-                    adding_replicas=list(assignment.adding_replicas),
-                    removing_replicas=list(assignment.removing_replicas),
-                    is_new=is_new,
-                    leader_recovery_state=state.leader_recovery_state,
-                )
-            )
+            leaders[told_of_it.leadership.state.leader] = None
+            known = states.get(partition)
+            if known is None or known[0] != told_of_it:  # else another replica is told the same
+                known = states[partition] = (told_of_it, _leader_state(partition, told_of_it, assignment))
+            topic = topics.get(partition.topic)
+            if topic is None:
+                topic_id = self._context.topic_id(partition.topic)
+                topic = LeaderAndIsrTopicState(topic_name=partition.topic, topic_id=topic_id, partition_states=[])
+                topics[partition.topic] = topic
+            topic.partition_states.append(known[1])
         return LeaderAndIsrRequest(
             controller_id=self._controller_id,
             controller_epoch=self._context.epoch,
@@ -152,33 +166,22 @@ class RequestBatch:
         endpoint = endpoint or (endpoints[0] if endpoints else Endpoint("", "PLAINTEXT", "", -1))
         return LeaderAndIsrLiveLeader(broker_id=broker.broker_id, host_name=endpoint.host, port=endpoint.port)
 
-    def _update_metadata_request(
-        self,
-        broker: LiveBroker,
-        partitions: Iterable[TopicPartition],
-        states: dict[TopicPartition, UpdateMetadataPartitionState | None],
-        live_brokers: list[UpdateMetadataBroker],
-    ) -> UpdateMetadataRequest:
+    def _topic_states(
+        self, partitions: Iterable[TopicPartition], states: dict[TopicPartition, UpdateMetadataPartitionState | None]
+    ) -> list[UpdateMetadataTopicState]:
         topics: dict[str, UpdateMetadataTopicState] = {}
         for partition in partitions:
             if partition not in states:
                 states[partition] = self._metadata_of(partition)
             state = states[partition]
             if state is not None:
-                topic = topics.setdefault(
-                    partition.topic,
-                    UpdateMetadataTopicState(
-                        topic_name=partition.topic, topic_id=self._context.topic_id(partition.topic), partition_states=[]
-                    ),
-                )
+                topic = topics.get(partition.topic)
+                if topic is None:
+                    topic_id = self._context.topic_id(partition.topic)
+                    topic = UpdateMetadataTopicState(topic_name=partition.topic, topic_id=topic_id, partition_states=[])
+                    topics[partition.topic] = topic
                 topic.partition_states.append(state)
-        return UpdateMetadataRequest(
-            controller_id=self._controller_id,
-            controller_epoch=self._context.epoch,
-            broker_epoch=broker.epoch,
-            topic_states=list(topics.values()),
-            live_brokers=live_brokers,
-        )
+        return list(topics.values())
 
     def _metadata_of(self, partition: TopicPartition) -> UpdateMetadataPartitionState | None:
         """None for a partition that has no state yet: brokers learn of it when it has."""
@@ -213,6 +216,24 @@ class RequestBatch:
             broker_epoch=broker.epoch,
             topic_states=list(topics.values()),
         )
+
+
+def _leader_state(partition: TopicPartition, told: _Told, assignment: ReplicaAssignment) -> LeaderAndIsrPartitionState:
+    state = told.leadership.state
+    return LeaderAndIsrPartitionState(
+        topic_name=partition.topic,
+        partition_index=partition.partition,
+        controller_epoch=state.controller_epoch,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=list(state.isr),
+        partition_epoch=told.leadership.partition_epoch,
+        replicas=list(assignment.replicas),
+        adding_replicas=list(assignment.adding_replicas),
+        removing_replicas=list(assignment.removing_replicas),
+        is_new=told.is_new,
+        leader_recovery_state=state.leader_recovery_state,
+    )
 
 
 def _live_broker(broker: LiveBroker) -> UpdateMetadataBroker:

@@ -201,7 +201,7 @@ class Chronicle:
         await self.cluster.controller.controller.alter_isr(state.leader, epoch, {each: change})
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(CREATED, HISTORY)
 @example({"a": [(0, 1)]}, [("move", {TopicPartition("a", 0): (2, 3)}), ("crash", 1), ("grow", TopicPartition("a", 0))])
 def test_what_is_quiet_is_in_order(created: dict[str, list[tuple[int, ...]]], history: list[Step]) -> None:
