@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.pipeline.plan import DidNotFinish, Plan
 from benchmarks.pipeline.records import NOW_MS, parsed

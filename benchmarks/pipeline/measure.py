@@ -44,7 +44,8 @@ def measure(received: DataFrame) -> Measurements:
     slice_s = max(1, -(-seconds // _MOST_SLICES))
 
     def at(column: str) -> Column:
-        return (fn.floor((fn.col(column) - begin) / (slice_s * _MS)) * slice_s).alias("second")
+        slices: Column = fn.floor((fn.col(column) - begin) / (slice_s * _MS)) * slice_s
+        return slices.alias("second")
 
     def rates(column: str, name: str) -> DataFrame:
         return timed.groupBy(at(column)).agg(

@@ -1,7 +1,10 @@
 """Where Java's producer puts a record with a key: murmur2 as Spark SQL expressions, so that the executors compute it without Python.
 
-Numbers are bigint, so that nothing overflows, in ANSI mode or not: products are taken modulo 2^32 in halves.
+Numbers are bigint and products wrap around, as they do unless ANSI mode is on (session.py turns it off); the low 32 bits stay right.
+Spark computes an expression wherever it is written, so what is used twice is bound to a variable.
 """
+
+from collections.abc import Callable
 
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
@@ -9,6 +12,7 @@ from pyspark.sql import functions as fn
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
+_WORD = 4
 
 
 def partition_of_key(key: Column, partitions: int) -> Column:
@@ -18,38 +22,32 @@ def partition_of_key(key: Column, partitions: int) -> Column:
 
 def murmur2(key: Column) -> Column:
     """The unsigned 32-bit hash of a binary column; null for null."""
-    digits = fn.hex(key)  # two characters per byte
-    length = fn.length(key).cast("bigint")
-    words = (length / 4).cast("bigint")
-    h = fn.lit(_SEED).bitwiseXOR(length)
-    # sequence(1, 0) would count down; filter() leaves nothing of it.
+    digits, length = fn.hex(key), fn.length(key).cast("bigint")
+    words = fn.floor(length / _WORD)
+    # sequence(1, 0) would count down, so there is always a first word, which filter() drops when it is not whole.
     at = fn.filter(fn.sequence(fn.lit(1).cast("bigint"), fn.greatest(words, fn.lit(1))), lambda i: i <= words)
-    h = fn.aggregate(at, h, lambda h, i: _mixed(h, _number(digits, (i - 1) * 8, 4)))
-    rest = length % 4
-    tail = _number(digits, words * 8, 3, present=rest)
-    h = fn.when(rest > 0, _times_m(h.bitwiseXOR(tail))).otherwise(h)
-    h = _times_m(h.bitwiseXOR(fn.shiftright(h, 13)))
-    return h.bitwiseXOR(fn.shiftright(h, 15))
+    seeded = fn.lit(_SEED).bitwiseXOR(length)
+    h = fn.aggregate(at, seeded, lambda h, i: _times_m(h).bitwiseXOR(_word(digits, (i - 1) * 2 * _WORD)))
+    tail = fn.conv(_reversed(digits, words * 2 * _WORD, _WORD - 1), 16, 10).cast("bigint")  # beyond the end substr() gives nothing
+    h = _let(h, lambda h: fn.when(length % _WORD > 0, _times_m(h.bitwiseXOR(tail))).otherwise(h))
+    h = _let(h, lambda h: _times_m(h.bitwiseXOR(fn.shiftright(h, 13))))
+    return _let(h, lambda h: h.bitwiseXOR(fn.shiftright(h, 15)))
 
 
-def _mixed(h: Column, k: Column) -> Column:
-    k = _times_m(k)
-    k = _times_m(k.bitwiseXOR(fn.shiftright(k, 24)))
-    return _times_m(h).bitwiseXOR(k)
+def _word(digits: Column, first: Column) -> Column:
+    """The whole word from character `first` (counted from 0) on, mixed as murmur2 does before it goes into the hash."""
+    k = _times_m(fn.conv(_reversed(digits, first, _WORD), 16, 10).cast("bigint"))
+    return _let(k, lambda k: _times_m(k.bitwiseXOR(fn.shiftright(k, 24))))
+
+
+def _reversed(digits: Column, first: Column, size: int) -> Column:
+    """The digits of up to `size` bytes, the last byte first, as the number is little-endian."""
+    return fn.concat(*(fn.substr(digits, (first + (2 * i + 1)).cast("int"), fn.lit(2)) for i in reversed(range(size))))
 
 
 def _times_m(a: Column) -> Column:
-    low = a * fn.lit(_M & 0xFFFF)
-    high = fn.shiftleft((a * fn.lit(_M >> 16)).bitwiseAND(fn.lit(0xFFFF)), 16)
-    return (low + high).bitwiseAND(fn.lit(_MASK))
+    return (a * fn.lit(_M)).bitwiseAND(fn.lit(_MASK))
 
 
-def _number(digits: Column, first: Column, size: int, present: Column | None = None) -> Column:
-    """The little-endian number of up to `size` bytes from character `first` (counted from 0) on."""
-    total = fn.lit(0).cast("bigint")
-    for i in range(size):
-        pair = fn.substr(digits, (first + (2 * i + 1)).cast("int"), fn.lit(2))
-        byte = fn.conv(pair, 16, 10).cast("bigint")
-        byte = byte if present is None else fn.when(present > i, byte).otherwise(fn.lit(0).cast("bigint"))
-        total = total + fn.shiftleft(byte, 8 * i)
-    return total
+def _let(value: Column, body: Callable[[Column], Column]) -> Column:
+    return fn.transform(fn.array(value), body)[0]

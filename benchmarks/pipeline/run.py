@@ -52,12 +52,12 @@ def run(plan: Plan) -> int:
 
 def _run(plan: Plan, console: Console, log: Path) -> int:
     with ReportFolder(plan.report) as folder:
-        java = session.check_java()
+        session.check_java()
         topic.check(plan)
         console.say(f"Spark {session.pyspark_version()} on {plan.master}, {session.connector()}")
         spark = _spark(plan, log)
         try:
-            verdict = _stages(spark, plan, folder, console, java)
+            verdict = stages(spark, plan, folder.growing, console)
         finally:
             spark.stop()
         shutil.copyfile(log, folder.growing / "spark.log")
@@ -77,7 +77,8 @@ def _spark(plan: Plan, log: Path) -> SparkSession:
         raise Unusable(session.why_no_session(log, plan.master, error)) from None
 
 
-def _stages(spark: SparkSession, plan: Plan, folder: ReportFolder, console: Console, java: str) -> Verdict:
+def stages(spark: SparkSession, plan: Plan, folder: Path, console: Console) -> Verdict:
+    """Everything that needs Spark; the report's files are in the folder afterwards. Raises Unusable, DidNotFinish."""
     from benchmarks.pipeline.source import source_of
     from benchmarks.pipeline.transfer import Transfer
     from benchmarks.pipeline.verdict import judge
@@ -85,25 +86,26 @@ def _stages(spark: SparkSession, plan: Plan, folder: ReportFolder, console: Cons
     source = source_of(spark, plan)
     plan = replace(plan, rows=source.count)
     where = topic.prepare(plan)
-    work = folder.growing / "work"
+    work = folder / "work"
     began = time.monotonic()
     transfer = Transfer(spark, plan, where, source, plan.work or str(work), console)
     transfer.run()
     console.say(f"{transfer.ingest.rows:,} records read, {time.monotonic() - began:.1f} s; verifying")
+    versions = f"Spark {session.pyspark_version()}, {session.connector()}, Java {session.check_java()}"
     environment = {
         "command": shlex.join(["ottla", "validate", *sys.argv[1:]]),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores, {platform.system()} {platform.release()}",
-        "versions": f"Spark {session.pyspark_version()}, {session.connector()}, Java {java}, Python {platform.python_version()}",
+        "versions": f"{versions}, Python {platform.python_version()}",
         "master": plan.master,
         "brokers": plan.bootstrap,
         "topic": f"{where.name}, {where.partitions} partitions",
         "seed": str(plan.seed),
     }
-    verdict = judge(transfer, folder.growing, environment)
+    verdict = judge(transfer, folder, environment)
     shutil.rmtree(work, ignore_errors=True)
-    write_json(folder.growing, verdict.report)
-    write_html(folder.growing, verdict.report, verdict.plots)
+    write_json(folder, verdict.report)
+    write_html(folder, verdict.report, verdict.plots)
     return verdict
 
 

@@ -22,11 +22,10 @@ _SKEW = 4  # with the fourth power, half of the rows go to the first sixteenth o
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The rows, how many there are, and with which sequence each stream begins."""
+    """The rows, and how many there are."""
 
     rows: DataFrame
     count: int
-    starts: tuple[int, ...]
 
 
 def source_of(spark: SparkSession, plan: Plan) -> Source:
@@ -36,7 +35,6 @@ def source_of(spark: SparkSession, plan: Plan) -> Source:
 
 def _generated(spark: SparkSession, plan: Plan) -> Source:
     rows, streams = plan.rows, plan.streams
-    starts = tuple(stream * rows // streams for stream in range(streams))
     uniform = fn.pmod(fn.xxhash64(fn.col("sequence"), fn.lit(plan.seed)), fn.lit(_FINE)) / _FINE
     skewed = uniform
     for _ in range(_SKEW - 1):
@@ -55,7 +53,6 @@ def _generated(spark: SparkSession, plan: Plan) -> Source:
             payload_of(fn.col("sequence"), plan.seed, plan.record_bytes - HEADER_BYTES).cast("binary").alias("payload"),
         ),
         rows,
-        starts,
     )
 
 
@@ -81,7 +78,7 @@ def _read(spark: SparkSession, plan: Plan) -> Source:
         key.alias("key"),
         fn.coalesce(payload, fn.lit(b"")).alias("payload"),
     )
-    return Source(rows, at, tuple(starts))
+    return Source(rows, at)
 
 
 def _table(spark: SparkSession, plan: Plan) -> DataFrame:

@@ -35,7 +35,7 @@ def judge(transfer: Transfer, folder: Path, environment: Mapping[str, str]) -> V
     began = time.monotonic()
     received = transfer.ingest.received()
     spark = received.sparkSession
-    run = Run(transfer.plan, transfer.topic, transfer.source.count, transfer.source.starts, transfer.ends)
+    run = Run(transfer.plan, transfer.topic, transfer.source, transfer.ends)
     found = _written(findings(received, run), folder / "findings")
     counts = {row.kind: row["count"] for row in found.groupBy("kind").count().collect()}
     checks = {kind: counts.get(kind, 0) for kind in KINDS}

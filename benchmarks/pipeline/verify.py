@@ -24,6 +24,7 @@ from pyspark.sql import functions as fn
 from benchmarks.pipeline.accounts import BUCKET, difference
 from benchmarks.pipeline.murmur2 import partition_of_key
 from benchmarks.pipeline.plan import Plan
+from benchmarks.pipeline.source import Source
 from benchmarks.pipeline.topic import Offsets, Topic
 
 KINDS = (
@@ -39,16 +40,16 @@ KINDS = (
     "time went back",
 )
 COLUMNS = ("kind", "stream", "sequence", "partition", "offset", "key", "detail")
+_LOCATED = 1000  # missing rows for which the place is looked for
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What was to come through: rows from 0 to `rows`, streams that begin with `starts`, offsets from topic.first to `ends`."""
+    """What was to come through: the rows of the source, offsets from topic.first to `ends`."""
 
     plan: Plan
     topic: Topic
-    rows: int
-    starts: tuple[int, ...]
+    source: Source
     ends: Offsets
 
 
@@ -68,7 +69,7 @@ def findings(received: DataFrame, run: Run) -> DataFrame:
 
 
 def _is_own(run: Run) -> Column:
-    is_own = (fn.col("run") == run.plan.run) & (fn.col("sequence") < run.rows)
+    is_own = (fn.col("run") == run.plan.run) & (fn.col("sequence") < run.source.count)
     return fn.coalesce(is_own, fn.lit(False))
 
 
@@ -92,14 +93,12 @@ def _unreadable(received: DataFrame, run: Run) -> DataFrame:
 def _accounted(own: DataFrame, run: Run) -> tuple[DataFrame | None, DataFrame | None]:
     """Rows that are missing, and all records but the first of rows that came more than once."""
     spark = own.sparkSession
-    expected = spark.range(run.rows).select(fn.lit(0).alias("group"), fn.col("id").alias("number"))
+    expected = spark.range(run.source.count).select(fn.lit(0).alias("group"), fn.col("id").alias("number"))
     found = difference(own.select(fn.lit(0).alias("group"), fn.col("sequence").alias("number")), expected)
     if found is None:
         return None, None
-    missing = found.missing.select(
-        *_cells(fn.lit("missing"), fn.lit("no record has this row"), sequence=fn.col("number"), stream=_stream_of(fn.col("number"), run))
-    )
-    repeated = own.join(fn.broadcast(found.repeated.withColumnRenamed("number", "sequence")), "sequence")
+    missing = _lost(found.missing.withColumnRenamed("number", "sequence"), own, run)
+    repeated = own.join(found.repeated.withColumnRenamed("number", "sequence"), "sequence")
     each = repeated.withColumn("which", fn.row_number().over(Window.partitionBy("sequence").orderBy("partition", "offset")))
     detail = fn.concat(
         fn.lit("record "), fn.col("which").cast("string"), fn.lit(" of "), fn.col("times").cast("string"), fn.lit(" of this row")
@@ -107,12 +106,16 @@ def _accounted(own: DataFrame, run: Run) -> tuple[DataFrame | None, DataFrame | 
     return missing, each.where(fn.col("which") > 1).select(*_record(fn.lit("duplicated"), detail))
 
 
-def _stream_of(sequence: Column, run: Run) -> Column:
-    if run.plan.input is None:
-        streams = len(run.starts)
-        return fn.floor(((sequence + 1) * streams - 1) / run.rows)
-    starts = fn.array(*(fn.lit(start).cast("bigint") for start in run.starts))
-    return fn.size(fn.filter(starts, lambda start: start <= sequence)) - 1
+def _lost(missing: DataFrame, own: DataFrame, run: Run) -> DataFrame:
+    """What the missing rows were, made or read again; for the first of them, too, behind which offset each was to come."""
+    lost = run.source.rows.select("stream", "sequence", "key").join(missing.select("sequence"), "sequence")
+    lost = lost.withColumn("partition", partition_of_key(fn.col("key"), run.topic.partitions)).cache()
+    first = lost.orderBy("sequence").limit(_LOCATED).select("stream", "partition", fn.col("sequence").alias("wanted"))
+    before = own.select("stream", "partition", "sequence", "offset").join(fn.broadcast(first), ["stream", "partition"])
+    before = before.where(fn.col("sequence") < fn.col("wanted")).groupBy("wanted").agg(fn.max_by("offset", "sequence").alias("offset"))
+    placed = lost.join(fn.broadcast(before), lost.sequence == before.wanted, "left")
+    where = fn.concat(fn.lit("no record has this row; it was to come behind offset "), fn.col("offset").cast("string"))
+    return placed.select(*_record(fn.lit("missing"), fn.coalesce(where, fn.lit("no record has this row"))))
 
 
 def _dense(received: DataFrame, run: Run) -> list[DataFrame]:
@@ -144,7 +147,7 @@ def _ordered(own: DataFrame, duplicated: DataFrame | None) -> DataFrame:
     behind = {name: fn.coalesce(fn.col(name) < fn.col(f"last_{name}"), fn.lit(False)) for name in names}
     wrong = lines.where(behind["sequence"] | behind["timestamp_ms"] | behind["event_ms"])
     if duplicated is not None:
-        wrong = wrong.join(fn.broadcast(duplicated.select("partition", "offset")), ["partition", "offset"], "left_anti")
+        wrong = wrong.join(duplicated.select("partition", "offset"), ["partition", "offset"], "left_anti")
     kind = fn.when(behind["sequence"], "out of order").otherwise("time went back")
     order = fn.concat(fn.lit("behind sequence "), fn.col("last_sequence").cast("string"))
     time = fn.concat(
@@ -164,7 +167,7 @@ def _misplaced(own: DataFrame, run: Run) -> DataFrame | None:
         wrong.unpersist()
         return None
     detail = fn.concat(fn.lit("the key belongs to partition "), fn.col("promised").cast("string"))
-    return own.join(fn.broadcast(wrong), ["key", "partition"]).select(*_record(fn.lit("misplaced"), detail))
+    return own.join(wrong, ["key", "partition"]).select(*_record(fn.lit("misplaced"), detail))
 
 
 def _keys_out_of_order(own: DataFrame, ordered: DataFrame) -> DataFrame | None:
@@ -177,7 +180,7 @@ def _keys_out_of_order(own: DataFrame, ordered: DataFrame) -> DataFrame | None:
     lines = own.where(fn.col("key").isNotNull()).join(fn.broadcast(suspects), ["partition", "stream"]).withColumn("before", before)
     detail = fn.concat(fn.lit("behind sequence "), fn.col("before").cast("string"), fn.lit(" of the same key"))
     wrong = lines.where(fn.col("sequence") < fn.col("before"))
-    return wrong.join(fn.broadcast(ordered.select("partition", "offset")), ["partition", "offset"], "left_semi").select(
+    return wrong.join(ordered.select("partition", "offset"), ["partition", "offset"], "left_semi").select(
         *_record(fn.lit("key out of order"), detail)
     )
 

@@ -1,0 +1,138 @@
+"""Spark for tests: a small session of one test process, the pipeline run inside it, and topics copied with something done to them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from benchmarks.pipeline.console import Console
+from benchmarks.pipeline.plan import Plan, Unusable
+from broker.cli.client.cluster import Cluster
+from broker.cli.client.topic_admin import NewTopic, create_topics
+from tests.support.apache_kafka import java_available
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONF = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+
+_MISSING = "PySpark is not installed" if importlib.util.find_spec("pyspark") is None else "" if java_available() else "there is no Java 17"
+
+needs_spark = [
+    pytest.mark.java,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(bool(_MISSING), reason=_MISSING or "Spark can be started"),
+    # py4j leaves sockets to the garbage collector, which closes them in whatever test runs by then.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@contextmanager
+def a_session() -> Iterator[SparkSession]:
+    """A session with two cores and the Kafka connector. Skips the test when the connector cannot be fetched."""
+    from benchmarks.pipeline import session
+
+    folder = Path(tempfile.mkdtemp(prefix="spark-"))
+    log = folder / "spark.log"
+    try:
+        conf = {**CONF, "spark.local.dir": str(folder), "spark.sql.warehouse.dir": str(folder / "warehouse")}
+        with session.talk_to(log):
+            spark = session.open_session("local[2]", conf)
+    except Unusable as reason:
+        pytest.skip(str(reason))
+    except Exception as error:
+        why = session.why_no_session(log, "local[2]", error)
+        if "could not be fetched" not in why:
+            raise AssertionError(why) from error
+        pytest.skip(why)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def validated(spark: SparkSession, plan: Plan) -> dict[str, Any]:
+    """The report of a run with this plan; its files are in `plan.report`."""
+    from benchmarks.pipeline.run import stages
+
+    plan.report.mkdir(parents=True)
+    with open(os.devnull, "w") as nowhere:
+        verdict = stages(spark, plan, plan.report, Console(nowhere.fileno(), nowhere.fileno()))
+    return dict(verdict.report)
+
+
+def verify_only(plan: Plan, topic: str, report: Path) -> Plan:
+    """The plan that verifies a topic somebody else wrote, against the rows of `plan`."""
+    return replace(plan, topic=topic, report=report, generates=False)
+
+
+class Record(NamedTuple):
+    """A record of a topic."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes
+    value: bytes
+
+    @property
+    def stream(self) -> int:
+        """Which producer of the pipeline wrote it."""
+        return int(self.value[9:15])
+
+    @property
+    def sequence(self) -> int:
+        """Which row it is."""
+        return int(self.value[16:28])
+
+
+Partitions = list[list[Record]]
+
+
+def records_in(bootstrap: str, topic: str, partitions: int) -> Partitions:
+    """All records of a topic, by partition."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "copy", "enable.auto.commit": False})
+    found: Partitions = [[] for _ in range(partitions)]
+    try:
+        ends = [consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=20)[1] for number in range(partitions)]
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+        while any(len(found[number]) < end for number, end in enumerate(ends)):
+            for message in consumer.consume(1000, timeout=20):
+                assert message.error() is None
+                record = Record(message.partition(), message.offset(), message.timestamp()[1], message.key(), message.value())
+                found[record.partition].append(record)
+    finally:
+        consumer.close()
+    return found
+
+
+def write(bootstrap: str, topic: str, partitions: Sequence[Sequence[Record]]) -> None:
+    """Write records as they are, each into the partition in whose list it is."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "enable.idempotence": True})
+    for number, records in enumerate(partitions):
+        for record in records:
+            producer.produce(topic, record.value, record.key, number, timestamp=record.timestamp)
+            producer.poll(0)
+    assert producer.flush(30) == 0
+
+
+def make_topic(bootstrap: str, name: str, partitions: int = 1, **configs: str) -> None:
+    """A new topic; `configs` has keys with underscores for dots."""
+    with Cluster(bootstrap) as cluster:
+        wanted = {key.replace("_", "."): value for key, value in configs.items()}
+        assert create_topics(cluster, [NewTopic(name, partitions, 1, wanted)]) == {name: None}
+
+
+Change = Callable[[Partitions], dict[str, Any]]
+"""Does something to the records of a topic, and says which finding that must give."""
