@@ -42,7 +42,9 @@ def test_a_follower_that_stands_still_and_has_everything_stays_in_the_isr(tmp_pa
         leader, follower = sorted({0, 1, 2} - {controller})
         cluster.create_topic("quiet", replicas=[[leader, follower, controller]])
         cluster.create_topic("busy", replicas=[[leader, follower, controller]])
-        cluster.wait_until_isr_is("busy", 0, 0, 1, 2)
+        everywhere = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+        everywhere.produce("quiet", b"a record that all have")
+        assert everywhere.flush(20) == 0
         links.hold(leader, follower)
         producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "1"})
         producer.produce("busy", b"a record that the follower does not get")
