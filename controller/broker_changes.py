@@ -73,8 +73,11 @@ class BrokerChanges:
         changed = False
         for broker_id, broker in current.items():
             if broker.epoch == self._context.brokers[broker_id].epoch and broker != self._context.brokers[broker_id]:
+                moved = broker.registration.endpoints != self._context.brokers[broker_id].registration.endpoints
                 self._context.brokers[broker_id] = broker
                 changed = True
+                if moved:
+                    await self._core.senders.renew(broker)
         if changed:
             self._core.send_metadata_to_all()
 

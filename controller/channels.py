@@ -94,6 +94,12 @@ class BrokerSenders:
         if broker.broker_id not in self._senders:
             self._senders[broker.broker_id] = _Sender(broker, self._channel_to(broker), self._retry_backoff_seconds)
 
+    async def renew(self, broker: LiveBroker) -> None:
+        """The broker is reached elsewhere now; what waits, and what is under way, goes there."""
+        sender = self._senders.get(broker.broker_id)
+        if sender is not None:
+            await sender.renew(broker, self._channel_to(broker))
+
     async def remove(self, broker_id: int) -> None:
         """Stop sending to a broker; what was not sent is dropped."""
         sender = self._senders.pop(broker_id, None)
@@ -141,6 +147,10 @@ class _Sender:
         self._queue.append((request, on_response))
         self._idle.clear()
         self._filled.set()
+
+    async def renew(self, broker: LiveBroker, channel: BrokerChannel) -> None:
+        old, self._channel, self._broker = self._channel, channel, broker
+        await old.close()
 
     async def delivered(self) -> None:
         await self._idle.wait()
