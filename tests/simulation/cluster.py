@@ -1,0 +1,248 @@
+"""Whole brokers in one process, on a virtual clock: all of `broker.server` is the real thing but sockets, threads, disks and ZooKeeper.
+
+`SimulatedCluster` starts, kills, pauses, isolates and stops them. What is random comes from one seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from random import Random
+from typing import Any, cast
+
+from broker.network.limits import NetworkLimits
+from broker.network.socket_server import SocketServer
+from broker.server import Broker
+from broker.surroundings import Surroundings
+from config.broker import BrokerConfig
+from controller.memory_store import MemoryEnsemble
+from controller.store import MetadataStore
+from replication.partition import Partition
+from replication.peer import Connect, Peer, PeerAddress, Resolve
+from tests.simulation.loop import Life, NoThreads, SimulatedLoop
+from tests.simulation.network import CLIENT, SimulatedNetwork, SimulatedPeer, SimulatedServer
+from tests.simulation.store import ENSEMBLE, SessionKeeper, SimulatedStore
+from tests.support.filesystems import MemoryFileSystem
+
+PORT = 9092
+EPOCH_MS = 1_700_000_000_000
+SESSION_TIMEOUT_S = 4.0
+SWEEP_S = 0.1
+
+CONFIG = {
+    "log.dirs": "/data",
+    "ottla.metadata.file": "/shared",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "replica.lag.time.max.ms": "3000",
+    "offsets.topic.num.partitions": "1",
+    "log.cleaner.enable": "false",
+    "log.segment.bytes": "20000",
+    "log.index.size.max.bytes": "4096",
+    "leader.imbalance.check.interval.seconds": "5",
+    "controlled.shutdown.retry.backoff.ms": "500",
+    "replica.high.watermark.checkpoint.interval.ms": "1000",
+}
+
+
+class SimulatedClock:
+    """Virtual time; the wall clock of each node goes wrong by `skew_ms`."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self._loop = loop
+        self.skew_ms = 0
+
+    def now_ms(self) -> int:
+        """See Clock."""
+        return EPOCH_MS + int(self._loop.time() * 1000) + self.skew_ms
+
+    def monotonic(self) -> float:
+        """See Clock."""
+        return self._loop.time()
+
+
+class SimulatedSurroundings(Surroundings):
+    """What one life of one node touches."""
+
+    is_process = False
+
+    def __init__(self, cluster: SimulatedCluster, node: Node, life: Life) -> None:
+        self.clock = node.clock
+        self.random = cast("Any", Random(cluster.random.getrandbits(64)))
+        self.random_bytes = self.random.randbytes
+        self.file_system = cast("Any", node.disk)
+        self._cluster = cluster
+        self._host = node.host
+        self._life = life
+
+    def workers(self) -> Executor:
+        """See Surroundings."""
+        return NoThreads()
+
+    def socket_server(self, limits: NetworkLimits) -> SocketServer:
+        """See Surroundings."""
+        return cast("SocketServer", SimulatedServer(self._cluster.network, self._host, self._life, limits))
+
+    def connect(self, max_response_bytes: int) -> Connect:
+        """See Surroundings."""
+
+        def connect(resolve: Resolve, client_id: str, *, negotiate: bool = False) -> Peer:
+            return SimulatedPeer(self._cluster.network, self._host, resolve, client_id)
+
+        return connect
+
+    def metadata_store(self, open_store: Callable[[], MetadataStore]) -> MetadataStore:
+        """See Surroundings."""
+        return SimulatedStore(self._cluster.keeper, self._host, self._life)
+
+
+class Node:
+    """A machine: its disk and clock stay when its broker dies."""
+
+    def __init__(self, cluster: SimulatedCluster, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.host = f"node-{broker_id}"
+        self.disk = MemoryFileSystem()
+        self.clock = SimulatedClock(cluster.loop)
+        self.life: Life | None = None
+        self.broker: Broker | None = None
+        self.starting: asyncio.Task[list[str]] | None = None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a broker runs, or hangs, there."""
+        return self.life is not None and not self.life.is_dead
+
+
+class SimulatedCluster:
+    """See the module."""
+
+    def __init__(self, seed: int, brokers: int = 3, config: dict[str, str] | None = None) -> None:
+        self.random = Random(seed)
+        self.loop = SimulatedLoop(Random(self.random.getrandbits(64)))
+        self.network = SimulatedNetwork(self.loop, Random(self.random.getrandbits(64)))
+        self.clock = SimulatedClock(self.loop)
+        self.keeper = SessionKeeper(MemoryEnsemble(self.clock), self.network, SESSION_TIMEOUT_S)
+        self._config = {**CONFIG, **(config or {})}
+        self.nodes = {broker_id: Node(self, broker_id) for broker_id in range(brokers)}
+
+    @property
+    def hosts(self) -> list[str]:
+        """Everybody on the network."""
+        return [*(node.host for node in self.nodes.values()), ENSEMBLE, CLIENT]
+
+    def run(self, work: Any, virtual_seconds: float = 3600.0) -> Any:
+        """Run a coroutine to its end."""
+
+        async def bounded() -> Any:
+            sweeping = self.loop.call_later(0, self._sweep)
+            try:
+                async with asyncio.timeout(virtual_seconds):
+                    return await work
+            finally:
+                sweeping.cancel()
+
+        asyncio.set_event_loop(self.loop)
+        enabled = gc.isenabled()
+        try:
+            return self.loop.run_until_complete(bounded())
+        finally:
+            asyncio.set_event_loop(None)
+            if enabled:
+                gc.enable()
+
+    def _sweep(self) -> None:
+        self.keeper.sweep()
+        self.loop.call_later(SWEEP_S, self._sweep)
+
+    def close(self) -> None:
+        """Kill everything, and forget it without a word."""
+        for node in self.nodes.values():
+            self.kill(node.broker_id)
+        for task in self.loop.tasks:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # dead nodes leave their tasks behind
+        self.loop.close()
+
+    # What happens to nodes
+
+    def start(self, broker_id: int) -> asyncio.Task[list[str]]:
+        """Start a broker that is down; the task ends when it listens."""
+        node = self.nodes[broker_id]
+        assert not node.is_up
+        life = node.life = Life(self.loop)
+        node.disk.release_locks()
+        listeners = f"PLAINTEXT://{node.host}:{PORT}"
+        config = BrokerConfig({**self._config, "broker.id": str(broker_id), "listeners": listeners})
+        broker = node.broker = Broker(config, SimulatedSurroundings(self, node, life))
+        node.starting = self.loop.create_task(broker.start(), context=life.context.copy())
+        return node.starting
+
+    def kill(self, broker_id: int) -> None:
+        """SIGKILL: the page cache stays."""
+        node = self.nodes[broker_id]
+        if node.life is not None:
+            node.life.die()
+        for address, server in list(self.network.listening.items()):
+            if server.life is node.life:
+                del self.network.listening[address]
+        node.broker = None
+
+    def pause(self, broker_id: int) -> None:
+        """SIGSTOP."""
+        life = self.nodes[broker_id].life
+        if life is not None:
+            life.pause()
+
+    def resume(self, broker_id: int) -> None:
+        """SIGCONT."""
+        life = self.nodes[broker_id].life
+        if life is not None and life.is_paused:
+            life.resume()
+
+    async def stop(self, broker_id: int) -> None:
+        """SIGTERM; killed if it does not end within half a minute."""
+        node = self.nodes[broker_id]
+        broker, life = node.broker, node.life
+        if broker is None or life is None or node.starting is None or not node.starting.done():
+            self.kill(broker_id)
+            return
+        stopping = self.loop.create_task(broker.stop(), context=life.context.copy())
+        await asyncio.wait([stopping], timeout=30)
+        self.kill(broker_id)
+
+    def expire_session(self, broker_id: int) -> None:
+        """The ensemble ends the broker's session."""
+        store = self.keeper.store_of(self.nodes[broker_id].host)
+        if store is not None:
+            self.keeper.expire(store)
+
+    # What can be seen of them
+
+    def brokers(self) -> Iterator[Broker]:
+        """Those that have come up."""
+        for node in self.nodes.values():
+            if node.is_up and node.broker is not None and node.starting is not None and node.starting.done():
+                yield node.broker
+
+    def replicas(self, topic: str, partition: int) -> dict[int, Partition]:
+        """The partition on every broker that is up and hosts it."""
+        found = {}
+        for broker in self.brokers():
+            replica = broker.services.replica_manager.partition(topic, partition)
+            if replica is not None:
+                found[broker.services.broker_id] = replica
+        return found
+
+    def client(self, broker_id: int) -> Peer:
+        """A connection of the outside world to a broker."""
+        address = PeerAddress(self.nodes[broker_id].host, PORT, 0)
+        return SimulatedPeer(self.network, CLIENT, lambda: address, "client")
+
+
+def silence() -> None:
+    """The log of a thousand failovers is of no use."""
+    for name in ("broker", "controller", "replication", "storage"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)

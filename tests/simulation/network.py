@@ -1,0 +1,230 @@
+"""A network without sockets: frames travel as bytes between simulated nodes, late, and not at all where a link is cut.
+
+`SimulatedNetwork` knows who listens where; `SimulatedServer` stands where a broker has its socket server, `SimulatedPeer` where it has a
+connection to another one. Clients of the tests use peers, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+
+from broker.network.limits import NetworkLimits
+from broker.network.request_channel import CLOSE, NO_RESPONSE, Completion, ConnectionInfo, Handler, Pending
+from config.listeners import EndPoint
+from protocol.api_keys import ApiKey
+from protocol.messages.header import RequestHeader, ResponseHeader
+from protocol.registry import api
+from protocol.schema import Message
+from replication.peer import Peer, PeerAddress, PeerUnavailable, Resolve
+from storage.file_region import FileRegion
+from tests.simulation.loop import NODE, Life
+
+CLIENT = "client"
+MEAN_DELAY_S = 0.0005
+
+
+class SimulatedNetwork:
+    """Names of hosts are names of nodes."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, random: Random) -> None:
+        self.loop = loop
+        self.random = random
+        self.listening: dict[tuple[str, int], SimulatedServer] = {}
+        self._cut: set[frozenset[str]] = set()
+        self.slowness: dict[str, float] = {}
+
+    def cut(self, one: str, other: str) -> None:
+        """Nothing passes between the two any more; nobody is told."""
+        self._cut.add(frozenset((one, other)))
+
+    def isolate(self, node: str, others: Iterable[str]) -> None:
+        """Cut a node off from all others."""
+        for other in others:
+            if other != node:
+                self.cut(node, other)
+
+    def heal(self) -> None:
+        """All links work again."""
+        self._cut.clear()
+
+    def passes(self, one: str, other: str) -> bool:
+        """Whether a frame sent now arrives."""
+        return one == other or frozenset((one, other)) not in self._cut
+
+    def delay(self, one: str, other: str) -> float:
+        """Seconds that a frame takes now."""
+        slow = self.slowness.get(one, 1.0) * self.slowness.get(other, 1.0)
+        return self.random.expovariate(1 / (MEAN_DELAY_S * slow))
+
+
+class SimulatedServer:
+    """What a broker uses of `broker.network.socket_server.SocketServer`."""
+
+    def __init__(self, network: SimulatedNetwork, host: str, life: Life, limits: NetworkLimits) -> None:
+        self.limits = limits
+        self.life = life
+        self.host = host
+        self.bound: dict[str, EndPoint] = {}
+        self._network = network
+        self._handler: Handler | None = None
+        self._accepting = False
+        self._draining = False
+        self._unanswered: dict[Pending, None] = {}
+
+    async def start(
+        self, endpoints: Iterable[EndPoint], handler: Handler, protected_listener: str | None = None, *, accepting: bool = True
+    ) -> None:
+        """See SocketServer."""
+        self._handler = handler
+        self._accepting = accepting
+        for endpoint in endpoints:
+            self.bound[endpoint.listener_name] = endpoint
+            self._network.listening[endpoint.host or self.host, endpoint.port] = self
+
+    def accept(self) -> None:
+        """See SocketServer."""
+        self._accepting = True
+
+    async def drain(self, seconds: float) -> None:
+        """See SocketServer: nothing new, and what was appended is answered."""
+        self._draining = True
+        deadline = self._network.loop.time() + seconds
+        while self._network.loop.time() < deadline:
+            if not any(pending.appended and not pending.completed for pending in self._unanswered):
+                return
+            await asyncio.sleep(0.01)
+
+    async def close(self) -> None:
+        """See SocketServer."""
+        self._accepting = False
+        for address, server in list(self._network.listening.items()):
+            if server is self:
+                del self._network.listening[address]
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether somebody accepts. A paused process does: its kernel."""
+        return self._accepting and not self._draining and not self.life.is_dead
+
+    def handle(self, frame: bytes, reply: Callable[[Completion], None], client_host: str) -> None:
+        """A frame has arrived. Runs in the name of the node."""
+        if not self.is_reachable or self._handler is None:
+            reply(CLOSE)
+            return
+        info = ConnectionInfo("simulated", client_host, 1, next(iter(self.bound)))
+        connection: Any = SimpleNamespace(info=info, offend=lambda reason: None, received_ns=0, timings=())
+        answer = self._handler(memoryview(bytearray(frame)), connection)
+        if not isinstance(answer, Pending):
+            reply(answer)
+            return
+        if answer.completed:
+            reply(answer.answer)
+            return
+        self._unanswered[answer] = None
+
+        def on_answer_ready() -> None:
+            del self._unanswered[answer]
+            reply(answer.answer)
+
+        answer.connection = cast("Any", SimpleNamespace(on_answer_ready=on_answer_ready))
+
+
+class SimulatedPeer(Peer):
+    """A connection that costs nothing to make. `own` is the host of whoever asks."""
+
+    def __init__(self, network: SimulatedNetwork, own: str, resolve: Resolve, client_id: str) -> None:
+        self._network = network
+        self._own = own
+        self._resolve = resolve
+        self._client_id = client_id
+        self._correlation_id = 0
+        self._closed = False
+
+    async def request(self, api_key: ApiKey, version: int, request: Message, *, timeout_ms: int) -> Message:
+        """See Peer."""
+        address = self._resolve()
+        if self._closed or address is None:
+            raise PeerUnavailable("closed" if self._closed else "the address is not known")
+        types = api(api_key)
+        self._correlation_id += 1
+        header = RequestHeader(
+            request_api_key=api_key, request_api_version=version, correlation_id=self._correlation_id, client_id=self._client_id
+        )
+        frame = header.encode(types.request_header_version(version)) + request.encode(version)
+        answer = await self._exchange(address, frame, timeout_ms / 1000)
+        _, offset = ResponseHeader.decode(answer, types.response_header_version(version), 0)
+        return types.response.decode(memoryview(answer), version, offset)[0]
+
+    async def _exchange(self, address: PeerAddress, frame: bytes, timeout_s: float) -> bytes:
+        network, loop = self._network, self._network.loop
+        answered: asyncio.Future[bytes] = loop.create_future()
+
+        def fail(reason: str) -> None:
+            if not answered.done():
+                answered.set_exception(PeerUnavailable(f"{address.host}:{address.port}: {reason}"))
+
+        def come_back(answer: bytes | None) -> None:
+            if answered.done():
+                return
+            if answer is None:
+                fail("closed the connection")
+            else:
+                answered.set_result(answer)
+
+        own_life = NODE.get()
+
+        def back_home(answer: bytes | None, host: str) -> None:
+            """Runs in nobody's name: the answer is on the wire."""
+            if not network.passes(self._own, host):
+                return
+            if own_life is None:
+                come_back(answer)
+            else:
+                own_life.call_soon(come_back, answer)
+
+        def arrive() -> None:
+            """Runs in nobody's name: the frame is there."""
+            if not network.passes(self._own, address.host):
+                return
+            server = network.listening.get((address.host, address.port))
+            if server is None or not server.is_reachable:
+                back_home(None, address.host)
+                return
+
+            def reply(answer: Completion) -> None:
+                if answer is NO_RESPONSE:
+                    return
+                sent = None if answer is CLOSE else _bytes_of(answer)
+                _in_nobodys_name(loop, network.delay(self._own, address.host), lambda: back_home(sent, address.host))
+
+            server.life.call_soon(server.handle, frame, reply, self._own)
+
+        _in_nobodys_name(loop, network.delay(self._own, address.host), arrive)
+        timer = loop.call_later(timeout_s, fail, "did not answer in time")
+        try:
+            return await answered
+        finally:
+            timer.cancel()
+
+    async def close(self) -> None:
+        """See Peer."""
+        self._closed = True
+
+
+def _in_nobodys_name(loop: asyncio.AbstractEventLoop, delay: float, callback: Callable[[], None]) -> None:
+    token = NODE.set(None)
+    try:
+        loop.call_later(delay, callback)
+    finally:
+        NODE.reset(token)
+
+
+def _bytes_of(answer: Completion) -> bytes:
+    if isinstance(answer, bytes):
+        return answer
+    assert isinstance(answer, list)
+    return b"".join(part.read() if isinstance(part, FileRegion) else bytes(part) for part in answer)
