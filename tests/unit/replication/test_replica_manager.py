@@ -325,3 +325,18 @@ def _decoded(frame: GoldenFrame) -> object:
     data = memoryview(bytearray(frame.data))
     _, offset = frame.header_class.decode(data, frame.header_version, 0)
     return frame.body_class.decode(data, frame.version, offset)[0]
+
+
+def test_a_replica_that_is_hosted_again_starts_at_the_high_watermark_that_was_written_down() -> None:
+    replicas = Replicas()
+    replicas.say(state())
+    replicas.append(5)
+    replicas.follow(1, 5)
+    replicas.follow(2, 3)
+    replicas.manager.checkpoint_high_watermarks()
+    replicas.disks.settle()
+    replicas.logs.shutdown()
+    again = Replicas(replicas.disks.filesystem)
+    again.say(state(leader=1, epoch=1, partition_epoch=1))
+    assert again.partition.log.high_watermark == 3
+    assert again.partition.log.log_end_offset == 5
