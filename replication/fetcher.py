@@ -13,19 +13,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import cast
 
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData, ReplicaState
-from replication import truncation
+from replication import fetcher_failures, truncation
 from replication.fetch_session import NO_EPOCH, FetchSession, FollowedPartition
 from replication.fetcher_settings import FetcherSettings
 from replication.leader_requests import FIRST_FETCH_WITH_REPLICA_STATE
 from replication.partition import Partition
 from replication.peer import Peer, PeerUnavailable
-from storage.errors import CorruptRecord, InvalidRecord, LogDirFailure, OffsetOutOfRange, StorageError, UnexpectedAppendOffset
+from storage.errors import CorruptRecord, InvalidRecord, OffsetOutOfRange, UnexpectedAppendOffset
 from storage.log_append import Appended
 from storage.partition_log import PartitionLog
 from storage.topic_partition import TopicPartition
@@ -35,14 +35,8 @@ logger = logging.getLogger(__name__)
 BYTES_PER_TURN = 1 << 20
 """What one turn of the event loop appends, more or less, before it lets others run: 0.5 ms."""
 
-LOUDNESS = {
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: logging.DEBUG,
-    ErrorCode.UNKNOWN_LEADER_EPOCH: logging.DEBUG,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: logging.INFO,
-    ErrorCode.UNKNOWN_TOPIC_ID: logging.INFO,
-    ErrorCode.INCONSISTENT_TOPIC_ID: logging.WARNING,
-}
-"""How loud to say what comes of creations, deletions and elections that this broker heard of before its leader, or after it."""
+INTERRUPTION_SECONDS = 0.03
+"""How long a fetch that waits at the leader may keep what is to be followed from now on waiting, too."""
 
 
 class Fetcher:
@@ -51,21 +45,24 @@ class Fetcher:
     __slots__ = (
         "_awake",
         "_broker_epoch",
-        "_delayed",
+        "_interrupted",
+        "_interruption",
         "_is_unreachable",
-        "_on_failed",
         "_on_idle",
-        "_on_log_dir_failure",
         "_replica_state",
-        "_throttled",
+        "_task",
         "bytes_in",
         "client_id",
+        "delayed",
         "followed",
         "leader_id",
+        "on_failed",
+        "on_log_dir_failure",
         "peer",
         "requests",
         "session",
         "settings",
+        "throttled",
         "truncating",
     )
 
@@ -94,18 +91,27 @@ class Fetcher:
         self.session = FetchSession(request, version)
         self._replica_state = ReplicaState(replica_id=settings.broker_id)
         self._broker_epoch = broker_epoch
-        self._on_failed = on_failed
-        self._on_log_dir_failure = on_log_dir_failure
+        self.on_failed = on_failed
+        self.on_log_dir_failure = on_log_dir_failure
         self._on_idle = on_idle
         self._awake = asyncio.Event()
         self._is_unreachable = False
-        self._delayed: dict[FollowedPartition, None] = {}
+        self._task: asyncio.Task[None] | None = None  # while it waits for an answer
+        self._interruption: asyncio.TimerHandle | None = None
+        self._interrupted = False
+        self.delayed: dict[FollowedPartition, None] = {}
         """Those that failed and wait, the first to go on first."""
-        self._throttled: dict[FollowedPartition, None] = {}
+        self.throttled: dict[FollowedPartition, None] = {}
         """Those that wait for the quota."""
         self.truncating: dict[FollowedPartition, None] = {}
         """Those that are to be cut before they are fetched."""
 
+    on_error_code = fetcher_failures.on_error_code
+    on_broken = fetcher_failures.on_broken
+    fail = fetcher_failures.fail
+    delay = fetcher_failures.delay
+    delay_all = fetcher_failures.delay_all
+    resume = fetcher_failures.resume
     truncate_before_fetching = truncation.truncate_before_fetching
     cut = truncation.cut
     on_out_of_range = truncation.on_out_of_range
@@ -132,6 +138,8 @@ class Fetcher:
             followed.is_truncating = True
             self.truncating[followed] = None
         self._awake.set()
+        if self._task is not None and self._interruption is None:
+            self._interruption = asyncio.get_running_loop().call_later(INTERRUPTION_SECONDS, self._interrupt, self.requests)
 
     def unfollow(self, topic_partition: TopicPartition) -> None:
         """Touch it no more. Harmless when it is not followed here."""
@@ -139,8 +147,8 @@ class Fetcher:
         if followed is not None:
             followed.is_active = False
             self.session.remove(followed)
-            self._delayed.pop(followed, None)
-            self._throttled.pop(followed, None)
+            self.delayed.pop(followed, None)
+            self.throttled.pop(followed, None)
             self.truncating.pop(followed, None)
             self._awake.set()
 
@@ -161,11 +169,11 @@ class Fetcher:
     async def _step(self) -> None:
         settings = self.settings
         self._awake.clear()
-        if self._delayed:
-            self._resume()
+        if self.delayed:
+            self.resume()
         if self.truncating:
             await self.truncate_before_fetching()
-        if settings.quota.is_limited or self._throttled:
+        if settings.quota.is_limited or self.throttled:
             self._obey_quota()
         session = self.session
         if session.has_nothing_to_say:
@@ -174,13 +182,23 @@ class Fetcher:
         request = session.prepare()
         version = session.version
         self._say_who_asks(request, version)
+        request.max_wait_ms = self._max_wait_ms() if self.delayed else settings.max_wait_ms
         self.requests += 1
+        task = self._task = asyncio.current_task()
         try:
             response = cast(FetchResponse, await self.peer.request(ApiKey.FETCH, version, request, timeout_ms=settings.timeout_ms))
+        except asyncio.CancelledError:
+            if not self._interrupted or task is None or task.uncancel():
+                raise
+            self._interrupted = False
+            session.on_failure()
+            return
         except PeerUnavailable as error:
             session.on_failure()
             self._on_unreachable(error)
             return
+        finally:
+            self._task = None
         if self._is_unreachable:
             self._is_unreachable = False
             logger.info("%s: broker %d answers again", self.client_id, self.leader_id)
@@ -191,6 +209,20 @@ class Fetcher:
             logger.info("%s: broker %d refused a fetch (%s); a new session follows", self.client_id, self.leader_id, code.name)
             if code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR or session.keeps_failing:
                 self.delay_all(session.asked())
+
+    def _interrupt(self, request: int) -> None:
+        """Something is to be fetched, and the answer to a fetch without it does not come: it may be waiting for records that will not be
+        written before a follower has fetched. A new connection costs less than `replica.fetch.wait.max.ms`.
+        """
+        self._interruption = None
+        if self._task is not None and self.requests == request:
+            self._interrupted = True
+            self._task.cancel()
+
+    def _max_wait_ms(self) -> int:
+        """As long as the first that is delayed has to wait."""
+        left = min(each.delayed_until for each in self.delayed) - asyncio.get_running_loop().time()
+        return max(0, min(self.settings.max_wait_ms, int(left * 1000)))
 
     def _say_who_asks(self, request: FetchRequest, version: int) -> None:
         state = self._replica_state
@@ -213,8 +245,8 @@ class Fetcher:
         """Until something is to be followed, or the time of the next one that waits has come."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self.settings.backoff_ms / 1000
-        if self._delayed:
-            until = min(until, next(iter(self._delayed)).delayed_until)
+        if self.delayed:
+            until = min(until, *(each.delayed_until for each in self.delayed))
         timer = loop.call_at(until, self._awake.set)
         try:
             await self._awake.wait()
@@ -328,75 +360,21 @@ class Fetcher:
         epoch = log.latest_epoch
         return NO_EPOCH if epoch is None or not self.settings.versions.truncates_on_fetch else epoch
 
-    # -- what goes wrong
-
-    def on_error_code(self, followed: FollowedPartition, code: ErrorCode) -> None:
-        if code == ErrorCode.FENCED_LEADER_EPOCH:
-            logger.info("%s: broker %d is past leader epoch %d; nothing is fetched until the controller tells the new one",
-                        followed.topic_partition, self.leader_id, followed.leader_epoch)  # fmt: skip
-            self._fail(followed)
-            return
-        if followed.last_error != code:
-            followed.last_error = code
-            logger.log(
-                LOUDNESS.get(code, logging.ERROR), "%s: broker %d answered %s at offset %d; tried again every %d ms",
-                followed.topic_partition, self.leader_id, code.name, followed.offset, self.settings.backoff_ms,
-            )  # fmt: skip
-        self.delay(followed)
-
-    def on_broken(self, followed: FollowedPartition, error: Exception) -> None:
-        """The log cannot be written: another fetch would not change that."""
-        if isinstance(error, LogDirFailure):
-            self._fail(followed)
-            self._on_log_dir_failure(error.log_dir, error.what)
-        elif followed.is_active:
-            unforeseen = None if isinstance(error, StorageError) else error
-            logger.error("%s: following broker %d failed at offset %d: %s; nothing is fetched until the controller speaks of it again",
-                         followed.topic_partition, self.leader_id, followed.offset, error, exc_info=unforeseen)  # fmt: skip
-            self._fail(followed)
-
-    def _fail(self, followed: FollowedPartition) -> None:
-        if followed.is_active:
-            self.unfollow(followed.topic_partition)
-            self._on_failed(followed.topic_partition)
-
-    def delay(self, followed: FollowedPartition) -> None:
-        if followed.is_active and followed not in self._delayed:
-            self.session.remove(followed)
-            self.truncating.pop(followed, None)
-            self._throttled.pop(followed, None)
-            followed.delayed_until = asyncio.get_running_loop().time() + self.settings.backoff_ms / 1000
-            self._delayed[followed] = None
-
-    def delay_all(self, partitions: Iterable[FollowedPartition]) -> None:
-        for followed in list(partitions):
-            self.delay(followed)
-
-    def _resume(self) -> None:
-        """The backoff is the same for all, so the first that was delayed goes on first."""
-        now = asyncio.get_running_loop().time()
-        for followed in list(self._delayed):
-            if followed.delayed_until > now:
-                break
-            del self._delayed[followed]
-            if followed.is_truncating:
-                self.truncating[followed] = None
-            else:
-                self.session.add(followed)
+    # -- quota
 
     def _obey_quota(self) -> None:
         """Replicas that are throttled and behind wait while the quota is exceeded; those in sync never do, or the ISR would shrink."""
         quota = self.settings.quota
         is_exceeded = quota.is_exceeded()
-        for followed in list(self._throttled):
+        for followed in list(self.throttled):
             if not is_exceeded or not quota.is_throttled(followed.partition.log):
-                del self._throttled[followed]
+                del self.throttled[followed]
                 self.session.add(followed)
         if is_exceeded:
             for followed in self.session.all():
                 if not followed.is_in_sync and quota.is_throttled(followed.partition.log):
                     self.session.remove(followed)
-                    self._throttled[followed] = None
+                    self.throttled[followed] = None
 
 
 def _begin_lower(log: PartitionLog, records: memoryview, leader_epoch: int, unexpected: UnexpectedAppendOffset) -> Appended:

@@ -183,7 +183,6 @@ async def test_an_empty_log_may_begin_in_the_middle_of_the_first_batch() -> None
 @pytest.mark.parametrize(
     "code",
     [
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
@@ -235,6 +234,65 @@ async def test_a_partition_that_failed_alone_is_asked_for_again_after_the_backof
     assert asked_at(peer.fetches[2]) is not None
     assert peer.fetches[2].session_epoch == 0
     await follower.pool.close()
+
+
+@in_virtual_time
+async def test_a_leader_that_has_not_heard_of_its_epoch_is_asked_again_at_once_and_then_after_the_backoff() -> None:
+    peer = ScriptedPeer(*([answer(failed(ErrorCode.UNKNOWN_LEADER_EPOCH)), answer(session_id=0)] * 5))
+    follower = Follower(peer)
+    follower.follow()
+
+    times = await times_of_fetches(peer, 6)
+
+    assert [round(each, -1) for each in times] == [0, 0, 20, 20, 1020, 1020]
+    await follower.pool.close()
+
+
+@in_virtual_time
+async def test_what_is_to_be_followed_does_not_wait_for_a_fetch_that_waits_at_the_leader() -> None:
+    peer = ScriptedPeer(answer())
+    follower = Follower(peer)
+    follower.follow(0)
+    await until(lambda: len(peer.asked) == 2)
+    began = asyncio.get_running_loop().time()
+    follower.follow(1)
+    await until(lambda: len(peer.asked) == 3)
+
+    assert asyncio.get_running_loop().time() - began < 0.1
+    assert peer.fetches[2].session_epoch == 0
+    assert sorted(partition.partition for topic in peer.fetches[2].topics for partition in topic.partitions) == [0, 1]
+    await follower.pool.close()
+
+
+@in_virtual_time
+async def test_a_leader_that_has_not_heard_of_its_epoch_is_asked_again_soon_but_only_once() -> None:
+    peer = ScriptedPeer(*[answer(failed(ErrorCode.UNKNOWN_LEADER_EPOCH)), answer(session_id=0)] * 3)
+    follower = Follower(peer)
+    follower.follow()
+
+    times = await times_of_fetches(peer, 5)
+
+    assert [times[2] < 50, 1000 < times[4] < 1100] == [True, True]
+    await follower.pool.close()
+
+
+@in_virtual_time
+async def test_what_is_newly_followed_does_not_wait_for_a_fetch_that_finds_nothing() -> None:
+    peer = ScriptedPeer()
+    follower = Follower(peer)
+    follower.follow(0)
+    await until(lambda: len(peer.asked) == 1)
+    await asyncio.sleep(0.1)
+    follower.follow(1)
+
+    times = await times_of_fetches(peer, 1)
+
+    assert times[0] < 50
+    assert asked_at(peer.fetches[1], 0) is not None
+    assert asked_at(peer.fetches[1], 1) is not None
+    assert peer.fetches[1].session_epoch == 0
+    await follower.pool.close()
+    assert not follower.pool.dead_fetchers
 
 
 @in_virtual_time
@@ -472,7 +530,6 @@ async def test_out_of_range_for_a_moment_leaves_the_log_as_it_is() -> None:
     ("offered", "gives_up"),
     [
         (listed(-1, ErrorCode.FENCED_LEADER_EPOCH), True),
-        (listed(-1, ErrorCode.UNKNOWN_LEADER_EPOCH), False),
         (listed(-1, ErrorCode.NOT_LEADER_OR_FOLLOWER), False),
         (ListOffsetsResponse(), False),
         (PeerUnavailable("gone"), False),
@@ -488,7 +545,8 @@ def test_a_leader_that_does_not_say_where_its_log_ends(offered: Any, gives_up: b
             await until(lambda: follower.pool.failed == {T0})
         else:
             await until(lambda: len(peer.fetches) == 3)
-            assert asyncio.get_running_loop().time() > 1000.9
+            soon = offered == listed(-1, ErrorCode.UNKNOWN_LEADER_EPOCH)
+            assert asyncio.get_running_loop().time() > (1000.01 if soon else 1000.9)
         assert follower.log().log_end_offset == 0
         await follower.pool.close()
 
