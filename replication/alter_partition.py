@@ -119,7 +119,7 @@ class AlterPartition:
     async def _send(self, sent: Sequence[tuple[IsrProposal, OnDecided]]) -> bool:
         """One request and what follows from its answer; False when the next one has to wait."""
         version = self._version([proposal for proposal, _ in sent])
-        request = _request(self._broker_id, self._broker_epoch(), [proposal for proposal, _ in sent], version)
+        request = request_of(self._broker_id, self._broker_epoch(), [proposal for proposal, _ in sent], version)
         self.requests += 1
         try:
             response = await self._ask(ApiKey.ALTER_PARTITION, version, request)
@@ -176,7 +176,8 @@ class AlterPartition:
             logger.warning("AlterPartition failed with %s; asking again", error_code.name)
 
 
-def _request(broker_id: int, broker_epoch: int, proposals: Sequence[IsrProposal], version: int) -> AlterPartitionRequest:
+def request_of(broker_id: int, broker_epoch: int, proposals: Sequence[IsrProposal], version: int) -> AlterPartitionRequest:
+    """All these proposals in one request, in the form of `version`."""
     request = AlterPartitionRequest(broker_id=broker_id, broker_epoch=broker_epoch)
     topics: dict[str, AlterPartitionRequestTopicData] = {}
     for proposal in proposals:

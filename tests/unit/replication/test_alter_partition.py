@@ -1,8 +1,10 @@
 """Proposals on their way to the controller: what is asked together, what is asked again, and who is told (AlterPartition, KIP-497)."""
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from protocol.messages.alter_partition import (
 )
 from protocol.schema import Message
 from protocol.uuid import ZERO_UUID
-from replication.alter_partition import AlterPartition
+from replication.alter_partition import AlterPartition, request_of
 from replication.isr_proposals import IsrDecision, IsrProposal
 from replication.peer import PeerUnavailable
 from storage.topic_partition import TopicPartition
@@ -292,3 +294,36 @@ async def test_a_fault_of_the_way_to_the_controller_does_not_end_the_asking() ->
     await turns()
     await controller.answer(topic("orders", done()))
     assert len(controller.decided["orders-0"]) == 1
+
+
+def recorded_requests() -> list[tuple[int, bytes]]:
+    """(version, body) of what Apache Kafka's brokers asked their controller."""
+    found = []
+    for line in (Path(__file__).parents[2] / "golden" / "wire" / "interbroker.jsonl").read_text().splitlines():
+        each = json.loads(line)
+        if each["api_key"] == ApiKey.ALTER_PARTITION:
+            frame = bytes.fromhex(each["request_hex"])
+            header_bytes = 11 + len(each["client_id"])  # api key, version, correlation id, client id, tags
+            found.append((each["version"], frame[header_bytes:]))
+    return found
+
+
+def test_the_requests_are_byte_by_byte_those_of_apache_kafka() -> None:
+    recorded = recorded_requests()
+    assert recorded
+    for version, body in recorded:
+        request, _ = AlterPartitionRequest.decode(body, version)
+        proposals = [
+            IsrProposal(
+                TopicPartition(each.topic_id.hex(), partition.partition_index),
+                each.topic_id,
+                partition.leader_epoch,
+                partition.partition_epoch,
+                tuple(member.broker_id for member in partition.new_isr_with_epochs),
+                partition.leader_recovery_state,
+            )
+            for each in request.topics
+            for partition in each.partitions
+        ]
+        ours = request_of(request.broker_id, request.broker_epoch, proposals, version)
+        assert bytes(ours.encode(version)) == body
