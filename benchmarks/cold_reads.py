@@ -1,0 +1,148 @@
+"""What a consumer at the tail feels of one that reads last month's data: `python -m benchmarks.cold_reads [--kinds ottla apache]`.
+
+A topic of many segments is filled and, again and again, dropped from the page cache. Meanwhile one client writes a batch to another topic
+every few milliseconds and reads it at once; the time of that read is what is measured: alone, beside a reader that jumps about in the old
+topic while that is cached, and beside the same reader while it is not.
+"""
+
+import argparse
+import glob
+import multiprocessing
+import os
+import random
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.admin import Admin, Topic
+from benchmarks.batches import batch_of_size
+from benchmarks.brokers import COMMON_CONFIG, KINDS, Broker
+from protocol.api_keys import ApiKey
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+
+MIB = 1 << 20
+SEGMENT_BYTES = 16 * MIB
+BATCH_RECORDS = 100
+FETCH_BYTES = 256 * 1024
+PAUSE_S = 0.002
+
+
+def produce(admin: Admin, topic: str, batch: bytes) -> int:
+    """The offset of the batch."""
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=memoryview(batch))])
+    answer = admin.ask(ApiKey.PRODUCE, ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[data]), ProduceResponse)
+    partition = answer.responses[0].partition_responses[0]
+    assert not partition.error_code, partition.error_code
+    return partition.base_offset
+
+
+def fetch(admin: Admin, topic: Topic, offset: int, max_bytes: int) -> int:
+    """How many bytes came."""
+    asked = FetchTopic(
+        topic_id=topic.topic_id, partitions=[FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)]
+    )
+    answer = admin.ask(ApiKey.FETCH, FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=max_bytes, topics=[asked]), FetchResponse)
+    found = answer.responses[0].partitions[0]
+    assert not found.error_code, found.error_code
+    return len(found.records or b"")
+
+
+def read_old_data(
+    port: int, topic: Topic, end_offset: int, files: str, is_cold: bool, end: Event, read: "multiprocessing.Queue[int]"
+) -> None:
+    """A process: fetches from anywhere in the topic until `end`; each from the disk, if `is_cold`."""
+    jumps = random.Random(1)
+    count = 0
+    descriptors = [os.open(path, os.O_RDONLY) for path in glob.glob(files)]
+    with Admin("127.0.0.1", port) as admin:
+        while not end.is_set():
+            if is_cold:
+                for descriptor in descriptors:
+                    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            count += fetch(admin, topic, jumps.randrange(end_offset), FETCH_BYTES)
+    read.put(count)
+
+
+@contextmanager
+def beside(port: int, topic: Topic, end_offset: int, files: str, *, is_cold: bool) -> Iterator["multiprocessing.Queue[int]"]:
+    """A reader of old data; the bytes it got are in the queue afterwards."""
+    end = multiprocessing.Event()
+    read: multiprocessing.Queue[int] = multiprocessing.Queue()
+    reader = multiprocessing.Process(target=read_old_data, args=(port, topic, end_offset, files, is_cold, end, read))
+    reader.start()
+    try:
+        yield read
+    finally:
+        end.set()
+        reader.join()
+
+
+def tail_latencies(admin: Admin, topic: Topic, seconds: float) -> list[float]:
+    """Milliseconds that reads of what was just written took, ascending."""
+    batch = batch_of_size(1000, 10, int(time.time() * 1000))
+    taken = []
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        offset = produce(admin, topic.name, batch)
+        began = time.perf_counter()
+        fetch(admin, topic, offset, MIB)
+        taken.append((time.perf_counter() - began) * 1000)
+        time.sleep(PAUSE_S)
+    return sorted(taken)
+
+
+def measure(broker: Broker, directory: Path, megabytes: int, seconds: float, table: Table) -> None:
+    """One kind of broker."""
+    broker.start()
+    try:
+        with Admin("127.0.0.1", broker.port) as admin:
+            old, tail = admin.create_topic("old", 1), admin.create_topic("tail", 1)
+            batch = batch_of_size(16 * 1024, BATCH_RECORDS, int(time.time() * 1000))
+            for _ in range(megabytes * MIB // len(batch)):
+                end_offset = produce(admin, "old", batch) + BATCH_RECORDS
+            files = str(directory / "**" / "old-0" / "*")
+            (files_of_topic,) = {str(Path(path).parent) for path in glob.glob(files, recursive=True)}
+            os.sync()
+            tail_latencies(admin, tail, seconds)  # warms up
+            files = f"{files_of_topic}/*"
+            row(table, broker, "nobody", tail_latencies(admin, tail, seconds), 0.0)
+            for is_cold in (False, True):
+                with beside(broker.port, old, end_offset, files, is_cold=is_cold) as read:
+                    taken = tail_latencies(admin, tail, seconds)
+                row(table, broker, "old data from the disk" if is_cold else "old data from memory", taken, read.get() / MIB / seconds)
+    finally:
+        broker.stop()
+
+
+def row(table: Table, broker: Broker, beside_it: str, taken: list[float], rate: float) -> None:
+    at = [taken[min(int(len(taken) * share), len(taken) - 1)] for share in (0.5, 0.99, 0.999, 1.0)]
+    table.add_row(broker.label, beside_it, f"{rate:.0f}", str(len(taken)), *(f"{value:.2f}" for value in at))
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kinds", nargs="+", choices=sorted(KINDS), default=sorted(KINDS, reverse=True))
+    parser.add_argument("--megabytes", type=int, default=512)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    options = parser.parse_args()
+    table = Table(title="reads at the tail, ms", title_justify="left")
+    for heading in ("broker", "who reads besides", "MB/s of that", "reads", "p50", "p99", "p99.9", "longest"):
+        table.add_column(heading, justify="left" if heading in ("broker", "who reads besides") else "right")
+    config = {**COMMON_CONFIG, "log.segment.bytes": str(SEGMENT_BYTES)}
+    with tempfile.TemporaryDirectory(prefix="cold-reads-") as scratch:
+        for kind in options.kinds:
+            directory = Path(scratch) / kind
+            measure(KINDS[kind](directory, config=config), directory, options.megabytes, options.seconds, table)
+    Console(width=130).print(table)
+
+
+if __name__ == "__main__":
+    main()
