@@ -47,6 +47,12 @@ class Asked:
         self.request: Any = type(request).decode(self.data, version)[0]
 
 
+def asked_at(request: Any, index: int = 0) -> Any:
+    """What a Fetch request says of a partition; None when it does not name it."""
+    found = [each for topic in request.topics for each in topic.partitions if each.partition == index]
+    return found[0] if found else None
+
+
 class ScriptedPeer:
     """Answers what the script says next; a function in it is given the request. When nothing is left it answers when there is more."""
 

@@ -1,0 +1,121 @@
+"""A fetcher whose log is not its leader's: what it asks, and where it cuts."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import EpochEndOffset
+from protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
+from replication.peer import PeerUnavailable
+from storage.topic_partition import TopicPartition
+from tests.support.followers import Follower, ScriptedPeer, answer, asked_at, batch, data, failed, until
+from tests.support.logs import append
+from tests.support.replicas import TOPIC
+from tests.support.virtual_time import in_virtual_time
+
+T0 = TopicPartition(TOPIC, 0)
+
+
+def listed(offset: int, error_code: int = 0) -> ListOffsetsResponse:
+    found = ListOffsetsPartitionResponse(partition_index=0, offset=offset, error_code=error_code)
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=TOPIC, partitions=[found])])
+
+
+@in_virtual_time
+async def test_a_diverging_epoch_cuts_the_log_and_asks_again_with_the_epoch_before() -> None:
+    diverging = data(diverging_epoch=EpochEndOffset(epoch=1, end_offset=2))
+    peer = ScriptedPeer(answer(diverging), answer(data(found=bytes(batch(2, 1, epoch=3)), high_watermark=3)))
+    follower = Follower(peer)
+    follower.lead(epoch=1)
+    append(follower.log(), epoch=1)
+    append(follower.log(), epoch=1)
+    append(follower.log(), epoch=1)
+    follower.lead(epoch=2)
+    append(follower.log(), epoch=2)
+    follower.follow(epoch=3)
+    await until(lambda: len(peer.asked) == 3)
+
+    first, second, third = (asked_at(each) for each in peer.fetches[:3])
+    assert (first.fetch_offset, first.last_fetched_epoch) == (4, 2)
+    assert (second.fetch_offset, second.last_fetched_epoch) == (2, 1)
+    assert (third.fetch_offset, third.last_fetched_epoch) == (3, 3)
+    assert follower.log().leader_epochs.entries == [(1, 0), (3, 2)]
+    await follower.pool.close()
+
+
+@in_virtual_time
+async def test_beyond_the_leaders_end_the_log_goes_back_to_it() -> None:
+    peer = ScriptedPeer(answer(failed(ErrorCode.OFFSET_OUT_OF_RANGE)), listed(1))
+    follower = Follower(peer)
+    follower.lead(epoch=1)
+    for _ in range(3):
+        append(follower.log(), epoch=1)
+    follower.follow(epoch=2)
+    await until(lambda: len(peer.asked) == 3)
+
+    asked = peer.asked[1]
+    assert asked.version == 9
+    assert (asked.request.replica_id, asked.request.topics[0].partitions[0].timestamp) == (1, -1)
+    assert asked.request.topics[0].partitions[0].current_leader_epoch == 2
+    assert follower.log().log_end_offset == 1
+    assert asked_at(peer.fetches[1]).fetch_offset == 1
+    await follower.pool.close()
+
+
+@in_virtual_time
+async def test_before_the_leaders_start_everything_goes_and_the_log_begins_there() -> None:
+    peer = ScriptedPeer(answer(failed(ErrorCode.OFFSET_OUT_OF_RANGE)), listed(50), listed(40))
+    follower = Follower(peer)
+    follower.lead(epoch=1)
+    append(follower.log(), epoch=1)
+    follower.follow(epoch=2)
+    await until(lambda: len(peer.asked) == 4)
+
+    log = follower.log()
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (40, 40, 40)
+    asked = asked_at(peer.fetches[1])
+    assert (asked.fetch_offset, asked.last_fetched_epoch, asked.log_start_offset) == (40, -1, 40)
+    assert follower.followed().lag == 10
+    await follower.pool.close()
+
+
+@in_virtual_time
+async def test_out_of_range_for_a_moment_leaves_the_log_as_it_is() -> None:
+    peer = ScriptedPeer(answer(failed(ErrorCode.OFFSET_OUT_OF_RANGE)), listed(5), listed(0))
+    follower = Follower(peer)
+    follower.lead(epoch=1)
+    append(follower.log(), epoch=1)
+    follower.follow(epoch=2)
+    await until(lambda: len(peer.asked) == 4)
+
+    assert follower.log().log_end_offset == 1
+    await follower.pool.close()
+
+
+@pytest.mark.parametrize(
+    ("offered", "gives_up"),
+    [
+        (listed(-1, ErrorCode.FENCED_LEADER_EPOCH), True),
+        (listed(-1, ErrorCode.NOT_LEADER_OR_FOLLOWER), False),
+        (ListOffsetsResponse(), False),
+        (PeerUnavailable("gone"), False),
+    ],
+)
+def test_a_leader_that_does_not_say_where_its_log_ends(offered: Any, gives_up: bool) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        peer = ScriptedPeer(answer(failed(ErrorCode.OFFSET_OUT_OF_RANGE)), offered, answer(session_id=0))
+        follower = Follower(peer)
+        follower.follow()
+        if gives_up:
+            await until(lambda: follower.pool.failed == {T0})
+        else:
+            await until(lambda: len(peer.fetches) == 3)
+            soon = offered == listed(-1, ErrorCode.UNKNOWN_LEADER_EPOCH)
+            assert asyncio.get_running_loop().time() > (1000.01 if soon else 1000.9)
+        assert follower.log().log_end_offset == 0
+        await follower.pool.close()
+
+    scenario()
