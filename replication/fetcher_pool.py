@@ -2,9 +2,10 @@
 
 Kafka's ReplicaFetcherManager; implements `Followers` for the replica manager. One event loop owns it.
 
-Wiring, in `broker/server.py`:
+Wiring (`broker/cluster_wiring.py`):
 
     quotas = ReplicationQuotas(config, broker_id, clock)
+    replicas.leader_quota = quotas.leader
     replicas.followers = pool = FetcherPool(
         config, broker_id, lambda: services.broker_epoch, connect, resolve, replicas.on_log_dir_failure, quotas.follower
     )
