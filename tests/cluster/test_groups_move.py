@@ -54,6 +54,7 @@ def a_member(cluster: Cluster, group: str, *topics: str, **config: object) -> It
             "session.timeout.ms": 6_000,
             "heartbeat.interval.ms": 200,
             "reconnect.backoff.ms": 20,
+            "log_level": 0,
             "reconnect.backoff.max.ms": 200,
             **{name.replace("_", "."): value for name, value in config.items()},
         }

@@ -29,6 +29,7 @@ _QUICK = {
     "topic.metadata.refresh.interval.ms": 5_000,
     # A broker that stands still keeps its connections open: only these tell a client that it has to look elsewhere.
     "socket.timeout.ms": 2_000,
+    "log_level": 0,
 }
 
 
@@ -62,6 +63,12 @@ class Writer:
     def start(self) -> None:
         """Begin."""
         self._thread.start()
+
+    def give_up(self) -> None:
+        """Send no more, and forget what was sent: the test has failed."""
+        self._stop.set()
+        self._thread.join()
+        self._producer.purge()
 
     def stop(self) -> None:
         """Send no more, and wait for what was sent."""
@@ -115,8 +122,10 @@ def a_writer(
     try:
         writer.go_on_for(20)
         yield writer
-    finally:
-        writer.stop()
+    except BaseException:
+        writer.give_up()
+        raise
+    writer.stop()
 
 
 @contextmanager
