@@ -44,6 +44,8 @@ _LOGS_PER_TURN = 20
 _FIRST_POLL_MS = 2
 _LAST_POLL_MS = 50
 _IDLE_MS = 30_000
+_TRIES = 3
+"""A log whose cleaning ended early so often, one time after the other, is uncleanable: it may be what kills the worker."""
 _RESTART_KEYS = (
     LOG_CLEANER_THREADS,
     LOG_CLEANER_DEDUPE_BUFFER_SIZE,
@@ -86,6 +88,8 @@ class LogCleaner:
         self._new_worker = new_worker
         self._tasks: dict[TopicPartition, CleaningTask] = {}
         self._paused: dict[TopicPartition, int] = {}
+        self._early_ends: dict[TopicPartition, int] = {}
+        """How often in a row the cleaning of a log ended early for no reason that is known."""
         self._uncleanable: dict[str, set[TopicPartition]] = {}
         self._idle: list[CleanerWorker] = []
         self._idle_since_ms = 0
@@ -154,6 +158,7 @@ class LogCleaner:
         if task is not None and task.log is each:
             self.abort_cleaning(each.topic_partition, "it was deleted")
         self._uncleanable.get(each.log_dir, set()).discard(each.topic_partition)
+        self._early_ends.pop(each.topic_partition, None)
         self.checkpoints.remove(each)
 
     def on_log_dir_failure(self, log_dir: str) -> None:
@@ -272,7 +277,7 @@ class LogCleaner:
     def _on_started(self, task: CleaningTask, error: BaseException | None) -> None:
         if error is not None:
             log.error("%s: the cleaner could not begin: %s", task.log.topic_partition, error)
-            self._end(task, CleaningEnded(str(error)))
+            self._fail(task, CleaningEnded(str(error)))
             return
         if task.is_aborted:
             task.worker.kill()
@@ -316,13 +321,25 @@ class LogCleaner:
 
     def _end(self, task: CleaningTask, message: CleanerMessage) -> None:
         if task.is_aborted or not isinstance(message, CleaningStats):
-            self._fail(task, message)
+            self._fail(task, self._judged(task, message))
             return
+        self._early_ends.pop(task.log.topic_partition, None)
         self.last_stats = message
         task.log_stats(message)
         self.checkpoints.update(task.log, message.end_offset)
         self._done_with(task, is_worker_fit=True)
         self._wake_in(0)
+
+    def _judged(self, task: CleaningTask, message: CleanerMessage) -> CleanerMessage:
+        """Takes the log to be at fault when its cleaning ended early too often."""
+        if task.is_aborted or not isinstance(message, CleaningEnded) or message.is_log_at_fault or message.disk_failure_path is not None:
+            return message
+        topic_partition = task.log.topic_partition
+        tries = self._early_ends[topic_partition] = self._early_ends.get(topic_partition, 0) + 1
+        if tries < _TRIES:
+            return message
+        del self._early_ends[topic_partition]
+        return CleaningEnded(f"{message.reason}, {tries} times in a row", is_log_at_fault=True)
 
     def _fail(self, task: CleaningTask, message: CleanerMessage) -> None:
         each = task.log

@@ -96,8 +96,9 @@ class DeferredWrites:
                 self._report()
                 after()
 
-        for _ in range(left):
-            self._background.submit("deferred-writes", self._work, then)
+        for number in range(left):
+            # Work of one name is done one at a time.
+            self._background.submit(f"deferred-writes-{number}", self._work, then)
 
     def _work(self) -> None:
         """On any thread: until nothing of the batch is left."""

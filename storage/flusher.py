@@ -3,7 +3,7 @@
 Owned by `LogManager`. A log says on the event loop that it is due; a thread does the fsyncs; back on the loop the recovery point moves, and
 `on_flushed` is told, because after `flush.messages` the answer to the producer waits for it. No append does.
 
-Invariant: one flush of a log at a time; a log that is due again meanwhile gets another one after it.
+Invariant: one flush of a log, and of a log directory, at a time; a log that is due again meanwhile gets another one after it.
 """
 
 import logging
@@ -68,7 +68,9 @@ class Flusher:
             return
         if plan is not None:
             self._under_way.add(partition_log)
-            self._background.submit("flush-log", plan.run, lambda error: self._on_flushed(partition_log, plan, error))
+            # By directory: each is a disk of its own, and a slow one must not hold up the others.
+            name = f"flush-log {partition_log.log_dir}"
+            self._background.submit(name, plan.run, lambda error: self._on_flushed(partition_log, plan, error))
 
     def _on_flushed(self, partition_log: PartitionLog, plan: FlushPlan, error: BaseException | None) -> None:
         if partition_log not in self._under_way or partition_log.is_closed:

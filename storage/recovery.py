@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from config.topic import TopicConfig
 from protocol.record_errors import LegacyMessageFormat, RecordFormatError
 from protocol.records import CONTROL_MASK, HEADER_SIZE, BatchHeader, crc_is_valid, next_batch_size, parse_header
-from storage.errors import CorruptIndex, InconsistentTopicId, LogDirFailure, UnsupportedForMessageFormat
+from storage.errors import CorruptIndex, InconsistentTopicId, LogDirFailure, SegmentOffsetOverflow, UnsupportedForMessageFormat
 from storage.file_names import (
     INDEX_SUFFIXES,
     LOG_SUFFIX,
@@ -38,6 +38,7 @@ from storage.partition_metadata import ZERO_UUID, read_topic_id, write_topic_id
 from storage.producer_replay import rebuild_producer_state
 from storage.producer_state_manager import ProducerStateManager
 from storage.segment import Segment
+from storage.segment_split import split_overflowed_segment
 from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -118,12 +119,7 @@ class _Loader:
 
     def load(self, log_start_offset: int, recovery_point: int) -> PartitionLog:
         self.log_start_offset = log_start_offset
-        if not self.is_new:
-            names = settle_leftovers(self.filesystem, self.directory, self.settings, self.now_ms)
-            self._open_segments(names, recovery_point)
-            if not self.clean:
-                self._recover_from(recovery_point)
-        log_end_offset = self._log_end_offset()
+        log_end_offset = None if self.is_new else self._find_segments(recovery_point)
         if log_end_offset is None:
             log_end_offset = log_start_offset
             self.segments.add(self._new_segment(log_start_offset))
@@ -158,6 +154,21 @@ class _Loader:
         )
 
     # ---- finding the segments
+
+    def _find_segments(self, recovery_point: int) -> int | None:
+        """Opens and checks what is there; returns the log end offset, None if there is no segment that counts."""
+        while True:
+            names = settle_leftovers(self.filesystem, self.directory, self.settings, self.now_ms)
+            try:
+                self._open_segments(names, recovery_point)
+                if not self.clean:
+                    self._recover_from(recovery_point)
+                return self._log_end_offset()
+            except SegmentOffsetOverflow as overflow:
+                for segment in self.segments:
+                    segment.close_without_writing()
+                self.segments.clear()
+                split_overflowed_segment(self.filesystem, self.directory, overflow.base_offset, self.settings, self.now_ms)
 
     def _open_segments(self, names: list[str], recovery_point: int) -> None:
         present = set(names)
@@ -267,9 +278,11 @@ class _Loader:
         reason = "incomplete"
         try:
             for position, header, chunk, at in _whole_batches(segment.file, segment.size):
-                reason = _fault(segment, header, next_offset) or ("" if crc_is_valid(chunk, at) else "its CRC is wrong")
+                reason = _fault(header, next_offset) or ("" if crc_is_valid(chunk, at) else "its CRC is wrong")
                 if reason:
                     break
+                if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+                    raise SegmentOffsetOverflow(segment.path, segment.base_offset, header.last_offset)
                 last_entry = segment.index_batch(position, header, last_entry)
                 if header.producer_id >= 0:
                     marker = read_marker(chunk, at, header) if header.attributes & CONTROL_MASK else None
@@ -301,10 +314,10 @@ class _Loader:
         return torn
 
 
-def _fault(segment: Segment, header: BatchHeader, next_offset: int) -> str:
+def _fault(header: BatchHeader, next_offset: int) -> str:
     if header.base_offset < next_offset:
         return f"its offset {header.base_offset} is below {next_offset}, which has to follow"
-    if header.last_offset_delta < 0 or header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+    if header.last_offset_delta < 0:
         return f"its last offset {header.last_offset} cannot be"
     return ""
 

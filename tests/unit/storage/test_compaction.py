@@ -2,10 +2,12 @@
 
 import errno
 import logging
+from typing import cast
 
 import pytest
 
 from storage.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
+from storage.cleaner_process import CleaningEnded
 from storage.log_manager import LogManager
 from storage.partition_log import PartitionLog
 from storage.topic_partition import TopicPartition
@@ -222,6 +224,26 @@ def test_a_log_that_cannot_be_cleaned_is_named_and_counted_and_the_others_go_on(
     assert len(world.cleaners) == tries
     world.manager.delete(ORDERS)
     assert world.manager.cleaner.uncleanable_partitions("/data") == frozenset()
+
+
+def test_a_log_that_kills_the_worker_is_given_up_after_three_tries(caplog: pytest.LogCaptureFixture) -> None:
+    world = Cleaned()
+    world.fill()
+
+    class Dying(InlineCleaner):
+        def poll(self) -> CleaningEnded:
+            return CleaningEnded("the cleaner process died")
+
+    def new_worker() -> Dying:
+        world.cleaners.append(Dying(world.disks.filesystem))
+        return cast("Dying", world.cleaners[-1])
+
+    world.manager.cleaner._new_worker = new_worker
+    with caplog.at_level(logging.WARNING):
+        world.wait(200_000)
+    assert len(world.cleaners) == 3
+    assert world.manager.cleaner.uncleanable_partitions("/data") == {ORDERS}
+    assert "3 times in a row" in caplog.text
 
 
 def test_a_disk_that_fails_under_the_cleaner_takes_the_directory_offline() -> None:

@@ -34,7 +34,7 @@ def test_an_append_during_a_flush_waits_for_the_next_one() -> None:
     log = disks.start().get_or_create(T0, is_new=True)
     append(log)
     append(log)
-    (flush,) = [work for work in disks.background.work if work[0] == "flush-log"]
+    (flush,) = [work for work in disks.background.work if work[0] == "flush-log /data"]
     disks.background.work.remove(flush)
     flush[1]()
     flush[2](None)

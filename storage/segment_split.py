@@ -1,0 +1,51 @@
+"""Splitting a segment whose offsets go further from its base offset than an index entry can say (KAFKA-6264).
+
+Old versions of Apache Kafka left such segments: compaction put segments together by their size alone. Recovery finds them, and splits them
+here before it goes on, as Apache Kafka does. The new segments are written as `.cleaned` files and become `.swap` files, last first; a crash
+leaves either the old segment, or what the next start finishes.
+"""
+
+import logging
+
+from storage.batch_scan import batches_from
+from storage.file_names import CLEANED_SUFFIX, SWAP_SUFFIX
+from storage.filesystem import FileSystem
+from storage.log_settings import LogSettings
+from storage.offset_index import MAX_RELATIVE_OFFSET
+from storage.segment import Segment
+
+log = logging.getLogger(__name__)
+
+
+def split_overflowed_segment(filesystem: FileSystem, directory: str, base_offset: int, settings: LogSettings, now_ms: int) -> None:
+    """Puts segments in the place of the one at `base_offset` whose offsets fit, on the disk. Batches stay as they are.
+
+    What cannot be a batch ends the last of them: nothing behind it is kept, as recovery would not. Blocks; may raise OSError, and
+    protocol's RecordFormatError.
+    """
+    old = Segment(filesystem, directory, base_offset, settings, now_ms=now_ms)
+    new: list[Segment] = []
+    end = 0
+    for position, header in batches_from(old.file, 0, old.size):
+        if not new or header.last_offset - new[-1].base_offset > MAX_RELATIVE_OFFSET:
+            begin = header.base_offset if new else base_offset
+            new.append(Segment.create(filesystem, directory, begin, settings, now_ms=now_ms, suffix=CLEANED_SUFFIX))
+        new[-1].append(old.file.pread(header.size, position), header.size, header.last_offset, header.max_timestamp, header.last_offset)
+        end = position + header.size
+    if end < old.size:
+        # Recovery judges and reports what is torn, so it gets to see that.
+        new[-1].file.pwrite(old.file.pread(old.size - end, end), new[-1].size)
+    for segment in new:
+        segment.complete_time_index()
+        segment.offset_index.trim()
+        segment.time_index.trim()
+        segment.sync()
+    log.warning("%s: offsets too far from its base offset; split into segments at %s", old.path, [each.base_offset for each in new])
+    for segment in reversed(new):
+        segment.change_suffix(SWAP_SUFFIX)
+    filesystem.sync_directory(directory)
+    old.delete()
+    for segment in new:
+        segment.change_suffix("")
+        segment.close_without_writing()
+    filesystem.sync_directory(directory)

@@ -1,0 +1,70 @@
+"""A segment whose offsets do not fit its indexes is split when its log is opened, whatever interrupts that."""
+
+import pytest
+
+from storage.errors import LogDirFailure
+from storage.file_names import LOG_SUFFIX, file_name
+from storage.log_context import LogContext
+from storage.partition_log import PartitionLog
+from tests.support.batches import a_batch
+from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
+from tests.support.logs import a_context, a_log, append, read_all
+
+FAR = 2**31
+OFFSETS = [3, 10, FAR + 2, FAR + 9, FAR + 20, 2 * FAR + 40]
+
+
+def an_overflowed_log() -> tuple[MemoryFileSystem, bytes]:
+    """A directory as an old version of Apache Kafka could leave it, and the batches in it."""
+    filesystem = MemoryFileSystem()
+    filesystem.make_directory("/data/topic-0")
+    batches = b"".join(bytes(a_batch(2, base_offset=offset, leader_epoch=1)) for offset in OFFSETS)
+    filesystem.open(f"/data/topic-0/{file_name(0, LOG_SUFFIX)}", create=True).write(batches)
+    return filesystem, batches
+
+
+def reopened(context: LogContext) -> PartitionLog:
+    return a_log(context, clean=False)
+
+
+def check(log: PartitionLog, batches: bytes) -> None:
+    assert read_all(log) == batches
+    assert log.log_end_offset == OFFSETS[-1] + 2
+    assert log.segments.bases == [0, FAR + 2, 2 * FAR + 40]
+    for offset in OFFSETS:
+        region = log.read(offset, 1, log.log_end_offset, True).region
+        assert region is not None
+        assert region.read() == bytes(a_batch(2, base_offset=offset, leader_epoch=1))
+
+
+def test_the_segment_is_split_and_nothing_is_lost(caplog: pytest.LogCaptureFixture) -> None:
+    filesystem, batches = an_overflowed_log()
+    log = reopened(a_context(filesystem))
+    check(log, batches)
+    assert "split into segments" in caplog.text
+    append(log, epoch=1)
+    assert log.log_end_offset == OFFSETS[-1] + 3
+    names = filesystem.list_directory("/data/topic-0")
+    assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))]
+
+
+def test_a_torn_tail_is_cut_behind_the_split() -> None:
+    filesystem, batches = an_overflowed_log()
+    filesystem.open(f"/data/topic-0/{file_name(0, LOG_SUFFIX)}").pwrite(b"\1" * 30, len(batches))
+    check(reopened(a_context(filesystem)), batches)
+
+
+def test_a_crash_at_any_step_leaves_a_log_that_opens_whole() -> None:
+    steps = 0
+    while True:
+        filesystem, batches = an_overflowed_log()
+        faulty = FaultyFileSystem(filesystem)
+        faulty.fail_at = steps + 1
+        try:
+            check(reopened(a_context(faulty)), batches)
+        except LogDirFailure:
+            steps += 1
+            check(reopened(a_context(filesystem)), batches)
+            continue
+        break
+    assert steps > 20
