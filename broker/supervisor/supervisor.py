@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.supervisor import control, state_file
+from broker.supervisor.introductions import wait_until_all_know
 from broker.supervisor.layout import Layout
 from broker.supervisor.processes import BrokerProcess
 from broker.supervisor.restarts import Effect, NotNow, State, Supervised
@@ -24,6 +25,7 @@ logger = logging.getLogger(__name__)
 STOP_SECONDS = 60.0
 """After that a broker that was told to end is killed."""
 LEFTOVER_SECONDS = 40.0
+INTRODUCTION_SECONDS = 10.0
 PATIENCE, PATIENCE_WITH_ZOOKEEPER = 3, 12
 """After a crash ZooKeeper lets nobody else register until the old session's timeout; twelve starts last longer than its default."""
 
@@ -77,9 +79,15 @@ class Supervisor:
                     "\n".join(f"broker {each.broker_id} {each.reason}" for each in self._brokers.values() if each.state is State.FAILED)
                 )
             if states == {State.READY}:
+                await self._introduce()
                 on_ready()
                 return
             await self._next_change()
+
+    async def _introduce(self) -> None:
+        addresses = [self._layout.address(broker_id) for broker_id in self._brokers]
+        if not await asyncio.to_thread(wait_until_all_know, self._brokers, addresses, INTRODUCTION_SECONDS):
+            logger.warning("after %d s not every broker knows all others; their logs may say why", INTRODUCTION_SECONDS)
 
     async def _stop_all(self) -> None:
         """Everything is told at once: the last one has nobody to hand its partitions to, whatever the order."""

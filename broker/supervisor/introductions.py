@@ -1,0 +1,33 @@
+"""Whether brokers that have all registered have heard of each other, too: before that one may refuse three replicas for want of brokers.
+
+Asked as any client asks; blocking, so the supervisor does it in a thread.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+
+from broker.cli.client.cluster import Cluster
+from broker.cli.client.errors import ClientError
+
+_ASK_SECONDS = 2.0
+_PAUSE_SECONDS = 0.02
+
+
+def wait_until_all_know(broker_ids: Iterable[int], addresses: Sequence[str], seconds: float) -> bool:
+    """Until the broker at each address knows all of these, and a controller among them; False when some do not in time."""
+    expected = set(broker_ids)
+    deadline = time.monotonic() + seconds
+    return all(_wait_until_knows(expected, address, deadline) for address in addresses)
+
+
+def _wait_until_knows(expected: set[int], address: str, deadline: float) -> bool:
+    while time.monotonic() < deadline:
+        try:
+            with Cluster(address, timeout_seconds=_ASK_SECONDS) as cluster:
+                answer = cluster.refresh([])
+        except ClientError:
+            continue
+        if expected <= {broker.node_id for broker in answer.brokers} and answer.controller_id >= 0:
+            return True
+        time.sleep(_PAUSE_SECONDS)
+    return False
