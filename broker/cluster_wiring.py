@@ -150,8 +150,9 @@ class ClusterWiring:
         """Before the broker stops, while it serves: give what it leads to others (`controlled.shutdown.enable`)."""
         services = self._services
         if services.config[CONTROLLED_SHUTDOWN_ENABLE] and len(services.cluster.brokers) > 1:
-            from broker.controlled_shutdown import ControlledShutdown
+            from broker.controlled_shutdown import ControlledShutdown, Leaving
 
+            services.replica_manager.followers = Leaving(services.replica_manager.followers)
             shutdown = ControlledShutdown(
                 services.config, services.cluster, services.replica_manager, self.connect, self._is_controller, self._ask_here
             )

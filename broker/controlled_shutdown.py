@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import cast
 
 from broker.controller_channel import AskHere, controller_address
@@ -22,8 +22,11 @@ from protocol.errors import ErrorCode
 from protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from protocol.schema import Message
 from replication.cluster import MetadataCache
+from replication.followers import Followers
+from replication.partition import Partition
 from replication.peer import Connect, PeerUnavailable
 from replication.replica_manager import ReplicaManager
+from storage.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +37,25 @@ POLL_SECONDS = 0.01
 RETRY_POLL_SECONDS = 0.1
 
 Sleep = Callable[[float], Awaitable[None]]
+
+
+class Leaving:
+    """The `Followers` of a broker that hands over: it follows nothing anew.
+
+    Were it to fetch what it led a moment ago, the new leaders would propose it for their ISRs, and wait for it with every record until
+    somebody decides that, which takes as long as an election when this broker was the controller.
+    """
+
+    def __init__(self, followers: Followers) -> None:
+        self._followers = followers
+
+    def follow(self, partitions: Iterable[Partition]) -> None:
+        """See Followers."""
+        self._followers.unfollow([partition.topic_partition for partition in partitions])
+
+    def unfollow(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """See Followers."""
+        self._followers.unfollow(topic_partitions)
 
 
 class ControlledShutdown:

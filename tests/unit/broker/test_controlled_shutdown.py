@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from broker.controlled_shutdown import ControlledShutdown
+from broker.controlled_shutdown import ControlledShutdown, Leaving
 from config.broker import BrokerConfig
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -17,6 +17,7 @@ from protocol.messages.controlled_shutdown import ControlledShutdownRequest, Con
 from protocol.schema import Message
 from replication.cluster import EndPoint, LiveBroker, MetadataCache
 from replication.peer import PeerUnavailable
+from storage.topic_partition import TopicPartition
 from tests.support.fake_peers import Asked, FakePeers
 
 REMAINING = ControlledShutdownResponse(remaining_partitions=[RemainingPartition(topic_name="t", partition_index=3)])
@@ -131,3 +132,11 @@ def test_what_only_this_broker_has_is_not_waited_for() -> None:
     bench.partitions += [SimpleNamespace(is_leader=True, isr=(1,)), SimpleNamespace(is_leader=True, isr=(1, 5))]
     assert bench.run()
     assert not bench.slept
+
+
+def test_who_leaves_follows_nothing_anew_and_stops_to_follow_what_has_a_new_leader() -> None:
+    unfollowed: list[TopicPartition] = []
+    leaving = Leaving(cast("Any", SimpleNamespace(unfollow=unfollowed.extend)))
+    leaving.follow([cast("Any", SimpleNamespace(topic_partition=TopicPartition("t", 0)))])
+    leaving.unfollow([TopicPartition("t", 1)])
+    assert unfollowed == [TopicPartition("t", 0), TopicPartition("t", 1)]
