@@ -112,6 +112,8 @@ class _Loader:
         self.is_new = is_new
         self.now_ms = context.clock.now_ms()
         self.segments = LogSegments()
+        self._bases: list[int] = []
+        """Where the segments begin whose files are there, whether opened yet or not."""
         self.leader_epochs = LeaderEpochCache(topic_partition, directory, context.filesystem, is_new=is_new)
         # Nothing that recovery finds has to be durable before the log is flushed: a start after a crash is 10,000 fsyncs shorter by that.
         self.leader_epochs.on_change = _written_later
@@ -172,7 +174,7 @@ class _Loader:
 
     def _open_segments(self, names: list[str], recovery_point: int) -> None:
         present = set(names)
-        bases = [offset_of_file_name(name) or 0 for name in names if name.endswith(LOG_SUFFIX)]
+        bases = self._bases = [offset_of_file_name(name) or 0 for name in names if name.endswith(LOG_SUFFIX)]
         unflushed_from = MAX_OFFSET if self.clean else max((base for base in bases if base <= recovery_point), default=0)
         for name in names:
             offset = offset_of_file_name(name)
@@ -282,7 +284,11 @@ class _Loader:
                 if reason:
                     break
                 if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
-                    raise SegmentOffsetOverflow(segment.path, segment.base_offset, header.last_offset)
+                    # No CRC covers a base offset. It is damaged unless the next segment begins behind it.
+                    if header.last_offset < min((base for base in self._bases if base > segment.base_offset), default=-1):
+                        raise SegmentOffsetOverflow(segment.path, segment.base_offset, header.last_offset)
+                    reason = f"its last offset {header.last_offset} cannot be"
+                    break
                 last_entry = segment.index_batch(position, header, last_entry)
                 if header.producer_id >= 0:
                     marker = read_marker(chunk, at, header) if header.attributes & CONTROL_MASK else None

@@ -6,7 +6,9 @@ leaves either the old segment, or what the next start finishes.
 """
 
 import logging
+from contextlib import suppress
 
+from protocol.record_errors import RecordFormatError
 from storage.batch_scan import batches_from
 from storage.file_names import CLEANED_SUFFIX, SWAP_SUFFIX
 from storage.filesystem import FileSystem
@@ -20,21 +22,17 @@ log = logging.getLogger(__name__)
 def split_overflowed_segment(filesystem: FileSystem, directory: str, base_offset: int, settings: LogSettings, now_ms: int) -> None:
     """Puts segments in the place of the one at `base_offset` whose offsets fit, on the disk. Batches stay as they are.
 
-    What cannot be a batch ends the last of them: nothing behind it is kept, as recovery would not. Blocks; may raise OSError, and
-    protocol's RecordFormatError.
+    What cannot be a batch ends the last of them. Blocks; may raise OSError.
     """
     old = Segment(filesystem, directory, base_offset, settings, now_ms=now_ms)
     new: list[Segment] = []
-    end = 0
-    for position, header in batches_from(old.file, 0, old.size):
-        if not new or header.last_offset - new[-1].base_offset > MAX_RELATIVE_OFFSET:
-            begin = header.base_offset if new else base_offset
-            new.append(Segment.create(filesystem, directory, begin, settings, now_ms=now_ms, suffix=CLEANED_SUFFIX))
-        new[-1].append(old.file.pread(header.size, position), header.size, header.last_offset, header.max_timestamp, header.last_offset)
-        end = position + header.size
-    if end < old.size:
-        # Recovery judges and reports what is torn, so it gets to see that.
-        new[-1].file.pwrite(old.file.pread(old.size - end, end), new[-1].size)
+    with suppress(RecordFormatError):  # recovery would cut there, too
+        for position, header in batches_from(old.file, 0, old.size):
+            if not new or header.last_offset - new[-1].base_offset > MAX_RELATIVE_OFFSET:
+                begin = header.base_offset if new else base_offset
+                new.append(Segment.create(filesystem, directory, begin, settings, now_ms=now_ms, suffix=CLEANED_SUFFIX))
+            batch = old.file.pread(header.size, position)
+            new[-1].append(batch, header.size, header.last_offset, header.max_timestamp, header.last_offset)
     for segment in new:
         segment.complete_time_index()
         segment.offset_index.trim()

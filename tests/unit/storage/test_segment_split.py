@@ -12,6 +12,7 @@ from tests.support.logs import a_context, a_log, append, read_all
 
 FAR = 2**31
 OFFSETS = [3, 10, FAR + 2, FAR + 9, FAR + 20, 2 * FAR + 40]
+NEXT = 2 * FAR + 50
 
 
 def an_overflowed_log() -> tuple[MemoryFileSystem, bytes]:
@@ -19,8 +20,10 @@ def an_overflowed_log() -> tuple[MemoryFileSystem, bytes]:
     filesystem = MemoryFileSystem()
     filesystem.make_directory("/data/topic-0")
     batches = b"".join(bytes(a_batch(2, base_offset=offset, leader_epoch=1)) for offset in OFFSETS)
+    following = bytes(a_batch(2, base_offset=NEXT, leader_epoch=1))
     filesystem.open(f"/data/topic-0/{file_name(0, LOG_SUFFIX)}", create=True).write(batches)
-    return filesystem, batches
+    filesystem.open(f"/data/topic-0/{file_name(NEXT, LOG_SUFFIX)}", create=True).write(following)
+    return filesystem, batches + following
 
 
 def reopened(context: LogContext) -> PartitionLog:
@@ -29,8 +32,8 @@ def reopened(context: LogContext) -> PartitionLog:
 
 def check(log: PartitionLog, batches: bytes) -> None:
     assert read_all(log) == batches
-    assert log.log_end_offset == OFFSETS[-1] + 2
-    assert log.segments.bases == [0, FAR + 2, 2 * FAR + 40]
+    assert log.log_end_offset == NEXT + 2
+    assert log.segments.bases == [0, FAR + 2, 2 * FAR + 40, NEXT]
     for offset in OFFSETS:
         region = log.read(offset, 1, log.log_end_offset, True).region
         assert region is not None
@@ -43,15 +46,17 @@ def test_the_segment_is_split_and_nothing_is_lost(caplog: pytest.LogCaptureFixtu
     check(log, batches)
     assert "split into segments" in caplog.text
     append(log, epoch=1)
-    assert log.log_end_offset == OFFSETS[-1] + 3
+    assert log.log_end_offset == NEXT + 3
     names = filesystem.list_directory("/data/topic-0")
     assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))]
 
 
-def test_a_torn_tail_is_cut_behind_the_split() -> None:
+def test_an_offset_behind_the_next_segment_is_damage() -> None:
     filesystem, batches = an_overflowed_log()
-    filesystem.open(f"/data/topic-0/{file_name(0, LOG_SUFFIX)}").pwrite(b"\1" * 30, len(batches))
-    check(reopened(a_context(filesystem)), batches)
+    filesystem.unlink(f"/data/topic-0/{file_name(NEXT, LOG_SUFFIX)}")
+    log = reopened(a_context(filesystem))
+    assert log.log_end_offset == OFFSETS[1] + 2
+    assert batches.startswith(read_all(log))
 
 
 def test_a_crash_at_any_step_leaves_a_log_that_opens_whole() -> None:
