@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 DATA ?= ./data
+SIMULATED ?= 10
 BROKERS ?= 3
 CLUSTER ?= ./cluster
 WORKERS ?= auto
@@ -18,7 +19,7 @@ help:
 	@echo "make test-fast  unit, wire and contract tests (under a minute)"
 	@echo "make lint       ruff, mypy --strict, import-linter"
 	@echo "make bench      Apache Kafka 3.9.1 and Ottla side by side (needs Java 17, Maven, a C compiler)"
-	@echo "make soak       random work with kill -9 against a model, minutes long"
+	@echo "make soak       random work with kill -9 against a model, and simulated clusters; minutes long"
 	@echo "make docs       write the generated reference pages anew"
 
 # A virtual environment needs Python >= 3.11 with ensurepip (Debian: python3-venv).
@@ -69,6 +70,7 @@ bench: $(VENV)/.installed-test
 
 soak: $(VENV)/.installed-test
 	$(BIN)/python -m tests.soak $(SOAK_ARGS)
+	$(BIN)/python -m tests.simulation --minutes $(SIMULATED)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -57,10 +57,17 @@ class SessionPartition:
         self.partition = asked.partition
         self.high_watermark = -1
         self.log_start_offset = -1
+        self.leader_epoch = asked.current_leader_epoch
         self.update(asked)
 
     def update(self, asked: FetchPartition) -> None:
-        """Take what the client asks for from now on."""
+        """Take what the client asks for from now on.
+
+        Who asks in another leader epoch began anew, and may have thrown away the answer that told the high watermark: it is told again.
+        Apache Kafka would leave a follower with its old one until the next record.
+        """
+        if asked.current_leader_epoch != self.leader_epoch:
+            self.high_watermark = -1
         self.offset = asked.fetch_offset
         self.max_bytes = asked.partition_max_bytes
         self.leader_epoch = asked.current_leader_epoch

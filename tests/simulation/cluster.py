@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
+from contextlib import suppress
 from random import Random
 from typing import Any, cast
 
@@ -162,9 +164,20 @@ class SimulatedCluster:
         """Kill everything, and forget it without a word."""
         for node in self.nodes.values():
             self.kill(node.broker_id)
-        for task in self.loop.tasks:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # dead nodes leave their tasks behind
-        self.loop.close()
+        before = sys.unraisablehook
+        sys.unraisablehook = lambda _: None  # what dies in the middle of something cannot tidy up
+        try:
+            for task in self.loop.tasks:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # dead nodes leave their tasks behind
+                with suppress(RuntimeError):
+                    cast("Coroutine[Any, Any, Any]", task.get_coro()).close()
+            self.loop.tasks.clear()
+            for node in self.nodes.values():
+                node.starting = None
+            gc.collect()
+        finally:
+            sys.unraisablehook = before
+            self.loop.close()
 
     # What happens to nodes
 

@@ -112,8 +112,9 @@ class Story:
                 replica = broker.services.replica_manager.partition(TOPIC, index)
                 if replica is not None:
                     log = replica.log
+                    epochs = f"{replica.leader_epoch}.{replica.partition_epoch}"
                     lines.append(
-                        f"    {index}: leader {replica.leader_id} epoch {replica.leader_epoch}.{replica.partition_epoch} isr {sorted(replica.isr)}"
+                        f"    {index}: leader {replica.leader_id} epoch {epochs} isr {sorted(replica.isr)}"
                         f" high watermark {log.high_watermark} end {log.log_end_offset}"
                         f" followers {[(each.broker_id, each.log_end_offset) for each in replica.followers.values()]}"
                     )

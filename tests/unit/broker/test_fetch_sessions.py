@@ -126,6 +126,16 @@ def test_after_an_error_the_partition_is_named_again() -> None:
     assert partition.has_news(good)
 
 
+def test_who_asks_in_another_leader_epoch_is_told_the_high_watermark_again() -> None:
+    partition = SessionPartition("t", ZERO_UUID, FetchPartition(partition=0, current_leader_epoch=4))
+    answer = PartitionData(high_watermark=5, log_start_offset=0, records=b"")
+    assert partition.has_news(answer)
+    partition.update(FetchPartition(partition=0, current_leader_epoch=4, fetch_offset=5))
+    assert not partition.has_news(answer)
+    partition.update(FetchPartition(partition=0, current_leader_epoch=5, fetch_offset=5))
+    assert partition.has_news(answer)
+
+
 def test_partitions_that_returned_data_are_served_last_next_time() -> None:
     cache = a_cache()
     session = cache.sessions[create(cache, count=3)]
