@@ -26,6 +26,8 @@ MAX_LIVE_OFFSETS = 32 * 1024 * 1024
 
 _DICT_ENTRY_BYTES = 200  # key object, value object and their place in the dict, at its worst just after it grew
 _LONGEST_KEY = 32
+_LONGEST_PLAIN = 2 * _LONGEST_KEY
+"""Its length as a varint."""
 _DIGEST_BYTES = 24
 
 
@@ -94,12 +96,12 @@ class OffsetMap:
         count = header.record_count
         base_offset = header.base_offset
         known = self._dict
-        # Whether none of the limits can be met in this batch.
-        is_simple = known is not None and len(known) + count <= min(max_size, self._dict_limit) and base_offset >= start_offset
-        entries: dict[bytes, int] = known if is_simple and known is not None else {}
-        at = 0
+        at = begin = 0
         try:
-            for index in range(count):
+            # If none of the limits can be met in this batch.
+            if known is not None and len(known) + count <= min(max_size, self._dict_limit) and base_offset >= start_offset:
+                begin, at = _add_plain(data, count, base_offset, known)
+            for index in range(begin, count):
                 size = data[at]
                 at += 1
                 if size < 0x80:
@@ -133,16 +135,11 @@ class OffsetMap:
                     length, at = read_varint(data, at - 1)
                 if length >= 0:
                     stop = at + length
-                    if not is_simple:
-                        offset = base_offset + delta
-                        if offset >= start_offset:
-                            if self.size >= max_size:
-                                return False
-                            self.put(data[at:stop], offset, is_tombstone=data[stop] == 1)
-                    elif length <= _LONGEST_KEY:
-                        entries[data[at:stop]] = 2 * (base_offset + delta) + (data[stop] == 1)
-                    else:
-                        entries[_digest(data[at:stop])] = 2 * (base_offset + delta) + (data[stop] == 1)
+                    offset = base_offset + delta
+                    if offset >= start_offset:
+                        if self.size >= max_size:
+                            return False
+                        self.put(data[at:stop], offset, is_tombstone=data[stop] == 1)
                 elif base_offset + delta >= start_offset:
                     self.without_key += 1
                 at = end
@@ -241,6 +238,48 @@ class OffsetMap:
         self._dict = None
         for key, value in known.items():
             self._table.put(key, value)
+
+
+def _add_plain(data: bytes, count: int, base_offset: int, entries: dict[bytes, int]) -> tuple[int, int]:
+    """Puts the first records of a batch into `entries`, as long as they look as nearly all do; how many, and where the next one begins.
+
+    That is: a size of two bytes at most, offsets in order without gaps, and a key of no more than 32 bytes. Raises IndexError where a
+    record reaches beyond the batch. A record costs 0.9 µs so, and 1.15 with every case looked at.
+    """
+    at = 0
+    value = 2 * base_offset
+    for index in range(count):
+        start = at
+        size = data[at]
+        if size < 0x80:
+            end = at + 1 + (size >> 1)
+            at += 2
+        else:
+            high = data[at + 1]
+            if high >= 0x80:
+                return index, start
+            end = at + 2 + ((size + (high << 7) - 0x80) >> 1)
+            at += 3
+        while data[at] >= 0x80:  # the timestamp
+            at += 1
+        at += 1
+        if index < 64:
+            if data[at] != index << 1:
+                return index, start
+            at += 1
+        else:
+            if index >= 8192 or data[at] != index << 1 & 0x7F | 0x80 or data[at + 1] != index >> 6:
+                return index, start
+            at += 2
+        length = data[at]
+        if length > _LONGEST_PLAIN or length & 1:
+            return index, start
+        at += 1
+        stop = at + (length >> 1)
+        entries[data[at:stop]] = value + 1 if data[stop] == 1 else value
+        value += 2
+        at = end
+    return count, at
 
 
 def _digest(key: bytes) -> bytes:

@@ -1,0 +1,60 @@
+"""The map of the cleaner says the same of every shape of record, however fast it reads the common one."""
+
+from random import Random
+
+import pytest
+
+from protocol.record_builder import build_batch
+from protocol.record_errors import InvalidRecord
+from protocol.record_reader import Record, iter_records, record_data
+from protocol.records import parse_header
+from storage.cleaner_offset_map import OffsetMap
+
+
+def records_of(seed: int, count: int) -> list[Record]:
+    """Mostly common ones, now and then one with a long key, no key, no value, a long value, or an offset left out before it."""
+    random = Random(seed)
+    found = []
+    offset = 1000
+    for _ in range(count):
+        odd = random.randrange(12)
+        key: bytes | None = b"%d" % random.randrange(count)
+        if odd == 0:
+            key = bytes(random.randrange(33, 300)) + b"%d" % random.randrange(9)
+        elif odd == 1 and seed % 2:
+            key = None
+        elif odd == 2:
+            key = b""
+        elif odd == 3 and seed % 3 == 0:
+            offset += random.randrange(1, 300)
+        value = None if random.randrange(4) == 0 else bytes(random.choice([0, 5, 70, 9000 if odd == 4 else 80]))
+        found.append(Record(offset, 10**12 + random.choice([0, 50, 5000, 10**7]) * random.randrange(5), key, value))
+        offset += 1
+    return found
+
+
+@pytest.mark.parametrize("count", [1, 64, 65, 200, 9000])
+@pytest.mark.parametrize("seed", range(6))
+def test_every_shape_of_record_is_found(seed: int, count: int) -> None:
+    batch = bytes(build_batch(records_of(seed, count)))
+    header = parse_header(batch)
+    latest: dict[bytes, int] = {}
+    for record in iter_records(batch):
+        if record.key is not None:
+            latest[record.key] = record.offset
+    known = OffsetMap(64 << 20, 1000)
+    assert known.add(record_data(batch, 0, header), header, 1000, known.max_slots)
+    assert {key: known.get(key) for key in latest} == latest
+    assert known.size == len(latest)
+    assert known.without_key == sum(record.key is None for record in iter_records(batch))
+    offsets = [record.offset for record in iter_records(batch)]
+    assert bool(known.irregular) == (offsets != list(range(offsets[0], offsets[0] + count)))
+
+
+@pytest.mark.parametrize("cut", [1, 40, 300])
+def test_records_that_reach_beyond_their_batch_are_refused(cut: int) -> None:
+    batch = bytes(build_batch(records_of(0, 100)))
+    header = parse_header(batch)
+    known = OffsetMap(64 << 20, 1000)
+    with pytest.raises(InvalidRecord):
+        known.add(record_data(batch, 0, header)[:-cut], header, 1000, known.max_slots)
