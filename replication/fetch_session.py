@@ -42,6 +42,7 @@ class FollowedPartition:
         "offset",
         "partition",
         "requested_offset",
+        "retries",
         "topic_id",
         "topic_partition",
     )
@@ -59,6 +60,7 @@ class FollowedPartition:
         """False once it is unfollowed or failed: nothing is done to the log any more."""
         self.is_truncating = False
         self.last_error = 0
+        self.retries = 0
         self.requested_offset = -1
         """The offset in the last request that named it, as the leader knows it; -1 before the first."""
         self.is_wanted = False

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LEADER_LATE_MS = 20
-"""A leader that does not know its epoch hears of it within milliseconds: the first time it is asked again sooner than after the backoff."""
+LATE = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+"""What a leader answers that has not heard of its epoch, or of the topic, yet. It will within milliseconds, so it is asked again sooner
+than after the backoff; but less and less often."""
+
+FIRST_LATE_MS = 20
 
 LOUDNESS = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: logging.DEBUG,
@@ -42,12 +45,14 @@ def on_error_code(self: Fetcher, followed: FollowedPartition, code: ErrorCode) -
     backoff_ms = self.settings.backoff_ms
     if followed.last_error != code:
         followed.last_error = code
-        if code == ErrorCode.UNKNOWN_LEADER_EPOCH:
-            backoff_ms = min(backoff_ms, LEADER_LATE_MS)
+        followed.retries = 0
         logger.log(
-            LOUDNESS.get(code, logging.ERROR), "%s: broker %d answered %s at offset %d; tried again every %d ms",
+            LOUDNESS.get(code, logging.ERROR), "%s: broker %d answered %s at offset %d; tried again every %d ms at least",
             followed.topic_partition, self.leader_id, code.name, followed.offset, backoff_ms,
         )  # fmt: skip
+    if code in LATE and followed.retries < 10:
+        backoff_ms = min(backoff_ms, FIRST_LATE_MS << followed.retries)
+        followed.retries += 1
     self.delay(followed, backoff_ms)
 
 

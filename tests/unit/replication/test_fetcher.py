@@ -1,6 +1,7 @@
 """A fetcher and a leader that answers as a script says: what becomes of every answer."""
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -173,8 +174,6 @@ async def test_an_empty_log_may_begin_in_the_middle_of_the_first_batch() -> None
     "code",
     [
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.INCONSISTENT_TOPIC_ID,
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.CORRUPT_MESSAGE,
@@ -225,16 +224,22 @@ async def test_a_partition_that_failed_alone_is_asked_for_again_after_the_backof
     await follower.pool.close()
 
 
-@in_virtual_time
-async def test_a_leader_that_has_not_heard_of_its_epoch_is_asked_again_at_once_and_then_after_the_backoff() -> None:
-    peer = ScriptedPeer(*([answer(failed(ErrorCode.UNKNOWN_LEADER_EPOCH)), answer(session_id=0)] * 5))
-    follower = Follower(peer)
-    follower.follow()
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
+def test_a_leader_that_has_not_heard_of_it_yet_is_asked_again_soon_and_less_and_less_often(code: ErrorCode) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        peer = ScriptedPeer(*[answer(failed(code)), answer(session_id=0)] * 9)
+        follower = Follower(peer)
+        follower.follow()
 
-    times = await times_of_fetches(peer, 6)
+        times = (await times_of_fetches(peer, 18))[::2]
 
-    assert [round(each, -1) for each in times] == [0, 0, 20, 20, 1020, 1020]
-    await follower.pool.close()
+        pauses = [later - sooner for sooner, later in pairwise(times)]
+        for pause, expected in zip(pauses, [20, 40, 80, 160, 320, 640, 1000, 1000], strict=True):
+            assert expected - 1 < pause < expected + 20
+        await follower.pool.close()
+
+    scenario()
 
 
 @in_virtual_time
