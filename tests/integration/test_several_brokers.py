@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.controlled_shutdown import ControlledShutdownRequest
@@ -150,14 +149,17 @@ def test_a_broker_whose_session_expired_registers_again_under_another_epoch(brok
     assert broker.services.replica_manager.partition_or_raise("orders", 0).topic_partition == TopicPartition("orders", 0)
 
 
-def test_two_thousand_partitions_come_without_holding_up_anybody(brokers: Brokers) -> None:
-    controller = brokers[0]
-    with a_wire_client(brokers[1].port) as bystander:
-        topic = CreatableTopic(name="many", num_partitions=2000, replication_factor=3)
-        with a_wire_client(controller.port) as client:
-            # The answer comes when all have leaders; meanwhile the other broker answers everybody else.
-            response = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=25_000), 7)
-            assert response.topics[0].error_code in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT)
-        assert bystander.ask(MetadataRequest(topics=[]), 12).controller_id == 0
-    until(lambda: all(len(broker.services.replica_manager.partitions.get("many", ())) == 2000 for broker in brokers))
-    assert ApiKey.LEADER_AND_ISR == 4
+def test_others_are_answered_while_hundreds_of_partitions_come(brokers: Brokers) -> None:
+    topic = CreatableTopic(name="many", num_partitions=500, replication_factor=3)
+    with a_wire_client(brokers[0].port) as client, a_wire_client(brokers[1].port) as bystander:
+        created = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=0), 7).topics[0]
+        assert created.error_code == ErrorCode.REQUEST_TIMED_OUT  # it does not wait for them
+        answered = []
+
+        def are_there() -> bool:
+            answered.append(bystander.ask(MetadataRequest(topics=[]), 12).controller_id)
+            return all(len(broker.services.replica_manager.partitions.get("many", ())) == 500 for broker in brokers)
+
+        until(are_there)
+    assert set(answered) == {0}
+    assert len(answered) > 5
