@@ -44,6 +44,11 @@ def replicas_of(cluster: Cluster, topic: str, partitions: int) -> list[list[int]
     return [list(cluster.partition(topic, index).replica_nodes) for index in range(partitions)]
 
 
+def wait_for_replicas(cluster: Cluster, targets: list[list[int]]) -> None:
+    """Until the broker that is asked has heard of it."""
+    eventually(lambda: replicas_of(cluster, "t", len(targets)) == targets, seconds=30, what=f"t has the replicas {targets}")
+
+
 def test_partitions_go_round_and_round_while_they_are_written_and_read(tmp_path: Path) -> None:
     with a_cluster(tmp_path, 3) as cluster:
         cluster.create_topic("t", replicas=[[0, 1], [1, 2]])
@@ -54,7 +59,7 @@ def test_partitions_go_round_and_round_while_they_are_written_and_read(tmp_path:
                 move(cluster, "t", dict(enumerate(targets)))
                 writer.go_on_for(50)
                 eventually(lambda: not is_moving(cluster), seconds=30)
-                assert replicas_of(cluster, "t", 2) == targets
+                wait_for_replicas(cluster, targets)
             writer.go_on_for(50)
         read_all(cluster, "t", history, partitions=2)
         assert history.violations() == []
@@ -71,7 +76,7 @@ def test_the_next_controller_ends_what_the_one_that_was_killed_began(tmp_path: P
             move(cluster, "t", {0: [third, first], 1: [third, second]})
             cluster.broker(controller).kill()
             writer.go_on_for(200)
-            eventually(lambda: replicas_of(cluster, "t", 2) == [[third, first], [third, second]], seconds=30)
+            wait_for_replicas(cluster, [[third, first], [third, second]])
             eventually(lambda: not is_moving(cluster), seconds=30)
             cluster.broker(controller).start()
         read_all(cluster, "t", history, partitions=2)
@@ -90,7 +95,7 @@ def test_a_new_replica_that_dies_is_filled_when_it_is_back(tmp_path: Path) -> No
             cluster.broker(third).kill()
             writer.go_on_for(100)
             cluster.broker(third).start()
-            eventually(lambda: replicas_of(cluster, "t", 1) == [[third, second]], seconds=30)
+            wait_for_replicas(cluster, [[third, second]])
             writer.go_on_for(100)
         assert cluster.leader_of("t", 0) in {second, third}
         read_all(cluster, "t", history)
