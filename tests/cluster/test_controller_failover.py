@@ -2,19 +2,11 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.support.broker_process import eventually
 from tests.support.cluster import Cluster, a_cluster
 from tests.support.cluster_clients import a_writer, read_all
+from tests.support.cluster_stores import each_store, zookeeper_of
 from tests.support.history import History
-from tests.support.zookeeper import a_chroot
-
-STORES = ["embedded", pytest.param("zookeeper", marks=pytest.mark.java)]
-
-
-def zookeeper_of(store: str) -> str | None:
-    return a_chroot() if store == "zookeeper" else None
 
 
 def wait_until_all_follow_another(cluster: Cluster, than: int) -> int:
@@ -29,7 +21,7 @@ def wait_until_all_follow_another(cluster: Cluster, than: int) -> int:
     return int(found[0])
 
 
-@pytest.mark.parametrize("store", STORES)
+@each_store
 def test_another_broker_takes_over_from_a_killed_controller_and_moves_its_leaders(tmp_path: Path, store: str) -> None:
     with a_cluster(tmp_path, 3, zookeeper=zookeeper_of(store)) as cluster:
         controller = cluster.controller_id()
@@ -49,7 +41,7 @@ def test_another_broker_takes_over_from_a_killed_controller_and_moves_its_leader
         assert history.violations() == []
 
 
-@pytest.mark.parametrize("store", STORES)
+@each_store
 def test_a_controller_that_stood_still_obeys_the_next_one(tmp_path: Path, store: str) -> None:
     with a_cluster(tmp_path, 3, zookeeper=zookeeper_of(store)) as cluster:
         controller = cluster.controller_id()

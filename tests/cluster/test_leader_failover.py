@@ -2,20 +2,11 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.support.cluster import SESSION_TIMEOUT_MS, Cluster, a_cluster
 from tests.support.cluster_clients import a_reader, a_writer, read_all
 from tests.support.cluster_links import some_links
+from tests.support.cluster_stores import each_store, zookeeper_of
 from tests.support.history import History
-from tests.support.zookeeper import a_chroot
-
-STORES = ["embedded", pytest.param("zookeeper", marks=pytest.mark.java)]
-"""Where the cluster keeps its metadata; what happens to a leader must not depend on it."""
-
-
-def zookeeper_of(store: str) -> str | None:
-    return a_chroot() if store == "zookeeper" else None
 
 
 def verify(cluster: Cluster, history: History) -> None:
@@ -24,7 +15,7 @@ def verify(cluster: Cluster, history: History) -> None:
     assert history.violations() == []
 
 
-@pytest.mark.parametrize("store", STORES)
+@each_store
 def test_a_killed_leader_loses_nothing_that_was_acknowledged(tmp_path: Path, store: str) -> None:
     with a_cluster(tmp_path, 3, zookeeper=zookeeper_of(store)) as cluster:
         cluster.create_topic("t", replicas=[[0, 1, 2]])
@@ -36,7 +27,7 @@ def test_a_killed_leader_loses_nothing_that_was_acknowledged(tmp_path: Path, sto
         verify(cluster, history)
 
 
-@pytest.mark.parametrize("store", STORES)
+@each_store
 def test_a_leader_that_is_stopped_hands_over_first(tmp_path: Path, store: str) -> None:
     with a_cluster(tmp_path, 3, zookeeper=zookeeper_of(store)) as cluster:
         cluster.create_topic("t", replicas=[[0, 1, 2]])
@@ -48,7 +39,7 @@ def test_a_leader_that_is_stopped_hands_over_first(tmp_path: Path, store: str) -
         verify(cluster, history)
 
 
-@pytest.mark.parametrize("store", STORES)
+@each_store
 def test_a_leader_that_stands_still_is_replaced_and_comes_back_as_a_follower(tmp_path: Path, store: str) -> None:
     with a_cluster(tmp_path, 3, zookeeper=zookeeper_of(store), auto_leader_rebalance_enable="false") as cluster:
         cluster.create_topic("t", replicas=[[0, 1, 2]])

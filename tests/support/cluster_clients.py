@@ -52,6 +52,7 @@ class Writer:
                 "bootstrap.servers": cluster.bootstrap,
                 "enable.idempotence": True,
                 "linger.ms": 2,
+                "batch.size": 8_000,  # segments of tests are small
                 "message.timeout.ms": 60_000,
                 "request.timeout.ms": 2_000,
                 "queue.buffering.max.messages": 1_000,
@@ -76,7 +77,7 @@ class Writer:
         self._thread.join()
         left = self._producer.flush(FLUSH_SECONDS)
         assert left == 0, f"{left} records of writer {self._name} were never answered"
-        assert self.failures == []
+        assert not self.failures, f"{len(self.failures)} records failed, the first: {self.failures[0]}"
 
     def go_on_for(self, records: int, seconds: float = 30.0) -> None:
         """Until so many more were acknowledged."""

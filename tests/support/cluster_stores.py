@@ -1,0 +1,17 @@
+"""The stores a cluster may keep its metadata in, for tests that hold for each: `@each_store`, then `zookeeper=zookeeper_of(store)`."""
+
+import importlib.util
+
+import pytest
+
+from tests.support.zookeeper import a_chroot
+
+needs_zookeeper_store = pytest.mark.skipif(
+    importlib.util.find_spec("broker.metadata_store") is None, reason="brokers can only keep their metadata in the embedded store"
+)
+each_store = pytest.mark.parametrize("store", ["embedded", pytest.param("zookeeper", marks=[pytest.mark.java, needs_zookeeper_store])])
+
+
+def zookeeper_of(store: str) -> str | None:
+    """What `a_cluster` takes: nothing, or a path of its own on a real ZooKeeper."""
+    return a_chroot() if store == "zookeeper" else None
