@@ -10,6 +10,8 @@ stays readable.
 import fcntl
 import mmap
 import os
+import resource
+import sys
 from typing import Protocol
 
 _OPEN_READ = os.O_RDONLY | os.O_CLOEXEC
@@ -63,6 +65,9 @@ class FileSystem(Protocol):
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         """Opens for reading and writing; FileNotFoundError unless it exists or `create`."""
+
+    def is_short_of_files(self) -> bool:
+        """Whether most of the files that this process may have open were open at some time since the last call."""
 
     def exists(self, path: str) -> bool: ...
 
@@ -204,12 +209,22 @@ class RealFileSystem:
 
     def __init__(self) -> None:
         self._locked: set[str] = set()
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._many = sys.maxsize if limit == resource.RLIM_INFINITY else limit * 3 // 4
+        self._has_many = False
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> RealFile:
         flags = _OPEN_READ if read_only else _OPEN_WRITE
         if create:
             flags |= os.O_CREAT
-        return RealFile(path, os.open(path, flags, 0o644))
+        fd = os.open(path, flags, 0o644)
+        if fd > self._many:  # the system gives the lowest number that is free
+            self._has_many = True
+        return RealFile(path, fd)
+
+    def is_short_of_files(self) -> bool:
+        found, self._has_many = self._has_many, False
+        return found
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)

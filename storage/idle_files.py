@@ -3,16 +3,22 @@ of descriptors.
 
 `LogManager` starts it. Once a minute every log is looked at, a few per turn of the loop: segments that are read only lose their file and
 the maps of their indexes, and so does an active one to which nothing was appended since. The next read or append opens what it needs
-(20 µs). So what is open belongs to the logs and segments of the last two minutes. A map counts, too: it holds a descriptor.
+(20 µs). So what is open belongs to the logs and segments of the last two minutes. A map counts, too: it holds a descriptor. When most
+descriptors that the process may have are taken all the same, all that can be closed is closed within a second or two.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 
 from storage.background import Background
+from storage.filesystem import FileSystem
 from storage.partition_log import PartitionLog
 
+log = logging.getLogger(__name__)
+
 PERIOD_MS = 60_000
+_PRESSURE_PERIOD_MS = 1000
 _SEGMENTS_PER_TURN = 1000
 """Half a millisecond at most."""
 _LOG_COSTS = 3
@@ -22,10 +28,12 @@ _LOG_COSTS = 3
 class IdleFiles:
     """Of all logs that `logs` gives."""
 
-    __slots__ = ("_background", "_ends", "_logs", "_waiting")
+    __slots__ = ("_background", "_closes_all", "_ends", "_filesystem", "_logs", "_waiting")
 
-    def __init__(self, background: Background, logs: Callable[[], Iterable[PartitionLog]]) -> None:
+    def __init__(self, filesystem: FileSystem, background: Background, logs: Callable[[], Iterable[PartitionLog]]) -> None:
+        self._filesystem = filesystem
         self._background = background
+        self._closes_all = False
         self._logs = logs
         self._waiting: deque[PartitionLog] = deque()
         self._ends: dict[PartitionLog, int] = {}
@@ -34,31 +42,43 @@ class IdleFiles:
     def start(self) -> None:
         """Begins; on the loop."""
         self._background.schedule("idle-files", PERIOD_MS, PERIOD_MS, self.close_idle)
+        self._background.schedule("idle-files", _PRESSURE_PERIOD_MS, _PRESSURE_PERIOD_MS, self.relieve)
+
+    def relieve(self) -> None:
+        """Closes all that can be if the process is short of descriptors."""
+        if self._filesystem.is_short_of_files():
+            log.info(
+                "most of the files that may be open are; those of logs are closed. A higher limit (ulimit -n) spares opening them again"
+            )
+            self._closes_all = True
+            self.close_idle()
 
     def close_idle(self) -> None:
         """One round over all logs."""
         if not self._waiting:
             self._waiting.extend(self._logs())
-            self._ends = {log: end for log in self._waiting if (end := self._ends.get(log)) is not None}
+            self._ends = {each: end for each in self._waiting if (end := self._ends.get(each)) is not None}
             self._look_at_some()
 
     def _look_at_some(self) -> None:
         budget = _SEGMENTS_PER_TURN
         while self._waiting and budget > 0:
-            log = self._waiting.popleft()
-            self._look_at(log)
-            budget -= len(log.segments) + _LOG_COSTS
+            each = self._waiting.popleft()
+            self._look_at(each)
+            budget -= len(each.segments) + _LOG_COSTS
         if self._waiting:
             self._background.schedule("idle-files", 0, 0, self._look_at_some)
+        else:
+            self._closes_all = False
 
-    def _look_at(self, log: PartitionLog) -> None:
-        if log.is_closed or log.flushes:
+    def _look_at(self, partition_log: PartitionLog) -> None:
+        if partition_log.is_closed or partition_log.flushes:
             return  # a flush in a thread relies on the files that were open when it began
-        active = log.active_segment
-        is_idle = self._ends.get(log) == log.log_end_offset
-        self._ends[log] = log.log_end_offset
-        for segment in log.segments:
+        active = partition_log.active_segment
+        is_idle = self._closes_all or self._ends.get(partition_log) == partition_log.log_end_offset
+        self._ends[partition_log] = partition_log.log_end_offset
+        for segment in partition_log.segments:
             if is_idle or segment is not active:
                 segment.release()
         if is_idle:
-            log.read_hints.clear()
+            partition_log.read_hints.clear()

@@ -170,7 +170,7 @@ class LogManager:
         start_offset_interval_ms = config[LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS]
         self._every("log-start-offset-checkpoint", start_offset_interval_ms, self.checkpoint_log_start_offsets)
         self._every("producer-expiration", config[PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS], self.remove_expired_producers)
-        IdleFiles(self._background, self.all_logs).start()
+        IdleFiles(self._fs, self._background, self.all_logs).start()
         self.cleaner.start()
 
     def shutdown(self, broker_epoch: int = -1) -> None:

@@ -107,6 +107,9 @@ class MemoryFileSystem:
             node.modified_ms = self.now_ms
         return MemoryFile(path, node, read_only=read_only)
 
+    def is_short_of_files(self) -> bool:
+        return False
+
     def exists(self, path: str) -> bool:
         return path in self.nodes or path in self.directories
 
@@ -227,6 +230,9 @@ class FaultyFileSystem:
             return _FaultyFile(self, result) if name in ("open", "try_lock") and result is not None else result
 
         return call
+
+    def is_short_of_files(self) -> bool:
+        return self._inner.is_short_of_files()
 
     def is_due(self, name: str, path: str) -> bool:
         """Whether this call is to fail."""

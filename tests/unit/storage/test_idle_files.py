@@ -57,7 +57,7 @@ def test_what_is_open_belongs_to_what_is_used(tmp_path: Path) -> None:
             append(log, a_batch(3, value_bytes=50))
     expected = [read_all(log) for log in logs]
     background.run_work()
-    idle = IdleFiles(background, manager.all_logs)
+    idle = IdleFiles(RealFileSystem(), background, manager.all_logs)
     idle.close_idle()
     assert len(open_files(tmp_path)) == 2, "the active ones"
     append(logs[0])
@@ -82,3 +82,36 @@ def test_after_a_start_a_log_has_no_more_open_than_its_active_segment(tmp_path: 
     append(again)
     assert {name.rpartition(".")[2] for name in open_files(tmp_path)} == {"log"}
     manager.shutdown()
+
+
+class CrowdedFileSystem(RealFileSystem):
+    """One that is always near the limit."""
+
+    def is_short_of_files(self) -> bool:
+        return True
+
+
+def test_what_is_used_is_closed_too_when_descriptors_run_short(tmp_path: Path) -> None:
+    manager, background = a_manager(tmp_path)
+    logs = [manager.get_or_create(each, is_new=True) for each in (T0, T1)]
+    for log in logs:
+        append(log)
+    background.run_work()
+    assert len(open_files(tmp_path)) == 2
+    IdleFiles(CrowdedFileSystem(), background, manager.all_logs).relieve()
+    assert open_files(tmp_path) == []
+    append(logs[0])
+    assert len(read_all(logs[0])) > len(read_all(logs[1])) > 0
+    manager.shutdown()
+
+
+def test_the_number_of_a_descriptor_tells_how_many_there_are(tmp_path: Path) -> None:
+    filesystem = RealFileSystem()
+    filesystem._many = 1 << 30
+    file = filesystem.open(str(tmp_path / "file"), create=True)
+    assert not filesystem.is_short_of_files()
+    filesystem._many = file.fileno() - 1
+    file.close()
+    filesystem.open(str(tmp_path / "file"))
+    assert filesystem.is_short_of_files()
+    assert not filesystem.is_short_of_files()
