@@ -100,9 +100,8 @@ class PartitionStates:
         await self.read(stale)
         return stale
 
-    async def remove_from_isr(self, replica: int, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Take a replica that is gone out of the ISRs; returns the partitions whose state changed."""
-        changed: list[TopicPartition] = []
+    async def remove_from_isr(self, replica: int, partitions: Iterable[TopicPartition]) -> None:
+        """Take a replica that is gone out of the ISRs it is in."""
         remaining = list(partitions)
         while remaining:
             states = {}
@@ -112,9 +111,6 @@ class PartitionStates:
                 if state is not None:
                     states[partition] = state
             remaining = await self.update(states) if states else []
-            again = set(remaining)
-            changed += [partition for partition in states if partition not in again]
-        return changed
 
     async def read(self, partitions: Sequence[TopicPartition]) -> None:
         """Take the partitions' states as they stand in the store; one that has none loses its place in the context."""
