@@ -15,6 +15,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.pipeline.plan import DidNotFinish, Plan
+from benchmarks.pipeline.reasons import innermost
 from benchmarks.pipeline.records import NOW_MS, parsed
 from benchmarks.pipeline.topic import Offsets, Topic
 
@@ -97,7 +98,7 @@ class Ingest:
         assert self._query is not None
         error = self._query.exception()
         if error is not None and not forgives:
-            raise DidNotFinish(f"ingest failed: {_reason(str(error))}")
+            raise DidNotFinish(f"ingest failed: {innermost(error)}")
         self.restarts += error is not None
         self.start()
 
@@ -154,9 +155,3 @@ def _offsets_in(said: object, topic: str) -> Offsets:
     """The end offsets of a progress report: an object, or its text, by the version of Spark."""
     found = json.loads(said) if isinstance(said, str) else said
     return {int(number): offset for number, offset in (found or {}).get(topic, {}).items()} if isinstance(found, dict) else {}
-
-
-def _reason(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    causes = [line for line in lines if "Caused by" in line or "Exception" in line]
-    return (causes or lines or ["no reason given"])[-1 if causes else 0][:400]

@@ -29,6 +29,7 @@ _IVY_SETTINGS = """<ivysettings>
 </ivysettings>
 """
 _NOT_FETCHED = ("unresolved dependency", "UNRESOLVED DEPENDENCIES", "download failed", "FAILED DOWNLOADS")
+_NO_MASTER = ("Could not parse Master URL", "Master must either be")
 _JAVA_WANTED = {4: 17, 3: 8}
 
 
@@ -137,7 +138,7 @@ def why_no_session(log: Path, master: str, error: BaseException) -> str:
         )
     if "All masters are unresponsive" in said or "Failed to connect to master" in said:
         return f"there is no Spark master at {master}"
-    if "Could not parse Master URL" in said + str(error):
+    if any(sign in said + str(error) for sign in _NO_MASTER):
         return f"{master!r} is no Spark master; write local[*] or spark://host:port"
     last = next((line.strip() for line in reversed(said.splitlines()) if re.search(r"Exception|Error", line)), "")
     return f"Spark does not start: {last or str(error).strip().splitlines()[0]}"

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.errors import AnalysisException, PySparkException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.types import AtomicType, BinaryType, StringType
 
 from benchmarks.pipeline.plan import MAX_ROWS, MAX_STREAMS, Plan, Unusable
+from benchmarks.pipeline.reasons import innermost
 from benchmarks.pipeline.records import HEADER_BYTES, payload_of
 
 _ROW_BITS = 33  # of monotonically_increasing_id(): the rest is the number of the Spark partition
@@ -62,8 +64,8 @@ def _read(spark: SparkSession, plan: Plan) -> Source:
     key, payload = _key(table, plan), _payload(table, plan)
     try:
         sizes = {row[0]: row[1] for row in table.groupBy(fn.spark_partition_id()).count().collect()}
-    except PySparkException as error:
-        raise Unusable(f"{plan.input}: cannot be read: {_first_line(error)}") from None
+    except (PySparkException, Py4JError) as error:
+        raise Unusable(f"{plan.input}: cannot be read: {innermost(error)}") from None
     if not 0 < sum(sizes.values()) <= MAX_ROWS or max(sizes) > MAX_STREAMS:
         raise Unusable(f"{plan.input}: has {sum(sizes.values())} rows; there must be one at least, and {MAX_ROWS} at most")
     starts, at = [], 0
@@ -91,8 +93,8 @@ def _table(spark: SparkSession, plan: Plan) -> DataFrame:
             table = spark.read.csv(path, header=True, inferSchema=False, mode="FAILFAST")
         else:
             table = spark.read.parquet(path)
-    except (AnalysisException, PySparkException) as error:
-        raise Unusable(f"{plan.input}: is neither Parquet nor, by its name, CSV: {_first_line(error)}") from None
+    except (PySparkException, Py4JError) as error:
+        raise Unusable(f"{plan.input}: is neither Parquet nor, by its name, CSV: {innermost(error)}") from None
     if not table.columns:
         raise Unusable(f"{plan.input}: has no columns")
     return table
@@ -120,7 +122,3 @@ def _as_bytes(table: DataFrame, name: str, plan: Plan) -> Column:
     if not isinstance(kind, AtomicType):
         raise Unusable(f"{plan.input}: column {name} is {kind.simpleString()}; it must be text, bytes or a number")
     return column.cast("string").cast("binary")
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -13,6 +13,7 @@ from benchmarks.pipeline.console import Console
 from benchmarks.pipeline.generate import generate
 from benchmarks.pipeline.ingest import Ingest
 from benchmarks.pipeline.plan import DidNotFinish, Plan
+from benchmarks.pipeline.reasons import innermost
 from benchmarks.pipeline.source import Source
 from benchmarks.pipeline.topic import Offsets, Topic
 from broker.cli.client.errors import ClientError
@@ -64,7 +65,7 @@ class Transfer:
         if not self._written.is_set():
             return None
         if self._failure is not None:
-            raise DidNotFinish(f"generate failed: {reason_of(self._failure)}")
+            raise DidNotFinish(f"generate failed: {innermost(self._failure)}")
         if "ends" not in self.seconds:
             self.ends = self._final_ends()
             self.seconds["ends"] = 0.0
@@ -87,11 +88,3 @@ class Transfer:
                 self.ends = topics.ends(self.plan, self.topic)
         written = sum(self.ends.values()) - sum(self.topic.first.values())
         self._console.progress(f"written {written:,} of {self.source.count:,}, read {self.ingest.rows:,}")
-
-
-def reason_of(error: Exception) -> str:
-    """The innermost cause that an exception of Spark tells, in a line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by:")]
-    told = causes[-1] if causes else next((line for line in lines if "Exception" in line), lines[0] if lines else type(error).__name__)
-    return told[:400]

@@ -128,9 +128,9 @@ def write(bootstrap: str, topic: str, partitions: Sequence[Sequence[Record]]) ->
 
 
 def make_topic(bootstrap: str, name: str, partitions: int = 1, **configs: str) -> None:
-    """A new topic; `configs` has keys with underscores for dots."""
+    """A new topic that keeps old timestamps; `configs` has keys with underscores for dots."""
     with Cluster(bootstrap) as cluster:
-        wanted = {key.replace("_", "."): value for key, value in configs.items()}
+        wanted = {"retention.ms": "-1", **{key.replace("_", "."): value for key, value in configs.items()}}
         assert create_topics(cluster, [NewTopic(name, partitions, 1, wanted)]) == {name: None}
 
 

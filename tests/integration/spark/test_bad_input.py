@@ -1,0 +1,177 @@
+"""`ottla validate` called with what cannot work: one line that says why, exit status 2, and no report."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from benchmarks.pipeline.plan import Plan, Unusable
+from tests.support.apache_kafka import free_ports
+from tests.support.broker_process import BrokerProcess, a_broker
+from tests.support.spark import make_topic, needs_spark, validated
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = needs_spark
+
+SECONDS = 300
+
+
+class Ended(NamedTuple):
+    """What the command left."""
+
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with a_broker(tmp_path_factory.mktemp("bad-input") / "broker") as running:
+        yield running
+
+
+def validate(folder: Path, *arguments: str, **environment: str) -> Ended:
+    """Run the command with a report folder `folder/report`."""
+    command = [sys.executable, "-m", "broker", "validate", "--report", str(folder / "report"), "--rows", "100", *arguments]
+    variables = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), **environment}
+    done = subprocess.run(command, capture_output=True, text=True, env=variables, cwd=folder, timeout=SECONDS, check=False)
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def assert_refused(ended: Ended, folder: Path, *says: str) -> None:
+    """One line, status 2, nothing left."""
+    assert ended.status == 2, ended
+    lines = [line for line in ended.err.splitlines() if line.startswith("ottla: ")]
+    assert len(lines) == 1, ended
+    assert "Traceback" not in ended.err
+    for text in says:
+        assert text in lines[0]
+    assert not ended.out
+    assert not [path.name for path in folder.iterdir() if "report" in path.name]
+
+
+def a_java(folder: Path, says: str) -> str:
+    """A JAVA_HOME whose java says that."""
+    program = folder / "jdk" / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    program.chmod(0o755)
+    return str(folder / "jdk")
+
+
+def test_a_broker_that_is_not_there(tmp_path: Path) -> None:
+    port = free_ports(1)[0]
+    assert_refused(validate(tmp_path, "-b", f"127.0.0.1:{port}"), tmp_path, f"127.0.0.1:{port}")
+
+
+def test_an_address_that_is_none(tmp_path: Path) -> None:
+    assert_refused(validate(tmp_path, "-b", "here:there"), tmp_path, "'here:there' is no address of a broker")
+
+
+def test_java_that_is_not_there(tmp_path: Path) -> None:
+    ended = validate(tmp_path, JAVA_HOME=str(tmp_path / "nowhere"))
+    assert_refused(ended, tmp_path, "nowhere/bin/java (from JAVA_HOME) is not there", "needs Java 17")
+
+
+def test_java_that_is_too_old(tmp_path: Path) -> None:
+    ended = validate(tmp_path, JAVA_HOME=a_java(tmp_path, 'openjdk version "1.8.0_392"'))
+    assert_refused(ended, tmp_path, "is Java 8;", "needs Java 17")
+
+
+def test_pyspark_that_is_not_installed(tmp_path: Path) -> None:
+    (tmp_path / "pyspark.py").write_text("raise ImportError('no pyspark here')\n")
+    ended = validate(tmp_path, PYTHONPATH=f"{tmp_path}:{Path(__file__).parents[3]}")
+    assert_refused(ended, tmp_path, "PySpark is not installed", "ottla[spark]")
+
+
+def test_a_topic_with_another_number_of_partitions(tmp_path: Path, broker: BrokerProcess) -> None:
+    make_topic(broker.bootstrap, "three", partitions=3)
+    ended = validate(tmp_path, "-b", broker.bootstrap, "--topic", "three", "--partitions", "4")
+    assert_refused(ended, tmp_path, "topic three exists with other settings: it has 3 partitions, not 4")
+
+
+def test_a_topic_that_is_compacted(tmp_path: Path, broker: BrokerProcess) -> None:
+    make_topic(broker.bootstrap, "compacted", partitions=4, cleanup_policy="compact")
+    assert_refused(validate(tmp_path, "-b", broker.bootstrap, "--topic", "compacted"), tmp_path, "it is compacted")
+
+
+def test_a_topic_to_verify_that_is_not_there(tmp_path: Path, broker: BrokerProcess) -> None:
+    ended = validate(tmp_path, "-b", broker.bootstrap, "--topic", "nothing", "--verify-only")
+    assert_refused(ended, tmp_path, "there is no topic nothing to verify")
+
+
+def test_a_report_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ended = validate(tmp_path, "--report", str(tmp_path / "file" / "report"))
+    assert_refused(ended, tmp_path, "no report can be written there")
+
+
+def test_a_folder_that_is_there_and_no_report(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "diary.txt").write_text("precious")
+    ended = validate(tmp_path, "--report", str(tmp_path / "mine"))
+    assert_refused(ended, tmp_path, "mine: is there already and is no report")
+    assert (tmp_path / "mine" / "diary.txt").read_text() == "precious"
+
+
+@pytest.mark.parametrize("arguments", [["--rows", "0"], ["--codec", "rar"], ["--verify-only"], ["--producer", "acks"]])
+def test_an_option_that_makes_no_sense(tmp_path: Path, arguments: list[str]) -> None:
+    ended = validate(tmp_path, *arguments)
+    assert ended.status == 2
+    assert "Error: " in ended.err
+
+
+def test_a_connector_that_cannot_be_fetched(tmp_path: Path, broker: BrokerProcess) -> None:
+    settings = tmp_path / "ivy.xml"
+    settings.write_text(
+        f"<ivysettings><settings defaultResolver='mirror'/><caches defaultCacheDir='{tmp_path}/cache'/><resolvers>"
+        f"<ibiblio name='mirror' m2compatible='true' root='http://127.0.0.1:{free_ports(1)[0]}/'/></resolvers></ivysettings>"
+    )
+    arguments = ["-b", broker.bootstrap, "--master", "local[1]", "--spark-conf", f"spark.jars.ivySettings={settings}"]
+    ended = validate(tmp_path, *arguments, OTTLA_IVY_CACHE=str(tmp_path / "ivy"))
+    assert_refused(ended, tmp_path, "the Kafka connector org.apache.spark:spark-sql-kafka-0-10_2.13:", "could not be fetched")
+
+
+def test_a_master_that_is_none(tmp_path: Path, broker: BrokerProcess) -> None:
+    ended = validate(tmp_path, "-b", broker.bootstrap, "--master", "nonsense")
+    assert_refused(ended, tmp_path, "'nonsense' is no Spark master")
+
+
+def test_a_file_whose_schema_cannot_be_used(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> None:
+    spark.range(3).selectExpr("id", "array(id) AS value").write.parquet(str(tmp_path / "arrays"))
+    spark.range(0).selectExpr("'k' AS key", "'v' AS value").write.parquet(str(tmp_path / "empty"))
+    spark.range(3).selectExpr("named_struct('a', id) AS key", "'v' AS value").write.parquet(str(tmp_path / "struct"))
+    (tmp_path / "text.parquet").write_text("no parquet")
+    plan = Plan(broker.bootstrap, "unused", 1, tmp_path / "report")
+    refused = {
+        "arrays": "column value is array<bigint>; it must be text, bytes or a number",
+        "struct": "column key is struct<a:bigint>",
+        "empty": "has 0 rows",
+        "text.parquet": "is neither Parquet nor, by its name, CSV",
+        "nothing.csv": "there is no such file",
+    }
+    for number, (name, why) in enumerate(refused.items()):
+        with pytest.raises(Unusable) as reason:
+            validated(spark, replace(plan, input=tmp_path / name, report=tmp_path / f"report-{number}"))
+        assert why in str(reason.value)
+    with pytest.raises(Unusable, match="has no column who for the key; it has id, value"):
+        validated(spark, replace(plan, input=tmp_path / "arrays", key_column="who", report=tmp_path / "report-key"))
+
+
+def test_a_record_that_the_broker_refuses_ends_the_run_without_a_report(broker: BrokerProcess, tmp_path: Path) -> None:
+    make_topic(broker.bootstrap, "narrow", partitions=4, max_message_bytes="300")
+    ended = validate(tmp_path, "-b", broker.bootstrap, "--topic", "narrow", "--record-bytes", "400", "--master", "local[2]")
+    assert ended.status == 1, ended
+    assert "ottla: generate failed: " in ended.err
+    assert "RecordTooLarge" in ended.err
+    assert "Traceback" not in ended.err
+    assert not [path.name for path in tmp_path.iterdir()]
