@@ -1,0 +1,90 @@
+"""Fetch and ListOffsets of what is not in the page cache: a thread reads first, the answer comes later, and is the same."""
+
+import asyncio
+
+import pytest
+
+from controller.metadata_waits import MetadataWaits
+from protocol.api_keys import ApiKey
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tests.support.filesystems import MemoryFile
+from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
+from tests.support.replicas import TOPIC, state
+
+ROUNDS = 3
+
+
+def cold_bench() -> HandlerBench:
+    """A partition of several segments; the next reads of old ones find nothing in the page cache, until three were read by a thread."""
+    bench = HandlerBench(segment_bytes="300")
+    bench.services.metadata_waits = MetadataWaits()
+    bench.replicas.say(state(isr=[0], replicas=[0]))
+    bench.know(p0=0)
+    for _ in range(12):
+        bench.replicas.append(2)
+    return bench
+
+
+@pytest.fixture(autouse=True)
+def refusals(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Which files were found cold."""
+    refused: list[str] = []
+
+    def pread_cached(file: MemoryFile, length: int, at: int) -> bytes | None:
+        if len(refused) < ROUNDS:
+            refused.append(file.path)
+            return None
+        return file.pread(length, at)
+
+    monkeypatch.setattr(MemoryFile, "pread_cached", pread_cached)
+    return refused
+
+
+async def answered(asking: Asking) -> Asking:
+    """The same, when the answer is there."""
+    for _ in range(5000):
+        if not asking.waits:
+            return asking
+        await asyncio.sleep(0.001)
+    raise AssertionError("there is no answer")
+
+
+def test_a_cold_fetch_is_answered_like_a_warm_one(refusals: list[str]) -> None:
+    @on_a_loop
+    async def scenario() -> None:
+        bench = cold_bench()
+        asking = bench.fetch(1, partition_max_bytes=100)
+        assert asking.waits
+        (cold,) = (await answered(asking)).fetched
+        assert len(refusals) == ROUNDS
+        (warm,) = bench.fetch(1, partition_max_bytes=100).fetched
+        assert cold == warm
+        assert cold.records
+
+    scenario()
+
+
+def test_a_fetch_from_the_tail_is_answered_at_once(refusals: list[str]) -> None:
+    @on_a_loop
+    async def scenario() -> None:
+        bench = cold_bench()
+        assert bench.fetch(23).fetched[0].records
+        assert not refusals
+
+    scenario()
+
+
+def test_a_cold_search_by_time_is_answered_like_a_warm_one(refusals: list[str]) -> None:
+    @on_a_loop
+    async def scenario() -> None:
+        bench = cold_bench()
+        topics = [ListOffsetsTopic(name=TOPIC, partitions=[ListOffsetsPartition(partition_index=0, timestamp=1)])]
+        request = ListOffsetsRequest(replica_id=-1, topics=topics)
+        asking = bench.ask(request, ApiKey.LIST_OFFSETS, 7)
+        assert asking.waits
+        cold = (await answered(asking)).response
+        assert len(refusals) == ROUNDS
+        assert cold == bench.ask(request, ApiKey.LIST_OFFSETS, 7).response
+        assert cold.topics[0].partitions[0].offset == 0
+
+    scenario()
