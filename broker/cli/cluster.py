@@ -73,7 +73,7 @@ def up(
     layout = Layout(directory, ports, racks or brokers, zookeeper, settings, first_id, host)
     _check_configuration(layout)
     if detach:
-        _detach(directory)
+        _detach(layout)
     else:
         _supervise(layout)
 
@@ -111,14 +111,13 @@ def _supervise(layout: Layout) -> None:
         raise SystemExit(1) from None
 
 
-def _detach(directory: Path) -> None:
-    """The same command again, in a session of its own, until its first line."""
-    arguments = [argument for argument in sys.argv[1:] if argument != "--detach"]
-    log_file = directory / "supervisor.log"
+def _detach(layout: Layout) -> None:
+    """The same cluster in the foreground of another process, in a session of its own, until its first line."""
+    log_file = layout.directory / "supervisor.log"
     with log_file.open("ab") as log:
         begin = log.tell()
         supervisor = subprocess.Popen(
-            [sys.executable, "-m", "broker", *arguments],
+            [sys.executable, "-m", "broker", "cluster", "up", *_arguments(layout)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -138,6 +137,19 @@ def _detach(directory: Path) -> None:
     for text in told or [f"ottla: the supervisor ended with status {status}; {log_file} says why"]:
         say(text)
     raise SystemExit(status or 1)
+
+
+def _arguments(layout: Layout) -> list[str]:
+    """Of an `up` that makes this layout; ports that are kept for this directory are asked for as such."""
+    first = layout.ports[0]
+    follow_each_other = layout.ports == tuple(range(first, first + len(layout.ports)))
+    found = [str(len(layout.ports)), "--dir", str(layout.directory), "--base-port", str(first if follow_each_other else 0)]
+    found += ["--first-id", str(layout.first_id), "--host", layout.host, "--racks", str(layout.racks)]
+    if layout.zookeeper is not None:
+        found += ["--zookeeper", layout.zookeeper]
+    for setting in layout.settings:
+        found += ["--set", setting]
+    return found
 
 
 @cluster.command()

@@ -4,8 +4,6 @@ import importlib.util
 
 import pytest
 
-from tests.support.zookeeper import a_chroot
-
 needs_zookeeper_store = pytest.mark.skipif(
     importlib.util.find_spec("broker.metadata_store") is None, reason="brokers can only keep their metadata in the embedded store"
 )
@@ -14,4 +12,8 @@ each_store = pytest.mark.parametrize("store", ["embedded", pytest.param("zookeep
 
 def zookeeper_of(store: str) -> str | None:
     """What `a_cluster` takes: nothing, or a path of its own on a real ZooKeeper."""
-    return a_chroot() if store == "zookeeper" else None
+    if store == "embedded":
+        return None
+    from tests.support.zookeeper import a_chroot
+
+    return a_chroot()
