@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from protocol.records import BatchHeader
 from storage.batch_scan import batches_from
 from storage.errors import CorruptIndex
-from storage.time_index import TimestampOffset
+from storage.file_names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from storage.offset_index import OffsetIndex
+from storage.time_index import TimeIndex, TimestampOffset
 
 if TYPE_CHECKING:
     from storage.segment import Segment
@@ -54,6 +56,13 @@ def rebuild_indexes(self: "Segment") -> None:
 
 def begin_rebuild(self: "Segment") -> None:
     """Empties offset and time index; an index file of a wrong size or kind is replaced."""
+    # Taken for empty if not yet open: to look at the last entry of a preallocated file costs a page fault of 60 µs.
+    settings = self._settings
+    if self._offset_index is None:
+        path = self._path(OFFSET_INDEX_SUFFIX)
+        self._offset_index = OffsetIndex(self.filesystem, path, self.base_offset, settings.index_bytes, 0)
+    if self._time_index is None:
+        self._time_index = TimeIndex(self.filesystem, self._path(TIME_INDEX_SUFFIX), self.base_offset, settings.index_bytes, 0)
     self.offset_index.reset()
     self.time_index.reset()
     self._max_timestamp = self.time_index.last_entry
