@@ -9,8 +9,10 @@ BROKERS ?= 3
 CLUSTER ?= ./cluster
 WORKERS ?= auto
 TEST_TIMEOUT ?= 180
+ROWS ?= 10000000
+RECORD_BYTES ?= 100
 
-.PHONY: help install serve cluster test test-fast lint format docs bench soak clean
+.PHONY: help install serve cluster test test-fast lint format docs bench validate soak clean
 
 help:
 	@echo "make serve      run a broker on 127.0.0.1:9092, data under $(DATA)"
@@ -19,6 +21,7 @@ help:
 	@echo "make test-fast  unit, wire and contract tests (under a minute)"
 	@echo "make lint       ruff, mypy --strict, import-linter"
 	@echo "make bench      Apache Kafka 3.9.1 and Ottla side by side (needs Java 17, Maven, a C compiler)"
+	@echo "make validate   Spark through Apache Kafka 3.9.1 and Ottla in turns, every record accounted for (ROWS=, RECORD_BYTES=)"
 	@echo "make soak       random work with kill -9 against a model, and simulated clusters; minutes long"
 	@echo "make docs       write the generated reference pages anew"
 
@@ -67,6 +70,9 @@ docs: $(VENV)/.installed-test
 
 bench: $(VENV)/.installed-test
 	$(BIN)/python -m benchmarks.single_broker $(BENCH_ARGS)
+
+validate: $(VENV)/.installed-test
+	$(BIN)/python -m benchmarks.spark_validation --rows $(ROWS) --record-bytes $(RECORD_BYTES) $(VALIDATE_ARGS)
 
 soak: $(VENV)/.installed-test
 	$(BIN)/python -m tests.soak $(SOAK_ARGS)

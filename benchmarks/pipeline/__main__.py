@@ -58,7 +58,14 @@ def _pairs(_: click.Context, option: click.Parameter, texts: tuple[str, ...]) ->
 )
 @click.option("--work", help="Folder or URL for checkpoint and records; with executors elsewhere, it and --report must be shared.")
 def validate(
-    bootstrap: str, topic: str | None, report: Path | None, verify_only: bool, keep_topic: bool, stall: float, **options: object
+    bootstrap: str,
+    topic: str | None,
+    report: Path | None,
+    verify_only: bool,
+    keep_topic: bool,
+    stall: float,
+    work: str | None,
+    **options: object,
 ) -> None:
     """Show with Spark whether a cluster keeps every record, in order, once, and how fast.
 
@@ -75,6 +82,7 @@ def validate(
         generates=not verify_only,
         keeps_topic=keep_topic or topic is not None,
         stall_s=stall,
+        work=str(Path(work).absolute()) if work and "://" not in work else work,
         **options,  # type: ignore[arg-type]  # click has checked them, and they are named as the fields
     )
     from benchmarks.pipeline.run import run

@@ -6,12 +6,14 @@ that holds a POM without its JAR would make Spark's resolver give up. Who has an
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -105,7 +107,7 @@ def open_session(master: str, conf: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.master(master)
     for name, value in {**settings, **conf}.items():
         builder = builder.config(name, value)
-    with _alone(cache):
+    with _alone(cache), _elsewhere():
         spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
     return spark
@@ -159,6 +161,18 @@ def _ivy_settings(cache: Path) -> Path:
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
     return path
+
+
+@contextmanager
+def _elsewhere() -> Iterator[None]:
+    """The JVM that starts meanwhile leaves what it drops where it stands (a folder `artifacts`) in one that goes when this process ends."""
+    here, scratch = Path.cwd(), tempfile.mkdtemp(prefix="spark-")
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    os.chdir(scratch)
+    try:
+        yield
+    finally:
+        os.chdir(here)
 
 
 @contextmanager

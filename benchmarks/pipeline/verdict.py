@@ -54,6 +54,7 @@ def judge(transfer: Transfer, folder: Path, environment: Mapping[str, str]) -> V
         "checks": checks,
         "examples": _examples(found, checks),
         "summary": _summary(transfer, measured, series),
+        "latency_ms": {name: measured.totals[name] for name in (*PERCENTILES, "max")} if measured else {},
         "measurements": series,
         "seconds": {name: round(value, 3) for name, value in seconds.items() if name != "ends"},
         "restarts_of_ingest": transfer.ingest.restarts,
