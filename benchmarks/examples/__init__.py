@@ -1,0 +1,1 @@
+"""What people do with a broker, from end to end, small enough to read."""
