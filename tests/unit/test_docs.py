@@ -28,6 +28,7 @@ NOT_IN_THE_TREE = {
     "table.txt",
     "results.json",
     "ratios.svg",
+    "report.json",
     "serve.py",
     "cluster.json",
 }
