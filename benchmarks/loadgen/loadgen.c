@@ -3,8 +3,12 @@
  * Reads whole request frames (4-byte length, api key, version, correlation id, ...) from a file, opens connections, keeps a number of
  * requests in flight on each (closed loop) or sends at a fixed rate whatever the answers do (open loop), and prints lines of JSON:
  *   {"event":"measuring"}   when the warm-up is over
+ *   {"event":"interval",..} with --interval: what was answered since the last such line, inside the window
  *   {"event":"done",...}    counts, window, latency buckets; "answered" is all that came between the two lines, also what does not count
  * Only a response's length and correlation id are parsed, and 16-bit error codes at fixed places (--check) that must be zero.
+ *
+ * On an open loop the connections take turns: one request of each, then the next of each. That is also how thousands of connections are
+ * made to be active in turn.
  *
  * Frames are dealt round robin: with C connections, connection i sends frames i, i+C, i+2C, ... over and over. They are shared and never
  * written to; the twelve bytes with the correlation id are copied per request, the rest is sent from where it lies (writev).
@@ -34,9 +38,11 @@ enum {
     HEAD = 12,              /* length, api key, version, correlation id: what is copied per request */
     SUB_BITS = 7,           /* 128 buckets per power of two: below 0.8 % error */
     BUCKETS = (64 - SUB_BITS) << SUB_BITS,
-    MAX_CONNECTIONS = 1024,
+    MAX_CONNECTIONS = 32768,
     MAX_CHECKS = 4,
-    MAX_IN_FLIGHT = 4096,   /* a power of two: ring of requests waiting for their response */
+    MAX_IN_FLIGHT = 4096,   /* a power of two: the longest ring of requests waiting for their response */
+    RING_SLOTS = 131072,    /* a power of two: of all rings together on an open loop, so that many connections have short ones */
+    MIN_RING = 8,
     MAX_IOV = 64,
     PEEK = 256,             /* enough of a response to see every checked place */
     RECEIVE = 256 * 1024,
@@ -46,16 +52,15 @@ static const uint64_t DRAIN_NS = 30000000000ull; /* open loop: how long answers 
 
 struct frame { const uint8_t *bytes; uint32_t length; };
 
+struct request { uint64_t start_ns; uint32_t frame; uint8_t head[HEAD]; };
+
 struct connection {
     int fd;
     uint32_t interest;                   /* what epoll was asked for */
     uint32_t next_frame;                 /* index of the next frame to send */
     uint64_t queued, written, answered;  /* requests: put into the ring, handed to the kernel completely, answered */
-    uint64_t due;                        /* open loop: requests of this connection that were meant to be sent until now */
     uint32_t offset;                     /* bytes of request `written` the kernel has already */
-    uint64_t start_ns[MAX_IN_FLIGHT];
-    uint32_t frame_of[MAX_IN_FLIGHT];
-    uint8_t head[MAX_IN_FLIGHT][HEAD];
+    struct request *ring;                /* requests `answered` to `queued` */
     uint8_t peek[PEEK];                  /* the first bytes of the response that is arriving, length included */
     uint32_t have;                       /* how many bytes of it have arrived, length included */
     uint32_t want;                       /* its whole length, length included; 0 until known */
@@ -64,7 +69,7 @@ struct connection {
 static struct {
     const char *host, *frames_path;
     int port, connections, in_flight, discard, checks;
-    double warm_up_s, duration_s, rate;
+    double warm_up_s, duration_s, rate, interval_s;
     uint64_t total, max_bytes;
     uint32_t check[MAX_CHECKS];
 } option = {.host = "127.0.0.1", .connections = 1, .in_flight = 1, .duration_s = 1};
@@ -73,9 +78,11 @@ static struct frame *frames;
 static uint32_t frame_count;
 static struct connection *connections;
 static int epoll_fd;
+static uint32_t ring_mask;               /* slots of a ring, less one */
+static uint64_t due;                     /* open loop: requests that were meant to be sent until now */
 static uint8_t receive_buffer[RECEIVE];
 
-static uint64_t bucket[BUCKETS];
+static uint64_t bucket[BUCKETS], reported[BUCKETS], reported_max_ns;
 static uint64_t responses, errors, bytes_sent, bytes_received, max_ns, answered_in_all, answered_before_window;
 static int first_error;
 static int measuring;
@@ -126,7 +133,14 @@ static void want_events(struct connection *c, uint32_t interest) {
     c->interest = interest;
 }
 
+static uint32_t ring_slots(void) {
+    uint32_t slots = MIN_RING, wanted = option.rate > 0 ? RING_SLOTS / (uint32_t)option.connections : (uint32_t)option.in_flight;
+    while (slots < wanted && slots < MAX_IN_FLIGHT) slots *= 2;
+    return slots;
+}
+
 static void open_connections(void) {
+    ring_mask = ring_slots() - 1;
     connections = calloc((size_t)option.connections, sizeof *connections);
     epoll_fd = epoll_create1(0);
     if (!connections || epoll_fd < 0) fail("start");
@@ -140,18 +154,19 @@ static void open_connections(void) {
         setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         if (fcntl(c->fd, F_SETFL, O_NONBLOCK)) fail("fcntl");
         c->next_frame = (uint32_t)i % frame_count;
+        if (!(c->ring = calloc(ring_mask + 1, sizeof *c->ring))) fail("memory");
         want_events(c, EPOLLIN);
     }
 }
 
 /* Put one request into the ring; flush() sends it. */
 static void queue_request(struct connection *c, uint64_t start_ns) {
-    uint32_t slot = c->queued % MAX_IN_FLIGHT, correlation_id = (uint32_t)c->queued & 0x7fffffff;
-    const struct frame *frame = &frames[c->next_frame];
-    memcpy(c->head[slot], frame->bytes, HEAD - 4);
-    for (int i = 0; i < 4; i++) c->head[slot][HEAD - 4 + i] = (uint8_t)(correlation_id >> (24 - 8 * i));
-    c->frame_of[slot] = c->next_frame;
-    c->start_ns[slot] = start_ns;
+    struct request *request = &c->ring[c->queued & ring_mask];
+    uint32_t correlation_id = (uint32_t)c->queued & 0x7fffffff;
+    memcpy(request->head, frames[c->next_frame].bytes, HEAD - 4);
+    for (int i = 0; i < 4; i++) request->head[HEAD - 4 + i] = (uint8_t)(correlation_id >> (24 - 8 * i));
+    request->frame = c->next_frame;
+    request->start_ns = start_ns;
     c->next_frame = (uint32_t)(((uint64_t)c->next_frame + (uint32_t)option.connections) % frame_count);
     c->queued++;
 }
@@ -163,10 +178,10 @@ static void flush(struct connection *c) {
         int n = 0;
         uint32_t skip = c->offset;
         for (uint64_t r = c->written; r < c->queued && n + 2 <= MAX_IOV; r++, skip = 0) {
-            uint32_t slot = r % MAX_IN_FLIGHT;
-            const struct frame *frame = &frames[c->frame_of[slot]];
+            struct request *request = &c->ring[r & ring_mask];
+            const struct frame *frame = &frames[request->frame];
             uint32_t body = skip > HEAD ? skip : HEAD;
-            if (skip < HEAD) iov[n++] = (struct iovec){c->head[slot] + skip, HEAD - skip};
+            if (skip < HEAD) iov[n++] = (struct iovec){request->head + skip, HEAD - skip};
             if (body < frame->length) iov[n++] = (struct iovec){(void *)(frame->bytes + body), frame->length - body};
         }
         ssize_t sent = writev(c->fd, iov, n);
@@ -179,7 +194,7 @@ static void flush(struct connection *c) {
         if (measuring) bytes_sent += (uint64_t)sent;
         uint64_t left = (uint64_t)sent + c->offset;
         for (; c->written < c->queued; c->written++) {
-            uint32_t length = frames[c->frame_of[c->written % MAX_IN_FLIGHT]].length;
+            uint32_t length = frames[c->ring[c->written & ring_mask].frame].length;
             if (left < length) break;
             left -= length;
         }
@@ -189,7 +204,6 @@ static void flush(struct connection *c) {
 }
 
 static void on_response(struct connection *c, uint64_t now) {
-    uint32_t slot = c->answered % MAX_IN_FLIGHT;
     errno = 0;
     if (c->answered >= c->written) fail("a response came that nothing asked for");
     if (be32(c->peek + 4) != ((uint32_t)c->answered & 0x7fffffff)) fail("a response has the wrong correlation id");
@@ -198,7 +212,7 @@ static void on_response(struct connection *c, uint64_t now) {
         uint32_t at = 4 + option.check[i];
         code = at + 2 <= c->want ? (int16_t)(c->peek[at] << 8 | c->peek[at + 1]) : -2;
     }
-    uint64_t start = c->start_ns[slot];
+    uint64_t start = c->ring[c->answered & ring_mask].start_ns;
     c->answered++;
     answered_in_all++;
     /* Open loop: what was meant to be sent inside the window counts, also when it is answered after it. */
@@ -211,6 +225,7 @@ static void on_response(struct connection *c, uint64_t now) {
     bytes_received += c->want;
     bucket[bucket_of(took)]++;
     if (took > max_ns) max_ns = took;
+    if (took > reported_max_ns) reported_max_ns = took;
 }
 
 /* `data` has arrived (NULL: `count` bytes that were thrown away inside one response). */
@@ -267,22 +282,27 @@ static double cpu_s(void) {
     return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
-/* Meant to be sent: the j-th request of connection i at began + (j * connections + i) / rate. */
-static uint64_t due_ns(const struct connection *c) {
-    double nth = (double)c->due * option.connections + (double)(c - connections);
-    return began_ns + (uint64_t)(nth / option.rate * 1e9);
+/* Closed loop: as many requests as are missing. */
+static void fill(struct connection *c, uint64_t now) {
+    while (c->queued - c->answered < (uint64_t)option.in_flight) queue_request(c, now);
+    flush(c);
 }
 
-static void fill(struct connection *c, uint64_t now) {
-    if (option.rate > 0) {
-        for (uint64_t at; c->queued - c->answered < MAX_IN_FLIGHT && (at = due_ns(c)) <= now && (!window_end_ns || at < window_end_ns);) {
-            queue_request(c, at);
-            c->due++;
-        }
-    } else {
-        while (c->queued - c->answered < (uint64_t)option.in_flight) queue_request(c, now);
+/* Open loop: the n-th request is meant to be sent n / rate after the beginning, by connection n modulo their number. A connection whose
+ * ring is full holds up all: the broker is that far behind, and what is held up keeps the time at which it was meant to be sent. */
+static void send_due(uint64_t now) {
+    uint64_t first = due, all = (uint64_t)option.connections;
+    for (;; due++) {
+        uint64_t at = began_ns + (uint64_t)((double)due / option.rate * 1e9);
+        struct connection *c = &connections[due % all];
+        if (at > now || (window_end_ns && at >= window_end_ns) || c->queued - c->answered > ring_mask) break;
+        queue_request(c, at);
     }
-    if (c->queued > c->written) flush(c);
+    uint64_t touched = due - first < all ? due - first : all;
+    for (uint64_t i = 0; i < touched; i++) {
+        struct connection *c = &connections[(first + i) % all];
+        if (!(c->interest & EPOLLOUT)) flush(c);
+    }
 }
 
 static int all_answered(void) {
@@ -291,17 +311,41 @@ static int all_answered(void) {
     return 1;
 }
 
+/* The buckets that have grown beyond `before`, as JSON; with `before` they are remembered there. */
+static void print_buckets(uint64_t *before) {
+    const char *separator = "";
+    printf("\"buckets\":[");
+    for (uint32_t i = 0; i < BUCKETS; i++) {
+        uint64_t count = bucket[i] - (before ? before[i] : 0);
+        if (!count) continue;
+        printf("%s[%u,%llu]", separator, i, (unsigned long long)count);
+        separator = ",";
+        if (before) before[i] = bucket[i];
+    }
+    printf("]}\n");
+    fflush(stdout);
+}
+
+static void print_interval(uint64_t now) {
+    printf("{\"event\":\"interval\",\"at_s\":%.3f,\"max_ns\":%llu,", (double)(now - window_ns) / 1e9, (unsigned long long)reported_max_ns);
+    reported_max_ns = 0;
+    print_buckets(reported);
+}
+
 static void run(void) {
     struct epoll_event events[64];
     uint64_t warm_ns = (uint64_t)(option.warm_up_s * 1e9), duration_ns = (uint64_t)(option.duration_s * 1e9), sent_before_window = 0;
     double cpu_before = 0, cpu_after = 0;
     uint64_t now = began_ns = now_ns();
-    uint64_t ended_ns = 0;
+    uint64_t ended_ns = 0, next_interval_ns = 0, interval_ns = (uint64_t)(option.interval_s * 1e9);
+    if (option.rate <= 0)
+        for (int i = 0; i < option.connections; i++) fill(&connections[i], now);
     for (;;) {
         uint64_t answered_before = answered_in_all;
         if (!measuring && !ended_ns && (now - began_ns >= warm_ns || (option.max_bytes && sent_before_window >= option.max_bytes / 2))) {
             measuring = 1;
             window_ns = now;
+            next_interval_ns = now + interval_ns;
             window_end_ns = option.rate > 0 ? now + duration_ns : 0;
             cpu_before = cpu_s();
             answered_before_window = answered_in_all;
@@ -312,11 +356,15 @@ static void run(void) {
                           (option.total && answered_in_all >= option.total))) {
             measuring = 0;
             ended_ns = now;
+            if (window_end_ns > now) window_end_ns = now;
             cpu_after = cpu_s();
             if (option.rate <= 0) break;
         }
-        if (option.rate > 0 || now == began_ns)
-            for (int i = 0; i < option.connections; i++) fill(&connections[i], now);
+        if (interval_ns && measuring && now >= next_interval_ns) {
+            print_interval(now);
+            next_interval_ns += interval_ns;
+        }
+        if (option.rate > 0) send_due(now);
         if (ended_ns && (all_answered() || now - ended_ns > DRAIN_NS)) break;
         /* Open loop polls without sleeping: waking up late would count as the broker's latency. */
         int n = epoll_wait(epoll_fd, events, 64, option.rate > 0 ? 0 : 100);
@@ -331,23 +379,18 @@ static void run(void) {
         now = now_ns();
     }
     printf("{\"event\":\"done\",\"responses\":%llu,\"errors\":%llu,\"first_error\":%d,\"window_s\":%.6f,\"bytes_sent\":%llu,"
-           "\"bytes_received\":%llu,\"max_ns\":%llu,\"generator_cpu_s\":%.6f,\"unanswered\":%d,\"answered\":%llu,\"buckets\":[",
+           "\"bytes_received\":%llu,\"max_ns\":%llu,\"generator_cpu_s\":%.6f,\"unanswered\":%d,\"answered\":%llu,",
            (unsigned long long)responses, (unsigned long long)errors, first_error, (double)(ended_ns - window_ns) / 1e9,
            (unsigned long long)bytes_sent, (unsigned long long)bytes_received, (unsigned long long)max_ns, cpu_after - cpu_before,
            option.rate > 0 && !all_answered(), (unsigned long long)(answered_in_all - answered_before_window));
-    for (uint32_t i = 0, first = 1; i < BUCKETS; i++)
-        if (bucket[i]) {
-            printf("%s[%u,%llu]", first ? "" : ",", i, (unsigned long long)bucket[i]);
-            first = 0;
-        }
-    printf("]}\n");
+    print_buckets(NULL);
 }
 
 int main(int argc, char **argv) {
     static const struct option names[] = {
         {"host", 1, 0, 'h'}, {"port", 1, 0, 'p'}, {"frames", 1, 0, 'f'}, {"connections", 1, 0, 'c'}, {"in-flight", 1, 0, 'i'},
         {"warm-up", 1, 0, 'w'}, {"duration", 1, 0, 'd'}, {"rate", 1, 0, 'r'}, {"total", 1, 0, 't'}, {"max-bytes", 1, 0, 'm'},
-        {"check", 1, 0, 'k'}, {"discard", 0, 0, 'x'}, {0, 0, 0, 0}};
+        {"interval", 1, 0, 'n'}, {"check", 1, 0, 'k'}, {"discard", 0, 0, 'x'}, {0, 0, 0, 0}};
     for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) switch (c) {
             case 'h': option.host = optarg; break;
             case 'p': option.port = atoi(optarg); break;
@@ -359,6 +402,7 @@ int main(int argc, char **argv) {
             case 'r': option.rate = atof(optarg); break;
             case 't': option.total = strtoull(optarg, NULL, 10); break;
             case 'm': option.max_bytes = strtoull(optarg, NULL, 10); break;
+            case 'n': option.interval_s = atof(optarg); break;
             case 'x': option.discard = 1; break;
             case 'k':
                 if (option.checks == MAX_CHECKS || atoi(optarg) < 4 || atoi(optarg) > PEEK - 6) fail("--check: at most 4, in the first 250 bytes");
@@ -369,7 +413,7 @@ int main(int argc, char **argv) {
     if (!option.frames_path || option.port <= 0 || option.connections < 1 || option.connections > MAX_CONNECTIONS ||
         option.in_flight < 1 || option.in_flight > MAX_IN_FLIGHT)
         fail("usage: loadgen --port P --frames FILE|- [--host H] [--connections C] [--in-flight D] [--warm-up S] [--duration S] "
-             "[--rate R] [--total N] [--max-bytes B] [--check OFFSET]... [--discard]");
+             "[--rate R] [--total N] [--max-bytes B] [--interval S] [--check OFFSET]... [--discard]");
     read_frames();
     open_connections();
     run();

@@ -1,7 +1,7 @@
 """Runs loadgen against a broker and reads what it printed.
 
 The generator announces the start and end of its measuring window; the caller's `probe` is called at both, so that processor time is
-taken over the same window as the requests.
+taken over the same window as the requests. With `interval_s` it also reports in between what was answered since its last report.
 """
 
 import json
@@ -34,6 +34,15 @@ class Load:
     max_bytes: int = 0
     error_offsets: tuple[int, ...] = ()
     discard_bodies: bool = False
+    interval_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """What was answered since the interval before; `at_s` is its end, counted from the beginning of the window."""
+
+    at_s: float
+    latency_ns: Histogram
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +66,15 @@ class Measured:
         return self.responses / self.window_s if self.window_s else 0.0
 
 
-def run_load(host: str, port: int, load: Load, *, pin_cpu: int | None = None, probe: Callable[[], float] = lambda: 0.0) -> Measured:
+def run_load(
+    host: str,
+    port: int,
+    load: Load,
+    *,
+    pin_cpu: int | None = None,
+    probe: Callable[[], float] = lambda: 0.0,
+    on_interval: Callable[[Interval], None] = lambda _: None,
+) -> Measured:
     """Run one load to its end. `probe` tells the broker's processor seconds so far. Raises LoadFailedError, NoCompilerError."""
     with tempfile.NamedTemporaryFile(prefix="loadgen-", suffix=".frames") as prepared:
         for frame in load.frames:
@@ -67,7 +84,7 @@ def run_load(host: str, port: int, load: Load, *, pin_cpu: int | None = None, pr
         with pinned_to(pin_cpu), subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as generator:
             process_guard().watch(generator.pid)
             try:
-                before, after, report = _follow(generator, probe)
+                before, after, report = _follow(generator, probe, on_interval)
             finally:
                 generator.kill()
                 generator.wait()
@@ -81,7 +98,7 @@ def run_load(host: str, port: int, load: Load, *, pin_cpu: int | None = None, pr
         window_s=report["window_s"],
         bytes_sent=report["bytes_sent"],
         bytes_received=report["bytes_received"],
-        latency_ns=Histogram(((bucket, count) for bucket, count in report["buckets"]), report["max_ns"]),
+        latency_ns=_latency(report),
         generator_cpu_s=report["generator_cpu_s"],
         broker_cpu_s=after - before,
     )
@@ -91,12 +108,19 @@ def _options(load: Load) -> list[str]:
     options = ["--connections", str(load.connections), "--in-flight", str(load.in_flight)]
     options += ["--warm-up", str(load.warm_up_s), "--duration", str(load.duration_s)]
     options += ["--rate", str(load.rate), "--total", str(load.total), "--max-bytes", str(load.max_bytes)]
+    options += ["--interval", str(load.interval_s)]
     for offset in load.error_offsets:
         options += ["--check", str(offset)]
     return [*options, "--discard"] if load.discard_bodies else options
 
 
-def _follow(generator: "subprocess.Popen[str]", probe: Callable[[], float]) -> tuple[float, float, dict[str, Any]]:
+def _latency(report: dict[str, Any]) -> Histogram:
+    return Histogram(((bucket, count) for bucket, count in report["buckets"]), report["max_ns"])
+
+
+def _follow(
+    generator: "subprocess.Popen[str]", probe: Callable[[], float], on_interval: Callable[[Interval], None]
+) -> tuple[float, float, dict[str, Any]]:
     assert generator.stdout is not None
     assert generator.stderr is not None
     before = 0.0
@@ -104,6 +128,8 @@ def _follow(generator: "subprocess.Popen[str]", probe: Callable[[], float]) -> t
         report = json.loads(line)
         if report["event"] == "measuring":
             before = probe()
+        elif report["event"] == "interval":
+            on_interval(Interval(report["at_s"], _latency(report)))
         else:
             return before, probe(), report
     raise LoadFailedError(generator.stderr.read().strip() or f"the generator ended with exit code {generator.wait()} and said nothing")

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from benchmarks.loadgen.runner import Load, LoadFailedError, run_load
+from benchmarks.loadgen.runner import Interval, Load, LoadFailedError, run_load
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on the PATH: install gcc")
 
@@ -119,6 +119,26 @@ def test_an_open_loop_sends_at_its_rate_and_waits_for_every_answer() -> None:
 
     assert abs(measured.responses - 200) <= 2
     assert measured.answered >= measured.responses
+
+
+def test_connections_take_turns_on_an_open_loop() -> None:
+    frames = [a_frame(bytes([number])) for number in range(20)]
+    with a_listener(echoed) as (port, seen):
+        run_load("127.0.0.1", port, a_load(frames=frames, connections=20, rate=400.0, duration_s=0.5, total=0))
+
+    times_seen = [sum(request[8] == number for request in seen) for number in range(20)]
+    assert max(times_seen) - min(times_seen) <= 1
+
+
+def test_intervals_add_up_to_the_window() -> None:
+    intervals: list[Interval] = []
+    with a_listener(echoed) as (port, _):
+        load = a_load(rate=400.0, duration_s=0.5, total=0, interval_s=0.1)
+        measured = run_load("127.0.0.1", port, load, on_interval=intervals.append)
+
+    assert [round(interval.at_s, 1) for interval in intervals[:4]] == [0.1, 0.2, 0.3, 0.4]
+    assert 0 < sum(interval.latency_ns.count for interval in intervals) <= measured.responses
+    assert max(interval.latency_ns.maximum for interval in intervals) <= measured.latency_ns.maximum
 
 
 def test_the_probe_is_asked_at_both_ends_of_the_window() -> None:
