@@ -10,6 +10,7 @@ import click
 from benchmarks.pipeline.plan import MAX_ROWS, Plan
 
 _MIN_RECORD_BYTES = 64
+_REPLICAS_IN_CHAOS = 3
 
 
 def _pairs(_: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
@@ -56,6 +57,12 @@ def _pairs(_: click.Context, option: click.Parameter, texts: tuple[str, ...]) ->
 @click.option(
     "--spark-conf", multiple=True, callback=_pairs, metavar="KEY=VALUE", help="A configuration of Spark, as spark.driver.memory=4g."
 )
+@click.option(
+    "--chaos",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Kill, stop and pause brokers meanwhile; DIR is the --dir of `ottla cluster`. The seed decides when.",
+)
 @click.option("--work", help="Folder or URL for checkpoint and records; with executors elsewhere, it and --report must be shared.")
 def validate(
     bootstrap: str,
@@ -72,6 +79,10 @@ def validate(
     Rows are written with Spark's Kafka sink and read with Structured Streaming at the same time; then Spark looks for what is missing,
     duplicated, corrupted, out of order or misplaced. Exit status 0: everything holds; 1: it does not; 2: it could not begin.
     """
+    if options["chaos"] is not None and (verify_only or options["acks"] != "all" or options["replication_factor"] == 1):
+        raise click.UsageError("--chaos is for runs that write with acks=all and more than one replica.")
+    if options["chaos"] is not None and options["replication_factor"] == -1:
+        options["replication_factor"] = _REPLICAS_IN_CHAOS
     if verify_only and topic is None:
         raise click.UsageError("--verify-only needs --topic.")
     stamp = time.strftime("%Y%m%d-%H%M%S")

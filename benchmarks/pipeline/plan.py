@@ -53,6 +53,11 @@ class Plan:
         return f"{self.seed & 0xFFFFFFFF:08x}"
 
     @property
+    def topic_configs(self) -> dict[str, str]:
+        """Of a topic that is made: with faults on the way, what is acknowledged stands on two brokers."""
+        return {"min.insync.replicas": "2"} if self.chaos is not None else {}
+
+    @property
     def streams(self) -> int:
         """How many producers write generated rows, one after the other or side by side; each promises the order of its own rows."""
         return max(1, min(self.rows, max(_LEAST_STREAMS, -(-self.rows // ROWS_PER_STREAM)), MAX_STREAMS))

@@ -60,9 +60,9 @@ def _look(plan: Plan, *, make: bool) -> Topic | None:
         raise Unusable(f"{plan.bootstrap}: {' '.join(str(error).split())}") from None
 
 
-def ends(plan: Plan, topic: Topic) -> Offsets:
+def ends(plan: Plan, topic: Topic, timeout_s: float = _TIMEOUT_S) -> Offsets:
     """Behind the last record of each partition. Raises ClientError."""
-    with _cluster(plan) as cluster:
+    with _cluster(plan, timeout_s) as cluster:
         return _by_number(end_offsets(cluster, _names(topic.name, topic.partitions)))
 
 
@@ -74,12 +74,12 @@ def remove(plan: Plan) -> None:
                 raise error
 
 
-def _cluster(plan: Plan) -> Cluster:
-    return Cluster(plan.bootstrap, client_id="ottla-validate", timeout_seconds=_TIMEOUT_S)
+def _cluster(plan: Plan, timeout_s: float = _TIMEOUT_S) -> Cluster:
+    return Cluster(plan.bootstrap, client_id="ottla-validate", timeout_seconds=timeout_s)
 
 
 def _made(cluster: Cluster, plan: Plan) -> Topic:
-    for error in create_topics(cluster, [NewTopic(plan.topic, plan.partitions, plan.replication_factor)]).values():
+    for error in create_topics(cluster, [NewTopic(plan.topic, plan.partitions, plan.replication_factor, plan.topic_configs)]).values():
         if error is not None:
             raise Unusable(f"topic {plan.topic} cannot be made: {error}")
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pyspark.sql import SparkSession
 
 from benchmarks.pipeline import topic as topics
+from benchmarks.pipeline.chaos import Chaos
 from benchmarks.pipeline.console import Console
 from benchmarks.pipeline.generate import generate
 from benchmarks.pipeline.ingest import Ingest
@@ -20,6 +21,7 @@ from broker.cli.client.errors import ClientError
 
 _ENDS_S = 60.0
 _ASK_EVERY_S = 1.0
+_DISPLAY_S = 2.0
 
 
 class Transfer:
@@ -36,20 +38,33 @@ class Transfer:
         self._asked_at = 0.0
         self._written = threading.Event()
         self._failure: Exception | None = None
+        self._chaos = Chaos(plan.chaos, plan.seed, console.say) if plan.chaos is not None else None
 
     def run(self) -> None:
         """Both stages. Raises DidNotFinish."""
         began = time.monotonic()
         self.ingest.start()
+        if self._chaos is not None:
+            self._chaos.start()
         if self.plan.generates:
             threading.Thread(target=self._generate, name="generate", daemon=True).start()
         else:
             self._written.set()
         try:
-            self.ingest.run_until(self._goal, self._say, forgives=self.plan.chaos is not None)
+            self.ingest.run_until(self._goal, self._say, forgives=self._chaos is not None)
         finally:
+            self._end_chaos()
             self.ingest.stop()
         self.seconds["ingest"] = time.monotonic() - began
+
+    @property
+    def faults(self) -> list[dict[str, object]]:
+        """What was done to the brokers meanwhile."""
+        return [] if self._chaos is None else self._chaos.faults
+
+    def _end_chaos(self) -> None:
+        if self._chaos is not None:
+            self._chaos.end()
 
     def _generate(self) -> None:
         began = time.monotonic()
@@ -67,6 +82,9 @@ class Transfer:
         if self._failure is not None:
             raise DidNotFinish(f"generate failed: {innermost(self._failure)}")
         if "ends" not in self.seconds:
+            self._end_chaos()  # what is not read by now is read from brokers that are well again
+            if self._chaos is not None:
+                self._chaos.check()
             self.ends = self._final_ends()
             self.seconds["ends"] = 0.0
         return self.ends
@@ -85,6 +103,6 @@ class Transfer:
         if not self._written.is_set() and time.monotonic() - self._asked_at > _ASK_EVERY_S:
             self._asked_at = time.monotonic()
             with suppress(ClientError):  # it is only for the display
-                self.ends = topics.ends(self.plan, self.topic)
+                self.ends = topics.ends(self.plan, self.topic, timeout_s=_DISPLAY_S)
         written = sum(self.ends.values()) - sum(self.topic.first.values())
         self._console.progress(f"written {written:,} of {self.source.count:,}, read {self.ingest.rows:,}")

@@ -58,6 +58,7 @@ def judge(transfer: Transfer, folder: Path, environment: Mapping[str, str]) -> V
         "measurements": series,
         "seconds": {name: round(value, 3) for name, value in seconds.items() if name != "ends"},
         "restarts_of_ingest": transfer.ingest.restarts,
+        "faults": transfer.faults,
         "environment": dict(environment),
     }
     pictures = (
@@ -94,7 +95,12 @@ def _summary(transfer: Transfer, measured: Measurements | None, series: Mapping[
     return facts | {
         "fullest partition over the mean": f"{max(records) / (sum(records) / transfer.topic.partitions):.2f}",
         "micro-batches": len(transfer.ingest.batches),
+        **({"faults": _faults(transfer)} if transfer.plan.chaos is not None else {}),
     }
+
+
+def _faults(transfer: Transfer) -> str:
+    return ", ".join(f"{one['fault']} {one['broker']} after {one['after_s']} s" for one in transfer.faults) or "none came in time"
 
 
 def _examples(found: DataFrame, checks: Mapping[str, int]) -> list[dict[str, object]]:

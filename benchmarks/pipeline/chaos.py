@@ -1,0 +1,126 @@
+"""Faults while a run goes on: the brokers of a cluster that `ottla cluster up` started, killed, stopped and paused by a seeded schedule.
+
+One broker at a time: the next fault waits until all are ready and in sync again, as with acks=all and two replicas needed nothing
+acknowledged may be lost then. Which broker, which fault and how long in between follow from the seed.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from benchmarks.pipeline.plan import DidNotFinish, Unusable
+
+Fault = Literal["kill", "stop", "pause"]
+
+FAULTS: tuple[Fault, ...] = ("kill", "stop", "pause")
+_COMMAND_S = 120.0
+_IN_SYNC_S = 120.0
+_LOOK_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One fault: after `wait_s`, to the broker with this place in the list of all; `down_s` is how long it is stopped or paused."""
+
+    wait_s: float
+    place: int
+    fault: Fault
+    down_s: float
+
+
+def schedule(seed: int, brokers: int) -> Iterator[Step]:
+    """Endless, the same for the same seed."""
+    chance = random.Random(seed)
+    while True:
+        yield Step(chance.uniform(1.0, 4.0), chance.randrange(brokers), chance.choice(FAULTS), chance.uniform(1.0, 6.0))
+
+
+class Chaos:
+    """`start`, and `end`, which waits until all brokers are well again and may be called more than once."""
+
+    def __init__(self, directory: Path, seed: int, say: Callable[[str], None]) -> None:
+        """Raises Unusable when no cluster of several brokers runs there."""
+        self._directory = directory
+        self._seed = seed
+        self._say = say
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="chaos", daemon=True)
+        self.faults: list[dict[str, object]] = []
+        brokers = self._brokers()
+        if len(brokers) < 2:
+            raise Unusable(f"{directory}: there is no cluster of at least two brokers there; start one with `ottla cluster up 3 --dir DIR`")
+        self._ids = sorted(broker["id"] for broker in brokers)
+        self._failure = ""
+        self._began = time.monotonic()
+
+    def start(self) -> None:
+        """Begin with the schedule."""
+        self._began = time.monotonic()
+        self._thread.start()
+
+    def end(self) -> None:
+        """No further fault."""
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def check(self) -> None:
+        """Raises DidNotFinish when a fault could not be done or undone."""
+        if self._failure:
+            raise DidNotFinish(f"chaos: {self._failure}")
+
+    def _work(self) -> None:
+        try:
+            for step in schedule(self._seed, len(self._ids)):
+                if self._over.wait(step.wait_s):
+                    return
+                self._do(step)
+                self._until_in_sync()
+        except DidNotFinish as reason:
+            self._failure = str(reason)
+
+    def _do(self, step: Step) -> None:
+        broker = self._ids[step.place]
+        self.faults.append({"after_s": round(time.monotonic() - self._began, 1), "fault": step.fault, "broker": broker})
+        self._say(f"chaos: {step.fault} broker {broker}")
+        self._tell(step.fault, broker)
+        if step.fault != "kill":  # the supervisor starts a killed one again
+            self._over.wait(step.down_s)
+            self._tell("start" if step.fault == "stop" else "resume", broker)
+
+    def _until_in_sync(self) -> None:
+        deadline = time.monotonic() + _IN_SYNC_S
+        while not all(broker["state"] == "ready" and broker.get("behind") == 0 for broker in self._brokers()):
+            if time.monotonic() > deadline:
+                raise DidNotFinish(f"the brokers are not in sync again {_IN_SYNC_S:.0f} s after the last fault")
+            time.sleep(_LOOK_S)
+
+    def _brokers(self) -> list[dict[str, Any]]:
+        """What `ottla cluster status` says; empty when there is no cluster."""
+        done = self._run("status", "--json")
+        try:
+            found: list[dict[str, Any]] = json.loads(done.stdout)["brokers"] if done.returncode == 0 else []
+        except ValueError:
+            return []
+        return found
+
+    def _tell(self, command: str, broker: int) -> None:
+        done = self._run(command, str(broker))
+        if done.returncode != 0:
+            raise DidNotFinish(f"ottla cluster {command} {broker}: {' '.join(done.stderr.split())}")
+
+    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-P", "-m", "broker", "cluster", *arguments, "--dir", str(self._directory)]
+        try:
+            return subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMMAND_S, stdin=subprocess.DEVNULL)
+        except subprocess.TimeoutExpired:
+            raise DidNotFinish(f"`ottla cluster {' '.join(arguments)}` does not end") from None
