@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import os
 import socket
 import time
 from collections.abc import Callable
@@ -27,6 +26,7 @@ from broker.dynamic_config import DynamicConfig
 from broker.fetch_sessions import FetchSessionCache
 from broker.groups.coordinator import GroupCoordinator
 from broker.log_dir_failures import LogDirFailures
+from broker.metadata_store import open_metadata_store
 from broker.network.acceptor import BindFailed
 from broker.network.limits import limits_of
 from broker.producer_ids import ProducerIds
@@ -45,7 +45,7 @@ from config.broker_network import (
     MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS,
     PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS,
 )
-from config.broker_own import OTTLA_METADATA_FILE, OTTLA_METRICS_LISTENER
+from config.broker_own import OTTLA_METRICS_LISTENER
 from config.broker_replication import (
     AUTO_LEADER_REBALANCE_ENABLE,
     LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS,
@@ -54,13 +54,11 @@ from config.broker_replication import (
     REPLICA_SELECTOR_CLASS,
 )
 from config.broker_security import AUTHORIZER_CLASS_NAME
-from config.broker_zookeeper import ZOOKEEPER_CONNECT, ZOOKEEPER_SESSION_TIMEOUT_MS
 from config.errors import ConfigError
 from config.listeners import EndPoint, SecurityProtocol
 from config.topic import TopicConfig
 from controller.config_admin import ConfigAdmin
 from controller.controller import Controller
-from controller.embedded_store import EmbeddedStore
 from controller.errors import ControllerError, StoreError
 from controller.metadata_waits import MetadataWaits
 from controller.partition_growth import PartitionGrowth
@@ -77,10 +75,6 @@ if TYPE_CHECKING:
     from broker.metrics.endpoint import MetricsEndpoint
 
 logger = logging.getLogger(__name__)
-
-METADATA_FILE = "ottla-metadata.sqlite3"
-"""The embedded metadata store without `ottla.metadata.file`, in the first of the log directories at first; Apache Kafka looks at
-directories only and leaves it."""
 
 DRAIN_SECONDS = 30.0
 DRAIN_AMONG_OTHERS_SECONDS = 2.0
@@ -182,7 +176,7 @@ class Broker:
         """The metadata store, who we are in it, and the configuration that it holds."""
         services = self.services
         self.store = services.store = self._surroundings.metadata_store(
-            lambda: EmbeddedStore(self._metadata_file(), self._clock, self.config[ZOOKEEPER_SESSION_TIMEOUT_MS])
+            lambda: open_metadata_store(self.config, self._clock, self.log_manager.directories.live)
         )
         self._held.push_async_callback(self.store.close)
         await self.store.open_session()
@@ -190,25 +184,6 @@ class Broker:
         services.broker_id = await self._broker_id()
         services.config_admin = ConfigAdmin(self.store, services.broker_id, self.config)
         services.dynamic_config = DynamicConfig(self.config, self.store, services.config_admin, services.broker_id, self._clock)
-
-    def _metadata_file(self) -> str:
-        """Where the metadata is, or is to be on the very first start. Raises CannotStart for directories that have lost or never had it."""
-        directories = self.log_manager.directories.live
-        shared = self.config[OTTLA_METADATA_FILE]
-        candidates = [f"{directory.path}/{METADATA_FILE}" for directory in directories] if shared is None else [os.path.abspath(shared)]
-        for path in candidates:
-            if os.path.exists(path):
-                return path
-        for directory in directories:
-            if directory.meta_properties is not None and directory.meta_properties.cluster_id is not None:
-                missing = f"{METADATA_FILE}, is in none of the log directories" if shared is None else f"{shared}, is not there"
-                raise CannotStart(
-                    f"{directory.path}: cluster.id is {directory.meta_properties.cluster_id}, but the metadata of that cluster, "
-                    f"{missing}. Put it back, or set another log.dirs"
-                )
-        if not os.path.isdir(parent := os.path.dirname(candidates[0])):
-            raise CannotStart(f"{OTTLA_METADATA_FILE.name}={shared}: there is no directory {parent}; make it")
-        return candidates[0]
 
     async def _load_logs(self) -> None:
         services = self.services
@@ -248,6 +223,7 @@ class Broker:
             self._cluster.channel_to,
             config.listeners.inter_broker_listener_name,
             self._registration,
+            self._surroundings.somebody_listens,
         )
         self.controller.on_new_session(self._cluster.on_new_session)
         services.topic_admin = TopicAdmin(store, config, cluster, waits, self._surroundings.random_bytes, self._random.randrange)
@@ -378,8 +354,6 @@ class Broker:
 
 def _refuse_what_is_not_there(config: BrokerConfig) -> None:
     """A broker that ignored these would be open where its operator wants it closed, or alone where it should be one of many."""
-    if not config.standalone:
-        raise CannotStart(f"zookeeper.connect={config[ZOOKEEPER_CONNECT]} is set, but only the embedded metadata store is there; unset it")
     if config[AUTHORIZER_CLASS_NAME]:
         raise CannotStart(f"authorizer.class.name={config[AUTHORIZER_CLASS_NAME]} is set, but authorization is not there yet; unset it")
     for endpoint in config.listeners.listeners:

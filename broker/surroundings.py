@@ -11,6 +11,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from random import Random, SystemRandom
 
 from broker.clock import SystemClock
+from broker.metadata_store import somebody_listens
 from broker.network.limits import NetworkLimits
 from broker.network.peer_connection import PeerConnections
 from broker.network.socket_server import SocketServer
@@ -54,3 +55,7 @@ class Surroundings:
     def metadata_store(self, open_store: Callable[[], MetadataStore]) -> MetadataStore:
         """`open_store` makes the one that the configuration names."""
         return open_store()
+
+    async def somebody_listens(self, host: str, port: int) -> bool:
+        """Whether a process has this address."""
+        return await somebody_listens(host, port)

@@ -4,7 +4,7 @@ import re
 
 from config.errors import ConfigValueError
 from config.key import LOW, key
-from config.types import String
+from config.types import PasswordType, String
 
 _ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([^\[\]:/\s]*)):(\d{1,5})")
 
@@ -38,4 +38,13 @@ OTTLA_METADATA_FILE = key(
     internal=True,
     doc="The file of the embedded metadata store that the broker processes of one host share, when `zookeeper.connect` is not set. It "
     "must stand on a local file system. Without it the file stands in the first log directory, and the broker is alone.",
+)
+OTTLA_ZOOKEEPER_AUTH = key(
+    "ottla.zookeeper.auth",
+    PasswordType(),
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="Who the broker is to ZooKeeper, as user:password of ZooKeeper's digest scheme. With `zookeeper.set.acl` only it may write the "
+    "znodes that it creates, so that all brokers of the cluster need the same.",
 )

@@ -12,10 +12,12 @@ from contextlib import suppress
 from functools import partial
 
 from config.broker import BrokerConfig
+from config.broker_zookeeper import ZOOKEEPER_SESSION_TIMEOUT_MS
 from controller.broker_changes import BrokerChanges
+from controller.broker_responses import BrokerResponses
 from controller.change_znodes import ProducerIdBlock
-from controller.channels import BrokerSenders, ChannelFactory, ControlRequest, ControlResponse
-from controller.context import ControllerContext, Replica
+from controller.channels import BrokerSenders, ChannelFactory, OnSent
+from controller.context import ControllerContext
 from controller.core import ControllerCore
 from controller.errors import (
     BadVersion,
@@ -29,13 +31,13 @@ from controller.errors import (
     StaleBrokerEpoch,
     StoreError,
 )
-from controller.event_queue import EventQueue
+from controller.event_queue import EventQueue, OnEventDone
 from controller.failover import Failover
 from controller.isr_changes import IsrChange, IsrChanges, IsrResult
 from controller.leader_elections import ElectionResult, LeaderElections
 from controller.producer_ids import allocate_block
 from controller.reassignment import Reassignments, Targets
-from controller.registration import RandomBytes, register_broker
+from controller.registration import RandomBytes, SomebodyListens, nobody_listens, register_broker
 from controller.store import Create, Delete, Exists, Get, MetadataStore, SetData, Stat, data_and_stat
 from controller.topic_changes import TopicChanges
 from controller.znodes import (
@@ -48,9 +50,6 @@ from controller.znodes import (
     encode_controller,
     encode_controller_epoch,
 )
-from protocol.errors import ErrorCode
-from protocol.messages.leader_and_isr import LeaderAndIsrResponse
-from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from storage.clock import Clock
 from storage.topic_partition import TopicPartition
 
@@ -58,6 +57,8 @@ logger = logging.getLogger(__name__)
 
 NO_CONTROLLER = -1
 SESSION_RETRY_SECONDS = 0.5
+SESSION_PATIENCE = 1.5
+"""Session timeouts that a broker waits for the session of its earlier life: ZooKeeper ends it up to a tick late."""
 
 
 class Controller:
@@ -73,20 +74,25 @@ class Controller:
         channel_to: ChannelFactory,
         inter_broker_listener: str,
         registration: Callable[[], BrokerRegistration],
+        somebody_listens: SomebodyListens = nobody_listens,
     ) -> None:
-        """`registration` says how this broker registers, now and again after its session expired."""
+        """`registration` says how this broker registers, now and again after its session expired; `somebody_listens` tells a broker that
+        lives from one that died a moment ago, when the id is taken."""
         self.broker_id = broker_id
         self.broker_epoch = -1
         self.active_controller_id = NO_CONTROLLER
         self._store = store
         self._clock = clock
         self._registration = registration
-        self._queue = EventQueue(self._on_event_error)
+        self._somebody_listens = somebody_listens
+        self._registration_patience = config[ZOOKEEPER_SESSION_TIMEOUT_MS] / 1000 * SESSION_PATIENCE
+        self._queue = EventQueue(self._on_event_error, clock.monotonic)
         self._core = ControllerCore(
-            store, broker_id, config, self._queue, BrokerSenders(channel_to), inter_broker_listener, self._on_response
+            store, broker_id, config, self._queue, BrokerSenders(channel_to, clock.monotonic), inter_broker_listener
         )
         self._reassignments = Reassignments(self._core)
         self._brokers = BrokerChanges(self._core, self._reassignments)
+        self._core.on_response = BrokerResponses(self._core, self._brokers).on_response
         self._topics = TopicChanges(self._core, self._reassignments, random_bytes)
         self._elections = LeaderElections(self._core)
         self._isr_changes = IsrChanges(self._core, self._reassignments)
@@ -108,6 +114,21 @@ class Controller:
     def event_queue_size(self) -> int:
         """Events that wait to be carried out."""
         return len(self._queue)
+
+    @property
+    def current_event(self) -> str | None:
+        """The event that is being carried out."""
+        return self._queue.current
+
+    @property
+    def request_queue_sizes(self) -> dict[int, int]:
+        """By broker, how many requests of the active controller wait to be sent to it."""
+        return self._core.senders.queue_sizes
+
+    def measure(self, on_event: OnEventDone, on_sent: OnSent) -> None:
+        """Have metrics told of every event, and of every request when it leaves its broker's queue."""
+        self._queue.on_done = on_event
+        self._core.senders.on_sent = on_sent
 
     @property
     def unclean_elections(self) -> int:
@@ -134,7 +155,9 @@ class Controller:
         await self._resign()
 
     async def _startup(self) -> int:
-        self.broker_epoch = await register_broker(self._store, self.broker_id, self._registration())
+        self.broker_epoch = await register_broker(
+            self._store, self.broker_id, self._registration(), self._registration_patience, self._somebody_listens
+        )
         await self._elect()
         return self.broker_epoch
 
@@ -245,59 +268,6 @@ class Controller:
             await self._on_controller_change()
         elif isinstance(error, StoreError) and not isinstance(error, SessionExpired):
             logger.error("the controller could not carry out a change: %s", error)
-
-    def _on_response(self, broker_id: int, request: ControlRequest, response: ControlResponse) -> None:
-        if response.error_code != ErrorCode.NONE:
-            logger.error("broker %d refused %s with %s", broker_id, type(request).__name__, ErrorCode.of(response.error_code).name)
-        if isinstance(response, LeaderAndIsrResponse):
-            self._on_leader_and_isr_response(broker_id, response)
-        elif isinstance(response, StopReplicaResponse):
-            assert isinstance(request, StopReplicaRequest)
-            self._on_stop_replica_response(broker_id, request, response)
-
-    def _on_leader_and_isr_response(self, broker_id: int, response: LeaderAndIsrResponse) -> None:
-        if response.error_code != ErrorCode.NONE:
-            return
-        topic_names = {topic_id: topic for topic, topic_id in self._core.context.topic_ids.items()} if response.topics else {}
-        failed: set[TopicPartition] = set()
-        served: set[TopicPartition] = set()
-        for topic in response.topics:
-            name = topic_names.get(topic.topic_id)
-            if name is None:
-                continue
-            for partition in topic.partition_errors:
-                if partition.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
-                    failed.add(TopicPartition(name, partition.partition_index))
-                elif partition.error_code == ErrorCode.NONE:
-                    served.add(TopicPartition(name, partition.partition_index))
-        if failed or self._core.context.offline_replicas:
-            self._when_active("LeaderAndIsrResponse", lambda: self._brokers.on_storage_errors(broker_id, failed, served))
-
-    def _on_stop_replica_response(self, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse) -> None:
-        told = {
-            TopicPartition(topic.topic_name, state.partition_index)
-            for topic in request.topic_states
-            for state in topic.partition_states
-            if state.delete_partition
-        }
-        if not told:
-            return
-        answered = {TopicPartition(each.topic_name, each.partition_index): each.error_code for each in response.partition_errors}
-        errors = {
-            Replica(partition, broker_id): response.error_code or answered.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
-            for partition in told
-        }
-
-        async def on_topic_deletion_answered() -> None:
-            self._core.deletion.on_stop_replica_errors(broker_id, errors)
-            batch = self._core.batch()
-            await self._core.deletion.resume(batch)
-            batch.send()
-
-        self._when_active("TopicDeletionStopReplicaResponse", on_topic_deletion_answered)
-
-    def _when_active(self, name: str, event: Callable[[], Awaitable[None]]) -> None:
-        self._core.put(name, event)
 
     # What request handlers ask
 

@@ -27,7 +27,6 @@ class ControllerCore:
         queue: EventQueue,
         senders: BrokerSenders,
         inter_broker_listener: str,
-        on_response: OnResponse,
     ) -> None:
         self.store = store
         self.broker_id = broker_id
@@ -40,11 +39,12 @@ class ControllerCore:
         self.elections = PartitionElections(store, self.context, self.states, config)
         self.deletion = TopicDeletion(store, self.context, self.states)
         self._inter_broker_listener = inter_broker_listener
-        self._on_response = on_response
+        self.on_response: OnResponse = lambda broker_id, request, response: None
+        """Told of every answer of a broker."""
 
     def batch(self) -> RequestBatch:
         """An empty batch of requests."""
-        return RequestBatch(self.broker_id, self.context, self.senders, self._inter_broker_listener, self._on_response)
+        return RequestBatch(self.broker_id, self.context, self.senders, self._inter_broker_listener, self.on_response)
 
     def watch(self, name: str, event: Callable[[], Awaitable[None]]) -> Watch:
         """A watch that queues `event`."""

@@ -1,10 +1,12 @@
 """What every broker does in the metadata store when it starts, before it may become controller: paths, cluster id, its own registration."""
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from controller.errors import BrokerIdInUse, NodeExists, NoNode, StoreError
-from controller.store import Create, Get, MetadataStore, Multi, SetData, data_and_stat, parent_of
+from controller.store import Create, Get, MetadataStore, Multi, SetData, WatchedEvent, data_and_stat, parent_of
 from controller.topic_ids import random_uuid
 from controller.znodes import (
     BROKER_SEQUENCE_ID,
@@ -12,6 +14,7 @@ from controller.znodes import (
     PERSISTENT_PATHS,
     BrokerRegistration,
     broker_id_path,
+    decode_broker,
     decode_cluster_id,
     encode_broker,
     encode_cluster_id,
@@ -21,6 +24,8 @@ from protocol.uuid import to_text
 logger = logging.getLogger(__name__)
 
 RandomBytes = Callable[[int], bytes]
+SomebodyListens = Callable[[str, int], Awaitable[bool]]
+"""(host, port) -> whether a process has this address."""
 
 
 def startup_paths() -> list[str]:
@@ -52,21 +57,70 @@ def new_cluster_id(random_bytes: RandomBytes) -> str:
     return to_text(random_uuid(random_bytes))
 
 
-async def register_broker(store: MetadataStore, broker_id: int, registration: BrokerRegistration) -> int:
-    """Create /brokers/ids/N and return the broker epoch. Raises BrokerIdInUse when another session holds it."""
+async def nobody_listens(host: str, port: int) -> bool:
+    """The answer of those who cannot look."""
+    return False
+
+
+async def register_broker(
+    store: MetadataStore,
+    broker_id: int,
+    registration: BrokerRegistration,
+    patience_s: float = 0.0,
+    somebody_listens: SomebodyListens = nobody_listens,
+) -> int:
+    """Create /brokers/ids/N and return the broker epoch.
+
+    A broker that comes back right after a crash finds its own earlier registration: it waits up to `patience_s` for that session to end,
+    where Apache Kafka gives up. Raises BrokerIdInUse when another broker is alive at the address that is registered, or the node stays.
+    """
     path = broker_id_path(broker_id)
     create = Multi((Create(path, None, ephemeral=True), SetData(path, encode_broker(registration))))
-    refused, found = await store.pipeline([create, Get(path)])
-    _, stat = data_and_stat(found)
-    if stat.ephemeral_owner != store.session_id:
-        raise BrokerIdInUse(
-            f"{path} is held by another session ({stat.ephemeral_owner:#x}): another broker with broker.id={broker_id} is running, "
-            "or one that died has not timed out yet; give every broker its own id"
-        )
-    if isinstance(refused, StoreError) and not isinstance(refused, NodeExists):
-        raise refused
-    logger.info("registered broker %d at %s, broker epoch %d", broker_id, path, stat.czxid)
-    return stat.czxid
+    loop = asyncio.get_running_loop()
+    deadline: float | None = None
+    while True:
+        gone = asyncio.Event()
+        refused, found = await store.pipeline([create, Get(path, partial(_on_change, gone))])
+        if isinstance(found, NoNode):
+            continue  # it went between the two
+        data, stat = data_and_stat(found)
+        if stat.ephemeral_owner == store.session_id:
+            if isinstance(refused, StoreError) and not isinstance(refused, NodeExists):
+                raise refused
+            logger.info("registered broker %d at %s, broker epoch %d", broker_id, path, stat.czxid)
+            return stat.czxid
+        if deadline is None:
+            deadline = loop.time() + patience_s
+            if patience_s and await _is_another(path, data, registration, somebody_listens):
+                deadline = loop.time()
+        if loop.time() >= deadline:
+            raise BrokerIdInUse(
+                f"{path} is held by another session ({stat.ephemeral_owner & (2**64 - 1):#x}): another broker with "
+                f"broker.id={broker_id} is running; give every broker its own id"
+            )
+        logger.info(
+            "%s is held by session %#x, which broker %d left behind when it died; waiting up to %.1f s for it to end",
+            path, stat.ephemeral_owner & (2**64 - 1), broker_id, deadline - loop.time(),
+        )  # fmt: skip
+        try:
+            async with asyncio.timeout_at(deadline):
+                await gone.wait()
+        except TimeoutError:
+            continue
+
+
+def _on_change(gone: asyncio.Event, _: WatchedEvent) -> None:
+    gone.set()
+
+
+async def _is_another(path: str, data: bytes | None, own: BrokerRegistration, somebody_listens: SomebodyListens) -> bool:
+    """Whether the broker that is registered is alive: somebody has its address, and it is none of ours, which we have bound already."""
+    registered = decode_broker(path, data)
+    ours = {(endpoint.host, endpoint.port) for endpoint in own.endpoints}
+    for endpoint in registered.endpoints:
+        if (endpoint.host, endpoint.port) not in ours and await somebody_listens(endpoint.host, endpoint.port):
+            return True
+    return False
 
 
 async def next_broker_sequence(store: MetadataStore) -> int:

@@ -21,6 +21,16 @@ class Watches:
         """Wait for the node's children to come or go, or for the node to go."""
         self._children.setdefault(path, {})[watch] = None
 
+    @property
+    def data_paths(self) -> list[str]:
+        """The paths whose node itself is watched."""
+        return list(self._data)
+
+    @property
+    def children_paths(self) -> list[str]:
+        """The paths whose children are watched."""
+        return list(self._children)
+
     def take(self, event: WatchedEvent) -> list[Watch]:
         """The callbacks that see `event`; they wait no longer."""
         taken: dict[Watch, None] = {}

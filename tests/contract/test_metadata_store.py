@@ -20,6 +20,8 @@ from controller.errors import (
 )
 from controller.memory_store import MemoryEnsemble
 from controller.store import Check, Children, Create, Delete, EventType, Exists, Get, MetadataStore, Multi, SetData, Stat, WatchedEvent
+from controller.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
+from tests.support.zookeeper import a_chroot
 
 Opener = Callable[[], MetadataStore]
 
@@ -34,11 +36,14 @@ class RealClock:
         return time.monotonic()
 
 
-@pytest.fixture(params=["memory", "embedded"])
+@pytest.fixture(params=["memory", "embedded", pytest.param("zookeeper", marks=pytest.mark.java)])
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
     """Opens clients of one and the same tree."""
     if request.param == "memory":
         yield MemoryEnsemble(RealClock()).store
+    elif request.param == "zookeeper":
+        settings = ZooKeeperSettings(a_chroot(), session_timeout_ms=6000)
+        yield lambda: ZooKeeperStore(settings)
     else:
         path = str(tmp_path / "metadata.db")
         yield lambda: EmbeddedStore(path, RealClock())

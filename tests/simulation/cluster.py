@@ -36,7 +36,8 @@ SWEEP_S = 0.1
 
 CONFIG = {
     "log.dirs": "/data",
-    "ottla.metadata.file": "/shared",
+    "zookeeper.connect": "simulated:2181",
+    "zookeeper.session.timeout.ms": "4000",
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
     "replica.lag.time.max.ms": "3000",
@@ -95,6 +96,11 @@ class SimulatedSurroundings(Surroundings):
             return SimulatedPeer(self._cluster.network, self._host, resolve, client_id)
 
         return connect
+
+    async def somebody_listens(self, host: str, port: int) -> bool:
+        """See Surroundings."""
+        server = self._cluster.network.listening.get((host, port))
+        return server is not None and server.is_reachable
 
     def metadata_store(self, open_store: Callable[[], MetadataStore]) -> MetadataStore:
         """See Surroundings."""

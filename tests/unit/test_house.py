@@ -127,7 +127,7 @@ def test_importing_a_package_loads_nothing_heavy(package: str) -> None:
 
 
 def test_only_the_floors_that_may_do_so_import_their_libraries() -> None:
-    allowed = {"kazoo": "controller/zookeeper_store.py", "sqlite3": "controller/", "click": "broker/cli/", "rich": "broker/cli/"}
+    allowed = {"kazoo": "controller/zookeeper_", "sqlite3": "controller/", "click": "broker/cli/", "rich": "broker/cli/"}
     for path in modules_of(*FLOORS):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []

@@ -160,9 +160,9 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
 
 
 def test_remarks_name_each_unknown_key_and_all_keys_without_effect() -> None:
-    config = BrokerConfig({"num.partition": "3", "security.providers": "x", "zookeeper.set.acl": "true", "num.partitions": "3"})
+    config = BrokerConfig({"num.partition": "3", "security.providers": "x", "zookeeper.clientCnxnSocket": "x", "num.partitions": "3"})
     assert remarks(config) == [
         "Unknown configuration num.partition: no key of a broker has this name; it is kept but has no effect",
-        "Without effect in this server: security.providers, zookeeper.set.acl",
+        "Without effect in this server: security.providers, zookeeper.clientCnxnSocket",
     ]
     assert remarks(BrokerConfig()) == []

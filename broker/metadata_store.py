@@ -1,0 +1,112 @@
+"""Which metadata store a broker keeps its cluster in: ZooKeeper where `zookeeper.connect` is set, the embedded file otherwise.
+
+Called once by `broker.server`. Neither kazoo nor SQLite is imported for a broker that does not need it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+
+from config.broker import BrokerConfig
+from config.broker_own import OTTLA_METADATA_FILE, OTTLA_ZOOKEEPER_AUTH
+from config.broker_zookeeper import (
+    ZOOKEEPER_CONNECT,
+    ZOOKEEPER_CONNECTION_TIMEOUT_MS,
+    ZOOKEEPER_MAX_IN_FLIGHT_REQUESTS,
+    ZOOKEEPER_SESSION_TIMEOUT_MS,
+    ZOOKEEPER_SET_ACL,
+    ZOOKEEPER_SSL_CLIENT_ENABLE,
+    ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM,
+    ZOOKEEPER_SSL_KEYSTORE_LOCATION,
+    ZOOKEEPER_SSL_KEYSTORE_PASSWORD,
+    ZOOKEEPER_SSL_KEYSTORE_TYPE,
+    ZOOKEEPER_SSL_TRUSTSTORE_LOCATION,
+    ZOOKEEPER_SSL_TRUSTSTORE_TYPE,
+)
+from controller.errors import StoreUnavailable
+from controller.store import MetadataStore
+from storage.clock import Clock
+from storage.log_directories import LogDirectory
+
+METADATA_FILE = "ottla-metadata.sqlite3"
+"""In the first log directory, next to Kafka's own files: whatever is in no log of its own, Apache Kafka reads the names of
+directories only and leaves it."""
+
+PROBE_SECONDS = 1.0
+
+
+def open_metadata_store(config: BrokerConfig, clock: Clock, directories: Sequence[LogDirectory]) -> MetadataStore:
+    """The store, without a session yet. Raises StoreUnavailable when the configuration or the directories forbid it."""
+    if not config.standalone:
+        return _zookeeper(config)
+    from controller.embedded_store import EmbeddedStore
+
+    return EmbeddedStore(metadata_file(config, directories), clock, config[ZOOKEEPER_SESSION_TIMEOUT_MS])
+
+
+def metadata_file(config: BrokerConfig, directories: Sequence[LogDirectory]) -> str:
+    """Where the metadata is, or is to be on the very first start. Raises StoreUnavailable for directories that have lost it."""
+    shared = config[OTTLA_METADATA_FILE]
+    candidates = [f"{directory.path}/{METADATA_FILE}" for directory in directories] if shared is None else [os.path.abspath(shared)]
+    for path in candidates:
+        if os.path.exists(path):
+            return path
+    for directory in directories:
+        if directory.meta_properties is not None and directory.meta_properties.cluster_id is not None:
+            missing = f"{METADATA_FILE}, is in none of the log directories" if shared is None else f"{shared}, is not there"
+            raise StoreUnavailable(
+                directory.path,
+                f"cluster.id is {directory.meta_properties.cluster_id}, but the metadata of that cluster, {missing}. "
+                "Put it back, or set another log.dirs",
+            )
+    if not os.path.isdir(parent := os.path.dirname(candidates[0])):
+        raise StoreUnavailable(f"{OTTLA_METADATA_FILE.name}={shared}", f"there is no directory {parent}; make it")
+    return candidates[0]
+
+
+def _zookeeper(config: BrokerConfig) -> MetadataStore:
+    from controller.zookeeper_client import TlsFiles
+    from controller.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
+
+    credentials = config[OTTLA_ZOOKEEPER_AUTH]
+    if config[ZOOKEEPER_SET_ACL] and credentials is None:
+        raise StoreUnavailable(
+            "zookeeper.set.acl=true",
+            f"znodes can only be protected by a broker that says who it is: set {OTTLA_ZOOKEEPER_AUTH.name} to user:password",
+        )
+    tls = None
+    if config[ZOOKEEPER_SSL_CLIENT_ENABLE]:
+        for kind in (ZOOKEEPER_SSL_KEYSTORE_TYPE, ZOOKEEPER_SSL_TRUSTSTORE_TYPE):
+            if (config[kind] or "PEM").upper() != "PEM":
+                raise StoreUnavailable(f"{kind.name}={config[kind]}", "only PEM files can be read; convert it, or set PEM")
+        password = config[ZOOKEEPER_SSL_KEYSTORE_PASSWORD]
+        tls = TlsFiles(
+            config[ZOOKEEPER_SSL_KEYSTORE_LOCATION],
+            None if password is None else password.value,
+            config[ZOOKEEPER_SSL_TRUSTSTORE_LOCATION],
+            bool(config[ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM]),
+        )
+    return ZooKeeperStore(
+        ZooKeeperSettings(
+            connect=config[ZOOKEEPER_CONNECT] or "",
+            session_timeout_ms=config[ZOOKEEPER_SESSION_TIMEOUT_MS],
+            connection_timeout_ms=config[ZOOKEEPER_CONNECTION_TIMEOUT_MS] or config[ZOOKEEPER_SESSION_TIMEOUT_MS],
+            max_in_flight_requests=config[ZOOKEEPER_MAX_IN_FLIGHT_REQUESTS],
+            set_acl=config[ZOOKEEPER_SET_ACL],
+            credentials=None if credentials is None else credentials.value,
+            tls=tls,
+        )
+    )
+
+
+async def somebody_listens(host: str, port: int) -> bool:
+    """Whether a process has this address: how a registration of a live broker is told from one whose broker died a moment ago."""
+    try:
+        async with asyncio.timeout(PROBE_SECONDS):
+            _, writer = await asyncio.open_connection(host, port)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True

@@ -1,0 +1,73 @@
+"""What the active controller learns from the brokers' answers: replicas in failed log directories, and logs that are deleted."""
+
+import logging
+
+from controller.broker_changes import BrokerChanges
+from controller.channels import ControlRequest, ControlResponse
+from controller.context import Replica
+from controller.core import ControllerCore
+from protocol.errors import ErrorCode
+from protocol.messages.leader_and_isr import LeaderAndIsrResponse
+from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from storage.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class BrokerResponses:
+    """Puts what follows from an answer into the event queue."""
+
+    def __init__(self, core: ControllerCore, brokers: BrokerChanges) -> None:
+        self._core = core
+        self._brokers = brokers
+
+    def on_response(self, broker_id: int, request: ControlRequest, response: ControlResponse) -> None:
+        """A broker answered."""
+        if response.error_code != ErrorCode.NONE:
+            logger.error("broker %d refused %s with %s", broker_id, type(request).__name__, ErrorCode.of(response.error_code).name)
+        if isinstance(response, LeaderAndIsrResponse):
+            self._on_leader_and_isr_response(broker_id, response)
+        elif isinstance(response, StopReplicaResponse):
+            assert isinstance(request, StopReplicaRequest)
+            self._on_stop_replica_response(broker_id, request, response)
+
+    def _on_leader_and_isr_response(self, broker_id: int, response: LeaderAndIsrResponse) -> None:
+        if response.error_code != ErrorCode.NONE:
+            return
+        topic_names = {topic_id: topic for topic, topic_id in self._core.context.topic_ids.items()} if response.topics else {}
+        failed: set[TopicPartition] = set()
+        served: set[TopicPartition] = set()
+        for topic in response.topics:
+            name = topic_names.get(topic.topic_id)
+            if name is None:
+                continue
+            for partition in topic.partition_errors:
+                if partition.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+                    failed.add(TopicPartition(name, partition.partition_index))
+                elif partition.error_code == ErrorCode.NONE:
+                    served.add(TopicPartition(name, partition.partition_index))
+        if failed or self._core.context.offline_replicas:
+            self._core.put("LeaderAndIsrResponse", lambda: self._brokers.on_storage_errors(broker_id, failed, served))
+
+    def _on_stop_replica_response(self, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse) -> None:
+        told = {
+            TopicPartition(topic.topic_name, state.partition_index)
+            for topic in request.topic_states
+            for state in topic.partition_states
+            if state.delete_partition
+        }
+        if not told:
+            return
+        answered = {TopicPartition(each.topic_name, each.partition_index): each.error_code for each in response.partition_errors}
+        errors = {
+            Replica(partition, broker_id): response.error_code or answered.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+            for partition in told
+        }
+
+        async def on_topic_deletion_answered() -> None:
+            self._core.deletion.on_stop_replica_errors(broker_id, errors)
+            batch = self._core.batch()
+            await self._core.deletion.resume(batch)
+            batch.send()
+
+        self._core.put("TopicDeletionStopReplicaResponse", on_topic_deletion_answered)

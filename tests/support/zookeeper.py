@@ -1,0 +1,218 @@
+"""A real ZooKeeper server for tests, from the jars that PySpark brings, or else from those of Apache Kafka.
+
+`a_zookeeper(directory)` starts one and ends it: for tests that stop, pause or inspect it. `a_chroot()` is a path of its own on one server
+that all tests of the process share. Without Java both skip the test and say so. No server outlives the test process, however that ends.
+"""
+
+import importlib.util
+import os
+import signal
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Self
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.support.apache_kafka.guard import process_guard
+from tests.support.apache_kafka.jars import ToolMissingError, ensure_jars, java_available
+from tests.support.apache_kafka.java import DidNotStartError, JavaServer
+from tests.support.apache_kafka.ports import free_ports
+
+_START_SECONDS = 60
+_ATTEMPTS = 3
+_TICK_MS = 500
+MIN_SESSION_TIMEOUT_MS = 2 * _TICK_MS
+"""ZooKeeper grants no shorter sessions than two ticks, and looks for dead ones once a tick."""
+_SUPER_SECRET = 0xB3415C00
+
+
+def zookeeper_jars() -> Path:
+    """The folder of the jars. Raises ToolMissingError, which says what is missing."""
+    java = java_available()
+    if not java:
+        raise ToolMissingError(f"{java.reason}, which runs ZooKeeper")
+    found = importlib.util.find_spec("pyspark")
+    if found is not None and found.origin is not None:
+        jars = Path(found.origin).parent / "jars"
+        if any(jars.glob("zookeeper-3*.jar")):
+            return jars
+    return ensure_jars()
+
+
+class ZooKeeperServer:
+    """A standalone server. It keeps its port and its data over stops and starts."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._server = JavaServer("ZooKeeper", directory / "zookeeper.log")
+        self._port = 0
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    @property
+    def connect(self) -> str:
+        """What zookeeper.connect is to be, without a chroot."""
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        return self._server.pid
+
+    def start(self) -> None:
+        """Return when it serves. Raises DidNotStartError."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        had_port = self._port != 0
+        for attempt in range(_ATTEMPTS):
+            if not had_port:
+                (self._port,) = free_ports(1)
+            try:
+                self._launch()
+                return
+            except DidNotStartError as failure:
+                if had_port or "Address already in use" not in str(failure) or attempt == _ATTEMPTS - 1:
+                    raise
+
+    def stop(self) -> None:
+        """End it as an operator would; sessions go on when it starts again within their time."""
+        self._server.end()
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self._server.end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Have it stand still, with its connections open."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Have it go on after `pause`."""
+        self._signal(signal.SIGCONT)
+
+    def expire(self, session_id: int) -> None:
+        """End anybody's session, as if it had timed out: another client takes it over and closes it. Its owner learns on reconnecting."""
+        thief = KazooClient(self.connect, client_id=(session_id, session_password(session_id)))
+        thief.start()
+        try:
+            if thief.client_id[0] != session_id:
+                raise LookupError(f"ZooKeeper knows no session {session_id:#x}")
+        finally:
+            thief.stop()
+            thief.close()
+
+    def owner_of(self, path: str) -> int:
+        """The session that holds an ephemeral node, 0 when there is none."""
+        client = KazooClient(self.connect)
+        client.start()
+        try:
+            stat = client.exists(path)
+            return 0 if stat is None else int(stat.ephemeralOwner)
+        finally:
+            client.stop()
+            client.close()
+
+    def word(self, word: str) -> str:
+        """The answer to a four-letter word, empty when it does not serve."""
+        try:
+            with socket.create_connection(("127.0.0.1", self._port), 2) as connection:
+                connection.sendall(word.encode())
+                with connection.makefile("rb") as answer:
+                    return answer.read().decode()
+        except OSError:
+            return ""
+
+    def tree(self, root: str = "") -> dict[str, tuple[bytes | None, object]]:
+        """Every node below (and with) `root`, without ZooKeeper's own: data and stat by path, relative to `root`."""
+        client = KazooClient(self.connect + root)
+        client.start()
+        try:
+            found = {}
+            paths = ["/"]
+            for path in paths:
+                found[path] = client.get(path)
+                names = [name for name in client.get_children(path) if path != "/" or name != "zookeeper"]
+                paths += [f"{path.rstrip('/')}/{name}" for name in sorted(names)]
+            return found
+        finally:
+            client.stop()
+            client.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.end(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def _launch(self) -> None:
+        settings = {
+            "dataDir": str(self.directory / "zookeeper"),
+            "clientPort": str(self._port),
+            "clientPortAddress": "127.0.0.1",
+            "tickTime": str(_TICK_MS),
+            "maxSessionTimeout": "60000",
+            "maxClientCnxns": "0",
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "*",
+        }
+        path = self.directory / "zookeeper.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
+        # Written through to the disk for nobody: a test's machine does not lose its power.
+        options = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"]
+        command = ["java", *options, "-cp", f"{zookeeper_jars()}/*", "org.apache.zookeeper.server.ZooKeeperServerMain", str(path)]
+        self._server.launch(command)
+        self._server.wait_until(lambda: self.word("ruok") == "imok", _START_SECONDS)
+
+
+def session_password(session_id: int) -> bytes:
+    """ZooKeeper makes a session's password of its id: 16 bytes of java.util.Random with this seed."""
+    state = ((session_id ^ _SUPER_SECRET) ^ 0x5DEECE66D) & (2**48 - 1)
+    password = b""
+    while len(password) < 16:
+        state = (state * 0x5DEECE66D + 0xB) & (2**48 - 1)
+        password += (state >> 16).to_bytes(4, "little")
+    return password
+
+
+@contextmanager
+def a_zookeeper(directory: Path) -> Iterator[ZooKeeperServer]:
+    """A server that runs as long as the block; its data and its log are in `directory`/zookeeper*. Skips the test when there is no Java."""
+    _skip_without_jars()
+    with ZooKeeperServer(directory) as server:
+        yield server
+
+
+def a_chroot() -> str:
+    """A value of zookeeper.connect with a path that nobody used, on the server that the tests of this process share; do not stop that."""
+    return f"{shared_zookeeper().connect}/test-{next(_chroots)}"
+
+
+@cache
+def shared_zookeeper() -> ZooKeeperServer:
+    """The server behind `a_chroot`."""
+    _skip_without_jars()
+    directory = Path(tempfile.mkdtemp(prefix="ottla-zookeeper-"))
+    process_guard().remove_tree(directory)
+    server = ZooKeeperServer(directory)
+    server.start()
+    return server
+
+
+def _skip_without_jars() -> None:
+    try:
+        zookeeper_jars()
+    except ToolMissingError as missing:
+        pytest.skip(str(missing))
+
+
+_chroots = count(1)
