@@ -54,6 +54,7 @@ class ClusterWiring:
         """`connect_within` gives the way to other brokers, for responses of at most that many bytes."""
         config = services.config
         self._services = services
+        services.fetcher_pool = None
         self._listener = config.listeners.inter_broker_listener_name
         # A response may hold one batch beyond its limit, which came by a request.
         self.connect = connect_within(config[REPLICA_FETCH_RESPONSE_MAX_BYTES] + config[SOCKET_REQUEST_MAX_BYTES])
@@ -99,7 +100,7 @@ class ClusterWiring:
         manager.isr_proposals = alter_partition
         quotas = ReplicationQuotas(config, services.broker_id, services.clock)
         manager.leader_quota = quotas.leader
-        manager.followers = pool = FetcherPool(
+        manager.followers = services.fetcher_pool = pool = FetcherPool(
             config,
             services.broker_id,
             lambda: services.broker_epoch,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from controller.store import MetadataStore
     from controller.topic_admin import TopicAdmin
     from replication.cluster import MetadataCache
+    from replication.fetcher_pool import FetcherPool
     from replication.replica_manager import ReplicaManager
     from storage.clock import Clock
     from storage.log_manager import LogManager
@@ -48,6 +49,7 @@ class Services:
         "fetch_max_bytes",
         "fetch_purgatory",
         "fetch_sessions",
+        "fetcher_pool",
         "groups",
         "log_manager",
         "metadata_waits",
@@ -81,6 +83,8 @@ class Services:
     producer_ids: ProducerIds
     authorizer: Authorizer
     fetch_sessions: FetchSessionCache
+    fetcher_pool: FetcherPool | None
+    """None where no other broker can be followed."""
     produce_purgatory: Purgatory
     fetch_purgatory: Purgatory
     delete_records_purgatory: Purgatory

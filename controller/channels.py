@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 ControlRequest: TypeAlias = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 ControlResponse: TypeAlias = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
 OnResponse: TypeAlias = Callable[[ControlResponse], None]
+OnSent: TypeAlias = Callable[[int, float], None]
+"""Broker id, seconds that a request waited in its queue."""
 
 
 class BrokerChannel(Protocol):
@@ -83,16 +85,24 @@ ChannelFactory: TypeAlias = Callable[[LiveBroker], BrokerChannel]
 class BrokerSenders:
     """One queue and one task per live broker."""
 
-    def __init__(self, channel_to: ChannelFactory, retry_backoff_seconds: float = 0.1) -> None:
+    def __init__(self, channel_to: ChannelFactory, monotonic: Callable[[], float], retry_backoff_seconds: float = 0.1) -> None:
+        self.on_sent: OnSent | None = None
+        """Told of every request that leaves its queue, for metrics."""
+        self.monotonic = monotonic
         self._channel_to = channel_to
         self._retry_backoff_seconds = retry_backoff_seconds
         self._senders: dict[int, _Sender] = {}
         self._halted: list[_Sender] = []
 
+    @property
+    def queue_sizes(self) -> dict[int, int]:
+        """By broker, how many requests wait."""
+        return {broker_id: sender.queue_size for broker_id, sender in self._senders.items()}
+
     def add(self, broker: LiveBroker) -> None:
         """Begin to send to a broker."""
         if broker.broker_id not in self._senders:
-            self._senders[broker.broker_id] = _Sender(broker, self._channel_to(broker), self._retry_backoff_seconds)
+            self._senders[broker.broker_id] = _Sender(self, broker, self._channel_to(broker), self._retry_backoff_seconds)
 
     async def renew(self, broker: LiveBroker) -> None:
         """The broker is reached elsewhere now; what waits, and what is under way, goes there."""
@@ -133,20 +143,25 @@ class BrokerSenders:
 
 
 class _Sender:
-    def __init__(self, broker: LiveBroker, channel: BrokerChannel, retry_backoff_seconds: float) -> None:
+    def __init__(self, senders: BrokerSenders, broker: LiveBroker, channel: BrokerChannel, retry_backoff_seconds: float) -> None:
+        self._senders = senders
         self._broker = broker
         self._channel = channel
         self._retry_backoff_seconds = retry_backoff_seconds
-        self._queue: deque[tuple[ControlRequest, OnResponse]] = deque()
+        self._queue: deque[tuple[ControlRequest, OnResponse, float]] = deque()
         self._filled = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"controller-to-broker-{broker.broker_id}")
 
     def put(self, request: ControlRequest, on_response: OnResponse) -> None:
-        self._queue.append((request, on_response))
+        self._queue.append((request, on_response, self._senders.monotonic()))
         self._idle.clear()
         self._filled.set()
+
+    @property
+    def queue_size(self) -> int:
+        return len(self._queue)
 
     async def renew(self, broker: LiveBroker, channel: BrokerChannel) -> None:
         old, self._channel, self._broker = self._channel, channel, broker
@@ -169,7 +184,10 @@ class _Sender:
         while True:
             await self._filled.wait()
             while self._queue:
-                request, on_response = self._queue.popleft()
+                request, on_response, queued_at = self._queue.popleft()
+                senders = self._senders
+                if senders.on_sent is not None:
+                    senders.on_sent(self._broker.broker_id, senders.monotonic() - queued_at)
                 on_response(await self._deliver(request))
             self._filled.clear()
             self._idle.set()

@@ -335,7 +335,7 @@ class Controller:
                 batch.send()
 
         with suppress(NotController):
-            await self._queue.call("UncleanLeaderElectionEnable", elect)
+            await self._queue.call("UncleanLeaderElectionEnable" if topic is None else "TopicUncleanLeaderElectionEnable", elect)
 
     async def rebalance_leaders(self) -> None:
         """Preferred leaders where too many others lead; for auto.leader.rebalance.enable, as often as the broker likes."""

@@ -17,15 +17,22 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Event = Callable[[], Awaitable[None]]
+OnEventDone = Callable[[str, float, float], None]
+"""Name, seconds in the queue, seconds until it was carried out."""
 
 
 class EventQueue:
     """Started once, stopped once."""
 
-    def __init__(self, on_error: Callable[[Exception], Awaitable[None]]) -> None:
+    def __init__(self, on_error: Callable[[Exception], Awaitable[None]], monotonic: Callable[[], float]) -> None:
         """`on_error` is told of every exception an event raised, before the next event."""
+        self.on_done: OnEventDone | None = None
+        """Told of every event after it was carried out, for metrics."""
+        self.current: str | None = None
+        """The event that is being carried out."""
+        self._monotonic = monotonic
         self._on_error = on_error
-        self._events: deque[tuple[str, Event]] = deque()
+        self._events: deque[tuple[str, Event, float]] = deque()
         self._filled = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
@@ -58,7 +65,7 @@ class EventQueue:
     def put(self, name: str, event: Event) -> None:
         """Queue an event nobody waits for. After `stop` nothing happens."""
         if not self._closed:
-            self._events.append((name, event))
+            self._events.append((name, event, self._monotonic()))
             self._filled.set()
 
     def put_alone(self, name: str, event: Event) -> None:
@@ -100,7 +107,9 @@ class EventQueue:
         while not self._closed:
             await self._filled.wait()
             while self._events and not self._closed:
-                name, event = self._events.popleft()
+                name, event, queued_at = self._events.popleft()
+                began_at = self._monotonic()
+                self.current = name
                 try:
                     await event()
                 except (ControllerError, StoreError) as error:
@@ -108,6 +117,9 @@ class EventQueue:
                 except Exception as error:
                     logger.exception("controller event %s failed; the controller goes on with the next one", name)
                     await self._tell(error)
+                self.current = None
+                if self.on_done is not None:
+                    self.on_done(name, began_at - queued_at, self._monotonic() - began_at)
             self._filled.clear()
 
     async def _tell(self, error: Exception) -> None:

@@ -341,7 +341,10 @@ class Fetcher:
         followed.last_fetched_epoch = self.last_epoch(log)
         size = len(records)
         self.bytes_in += size
-        followed.partition.stats.replication_bytes_in += size
+        partition = followed.partition
+        partition.stats.replication_bytes_in += size
+        if partition.adding_replicas and partition.broker_id in partition.adding_replicas:
+            partition.stats.reassignment_bytes_in += size
         session = self.session
         session.touch(followed)
         if not session.session_id:

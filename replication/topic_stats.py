@@ -17,6 +17,8 @@ COUNTERS = (
     "failed_fetch_requests",
     "replication_bytes_in",
     "replication_bytes_out",
+    "reassignment_bytes_in",
+    "reassignment_bytes_out",
 )
 
 
@@ -36,6 +38,8 @@ class TopicStats:
         self.failed_fetch_requests = 0
         self.replication_bytes_in = 0
         self.replication_bytes_out = 0
+        self.reassignment_bytes_in = 0
+        self.reassignment_bytes_out = 0
 
 
 class BrokerTopicStats:

@@ -107,6 +107,8 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
     except ColdRead as cold:
         return read_when_cached(fetch, cold)
     if fetch.must_answer_now():
+        if fetch.session is not None and fetch.params.replica_id >= 0 and not fetch.failed and 0 < fetch.size < 64 * 1024 and fetch.max_wait_ms > 0:
+            return wait_for_more(fetch, True)
         return fetch.response(now_ms)
     return wait_for_more(fetch)
 
@@ -294,6 +296,8 @@ class Fetch:
                 of_topic = stats.of_any(asked.name or "")
                 if self.params.replica_id >= 0:
                     of_topic.replication_bytes_out += len(answer.records)
+                    if self._is_added(asked.name or "", asked.partition):
+                        of_topic.reassignment_bytes_out += len(answer.records)
                 else:
                     of_topic.bytes_out += len(answer.records)
             if last is None or last.topic_id != asked.topic_id or (last.topic != asked.name and asked.name is not None):
@@ -304,6 +308,11 @@ class Fetch:
         if self.failed and self.context.api_version >= FIRST_VERSION_WITH_LEADER_HINTS:
             response.node_endpoints = self._node_endpoints()
         return response
+
+    def _is_added(self, topic: str, index: int) -> bool:
+        """Whether the follower that asks is a replica that a reassignment adds."""
+        partition = self.context.broker.replica_manager.partition(topic, index)
+        return partition is not None and self.params.replica_id in partition.adding_replicas
 
     def _node_endpoints(self) -> list[NodeEndpoint]:
         leaders = {answer.current_leader.leader_id for _, answer in self.answers}

@@ -1,8 +1,9 @@
-"""kafka.controller, kafka.coordinator.group, kafka.server of the broker as a whole, and Ottla's own of its event loop."""
+"""kafka.coordinator.group, kafka.server of the broker as a whole, and Ottla's own of its event loop."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker.groups.group import GroupState
@@ -10,11 +11,6 @@ from broker.metrics.families import Family, Kind, Reading, counter, gauge
 
 if TYPE_CHECKING:
     from broker.metrics.view import View
-
-
-def _controller(mbean: str, doc: str, read: Callable[[View], float]) -> Family:
-    pattern = f"kafka.controller:name={mbean},type=KafkaController"
-    return gauge(f"kafka_controller_kafkacontroller_{mbean.lower()}", pattern, doc, read)
 
 
 def _groups(mbean: str, doc: str, read: Callable[[View], float]) -> Family:
@@ -30,45 +26,26 @@ def _loop_lag(view: View) -> Reading:
     yield "", view.loop_watch.lag.look()
 
 
+def _disk(mbean: str, key: str, doc: str) -> Family:
+    def read(_: View) -> Reading:
+        found = _process_io().get(key)
+        if found is not None:
+            yield "", found
+
+    pattern = f"kafka.server:name={mbean},type=KafkaServer"
+    return Family(f"kafka_server_kafkaserver_{mbean.replace('-', '_')}", Kind.GAUGE, (), pattern, doc, read)
+
+
+def _process_io() -> dict[str, int]:
+    """What Linux counts for this process; nothing elsewhere, and where it may not be read."""
+    try:
+        lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return {}
+    return {name: int(value) for name, _, value in (line.partition(":") for line in lines)}
+
+
 CLUSTER_FAMILIES: tuple[Family, ...] = (
-    _controller(
-        "ActiveControllerCount", "1 where this broker is the active controller.", lambda view: int(view.services.controller.is_active)
-    ),
-    _controller("ActiveBrokerCount", "Brokers that are registered.", lambda view: len(view.services.controller.context.brokers)),
-    _controller("GlobalTopicCount", "Topics of the cluster.", lambda view: len(view.services.controller.context.assignments)),
-    _controller("GlobalPartitionCount", "Partitions of the cluster.", lambda view: view.controller.partitions),
-    _controller("OfflinePartitionsCount", "Partitions without a leader that can serve.", lambda view: view.controller.offline_partitions),
-    _controller(
-        "PreferredReplicaImbalanceCount",
-        "Partitions that another than their first replica leads.",
-        lambda view: view.controller.preferred_replica_imbalance,
-    ),
-    _controller(
-        "TopicsToDeleteCount", "Topics that are being deleted.", lambda view: len(view.services.controller.context.topics_to_be_deleted)
-    ),
-    _controller(
-        "TopicsIneligibleToDeleteCount",
-        "Topics among them whose deletion has to wait.",
-        lambda view: len(view.services.controller.context.topics_ineligible_for_deletion),
-    ),
-    _controller("ReplicasToDeleteCount", "Replicas of topics that are being deleted.", lambda view: view.controller.replicas_to_delete),
-    _controller(
-        "ReplicasIneligibleToDeleteCount",
-        "Replicas of topics whose deletion has to wait.",
-        lambda view: view.controller.replicas_ineligible_to_delete,
-    ),
-    gauge(
-        "kafka_controller_controllereventmanager_eventqueuesize",
-        "kafka.controller:name=EventQueueSize,type=ControllerEventManager",
-        "Events that the controller has not begun to carry out.",
-        lambda view: view.services.controller.event_queue_size,
-    ),
-    counter(
-        "kafka_controller_controllerstats_uncleanleaderelections_total",
-        "kafka.controller:name=UncleanLeaderElectionsPerSec,type=ControllerStats",
-        "Replicas that became leader without being in sync.",
-        lambda view: view.services.controller.unclean_elections,
-    ),
     _groups("NumGroups", "Groups that this broker coordinates.", lambda view: view.groups),
     *(_in_state(state) for state in GroupState),
     _groups("NumOffsets", "Offsets that those groups have committed.", lambda view: view.committed_offsets),
@@ -78,6 +55,8 @@ CLUSTER_FAMILIES: tuple[Family, ...] = (
         "1 while the broker starts, 3 while it serves, 7 while it stops.",
         lambda view: view.state(),
     ),
+    _disk("linux-disk-read-bytes", "read_bytes", "Bytes that this process had the disks read; only on Linux."),
+    _disk("linux-disk-write-bytes", "write_bytes", "Bytes that this process had the disks write."),
     gauge(
         "kafka_server_metadataloader_currentcontrollerid",
         "kafka.server:name=CurrentControllerId,type=MetadataLoader",

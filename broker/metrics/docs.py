@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from broker.metrics.cluster_families import CLUSTER_FAMILIES
+from broker.metrics.controller_families import CONTROLLER_FAMILIES
 from broker.metrics.families import Family, Kind
+from broker.metrics.follower_families import FOLLOWER_FAMILIES
 from broker.metrics.log_families import LOG_FAMILIES
 from broker.metrics.replica_families import REPLICA_FAMILIES
 from broker.metrics.request_families import REQUEST_FAMILIES
@@ -44,8 +46,10 @@ work. What begins with `ottla_` has no MBean.
 _SECTIONS: Final = (
     ("Requests and connections", REQUEST_FAMILIES),
     ("Topics and replicas", REPLICA_FAMILIES),
+    ("Following other brokers", FOLLOWER_FAMILIES),
     ("Logs", LOG_FAMILIES),
-    ("Controller, groups, the broker", CLUSTER_FAMILIES),
+    ("The controller", CONTROLLER_FAMILIES),
+    ("Groups, the broker", CLUSTER_FAMILIES),
 )
 
 

@@ -26,8 +26,12 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from broker.metrics.cluster_families import CLUSTER_FAMILIES
+from broker.metrics.controller_families import CONTROLLER_FAMILIES
+from broker.metrics.controller_metrics import ControllerMetrics
 from broker.metrics.exposition import render
 from broker.metrics.families import Family, Found
+from broker.metrics.fetch_rates import FetchRates
+from broker.metrics.follower_families import FOLLOWER_FAMILIES
 from broker.metrics.histogram import Histogram
 from broker.metrics.http_server import HttpServer, bind
 from broker.metrics.log_families import LOG_FAMILIES
@@ -45,7 +49,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FAMILIES: tuple[Family, ...] = (*REQUEST_FAMILIES, *REPLICA_FAMILIES, *LOG_FAMILIES, *CLUSTER_FAMILIES)
+FAMILIES: tuple[Family, ...] = (
+    *REQUEST_FAMILIES,
+    *REPLICA_FAMILIES,
+    *FOLLOWER_FAMILIES,
+    *LOG_FAMILIES,
+    *CONTROLLER_FAMILIES,
+    *CLUSTER_FAMILIES,
+)
 SCRAPE_SECONDS: Final = 30.0
 _TEXT: Final = "text/plain; charset=utf-8"
 
@@ -91,10 +102,15 @@ class MetricsEndpoint:
     def attach(self, services: Services, socket_server: SocketServer) -> RequestMetrics:
         """The broker that is told of; give what is returned to its dispatcher."""
         requests = RequestMetrics(time.monotonic_ns, services.replica_manager.topic_stats)
-        self._watch.on_second.append(requests.on_beat)
-        self._watch.on_window += [requests.turn, self._flushes.turn]
+        controller = ControllerMetrics()
+        services.controller.measure(controller.on_event, controller.on_sent)
+        fetch_rates = FetchRates(lambda: () if services.fetcher_pool is None else services.fetcher_pool.fetchers.values())
+        self._watch.on_second += [requests.on_beat, fetch_rates.on_second]
+        self._watch.on_window += [requests.turn, self._flushes.turn, controller.turn]
         services.log_manager.context.on_flushed = self._on_flushed
-        self._new_view = lambda: View(services, socket_server, requests, self._watch, self._flushes, lambda: self.state)
+        self._new_view = lambda: View(
+            services, socket_server, requests, self._watch, self._flushes, controller, fetch_rates, lambda: self.state
+        )
         return requests
 
     def on_ready(self) -> None:

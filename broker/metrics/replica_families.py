@@ -86,6 +86,18 @@ REPLICA_FAMILIES: tuple[Family, ...] = (
     _by_topic("FailedFetchRequestsPerSec", "failed_fetch_requests", "Reads that failed for a reason that lies in the broker."),
     _by_topic("ReplicationBytesInPerSec", "replication_bytes_in", "Bytes that were fetched from leaders.", has_topics=False),
     _by_topic("ReplicationBytesOutPerSec", "replication_bytes_out", "Bytes that were sent to followers.", has_topics=False),
+    _by_topic(
+        "ReassignmentBytesInPerSec",
+        "reassignment_bytes_in",
+        "Those bytes among them of replicas that a reassignment adds here.",
+        has_topics=False,
+    ),
+    _by_topic(
+        "ReassignmentBytesOutPerSec",
+        "reassignment_bytes_out",
+        "Bytes that were sent to replicas that a reassignment adds elsewhere.",
+        has_topics=False,
+    ),
     _replica_manager("PartitionCount", "Partitions that are hosted here.", lambda view: view.replicas.partitions),
     _replica_manager("LeaderCount", "Partitions that this broker leads.", lambda view: view.replicas.leaders),
     _replica_manager(

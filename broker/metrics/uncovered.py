@@ -8,8 +8,9 @@ from typing import Final
 NO_ZOOKEEPER: Final = "no ZooKeeper: the metadata store is a file"
 NO_TRANSACTIONS: Final = "transactions are not there yet"
 NO_QUOTAS: Final = "quotas are not there yet"
-NO_FOLLOWER: Final = "a broker follows no other yet"
-ONE_CHANNEL: Final = "the controller's channel leads to the broker of the same process, which is no queue worth watching"
+NO_CLIENT_METRICS: Final = "connections to other brokers are not measured one by one: see the fetchers, and the controller's queues"
+NO_NAME: Final = "the exporter's rules give it no name"
+NO_EVENT: Final = "it is no event of the controller here"
 NOT_MEASURED: Final = "not measured yet"
 NO_SUCH_THING: Final = "there is no such thing here"
 ONE_LOOP: Final = "everything runs on one event loop: see ottla_event_loop_lag_seconds"
@@ -17,11 +18,9 @@ AS_TEXT: Final = "its value is text: see the log, or DescribeCluster and ApiVers
 NO_CONVERSION: Final = "message formats 0 and 1 are not served, so nothing is converted"
 
 UNCOVERED: Final = (
-    ("kafka.controller:broker-id=*,name=*,type=ControllerChannelManager", ONE_CHANNEL),
-    ("kafka.controller:name=TotalQueueSize,type=ControllerChannelManager", ONE_CHANNEL),
-    ("kafka.controller:name=*RateAndTimeMs,type=ControllerStats", NOT_MEASURED),
-    ("kafka.controller:name=EventQueueTimeMs,type=ControllerEventManager", NOT_MEASURED),
-    ("kafka.controller:name=ControllerState,type=KafkaController", NOT_MEASURED),
+    ("kafka.controller:name=ControllerShutdownRateAndTimeMs,type=ControllerStats", NO_EVENT),
+    ("kafka.controller:name=ListPartitionReassignmentRateAndTimeMs,type=ControllerStats", NO_EVENT),
+    ("kafka.controller:name=UpdateFeaturesRateAndTimeMs,type=ControllerStats", NO_EVENT),
     ("kafka.controller:name=FencedBrokerCount,type=KafkaController", "brokers are fenced in KRaft only"),
     ("kafka.controller:name=ZkMigrationState,type=KafkaController", "there is no migration to KRaft"),
     ("kafka.coordinator.transaction:*", NO_TRANSACTIONS),
@@ -35,12 +34,14 @@ UNCOVERED: Final = (
     ("kafka.network:name=MessageConversionsTimeMs,request=*,type=RequestMetrics", NO_CONVERSION),
     ("kafka.network:name=TemporaryMemoryBytes,request=*,type=RequestMetrics", NO_CONVERSION),
     ("kafka.network:name=ThrottleTimeMs,request=*,type=RequestMetrics", NO_QUOTAS),
-    ("kafka.server:BrokerId=*,type=alter-partition-metrics", ONE_CHANNEL),
+    ("kafka.server:BrokerId=*,type=alter-partition-metrics", NO_CLIENT_METRICS),
     ("kafka.server:BrokerId=*,type=forwarding-metrics", "nothing is forwarded without KRaft"),
-    ("kafka.server:broker-id=*,type=controller-channel-metrics", ONE_CHANNEL),
+    ("kafka.server:broker-id=*,type=controller-channel-metrics", NO_CLIENT_METRICS),
     ("kafka.server:client-id=*,type=Request", NO_QUOTAS),
-    ("kafka.server:clientId=*,name=*,type=ReplicaAlterLogDirsManager", NOT_MEASURED),
-    ("kafka.server:clientId=*,name=*,type=ReplicaFetcherManager", NO_FOLLOWER),
+    (
+        "kafka.server:clientId=*,name=*,type=ReplicaAlterLogDirsManager",
+        "a move between directories is no fetcher: DescribeLogDirs shows how far each is",
+    ),
     ("kafka.server:clientSoftwareName=*,clientSoftwareVersion=*,listener=*,networkProcessor=*,type=socket-server-metrics", NOT_MEASURED),
     ("kafka.server:id=*,type=app-info", AS_TEXT),
     ("kafka.server:ip=*,type=socket-server-metrics", NOT_MEASURED),
@@ -50,21 +51,19 @@ UNCOVERED: Final = (
     ("kafka.server:name=Invalid*RecordsPerSec,type=BrokerTopicMetrics", NOT_MEASURED),
     ("kafka.server:name=NoKeyCompactedTopicRecordsPerSec,type=BrokerTopicMetrics", NOT_MEASURED),
     ("kafka.server:name=PartitionsWithLateTransactionsCount,type=ReplicaManager", NO_TRANSACTIONS),
-    ("kafka.server:name=ReassignmentBytes*PerSec,type=BrokerTopicMetrics", NO_FOLLOWER),
     ("kafka.server:name=SessionState,type=SessionExpireListener", NO_ZOOKEEPER),
     ("kafka.server:name=Verification*,type=AddPartitionsToTxnManager", NO_TRANSACTIONS),
     ("kafka.server:name=ZooKeeper*", NO_ZOOKEEPER),
-    ("kafka.server:name=linux-disk-*-bytes,type=KafkaServer", NOT_MEASURED),
     ("kafka.server:name=yammer-metrics-count,type=KafkaServer", NO_SUCH_THING),
     ("kafka.server:type=AddPartitionsManager-channel-metrics", NO_TRANSACTIONS),
     ("kafka.server:type=ControllerMutation", NO_QUOTAS),
     ("kafka.server:type=Fetch", NO_QUOTAS),
-    ("kafka.server:type=LeaderReplication", NO_QUOTAS),
+    ("kafka.server:type=LeaderReplication", NO_NAME),
     ("kafka.server:type=Produce", NO_QUOTAS),
     ("kafka.server:type=Produce,user=*", NO_QUOTAS),
     ("kafka.server:type=Request", NO_QUOTAS),
     ("kafka.server:type=app-info", AS_TEXT),
-    ("kafka.server:type=group-coordinator-metrics", NOT_MEASURED),
+    ("kafka.server:type=group-coordinator-metrics", NO_NAME),
     ("kafka.server:type=kafka-metrics-count", NO_SUCH_THING),
     ("kafka.server:type=socket-server-metrics", NO_SUCH_THING),
     ("kafka.server:type=transaction-coordinator-metrics", NO_TRANSACTIONS),

@@ -16,6 +16,8 @@ from broker.metrics.families import Family, Found, Value, labels_text
 from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from broker.metrics.controller_metrics import ControllerMetrics
+    from broker.metrics.fetch_rates import FetchRates
     from broker.metrics.histogram import Histogram
     from broker.metrics.loop_watch import LoopWatch
     from broker.metrics.request_metrics import RequestMetrics
@@ -109,6 +111,8 @@ class View:
         requests: RequestMetrics,
         loop_watch: LoopWatch,
         flushes: Histogram,
+        controller_metrics: ControllerMetrics,
+        fetch_rates: FetchRates,
         state: Callable[[], BrokerState],
     ) -> None:
         self.services = services
@@ -116,6 +120,8 @@ class View:
         self.requests = requests
         self.loop_watch = loop_watch
         self.flushes = flushes
+        self.controller_metrics = controller_metrics
+        self.fetch_rates = fetch_rates
         self.state = state
         self.partitions: list[tuple[str, Partition]] = []
         """(labels, partition) of all that are hosted here."""

@@ -1,0 +1,142 @@
+"""kafka.controller: what the controller knows of the cluster, what it is doing, and what waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.metrics.controller_metrics import STATES, state_of
+from broker.metrics.families import Family, Kind, Reading, counter, gauge, labels_text
+
+if TYPE_CHECKING:
+    from broker.metrics.view import View
+
+MILLISECONDS = 0.001
+"""Per microsecond, in which times are measured."""
+
+_WHAT = {
+    "ControllerChange": "to take part in the election of a controller, and become it",
+    "LeaderElection": "to handle brokers that came or went",
+    "TopicChange": "to handle new topics and partitions",
+    "TopicDeletion": "to delete topics",
+    "PartitionReassignment": "to begin, go on with and end moves of partitions",
+    "AutoLeaderBalance": "to give leadership back to preferred replicas (auto.leader.rebalance.enable)",
+    "ManualLeaderBalance": "to elect leaders that somebody asked for",
+    "ControlledShutdown": "to take leadership away from brokers that stop",
+    "IsrChange": "to change ISRs",
+    "LeaderAndIsrResponseReceived": "to handle answers that tell of failed directories",
+    "LogDirChange": "to handle failures of log directories",
+    "UncleanLeaderElectionEnable": "to elect leaders after unclean.leader.election.enable was set for all topics",
+    "TopicUncleanLeaderElectionEnable": "the same for one topic",
+}
+
+
+def _controller(mbean: str, doc: str, read: Callable[[View], float]) -> Family:
+    pattern = f"kafka.controller:name={mbean},type=KafkaController"
+    return gauge(f"kafka_controller_kafkacontroller_{mbean.lower()}", pattern, doc, read)
+
+
+def _timer(name: str) -> Family:
+    def read(view: View) -> Reading:
+        yield "", view.controller_metrics.timers[name].look()
+
+    mbean = f"{name}RateAndTimeMs"
+    pattern = f"kafka.controller:name={mbean},type=ControllerStats"
+    doc = f"Time that it took {_WHAT[name]}."
+    return Family(f"kafka_controller_controllerstats_{mbean.lower()}", Kind.SUMMARY, (), pattern, doc, read, MILLISECONDS)
+
+
+def _event_queue_times(view: View) -> Reading:
+    yield "", view.controller_metrics.event_queue.look()
+
+
+def _queue_sizes(view: View) -> Reading:
+    for broker_id, size in view.services.controller.request_queue_sizes.items():
+        yield labels_text(("broker_id",), (broker_id,)), size
+
+
+def _request_queue_times(view: View) -> Reading:
+    queues = view.controller_metrics.request_queues
+    for broker_id in view.services.controller.request_queue_sizes:
+        if broker_id in queues:
+            yield labels_text(("broker_id",), (broker_id,)), queues[broker_id].look()
+
+
+CONTROLLER_FAMILIES: tuple[Family, ...] = (
+    _controller(
+        "ActiveControllerCount", "1 where this broker is the active controller.", lambda view: int(view.services.controller.is_active)
+    ),
+    _controller("ActiveBrokerCount", "Brokers that are registered.", lambda view: len(view.services.controller.context.brokers)),
+    _controller("GlobalTopicCount", "Topics of the cluster.", lambda view: len(view.services.controller.context.assignments)),
+    _controller("GlobalPartitionCount", "Partitions of the cluster.", lambda view: view.controller.partitions),
+    _controller("OfflinePartitionsCount", "Partitions without a leader that can serve.", lambda view: view.controller.offline_partitions),
+    _controller(
+        "PreferredReplicaImbalanceCount",
+        "Partitions that another than their first replica leads.",
+        lambda view: view.controller.preferred_replica_imbalance,
+    ),
+    _controller(
+        "TopicsToDeleteCount", "Topics that are being deleted.", lambda view: len(view.services.controller.context.topics_to_be_deleted)
+    ),
+    _controller(
+        "TopicsIneligibleToDeleteCount",
+        "Topics among them whose deletion has to wait.",
+        lambda view: len(view.services.controller.context.topics_ineligible_for_deletion),
+    ),
+    _controller("ReplicasToDeleteCount", "Replicas of topics that are being deleted.", lambda view: view.controller.replicas_to_delete),
+    _controller(
+        "ReplicasIneligibleToDeleteCount",
+        "Replicas of topics whose deletion has to wait.",
+        lambda view: view.controller.replicas_ineligible_to_delete,
+    ),
+    _controller(
+        "ControllerState",
+        "What the controller is doing: 0 nothing; " + ", ".join(f"{number} {name}" for name, number in STATES.items()) + ".",
+        lambda view: state_of(view.services.controller.current_event),
+    ),
+    *(_timer(name) for name in STATES),
+    gauge(
+        "kafka_controller_controllereventmanager_eventqueuesize",
+        "kafka.controller:name=EventQueueSize,type=ControllerEventManager",
+        "Events that the controller has not begun to carry out.",
+        lambda view: view.services.controller.event_queue_size,
+    ),
+    counter(
+        "kafka_controller_controllerstats_uncleanleaderelections_total",
+        "kafka.controller:name=UncleanLeaderElectionsPerSec,type=ControllerStats",
+        "Replicas that became leader without being in sync.",
+        lambda view: view.services.controller.unclean_elections,
+    ),
+    Family(
+        "kafka_controller_controllereventmanager_eventqueuetimems",
+        Kind.SUMMARY,
+        (),
+        "kafka.controller:name=EventQueueTimeMs,type=ControllerEventManager",
+        "Time that events of the controller waited until it began to carry them out.",
+        _event_queue_times,
+        MILLISECONDS,
+    ),
+    gauge(
+        "kafka_controller_controllerchannelmanager_totalqueuesize",
+        "kafka.controller:name=TotalQueueSize,type=ControllerChannelManager",
+        "Requests of the controller that wait to be sent to brokers.",
+        lambda view: sum(view.services.controller.request_queue_sizes.values()),
+    ),
+    Family(
+        "kafka_controller_controllerchannelmanager_queuesize",
+        Kind.GAUGE,
+        ("broker_id",),
+        "kafka.controller:broker-id=*,name=QueueSize,type=ControllerChannelManager",
+        "The same by broker.",
+        _queue_sizes,
+    ),
+    Family(
+        "kafka_controller_controllerchannelmanager_requestrateandqueuetimems",
+        Kind.SUMMARY,
+        ("broker_id",),
+        "kafka.controller:broker-id=*,name=RequestRateAndQueueTimeMs,type=ControllerChannelManager",
+        "Time that such requests waited.",
+        _request_queue_times,
+        MILLISECONDS,
+    ),
+)

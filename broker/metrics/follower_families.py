@@ -1,0 +1,81 @@
+"""kafka.server of a broker that follows others: its fetchers, and how far the replicas here are behind their leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from broker.metrics.families import Family, Kind, Reading, labels_text
+
+if TYPE_CHECKING:
+    from broker.metrics.view import View
+    from replication.fetcher import Fetcher
+    from replication.fetcher_pool import FetcherPool
+
+_POOL_LABELS: Final = labels_text(("clientId",), ("Replica",))
+_LAG: Final = ("clientId", "partition", "topic")
+_FETCHER: Final = ("brokerHost", "brokerPort", "clientId")
+
+
+def _fetchers(view: View) -> Iterator[tuple[str, Fetcher]]:
+    """With Kafka's names of the threads."""
+    pool = view.services.fetcher_pool
+    if pool is not None:
+        for (leader_id, number), fetcher in list(pool.fetchers.items()):
+            yield f"ReplicaFetcherThread-{number}-{leader_id}", fetcher
+
+
+def _lags(view: View) -> Reading:
+    for client_id, fetcher in _fetchers(view):
+        for topic_partition, followed in list(fetcher.followed.items()):
+            yield labels_text(_LAG, (client_id, topic_partition.partition, topic_partition.topic)), followed.lag
+
+
+def _of_fetchers(mbean: str, doc: str, value: Callable[[Fetcher], int]) -> Family:
+    def read(view: View) -> Reading:
+        listener = view.services.config.listeners.inter_broker_listener_name
+        for client_id, fetcher in _fetchers(view):
+            endpoint = view.services.cluster.endpoint(fetcher.leader_id, listener)
+            if endpoint is not None:
+                yield labels_text(_FETCHER, (endpoint.host, endpoint.port, client_id)), value(fetcher)
+
+    pattern = f"kafka.server:brokerHost=*,brokerPort=*,clientId=*,name={mbean},type=FetcherStats"
+    name = f"kafka_server_fetcherstats_{mbean.removesuffix('PerSec').lower()}_total"
+    return Family(name, Kind.COUNTER, _FETCHER, pattern, doc, read)
+
+
+def _pool(mbean: str, doc: str, value: Callable[[FetcherPool], float]) -> Family:
+    def read(view: View) -> Reading:
+        pool = view.services.fetcher_pool
+        yield _POOL_LABELS, 0 if pool is None else value(pool)
+
+    return _of_pool(mbean, doc, read)
+
+
+def _of_pool(mbean: str, doc: str, read: Callable[[View], Reading]) -> Family:
+    pattern = f"kafka.server:clientId=*,name={mbean},type=ReplicaFetcherManager"
+    return Family(f"kafka_server_replicafetchermanager_{mbean.lower()}", Kind.GAUGE, ("clientId",), pattern, doc, read)
+
+
+def _min_fetch_rate(view: View) -> Reading:
+    yield _POOL_LABELS, view.fetch_rates.slowest
+
+
+FOLLOWER_FAMILIES: tuple[Family, ...] = (
+    _pool("MaxLag", "The most records that a replica here lacks of its leader's high watermark.", lambda pool: pool.max_lag),
+    _of_pool("MinFetchRate", "Requests per second of the fetcher that asks least often, over about a minute.", _min_fetch_rate),
+    _pool(
+        "FailedPartitionsCount", "Partitions that are not fetched although they should be; the log says why.", lambda pool: len(pool.failed)
+    ),
+    _pool("DeadThreadCount", "Fetchers that ended though they should not have.", lambda pool: pool.dead_fetchers),
+    Family(
+        "kafka_server_fetcherlagmetrics_consumerlag",
+        Kind.GAUGE,
+        _LAG,
+        "kafka.server:clientId=*,name=ConsumerLag,partition=*,topic=*,type=FetcherLagMetrics",
+        "Records that a replica here lacks of its leader's high watermark.",
+        _lags,
+    ),
+    _of_fetchers("RequestsPerSec", "Fetch requests to leaders.", lambda fetcher: fetcher.requests),
+    _of_fetchers("BytesPerSec", "Bytes of record batches that were fetched from leaders.", lambda fetcher: fetcher.bytes_in),
+)
