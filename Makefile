@@ -73,6 +73,7 @@ bench: $(VENV)/.installed-test
 
 validate: $(VENV)/.installed-test
 	$(BIN)/python -m benchmarks.spark_validation --rows $(ROWS) --record-bytes $(RECORD_BYTES) $(VALIDATE_ARGS)
+	OTTLA_VALIDATE_CHAOS=1 $(BIN)/python -m pytest --timeout 900 tests/integration/spark/test_chaos.py
 
 soak: $(VENV)/.installed-test
 	$(BIN)/python -m tests.soak $(SOAK_ARGS)

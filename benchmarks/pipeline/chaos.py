@@ -55,10 +55,7 @@ class Chaos:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name="chaos", daemon=True)
         self.faults: list[dict[str, object]] = []
-        brokers = self._brokers()
-        if len(brokers) < 2:
-            raise Unusable(f"{directory}: there is no cluster of at least two brokers there; start one with `ottla cluster up 3 --dir DIR`")
-        self._ids = sorted(broker["id"] for broker in brokers)
+        self._ids = brokers_of(directory)
         self._failure = ""
         self._began = time.monotonic()
 
@@ -99,28 +96,38 @@ class Chaos:
 
     def _until_in_sync(self) -> None:
         deadline = time.monotonic() + _IN_SYNC_S
-        while not all(broker["state"] == "ready" and broker.get("behind") == 0 for broker in self._brokers()):
+        while not all(broker["state"] == "ready" and broker.get("behind") == 0 for broker in _status(self._directory)):
             if time.monotonic() > deadline:
                 raise DidNotFinish(f"the brokers are not in sync again {_IN_SYNC_S:.0f} s after the last fault")
             time.sleep(_LOOK_S)
 
-    def _brokers(self) -> list[dict[str, Any]]:
-        """What `ottla cluster status` says; empty when there is no cluster."""
-        done = self._run("status", "--json")
-        try:
-            found: list[dict[str, Any]] = json.loads(done.stdout)["brokers"] if done.returncode == 0 else []
-        except ValueError:
-            return []
-        return found
-
     def _tell(self, command: str, broker: int) -> None:
-        done = self._run(command, str(broker))
+        done = _ottla_cluster(self._directory, command, str(broker))
         if done.returncode != 0:
             raise DidNotFinish(f"ottla cluster {command} {broker}: {' '.join(done.stderr.split())}")
 
-    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-P", "-m", "broker", "cluster", *arguments, "--dir", str(self._directory)]
-        try:
-            return subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMMAND_S, stdin=subprocess.DEVNULL)
-        except subprocess.TimeoutExpired:
-            raise DidNotFinish(f"`ottla cluster {' '.join(arguments)}` does not end") from None
+
+def brokers_of(directory: Path) -> list[int]:
+    """The ids of the brokers of a cluster. Raises Unusable when there are not several."""
+    brokers = _status(directory)
+    if len(brokers) < 2:
+        raise Unusable(f"{directory}: there is no cluster of at least two brokers there; start one with `ottla cluster up 3 --dir DIR`")
+    return sorted(broker["id"] for broker in brokers)
+
+
+def _status(directory: Path) -> list[dict[str, Any]]:
+    """What `ottla cluster status` says; empty when there is no cluster."""
+    done = _ottla_cluster(directory, "status", "--json")
+    try:
+        found: list[dict[str, Any]] = json.loads(done.stdout)["brokers"] if done.returncode == 0 else []
+    except ValueError:
+        return []
+    return found
+
+
+def _ottla_cluster(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "broker", "cluster", *arguments, "--dir", str(directory)]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMMAND_S, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired:
+        raise DidNotFinish(f"`ottla cluster {' '.join(arguments)}` does not end") from None

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.pipeline import session, topic
+from benchmarks.pipeline.chaos import brokers_of
 from benchmarks.pipeline.console import Console
 from benchmarks.pipeline.plan import DidNotFinish, Plan, Unusable
 from benchmarks.pipeline.report import ReportFolder, write_html, write_json
@@ -54,6 +55,8 @@ def _run(plan: Plan, console: Console, log: Path) -> int:
     with ReportFolder(plan.report) as folder:
         session.check_java()
         topic.check(plan)
+        if plan.chaos is not None:
+            brokers_of(plan.chaos)
         console.say(f"Spark {session.pyspark_version()} on {plan.master}, {session.connector()}")
         spark = _spark(plan, log)
         try:

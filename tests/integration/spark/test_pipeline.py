@@ -125,7 +125,7 @@ def test_one_record_is_named_with_its_sequence_and_offset(spark: SparkSession, w
     named = [example for example in report["examples"] if expected.items() <= example.items()]
     assert len(named) == 1, report["examples"]
     kinds = {example["kind"] for example in report["examples"]}
-    assert kinds <= {expected["kind"], "out of order", "time went back"}
+    assert kinds <= {expected["kind"], "out of order", "key out of order", "time went back"}
     if change in (dropped, duplicated, corrupted, on_a_wrong_partition, of_somebody_else):
         assert report["examples"] == named
     assert expected["kind"] in report["verdict"]

@@ -1,0 +1,148 @@
+"""`ottla validate` as users run it, the rows of a file of theirs, available-now queries, and brokers that fall over meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks.pipeline.chaos import schedule
+from benchmarks.pipeline.plan import Plan
+from broker.cli.client.cluster import Cluster
+from broker.cli.client.topic_admin import all_topics
+from tests.support.broker_process import BrokerProcess, a_broker
+from tests.support.spark import CONF, make_topic, needs_spark, records_in, validated
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = needs_spark
+
+SECONDS = 500
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with a_broker(tmp_path_factory.mktemp("validate") / "broker") as running:
+        yield running
+
+
+def ottla(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, somewhere else than in the checkout."""
+    command = [sys.executable, "-m", "broker", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder, timeout=SECONDS, check=False)
+
+
+def validate(folder: Path, bootstrap: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    conf = [f"--spark-conf={name}={value}" for name, value in CONF.items()]
+    return ottla(folder, "validate", "-b", bootstrap, "--master", "local[2]", "--report", "report", *conf, *arguments)
+
+
+def test_the_help_needs_neither_java_nor_spark(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "benchmarks.pipeline", "--help"],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        cwd=tmp_path,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0
+    for option in (
+        "--bootstrap",
+        "--rows",
+        "--partitions",
+        "--record-bytes",
+        "--codec",
+        "--acks",
+        "--master",
+        "--mode",
+        "--report",
+        "--chaos",
+    ):
+        assert option in done.stdout
+    assert not re.search(r"\b(pyspark|matplotlib)\b", done.stderr)
+
+
+def test_the_command_leaves_a_report_and_no_topic(broker: BrokerProcess, tmp_path: Path) -> None:
+    done = validate(tmp_path, broker.bootstrap, "--rows", "3000", "--codec", "lz4", "--record-bytes", "200", "--partitions", "2")
+    assert done.returncode == 0, done
+    assert done.stdout.splitlines() == [
+        "Everything holds: 3,000 rows came through, once, whole and in order",
+        "report: report/report.html",
+    ]
+    assert "3,000 records read" in done.stderr
+    report = json.loads((tmp_path / "report" / "report.json").read_text())
+    assert report["holds"]
+    assert report["records"] == 3000
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report"]
+    assert not (tmp_path / "report" / "work").exists()
+    with Cluster(broker.bootstrap) as cluster:
+        assert not [topic.name for topic in all_topics(cluster) if (topic.name or "").startswith("ottla-validate")]
+
+
+def test_available_now_queries_follow_each_other_from_their_checkpoint(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> None:
+    plan = Plan(broker.bootstrap, "batches", 2_000, tmp_path / "report", mode="batch", max_offsets_per_trigger=500)
+    report = validated(spark, plan)
+    assert report["holds"], report["examples"]
+    assert spark.read.parquet(str(tmp_path / "report" / "batches")).count() >= 4
+
+
+def test_an_existing_topic_is_read_from_where_it_ended(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> None:
+    first = Plan(broker.bootstrap, "twice", 500, tmp_path / "first", partitions=2)
+    assert validated(spark, first)["holds"]
+    second = Plan(broker.bootstrap, "twice", 700, tmp_path / "second", partitions=2, acks="1")
+    report = validated(spark, second)
+    assert report["holds"], report["examples"]
+    assert report["records"] == 700
+
+
+def test_the_brokers_own_timestamps_rise(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> None:
+    make_topic(broker.bootstrap, "stamped", partitions=2, message_timestamp_type="LogAppendTime")
+    report = validated(spark, Plan(broker.bootstrap, "stamped", 2_000, tmp_path / "report", partitions=2))
+    assert report["holds"], report["examples"]
+
+
+def test_the_rows_of_a_parquet_file_keep_keys_and_payloads(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> None:
+    rows = spark.range(0, 300, 1, 3).selectExpr("concat('customer-', id % 7) AS key", "repeat(cast(id as string), 10) AS value")
+    rows.write.parquet(str(tmp_path / "orders"))
+    report = validated(spark, Plan(broker.bootstrap, "orders", 1, tmp_path / "report", partitions=3, input=tmp_path / "orders"))
+    assert report["holds"], report["examples"]
+    written = [record for partition in records_in(broker.bootstrap, "orders", 3) for record in partition]
+    expected = {(row.key.encode(), row.value.encode()) for row in rows.collect()}
+    assert {(record.key, record.value[52:]) for record in written} == expected
+
+
+def test_the_rows_of_a_csv_file_become_json(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("name,age\nana,31\nbo,\n", encoding="utf-8")
+    plan = Plan(broker.bootstrap, "people", 1, tmp_path / "report", partitions=1, input=tmp_path / "people.csv", key_column="name")
+    assert validated(spark, plan)["holds"]
+    (records,) = records_in(broker.bootstrap, "people", 1)
+    assert [(record.key, json.loads(record.value[52:])) for record in records] == [
+        (b"ana", {"name": "ana", "age": "31"}),
+        (b"bo", {"name": "bo"}),
+    ]
+
+
+def test_the_same_seed_gives_the_same_faults() -> None:
+    first, second, other = ([step for step, _ in zip(schedule(seed, 3), range(20), strict=False)] for seed in (7, 7, 8))
+    assert first == second != other
+    assert {step.fault for step in first} == {"kill", "stop", "pause"}
+    assert {step.place for step in first} == {0, 1, 2}
+
+
+def test_chaos_needs_a_cluster(broker: BrokerProcess, tmp_path: Path) -> None:
+    done = validate(tmp_path, broker.bootstrap, "--rows", "100", "--chaos", "nowhere")
+    assert done.returncode == 2, done
+    assert "nowhere: there is no cluster of at least two brokers there" in done.stderr
+    assert not list(tmp_path.iterdir())
