@@ -96,7 +96,7 @@ class Chaos:
 
     def _until_in_sync(self) -> None:
         deadline = time.monotonic() + _IN_SYNC_S
-        while not all(broker["state"] == "ready" and broker.get("behind") == 0 for broker in _status(self._directory)):
+        while not _is_well(_status(self._directory)):
             if time.monotonic() > deadline:
                 raise DidNotFinish(f"the brokers are not in sync again {_IN_SYNC_S:.0f} s after the last fault")
             time.sleep(_LOOK_S)
@@ -113,6 +113,10 @@ def brokers_of(directory: Path) -> list[int]:
     if len(brokers) < 2:
         raise Unusable(f"{directory}: there is no cluster of at least two brokers there; start one with `ottla cluster up 3 --dir DIR`")
     return sorted(broker["id"] for broker in brokers)
+
+
+def _is_well(brokers: list[dict[str, Any]]) -> bool:
+    return bool(brokers) and all(broker["state"] == "ready" and broker.get("behind") == 0 for broker in brokers)
 
 
 def _status(directory: Path) -> list[dict[str, Any]]:

@@ -1,4 +1,7 @@
-"""The pipeline's verdict holds while the brokers of a cluster are killed, stopped and paused. Minutes long, so only `make validate` runs it."""
+"""The pipeline's verdict holds while the brokers of a cluster are killed, stopped and paused.
+
+That takes minutes, so only `make validate` runs it.
+"""
 
 from __future__ import annotations
 
