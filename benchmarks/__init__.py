@@ -1,1 +1,1 @@
-"""Side-by-side measurements of brokers. See README.md in this folder; `python -m benchmarks.single_broker` is `make bench`."""
+"""Side-by-side measurements of brokers. See README.md in this folder; `python -m benchmarks.bench` is `make bench`."""

@@ -3,19 +3,21 @@
 import socket
 import struct
 import time
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import NamedTuple, Self, TypeVar
+from typing import Final, NamedTuple, Self, TypeVar
 
 from benchmarks.frames import VERSIONS, request_frame
 from protocol.api_keys import ApiKey
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from protocol.messages.header import ResponseHeader
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from protocol.registry import api
 from protocol.schema import Message
 
+NOTHING: Final[Mapping[str, str]] = {}
 _TIMEOUT_S = 60.0
 _Answer = TypeVar("_Answer", bound=Message)
 
@@ -51,19 +53,34 @@ class Admin:
 
     def create_topic(self, name: str, partitions: int) -> Topic:
         """Create a topic with one replica and wait until every partition has its leader. Raises BrokerRefusedError."""
-        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-        (created,) = self.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics=[topic]), CreateTopicsResponse).topics
-        _check(created.error_code, f"CreateTopics {name}", created.error_message)
-        request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+        return self.create_topics([name], partitions)[0]
+
+    def create_topics(self, names: Sequence[str], partitions: int, config: Mapping[str, str] = NOTHING) -> list[Topic]:
+        """Create topics of so many partitions with one replica, in one request, and wait for all leaders. Raises BrokerRefusedError."""
+        configs = [CreatableTopicConfig(name=name, value=value) for name, value in config.items()]
+        topics = [CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=configs) for name in names]
+        for created in self.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics=topics), CreateTopicsResponse).topics:
+            _check(created.error_code, f"CreateTopics {created.name}", created.error_message)
+        self.wait_for_leaders(names, partitions)
+        return [Topic(found.name or "", found.topic_id, partitions) for found in self._described(names)]
+
+    def wait_for_leaders(self, names: Sequence[str], partitions: int) -> None:
+        """Until every partition of these topics has its leader. Raises BrokerRefusedError."""
         deadline = time.monotonic() + _TIMEOUT_S
-        while True:
-            (found,) = self.ask(ApiKey.METADATA, request, MetadataResponse).topics
-            led = [partition for partition in found.partitions if partition.error_code == 0 and partition.leader_id >= 0]
-            if found.error_code == 0 and len(led) == partitions:
-                return Topic(name, found.topic_id, partitions)
+        while not all(found.error_code == 0 and _led(found) == partitions for found in self._described(names)):
             if time.monotonic() > deadline:
-                raise BrokerRefusedError(f"topic {name} has no leaders {_TIMEOUT_S:.0f} s after its creation")
+                raise BrokerRefusedError(f"{names[0]} and others have no leaders after {_TIMEOUT_S:.0f} s")
             time.sleep(0.02)
+
+    def leaders(self, name: str) -> dict[int, int]:
+        """partition -> the broker that leads it."""
+        (found,) = self._described([name])
+        return {partition.partition_index: partition.leader_id for partition in found.partitions}
+
+    def _described(self, names: Sequence[str]) -> Sequence[MetadataResponseTopic]:
+        wanted = [MetadataRequestTopic(name=name) for name in names]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        return self.ask(ApiKey.METADATA, request, MetadataResponse).topics
 
     def delete_topic(self, name: str) -> None:
         """Raises BrokerRefusedError."""
@@ -88,6 +105,10 @@ class Admin:
                 raise BrokerRefusedError("the broker closed the connection instead of answering")
             received += more
         return received
+
+
+def _led(topic: MetadataResponseTopic) -> int:
+    return sum(partition.error_code == 0 and partition.leader_id >= 0 for partition in topic.partitions)
 
 
 def _check(code: int, asked: str, message: str | None = None) -> None:

@@ -36,8 +36,8 @@ class Broker(Protocol):
 
     def __init__(self, directory: Path, pin_cpu: int | None = None, config: Mapping[str, str] = COMMON_CONFIG) -> None: ...
     def start(self) -> None: ...
-    def restart(self) -> None:
-        """Kill it, and start it again on its data."""
+    def restart(self, *, is_clean: bool = False) -> None:
+        """Kill it, or stop it, and start it again on its data."""
 
     def stop(self) -> None: ...
     def log_text(self) -> str: ...
@@ -61,10 +61,10 @@ class ApacheKafkaBroker:
     def start(self) -> None:
         self._cluster.start()
 
-    def restart(self) -> None:
+    def restart(self, *, is_clean: bool = False) -> None:
         """See Broker."""
         broker_id = self._cluster.broker_ids[0]
-        self._cluster.kill_broker(broker_id)
+        (self._cluster.stop_broker if is_clean else self._cluster.kill_broker)(broker_id)
         self._cluster.start_broker(broker_id)
 
     def stop(self) -> None:
@@ -126,12 +126,15 @@ class OttlaBroker:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         return {**environment, "PYTHONPYCACHEPREFIX": str(self._directory.parent / "bytecode")}
 
-    def restart(self) -> None:
+    def restart(self, *, is_clean: bool = False) -> None:
         """See Broker."""
         assert self._process is not None
-        self._process.kill()
-        self._process.wait()
-        process_guard().release(self._process.pid)
+        if is_clean:
+            self.stop()
+        else:
+            self._process.kill()
+            self._process.wait()
+            process_guard().release(self._process.pid)
         self.start()
 
     def stop(self) -> None:

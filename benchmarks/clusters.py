@@ -1,4 +1,4 @@
-"""The kinds of clusters that can be measured: three brokers on all cores, of Apache Kafka or of Ottla.
+"""The kinds of clusters that can be measured: three brokers, unless told otherwise, on all cores, of Apache Kafka or of Ottla.
 
 Add a kind by a class with the members of `Cluster` and an entry in `KINDS`.
 """
@@ -23,12 +23,12 @@ CONFIG = {
 
 
 class Cluster(Protocol):
-    """Brokers 0, 1 and 2."""
+    """Brokers 0, 1 and so on."""
 
     label: ClassVar[str]
     warm_up_s: ClassVar[float]
 
-    def __init__(self, directory: Path, config: Mapping[str, str] = CONFIG) -> None: ...
+    def __init__(self, directory: Path, config: Mapping[str, str] = CONFIG, brokers: int = BROKERS) -> None: ...
     def start(self) -> None: ...
     def stop(self) -> None: ...
     @property
@@ -46,8 +46,8 @@ class ApacheCluster(ApacheKafka):
     label: ClassVar[str] = f"Apache Kafka {KAFKA_VERSION}"
     warm_up_s: ClassVar[float] = 12.0  # the JIT compiles the hot path meanwhile
 
-    def __init__(self, directory: Path, config: Mapping[str, str] = CONFIG) -> None:
-        super().__init__(directory, BROKERS, config, heap="1g")
+    def __init__(self, directory: Path, config: Mapping[str, str] = CONFIG, brokers: int = BROKERS) -> None:
+        super().__init__(directory, brokers, config, heap="1g")
 
 
 class OttlaCluster:
@@ -56,8 +56,8 @@ class OttlaCluster:
     label: ClassVar[str] = "Ottla"
     warm_up_s: ClassVar[float] = 2.0
 
-    def __init__(self, directory: Path, config: Mapping[str, str] = CONFIG) -> None:
-        self._processes = OttlaProcesses(directory, BROKERS, self._connect(directory), None, dict(config))
+    def __init__(self, directory: Path, config: Mapping[str, str] = CONFIG, brokers: int = BROKERS) -> None:
+        self._processes = OttlaProcesses(directory, brokers, self._connect(directory), None, dict(config))
 
     def _connect(self, directory: Path) -> str | None:
         return None

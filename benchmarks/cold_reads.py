@@ -16,11 +16,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.synchronize import Event
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.admin import Admin, Topic
+from benchmarks.admin import Admin, BrokerRefusedError, Topic
 from benchmarks.batches import batch_of_size
 from benchmarks.brokers import COMMON_CONFIG, KINDS, Broker
 from protocol.api_keys import ApiKey
@@ -32,6 +33,21 @@ SEGMENT_BYTES = 16 * MIB
 BATCH_RECORDS = 100
 FETCH_BYTES = 256 * 1024
 PAUSE_S = 0.002
+CONFIG = {**COMMON_CONFIG, "log.segment.bytes": str(SEGMENT_BYTES)}
+ALONE = "alone"
+TITLES = {ALONE: "nobody besides", "cached": "beside old data from memory", "cold": "beside old data from the disk"}
+
+
+class Beside(NamedTuple):
+    """What the reads at the tail took, ascending, while somebody read so much old data a second."""
+
+    key: str
+    taken_ms: list[float]
+    old_mb_per_s: float
+
+    @property
+    def title(self) -> str:
+        return TITLES[self.key]
 
 
 def produce(admin: Admin, topic: str, batch: bytes) -> int:
@@ -39,7 +55,8 @@ def produce(admin: Admin, topic: str, batch: bytes) -> int:
     data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=memoryview(batch))])
     answer = admin.ask(ApiKey.PRODUCE, ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[data]), ProduceResponse)
     partition = answer.responses[0].partition_responses[0]
-    assert not partition.error_code, partition.error_code
+    if partition.error_code:
+        raise BrokerRefusedError(f"Produce to {topic}: error code {partition.error_code}")
     return partition.base_offset
 
 
@@ -50,7 +67,8 @@ def fetch(admin: Admin, topic: Topic, offset: int, max_bytes: int) -> int:
     )
     answer = admin.ask(ApiKey.FETCH, FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=max_bytes, topics=[asked]), FetchResponse)
     found = answer.responses[0].partitions[0]
-    assert not found.error_code, found.error_code
+    if found.error_code:
+        raise BrokerRefusedError(f"Fetch of {topic.name} at {offset}: error code {found.error_code}")
     return len(found.records or b"")
 
 
@@ -98,32 +116,23 @@ def tail_latencies(admin: Admin, topic: Topic, seconds: float) -> list[float]:
     return sorted(taken)
 
 
-def measure(broker: Broker, directory: Path, megabytes: int, seconds: float, table: Table) -> None:
-    """One kind of broker."""
-    broker.start()
-    try:
-        with Admin("127.0.0.1", broker.port) as admin:
-            old, tail = admin.create_topic("old", 1), admin.create_topic("tail", 1)
-            batch = batch_of_size(16 * 1024, BATCH_RECORDS, int(time.time() * 1000))
-            for _ in range(megabytes * MIB // len(batch)):
-                end_offset = produce(admin, "old", batch) + BATCH_RECORDS
-            files = str(directory / "**" / "old-0" / "*")
-            (files_of_topic,) = {str(Path(path).parent) for path in glob.glob(files, recursive=True)}
-            os.sync()
-            tail_latencies(admin, tail, seconds)  # warms up
-            files = f"{files_of_topic}/*"
-            row(table, broker, "nobody", tail_latencies(admin, tail, seconds), 0.0)
-            for is_cold in (False, True):
-                with beside(broker.port, old, end_offset, files, is_cold=is_cold) as read:
-                    taken = tail_latencies(admin, tail, seconds)
-                row(table, broker, "old data from the disk" if is_cold else "old data from memory", taken, read.get() / MIB / seconds)
-    finally:
-        broker.stop()
-
-
-def row(table: Table, broker: Broker, beside_it: str, taken: list[float], rate: float) -> None:
-    at = [taken[min(int(len(taken) * share), len(taken) - 1)] for share in (0.5, 0.99, 0.999, 1.0)]
-    table.add_row(broker.label, beside_it, f"{rate:.0f}", str(len(taken)), *(f"{value:.2f}" for value in at))
+def measure(broker: Broker, directory: Path, megabytes: int, seconds: float) -> Iterator[Beside]:
+    """All three, on a broker that runs and has its data somewhere below `directory`."""
+    with Admin("127.0.0.1", broker.port) as admin:
+        old, tail = admin.create_topic("old", 1), admin.create_topic("tail", 1)
+        batch = batch_of_size(16 * 1024, BATCH_RECORDS, int(time.time() * 1000))
+        end_offset = 0
+        for _ in range(megabytes * MIB // len(batch)):
+            end_offset = produce(admin, "old", batch) + BATCH_RECORDS
+        pattern = str(directory / "**" / "old-0" / "*")
+        (files_of_topic,) = {str(Path(path).parent) for path in glob.glob(pattern, recursive=True)}
+        os.sync()
+        tail_latencies(admin, tail, seconds)  # warms up
+        yield Beside(ALONE, tail_latencies(admin, tail, seconds), 0.0)
+        for key in ("cached", "cold"):
+            with beside(broker.port, old, end_offset, f"{files_of_topic}/*", is_cold=key == "cold") as read:
+                taken = tail_latencies(admin, tail, seconds)
+            yield Beside(key, taken, read.get() / MIB / seconds)
 
 
 def main() -> None:
@@ -136,11 +145,19 @@ def main() -> None:
     table = Table(title="reads at the tail, ms", title_justify="left")
     for heading in ("broker", "who reads besides", "MB/s of that", "reads", "p50", "p99", "p99.9", "longest"):
         table.add_column(heading, justify="left" if heading in ("broker", "who reads besides") else "right")
-    config = {**COMMON_CONFIG, "log.segment.bytes": str(SEGMENT_BYTES)}
     with tempfile.TemporaryDirectory(prefix="cold-reads-") as scratch:
         for kind in options.kinds:
             directory = Path(scratch) / kind
-            measure(KINDS[kind](directory, config=config), directory, options.megabytes, options.seconds, table)
+            broker = KINDS[kind](directory, config=CONFIG)
+            broker.start()
+            try:
+                for found in measure(broker, directory, options.megabytes, options.seconds):
+                    taken = found.taken_ms
+                    at = [taken[min(int(len(taken) * share), len(taken) - 1)] for share in (0.5, 0.99, 0.999, 1.0)]
+                    cells = [found.title, f"{found.old_mb_per_s:.0f}", str(len(taken)), *(f"{value:.2f}" for value in at)]
+                    table.add_row(broker.label, *cells)
+            finally:
+                broker.stop()
     Console(width=130).print(table)
 
 

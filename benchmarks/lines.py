@@ -1,4 +1,4 @@
-"""The lines of the result: which number of the turns each shows, what it should reach, and whether it does.
+"""The lines of a result: which number of the turns each shows, what it should reach, and whether it does. The parts declare them.
 
 A ratio is always "how many times better than the reference": measured rates are divided by the reference's, times and memory the other
 way round. A target is either such a ratio or an absolute bound.
@@ -11,7 +11,6 @@ from functools import reduce
 
 from benchmarks.histogram import Histogram
 from benchmarks.turns import Turn
-from benchmarks.workloads import LOADS, STEADY_RATE
 
 Value = Callable[[Sequence[Turn]], float | None]
 
@@ -74,6 +73,17 @@ def cpu_of(key: str) -> Value:
     return value
 
 
+def cpu_per_gb_of(key: str) -> Value:
+    """The broker's processor seconds per 10^9 bytes that went the way that carries the records, over all turns."""
+
+    def value(turns: Sequence[Turn]) -> float | None:
+        loads = [turn.loads[key] for turn in turns if key in turn.loads]
+        moved = sum(max(load.bytes_sent, load.bytes_received) for load in loads)
+        return sum(load.broker_cpu_s for load in loads) / moved * 1e9 if moved else None
+
+    return value
+
+
 def generator_load_of(key: str) -> Value:
     """How busy the generator's core was with it, 0 to 1: near 1, the generator and not the broker was measured (spinning apart)."""
     return lambda turns: _median([turn.loads[key].generator_cpu_s / turn.loads[key].window_s for turn in turns if key in turn.loads])
@@ -82,25 +92,6 @@ def generator_load_of(key: str) -> Value:
 def number(name: str, divisor: float = 1.0) -> Value:
     """The median of a single number of every turn."""
     return lambda turns: _median([turn.numbers[name] / divisor for turn in turns if name in turn.numbers])
-
-
-_RATE_TARGETS = {"produce-1": 1.5, "produce-16k": 3, "produce-16k-lz4": 3, "produce-1m": 2.5, "fetch-64k": 3, "fetch-1m": 1}
-
-LINES: Sequence[Line] = (
-    *(
-        Line(load.key, load.title, "req/s", rate_of(load.key), ratio_at_least=_RATE_TARGETS[load.key])
-        for load in LOADS
-        if load.key in _RATE_TARGETS
-    ),
-    Line("steady-p50", f"16 KiB at {STEADY_RATE:,} req/s: p50", "ms", latency_of("steady", 50), 2, True),
-    Line("steady-p99", f"16 KiB at {STEADY_RATE:,} req/s: p99", "ms", latency_of("steady", 99), 2, True, at_most=1),
-    Line("steady-p99.9", f"16 KiB at {STEADY_RATE:,} req/s: p99.9", "ms", latency_of("steady", 99.9), 2, True, at_most=5),
-    Line("librdkafka-produce", "librdkafka produce, 100 B, linger 5 ms", "msg/s", number("librdkafka_produce"), ratio_at_least=1),
-    Line("librdkafka-consume", "librdkafka consume", "msg/s", number("librdkafka_consume"), ratio_at_least=1),
-    Line("start", "start to the first answer", "s", number("start_s"), 2, True, at_most=0.3),
-    Line("memory-idle", "resident memory, idle", "MB", number("idle_bytes", 1e6), 0, True, at_most=60),
-    Line("memory-loaded", "resident memory, after load", "MB", number("loaded_bytes", 1e6), 0, True, at_most=150),
-)
 
 
 def _median(numbers: Sequence[float]) -> float | None:

@@ -5,8 +5,11 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from tests.support.apache_kafka import KAFKA_VERSION
 
 _PACKAGES = ("ottla", "uvloop", "crc32c", "lz4", "confluent-kafka")
 
@@ -14,7 +17,8 @@ _PACKAGES = ("ottla", "uvloop", "crc32c", "lz4", "confluent-kafka")
 def machine_facts() -> dict[str, str]:
     """Name -> value, for the head of a result."""
     return {
-        "command": " ".join([Path(sys.executable).name, "-m", "benchmarks.single_broker", *sys.argv[1:]]),
+        "date": time.strftime("%Y-%m-%d %H:%M"),
+        "command": " ".join([Path(sys.executable).name, "-m", "benchmarks.bench", *sys.argv[1:]]),
         "commit": _output("git", "describe", "--always", "--dirty") or "unknown",
         "cpu": _field("/proc/cpuinfo", "model name"),
         "cores": f"{len(os.sched_getaffinity(0))} of {os.cpu_count()}",
@@ -23,6 +27,7 @@ def machine_facts() -> dict[str, str]:
         "load average before": " ".join(f"{one:.2f}" for one in os.getloadavg()),
         "python": platform.python_version(),
         "java": next(iter(_output("java", "-version").splitlines()), "none"),
+        "Apache Kafka": KAFKA_VERSION,
         "compiler": next(iter(_output(os.environ.get("CC", "cc"), "--version").splitlines()), "none"),
         **dict(_versions(_PACKAGES)),
     }

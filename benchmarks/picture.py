@@ -1,17 +1,33 @@
-"""The ratios of a run as an SVG picture: one bar per line and side, a mark where its target lies. Needs no plotting library."""
+"""The pictures of a result, as SVG text: how many times better than the reference, and courses of both sides."""
 
+import io
 from collections.abc import Sequence
-from xml.sax.saxutils import escape
+
+import matplotlib as mpl
+
+mpl.use("svg")
+
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from benchmarks.lines import Line
+from benchmarks.parts.part import Curve
 from benchmarks.table import Sides
 
-_LABELS, _BARS, _ROW, _HEAD, _RIGHT = 330, 480, 26, 58, 90
 _MET, _MISSED, _NO_TARGET = "#2a7d4f", "#b5482f", "#6b7785"
+_COLOURS = ("#c2571a", "#1f6f8b", "#5b7f52", "#7a5195")
+_STYLES = ("-", "--", ":", "-.")
+_WIDTH, _ROW, _FRAME = 9.0, 0.27, 1.1
+_MOST_TIMES = 20.0
 
 
 def ratio_picture(sides: Sides, lines: Sequence[Line]) -> str:
-    """SVG text. Bars are "times better than the reference", the first side; the line at 1 is that side itself."""
+    """A bar per line and side: "times better than the first side", whose own place is the line at 1; a black mark where the target lies.
+
+    Empty text when there is nothing to compare. The axis ends at 20: what is beyond is said in words.
+    """
     reference, *others = sides
     rows = []
     for line in lines:
@@ -23,23 +39,60 @@ def ratio_picture(sides: Sides, lines: Sequence[Line]) -> str:
                 goal = line.ratio_at_least if line.at_most is None else line.ratio(line.at_most, base)
                 name = line.title if len(others) == 1 else f"{line.title} ({label})"
                 rows.append((name, ratio, goal, line.reached(ours, base)))
-    scale = _BARS / max([1.0, *(max(ratio, goal or 0) for _, ratio, goal, _ in rows)])
-    width, height = _LABELS + _BARS + _RIGHT, _HEAD + _ROW * len(rows) + 20
-    subject = ", ".join(others) or "nothing"
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" font-size="13">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-        f'<text x="12" y="24" font-size="16">{escape(subject)}: how many times better than {escape(reference)}</text>',
-        '<text x="12" y="44" fill="#555">black mark: target; grey line: equal</text>',
-    ]
-    for i, (name, ratio, goal, reached) in enumerate(rows):
-        y = _HEAD + _ROW * i
-        colour = _NO_TARGET if reached is None else _MET if reached else _MISSED
-        parts.append(f'<text x="{_LABELS - 8}" y="{y + 15}" text-anchor="end">{escape(name)}</text>')
-        parts.append(f'<rect x="{_LABELS}" y="{y + 3}" width="{ratio * scale:.1f}" height="{_ROW - 8}" fill="{colour}"/>')
-        parts.append(f'<text x="{_LABELS + ratio * scale + 6:.1f}" y="{y + 16}">{ratio:.2f} ×</text>')
-        if goal is not None:
-            parts.append(f'<rect x="{_LABELS + goal * scale - 1:.1f}" y="{y}" width="2" height="{_ROW - 2}" fill="black"/>')
-    one = _LABELS + scale
-    parts.append(f'<line x1="{one:.1f}" x2="{one:.1f}" y1="{_HEAD}" y2="{height - 16}" stroke="#999"/>')
-    return "\n".join([*parts, "</svg>", ""])
+    if not rows:
+        return ""
+    figure, axes = _canvas(_FRAME + _ROW * len(rows), f"{', '.join(others)}: how many times better than {reference}")
+    end = min(max([1.5, *(max(ratio, goal or 0) for _, ratio, goal, _ in rows)]), _MOST_TIMES)
+    for at, (_, ratio, goal, reached) in enumerate(rows):
+        axes.barh(at, min(ratio, end), height=0.7, color=_NO_TARGET if reached is None else _MET if reached else _MISSED)
+        axes.text(min(ratio, end) + end * 0.01, at, f"{ratio:.2f} ×", va="center", fontsize=8)
+        if goal is not None and goal <= end:
+            axes.plot([goal, goal], [at - 0.45, at + 0.45], color="black", linewidth=2)
+    axes.axvline(1, color="#999", linewidth=1)
+    axes.set_yticks(range(len(rows)), [name for name, *_ in rows], fontsize=8)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_xlim(0, end * 1.1)
+    return _svg(figure)
+
+
+def curve_picture(sides: Sides, curve: Curve) -> str:
+    """The courses of all sides: a colour per side, a stroke per course. Empty text when there are none."""
+    figure, axes = _canvas(3.4, curve.title)
+    for label, colour in zip(sides, _COLOURS, strict=False):
+        for (name, course), style in zip(curve.courses(sides[label]).items(), _STYLES, strict=False):
+            across, up = [at for at, _ in course], [value for _, value in course]
+            marker = "." if len(course) < 20 else None
+            axes.plot(across, up, color=colour, linestyle=style, marker=marker, linewidth=1.4, label=f"{label}: {name}")
+    if not axes.lines:
+        plt.close(figure)
+        return ""
+    axes.set_xlabel(curve.across)
+    axes.set_ylabel(curve.up)
+    if curve.is_log:
+        axes.set_yscale("log")
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.yaxis.set_major_formatter("{x:,g}")
+    else:
+        axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.grid(axis="y", color="#ddd", linewidth=0.6)
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return _svg(figure)
+
+
+def _canvas(height: float, title: str) -> tuple[Figure, Axes]:
+    mpl.rcParams["svg.fonttype"] = "none"
+    mpl.rcParams["svg.hashsalt"] = "benchmarks"
+    figure, axes = plt.subplots(figsize=(_WIDTH, height), layout="constrained")
+    axes.set_title(title, loc="left", fontsize=11)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+def _svg(figure: Figure) -> str:
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None})
+    plt.close(figure)
+    svg = text.getvalue()
+    return svg[svg.index("<svg") :]

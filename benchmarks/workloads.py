@@ -13,6 +13,7 @@ from benchmarks import frames
 from benchmarks.admin import Topic
 from benchmarks.batches import Codec, batch_of_size, batch_of_values, values_like_text
 from benchmarks.loadgen.runner import Load
+from benchmarks.sizes import Pace
 
 PRODUCE_CONNECTIONS = 8
 FETCH_CONNECTIONS = 4
@@ -21,21 +22,6 @@ STEADY_RATE = 8000
 RECORDS_OF_16_KIB = 150
 PREFILL_BATCH_BYTES = 16 * 1024
 _FETCH_POSITIONS = 1024  # different offsets, dealt to the connections
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How long everything takes.
-
-    `warm_up_limit_s` bounds the warm-up of a fresh broker, `warm_up_s` comes before every window. `max_bytes` ends a produce window early,
-    before the disk would be what is measured.
-    """
-
-    warm_up_limit_s: float
-    warm_up_s: float
-    duration_s: float
-    max_bytes: int
-    prefill_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +54,7 @@ class Fetch:
     key: str
     title: str
     max_bytes: int
+    rate: float = 0.0
 
     def load(self, topic: Topic, pace: Pace) -> Load:
         chosen = random.Random(7)
@@ -83,6 +70,7 @@ class Fetch:
             in_flight=IN_FLIGHT,
             warm_up_s=pace.warm_up_s,
             duration_s=pace.duration_s,
+            rate=self.rate,
             error_offsets=frames.fetch_error_offsets(),
             discard_bodies=True,
         )

@@ -1,0 +1,143 @@
+"""Ottla beside Apache Kafka, part by part and in turns: `python -m benchmarks.bench`, `make bench`, `make bench-quick`, `make bench-long`.
+
+Prints the tables of every part as soon as it is over, and leaves a page with all of them, pictures, and every raw number in
+benchmarks/results/<date and time>/. Exit code 1 when something failed or a target was missed and `--strict` was given.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.admin import BrokerRefusedError
+from benchmarks.brokers import REFERENCE
+from benchmarks.loadgen.compiler import NoCompilerError, compiled
+from benchmarks.machine import machine_facts
+from benchmarks.page import Run, part_tables, write_page
+from benchmarks.parts import connections, groups, long_run, many_partitions, old_readers, rates, replication, single, two_brokers
+from benchmarks.parts.part import Part
+from benchmarks.sizes import NORMAL, SIZES, Size
+from benchmarks.table import FOREIGN_SHARE, Sides, is_well, notes
+from benchmarks.turns import Cores, Plan, Turn, foreign_share
+from benchmarks.workloads import LOADS
+from tests.support.apache_kafka import DidNotStartError, ToolMissingError, process_guard
+
+MODULES = (single, rates, many_partitions, connections, old_readers, two_brokers, groups, replication, long_run)
+PARTS: dict[str, Part] = {module.PART.key: module.PART for module in MODULES}
+_LOADS = (*(load.key for load in LOADS), single.LIBRDKAFKA)
+_KINDS = tuple(dict.fromkeys(kind for part in PARTS.values() for kind in part.kinds))
+_WIDTH = 170
+_RESULTS = Path(__file__).parent / "results"
+_REFUSALS = (NoCompilerError, ToolMissingError, DidNotStartError, BrokerRefusedError)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, print, write. Returns the exit code."""
+    asked = _parser().parse_args(arguments)
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
+    size = _size(asked)
+    plan = Plan(_cores(), partial(_say, console), size, frozenset(asked.only))
+    facts, began = machine_facts(), time.monotonic()
+    done: list[tuple[Part, Sides]] = []
+    try:
+        compiled("loadgen")
+        with tempfile.TemporaryDirectory(prefix="benchmark-", dir=asked.dir) as scratch:
+            process_guard().remove_tree(Path(scratch))
+            for key in asked.parts:
+                done.append((PARTS[key], _take_turns(PARTS[key], asked.kinds, plan, Path(scratch), console)))
+                for table in part_tables(*done[-1], size):
+                    console.print(table)
+                for note in notes(done[-1][1]):
+                    console.print(note, highlight=False)
+    except _REFUSALS as missing:
+        console.print(str(missing), style="red", highlight=False)
+        return 2
+    run = Run(facts, asked.size, size, done, time.monotonic() - began)
+    directory = _RESULTS / time.strftime("%Y-%m-%dT%H%M%S")
+    write_page(run, directory)
+    if run.warning:
+        console.print(run.warning, style="yellow", highlight=False)
+    console.print(f"{run.took_s / 60:.1f} minutes; written to {directory / 'README.md'}", highlight=False, soft_wrap=True)
+    return 1 if asked.strict and not all(is_well(sides, part.lines(size)) for part, sides in done) else 0
+
+
+def _take_turns(part: Part, kinds: Sequence[str], plan: Plan, scratch: Path, console: Console) -> Sides:
+    """All turns of a part: every side once, then again, so that what changes in the machine meets all."""
+    chosen = [kind for kind in kinds if kind in part.kinds]
+    sides: dict[str, list[Turn]] = {label: [] for label in labels([part.kinds[kind] for kind in chosen])}
+    repeats = plan.size.repeats if part.is_repeated else 1
+    for repeat in range(repeats):
+        for kind, (label, turns) in zip(chosen, sides.items(), strict=True):
+            console.print(f"{part.title}, turn {repeat + 1} of {repeats}: {label}", style="bold", highlight=False)
+            turn, share = Turn(label), foreign_share()
+            part.take_turn(kind, turn, scratch / "broker", plan)
+            turn.numbers[FOREIGN_SHARE] = share()
+            turns.append(turn)
+    return sides
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(f"  {text}", highlight=False, markup=False)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bench", description=__doc__.partition("\n")[0])
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--size", choices=SIZES, default="normal", help="how large everything is (default: normal)")
+    choice.add_argument("--quick", dest="size", action="store_const", const="quick", help="shows that all works, too noisy to quote")
+    choice.add_argument("--long", dest="size", action="store_const", const="long", help="more turns, and the run of ten minutes")
+    parser.add_argument("--parts", type=_several("part", PARTS), default=list(PARTS), help=f"comma-separated; of {', '.join(PARTS)}")
+    parser.add_argument(
+        "--kinds",
+        type=_several("kind of broker", _KINDS),
+        default=[REFERENCE, "ottla"],
+        help=f"the reference first, comma-separated; of {', '.join(_KINDS)}",
+    )
+    parser.add_argument(
+        "--only", type=_several("load", _LOADS), default=[], help=f"loads of `single`, comma-separated; of {', '.join(_LOADS)}"
+    )
+    parser.add_argument("--repeats", type=int, help="turns of every side in `single`")
+    parser.add_argument("--seconds", type=float, help="length of every measuring window")
+    parser.add_argument("--duration", type=float, help=f"seconds of the long run (normal: {NORMAL.long_s:.0f})")
+    parser.add_argument("--dir", help="where the brokers keep their data meanwhile (default: the system's folder for temporary files)")
+    parser.add_argument("--strict", action="store_true", help="exit code 1 when something failed or a target was missed")
+    return parser
+
+
+def _several(what: str, known: Sequence[str] | dict[str, Part]) -> Callable[[str], list[str]]:
+    def parse(text: str) -> list[str]:
+        chosen = text.split(",")
+        unknown = [each for each in chosen if each not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"no such {what}: {', '.join(unknown)}")
+        return chosen
+
+    return parse
+
+
+def _size(asked: argparse.Namespace) -> Size:
+    size = SIZES[asked.size]
+    if asked.seconds:
+        size = replace(size, pace=replace(size.pace, duration_s=asked.seconds))
+    return replace(size, repeats=asked.repeats or size.repeats, long_s=asked.duration or size.long_s)
+
+
+def labels(of_kinds: Sequence[str]) -> list[str]:
+    """A label per side; a kind that races against itself (which shows the noise of the machine) is numbered."""
+    return [f"{label} #{of_kinds[: at + 1].count(label)}" if of_kinds.count(label) > 1 else label for at, label in enumerate(of_kinds)]
+
+
+def _cores() -> Cores:
+    cores = sorted(os.sched_getaffinity(0))
+    return Cores(cores[0], cores[-1]) if len(cores) > 1 else Cores(None, None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""What a part is, and how a broker is started for its turns."""
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.brokers import COMMON_CONFIG, KINDS
+from benchmarks.lines import Line
+from benchmarks.sizes import Size
+from benchmarks.turns import Bench, Plan, Turn, check_versions
+
+BROKER_LABELS: Mapping[str, str] = {kind: broker.label for kind, broker in KINDS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Several courses in one picture: `courses` gives, of the turns of a side, a name for each and its points."""
+
+    key: str
+    title: str
+    across: str
+    up: str
+    courses: Callable[[Sequence[Turn]], Mapping[str, Sequence[tuple[float, float]]]]
+    is_log: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`take_turn(kind, turn, directory, plan)` fills a turn of one kind; `details` are loads (key, title) to show in full.
+
+    `kinds` are those that it can compare, with the labels of their sides.
+    """
+
+    key: str
+    title: str
+    about: str
+    take_turn: Callable[[str, Turn, Path, Plan], None]
+    lines: Callable[[Size], Sequence[Line]]
+    kinds: Mapping[str, str]
+    details: Callable[[Size], Sequence[tuple[str, str]]] = lambda _: ()
+    curves: Sequence[Curve] = ()
+    is_repeated: bool = False
+
+
+@contextmanager
+def running(
+    kind: str, turn: Turn, directory: Path, plan: Plan, *, is_bound: bool = True, config: Mapping[str, str] = COMMON_CONFIG
+) -> Iterator[Bench]:
+    """A fresh broker, bound to its core; afterwards it and its data are gone."""
+    broker = KINDS[kind](directory, plan.cores.broker if is_bound else None, config)
+    broker.start()
+    try:
+        check_versions(broker)
+        yield Bench(broker, turn, plan)
+    finally:
+        broker.stop()
+        shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,71 @@
+"""How large a run is: the lengths and counts of every part, for a look that all works, for the usual run, and for one with the long run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long the loads of the load generator take.
+
+    `warm_up_limit_s` bounds the warm-up of a fresh broker, which goes in slices, `warm_up_s` comes before every window. `max_bytes` ends a
+    produce window early, before the disk would be what is measured.
+    """
+
+    warm_up_limit_s: float
+    warm_up_s: float
+    duration_s: float
+    max_bytes: int
+    prefill_bytes: int
+    warm_up_slice_s: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """All of it. `repeats` belongs to the part with one broker, whose targets are the tightest; every other part takes one turn."""
+
+    pace: Pace
+    repeats: int
+    produce_rates: Sequence[int]
+    fetch_rates: Sequence[int]
+    topics: int
+    connections: int
+    old_megabytes: int
+    old_s: float
+    members: Sequence[int]
+    offset_records: int
+    long_s: float
+    is_brief: bool = False
+
+
+NORMAL = Size(
+    pace=Pace(warm_up_limit_s=60, warm_up_s=1.5, duration_s=4.0, max_bytes=3072 * _MIB, prefill_bytes=512 * _MIB),
+    repeats=2,
+    produce_rates=(1000, 2000, 4000, 8000, 12000, 16000),
+    fetch_rates=(1000, 4000, 8000),
+    topics=1000,
+    connections=5000,
+    old_megabytes=512,
+    old_s=5.0,
+    members=(100, 1000),
+    offset_records=1_000_000,
+    long_s=60,
+)
+QUICK = Size(
+    pace=Pace(warm_up_limit_s=0, warm_up_s=0.1, duration_s=0.5, max_bytes=256 * _MIB, prefill_bytes=64 * _MIB, warm_up_slice_s=0.5),
+    repeats=1,
+    produce_rates=(500, 2000),
+    fetch_rates=(500,),
+    topics=50,
+    connections=500,
+    old_megabytes=64,
+    old_s=1.0,
+    members=(20,),
+    offset_records=20_000,
+    long_s=5,
+    is_brief=True,
+)
+LONG = replace(NORMAL, repeats=3, long_s=600)
+SIZES = {"quick": QUICK, "normal": NORMAL, "long": LONG}
