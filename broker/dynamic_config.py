@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from config.broker import BrokerConfig
 from config.broker_replication import UNCLEAN_LEADER_ELECTION_ENABLE as BROKER_UNCLEAN_LEADER_ELECTION_ENABLE
-from config.dynamic import is_password
 from config.errors import ConfigValueError
+from config.passwords import PasswordEncoder
 from config.topic import BROKER_KEY_OF, UNCLEAN_LEADER_ELECTION_ENABLE, TopicConfig
 from controller.config_admin import ConfigAdmin
 from controller.config_changes import ConfigChanges
@@ -43,7 +43,17 @@ EntityChanged = Callable[[str, dict[str, str]], None]
 class DynamicConfig:
     """See the module."""
 
-    def __init__(self, config: BrokerConfig, store: MetadataStore, admin: ConfigAdmin, broker_id: int, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MetadataStore,
+        admin: ConfigAdmin,
+        broker_id: int,
+        clock: Clock,
+        old_passwords: PasswordEncoder | None = None,
+    ) -> None:
+        """`old_passwords` is that of `password.encoder.old.secret`."""
+        self._old_passwords = old_passwords
         self._config = config
         self._admin = admin
         self._broker_name = str(broker_id)
@@ -65,6 +75,8 @@ class DynamicConfig:
     async def load(self) -> None:
         """Put in force what is stored, and listen for changes from now on. Raises StoreError."""
         await self._changes.start()
+        if self._old_passwords is not None:
+            await self._admin.encode_passwords_again(self._old_passwords)
         self._broker = await self._admin.read(BROKERS, self._broker_name)
         self._cluster = await self._admin.read(BROKERS, DEFAULT_ENTITY)
         self._update_broker(at_start=True)
@@ -160,7 +172,7 @@ class DynamicConfig:
             self._enable_unclean_election(topic)
 
     def _update_broker(self, *, at_start: bool = False) -> None:
-        self._config.update_dynamic(_without_secrets(self._broker), _without_secrets(self._cluster), at_start=at_start)
+        self._config.update_dynamic(self._admin.decoded(self._broker), self._admin.decoded(self._cluster), at_start=at_start)
 
     def _on_topic_defaults(self, _: frozenset[str]) -> None:
         """A broker key that is the default of a topic key changed: every topic may have another configuration now."""
@@ -191,13 +203,3 @@ class DynamicConfig:
         task = asyncio.get_running_loop().create_task(self._controller.enable_unclean_election(topic), name="unclean-election")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _without_secrets(overrides: Mapping[str, str]) -> dict[str, str]:
-    """`overrides` without passwords, which are stored encrypted; this broker has no encoder for them."""
-    kept = dict(overrides)
-    for name in overrides:
-        if is_password(name):
-            logger.error("dynamic password config %s could not be decoded, ignoring", name)
-            del kept[name]
-    return kept

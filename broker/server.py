@@ -56,6 +56,7 @@ from config.broker_replication import (
 from config.broker_security import AUTHORIZER_CLASS_NAME
 from config.errors import ConfigError
 from config.listeners import EndPoint, SecurityProtocol
+from config.passwords import encoder_of, old_encoder_of
 from config.topic import TopicConfig
 from controller.config_admin import ConfigAdmin
 from controller.controller import Controller
@@ -182,8 +183,16 @@ class Broker:
         await self.store.open_session()
         services.cluster_id = await prepare_store(self.store, self._surroundings.random_bytes)
         services.broker_id = await self._broker_id()
-        services.config_admin = ConfigAdmin(self.store, services.broker_id, self.config)
-        services.dynamic_config = DynamicConfig(self.config, self.store, services.config_admin, services.broker_id, self._clock)
+        passwords = encoder_of(self.config, self._surroundings.random_bytes)
+        services.config_admin = ConfigAdmin(self.store, services.broker_id, self.config, passwords)
+        services.dynamic_config = DynamicConfig(
+            self.config,
+            self.store,
+            services.config_admin,
+            services.broker_id,
+            self._clock,
+            old_encoder_of(self.config, self._surroundings.random_bytes),
+        )
 
     async def _load_logs(self) -> None:
         services = self.services

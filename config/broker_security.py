@@ -59,6 +59,7 @@ PASSWORD_ENCODER_CIPHER_ALGORITHM = key(
     String(),
     default="AES/CBC/PKCS5Padding",
     importance=LOW,
+    effective=True,
     doc="The cipher that encrypts passwords of dynamic configurations.",
 )
 PASSWORD_ENCODER_ITERATIONS = key(
@@ -66,27 +67,31 @@ PASSWORD_ENCODER_ITERATIONS = key(
     Int(KiB),
     default=4 * KiB,
     importance=LOW,
+    effective=True,
     doc="How many iterations derive the encryption key from password.encoder.secret.",
 )
 PASSWORD_ENCODER_KEY_LENGTH = key(
-    "password.encoder.key.length", Int(8), default=128, importance=LOW, doc="The length in bits of that encryption key."
+    "password.encoder.key.length", Int(8), default=128, importance=LOW, effective=True, doc="The length in bits of that encryption key."
 )
 PASSWORD_ENCODER_KEYFACTORY_ALGORITHM = key(
     "password.encoder.keyfactory.algorithm",
     String(),
     importance=LOW,
+    effective=True,
     doc="How the encryption key is derived; without it, PBKDF2 with the best hash there is.",
 )
 PASSWORD_ENCODER_OLD_SECRET = key(
     "password.encoder.old.secret",
     PasswordType(),
     importance=MEDIUM,
+    effective=True,
     doc="The former password.encoder.secret, given once so that stored passwords can be encrypted again.",
 )
 PASSWORD_ENCODER_SECRET = key(
     "password.encoder.secret",
     PasswordType(),
     importance=MEDIUM,
+    effective=True,
     doc="The secret from which the key for passwords of dynamic configurations is derived.",
 )
 PRINCIPAL_BUILDER_CLASS = key(

@@ -6,6 +6,7 @@ A change is the new set of overrides in the entity's node, then a notification u
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from config.broker_keys import key_of
 from config.dynamic import is_password
 from config.errors import ConfigError, TopicConfigError
 from config.key import Key
+from config.passwords import PasswordEncoder, UndecodablePassword
 from config.topic import TOPIC_KEYS, validate_topic_overrides
 from config.types import ConfigKind
 from controller.change_znodes import decode_config, encode_config, encode_config_change
@@ -70,7 +72,9 @@ Change = Callable[[dict[str, str]], dict[str, str]]
 class ConfigAdmin:
     """Administration of configurations."""
 
-    def __init__(self, store: MetadataStore, broker_id: int, config: BrokerConfig) -> None:
+    def __init__(self, store: MetadataStore, broker_id: int, config: BrokerConfig, passwords: PasswordEncoder | None = None) -> None:
+        """`passwords` encrypts those of dynamic configurations; without it there can be none."""
+        self.passwords = passwords
         self._store = store
         self._broker_id = broker_id
         self._config = config
@@ -155,21 +159,52 @@ class ConfigAdmin:
             self._check_broker_id(resource_name)
 
         def checked(current: dict[str, str]) -> dict[str, str]:
-            overrides = change(current)
+            known = self.decoded(current)
+            overrides = change(known)
             try:
                 self._config.validate_dynamic(overrides, per_broker=per_broker)
             except ConfigError as error:
                 raise InvalidAdminRequest(error.client_message) from error
-            secrets = sorted(name for name in overrides if is_password(name))
-            if secrets:
-                raise InvalidTopicConfig(
-                    f"Invalid config value for resource ConfigResource(type=BROKER, name='{resource_name}'): "
-                    "Password encoder secret not configured"
-                )
+            for name in [name for name in overrides if is_password(name)]:
+                if self.passwords is None:
+                    raise InvalidTopicConfig(
+                        f"Invalid config value for resource ConfigResource(type=BROKER, name='{resource_name}'): "
+                        "Password encoder secret not configured"
+                    )
+                is_new = overrides[name] != known.get(name)
+                overrides[name] = self.passwords.encode(overrides[name]) if is_new else current[name]
             return overrides
 
         entity = str(int(resource_name)) if per_broker else DEFAULT_ENTITY
         await self._change("brokers", entity, checked, validate_only=validate_only)
+
+    def decoded(self, overrides: Mapping[str, str]) -> dict[str, str]:
+        """`overrides` with passwords as they are meant; those that cannot be decoded are left out, each with a line in the log."""
+        found = dict(overrides)
+        for name, stored in overrides.items():
+            if is_password(name):
+                try:
+                    if self.passwords is None:
+                        raise UndecodablePassword
+                    found[name] = self.passwords.decode(stored)
+                except UndecodablePassword:
+                    why = "is not set" if self.passwords is None else "is another than it was encrypted with"
+                    logger.error("dynamic password config %s could not be decoded, ignoring: password.encoder.secret %s", name, why)
+                    del found[name]
+        return found
+
+    async def encode_passwords_again(self, old: PasswordEncoder) -> None:
+        """Passwords of this broker that were encrypted with the former secret are from now on with the present one."""
+
+        def again(current: dict[str, str]) -> dict[str, str]:
+            assert self.passwords is not None
+            for name in [name for name in current if is_password(name)]:
+                with suppress(UndecodablePassword):  # those that are encrypted with the new one
+                    current[name] = self.passwords.encode(old.decode(current[name]))
+            return current
+
+        if self.passwords is not None and any(map(is_password, await self.read("brokers", str(self._broker_id)))):
+            await self._change("brokers", str(self._broker_id), again, validate_only=False)
 
     def _check_broker_id(self, resource_name: str) -> None:
         try:
