@@ -94,7 +94,7 @@ class BrokerChanges:
         await self._core.elections.elect_where_needed(batch)
         batch.send()
         await self._reassignments.resume(brokers)
-        self._core.deletion.retry({replica.partition.topic for replica in replicas})
+        self._core.deletion.retry(replicas)
         await self._core.deletion.resume(batch)
         batch.send()
 

@@ -40,9 +40,16 @@ class TopicDeletion:
         """Topics that are ordered to be deleted. `resume` sets about it."""
         self._context.topics_to_be_deleted.update(topics)
 
-    def retry(self, topics: Iterable[str]) -> None:
-        """A broker with replicas of these topics is back: they may be tried again."""
-        self._context.topics_ineligible_for_deletion.difference_update(topics)
+    def retry(self, replicas: Iterable[Replica]) -> None:
+        """Brokers with these replicas are back: their topics may be tried again.
+
+        What such a broker had deleted in its earlier life is deleted once more, because it has just been told to host it.
+        """
+        for replica in replicas:
+            topic = replica.partition.topic
+            self._context.topics_ineligible_for_deletion.discard(topic)
+            if topic in self._deleted:
+                self._deleted[topic].discard(replica)
 
     async def resume(self, batch: RequestBatch) -> None:
         """Start or finish what can be started or finished. The caller sends `batch`."""

@@ -81,8 +81,8 @@ class PartitionGrowth:
             partitions = {**existing.partitions, **{index: ReplicaAssignment(replicas) for index, replicas in added.items()}}
             try:
                 await self._store.set(path, encode_topic(TopicAssignment(existing.topic_id, partitions)), stat.version)
-            except BadVersion:
-                continue
+            except (BadVersion, NoNode):
+                continue  # somebody else grew it, or deleted it
             logger.info("topic %s gets %d new partitions", topic, len(added))
             return
 

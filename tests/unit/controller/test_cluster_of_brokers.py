@@ -157,6 +157,23 @@ def test_a_deletion_waits_for_the_replica_that_is_down() -> None:
     run(scenario)
 
 
+def test_what_a_broker_deleted_in_an_earlier_life_is_deleted_once_more() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([1, 2])
+        await cluster.kill(2)
+        await cluster.brokers[0].topics.delete_topics(["t"])
+        await cluster.settle()
+        assert P not in cluster.peers[1].replicas
+        await cluster.kill(1)
+        await cluster.start(1)  # where it is told to host the partition, before anything else
+        await cluster.settle()
+        await cluster.start(2)
+        assert "/brokers/topics/t" not in cluster.ensemble.dump()
+        assert P not in cluster.peers[1].replicas
+
+    run(scenario)
+
+
 def test_a_controller_that_dies_in_a_deletion_leaves_it_to_the_next() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.topic([1, 2])
