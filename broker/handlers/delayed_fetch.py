@@ -1,7 +1,13 @@
-"""A Fetch that found less than the client wants: what it waits for in the purgatory, and when it looks again."""
+"""A Fetch that found less than the client wants: what it waits for in the purgatory, and when it looks again.
+
+A follower's fetch is not answered in the very call that appended something, but at the end of the turn of the loop, or of the first turn
+that brings nothing more: what other connections sent meanwhile goes into the same answer. Each answer costs the leader and the follower a
+round of 100 µs, however much is in it; three loaded brokers need half as many so, and an idle one finds nothing more and answers at once.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from broker.network.request_channel import Pending
@@ -11,12 +17,14 @@ if TYPE_CHECKING:
     from broker.handlers.fetch import Fetch
 
 UNKNOWN_SIZE = -1
+MOST_TURNS = 4
+"""For how many turns of the loop an answer to a follower is held back while every one of them brings more."""
 
 
 class DelayedFetch(DelayedOperation):
     """A fetch that waits for more bytes, a change of leadership, or its time."""
 
-    __slots__ = ("_ends", "_fetch", "_is_fresh", "_is_new", "_pending", "_sizes", "_waited")
+    __slots__ = ("_ends", "_fetch", "_has_news", "_is_due", "_is_fresh", "_is_new", "_pending", "_sizes", "_turns", "_waited")
 
     def __init__(self, fetch: Fetch, pending: Pending) -> None:
         super().__init__()
@@ -24,6 +32,9 @@ class DelayedFetch(DelayedOperation):
         self._pending = pending
         self._is_fresh = False
         self._is_new = True
+        self._is_due = False
+        self._has_news = False
+        self._turns = 0
         self._waited = fetch.waited
         self._ends: list[int] = []
         self._sizes: list[int] = []
@@ -51,6 +62,10 @@ class DelayedFetch(DelayedOperation):
         if self._is_new:
             self._is_new = False
             return False  # it was read in this very turn
+        if self._is_due:
+            self._has_news = True
+            self._is_fresh = False
+            return False
         fetch = self._fetch
         params = fetch.params
         sizes = self._sizes
@@ -73,12 +88,40 @@ class DelayedFetch(DelayedOperation):
                 grown += growth if sizes[i] != UNKNOWN_SIZE and growth > 0 else fetch.min_bytes
         if not moved or grown < fetch.min_bytes:
             return False
-        fetch.read(fetch.context.broker.clock.now_ms(), is_first_read=False)
+        if is_follower:
+            self.gather()
+            return False
+        return self._read_and_answer()
+
+    def _read_and_answer(self) -> bool:
+        """Answer if there is enough; else wait on. What grew may be out of reach all the same: a quota, a later leader epoch."""
+        fetch = self._fetch
+        if not self._is_fresh:
+            fetch.read(fetch.context.broker.clock.now_ms(), is_first_read=False)
         if fetch.must_answer_now():
             self._is_fresh = True
             return self.force_complete()
         self._note()
         return False
+
+    def gather(self, *, was_read: bool = False) -> None:
+        """Answer at the end of this turn of the loop, or of the next ones as long as they bring more."""
+        self._is_due = True
+        self._is_fresh = was_read
+        self._has_news = not was_read
+        self._turns = 0
+        asyncio.get_running_loop().call_soon(self._on_turn)
+
+    def _on_turn(self) -> None:
+        if self.completed:
+            return
+        self._turns += 1
+        if self._has_news and self._turns < MOST_TURNS:
+            self._has_news = False
+            asyncio.get_running_loop().call_soon(self._on_turn)
+            return
+        self._is_due = False
+        self._read_and_answer()
 
     def on_expiration(self) -> None:
         """Count it where it was a follower's; the purgatory counts all."""
@@ -94,12 +137,14 @@ class DelayedFetch(DelayedOperation):
         self._pending.complete(fetch.context.encode(fetch.response(now_ms)))
 
 
-def wait_for_more(fetch: Fetch) -> Pending:
-    """Park a fetch in the purgatory; the connection's end cancels it."""
+def wait_for_more(fetch: Fetch, *, has_enough: bool = False) -> Pending:
+    """Park a fetch in the purgatory; the connection's end cancels it. One that `has_enough` is answered when this turn brings no more."""
     pending = Pending()
     operation = DelayedFetch(fetch, pending)
     pending.on_closed = operation.cancel
     fetch.context.broker.fetch_purgatory.try_complete_else_watch(
         operation, [partition.waiters for partition, _ in fetch.waited], fetch.max_wait_ms
     )
+    if has_enough:
+        operation.gather(was_read=True)
     return pending

@@ -57,6 +57,9 @@ FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_REPLICA_STATE = 15
 FIRST_VERSION_WITH_LEADER_HINTS = 16
 
+GATHERED_BYTES = 64 * 1024
+"""A follower that finds this much is not at the end: it is answered at once."""
+
 __all__ = ["handle_fetch", "handle_fetch_frame"]
 
 ASKS_FOR_A_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
@@ -107,8 +110,8 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
     except ColdRead as cold:
         return read_when_cached(fetch, cold)
     if fetch.must_answer_now():
-        if fetch.session is not None and fetch.params.replica_id >= 0 and not fetch.failed and 0 < fetch.size < 64 * 1024 and fetch.max_wait_ms > 0:
-            return wait_for_more(fetch, True)
+        if fetch.may_gather():
+            return wait_for_more(fetch, has_enough=True)
         return fetch.response(now_ms)
     return wait_for_more(fetch)
 
@@ -266,6 +269,13 @@ class Fetch:
         if self.size >= self.min_bytes or self.failed or self.max_wait_ms <= 0 or not self.waited:
             return True
         return any(answer.diverging_epoch.epoch != -1 or answer.preferred_read_replica != -1 for _, answer in self.answers)
+
+    def may_gather(self) -> bool:
+        """Whether a follower had better wait until the end of the turn: it is at the end, nearly, and more may be coming in this turn."""
+        if self.session is None or self.params.replica_id < 0 or self.failed or self.max_wait_ms <= 0:
+            return False
+        quota = self.context.broker.replica_manager.leader_quota  # it would count twice what is read again
+        return 0 < self.size < GATHERED_BYTES and (quota is None or not quota.is_limited)
 
     def response(self, now_ms: int) -> FetchResponse:
         """The answer to the last reading, as the session shortens it."""

@@ -6,6 +6,7 @@ import random
 import pytest
 
 from broker.handlers import fetch as handler
+from broker.handlers.delayed_fetch import MOST_TURNS
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
@@ -64,12 +65,19 @@ def told(asking: Asking) -> list[tuple[int, int, int, int]]:
     return [(each.partition_index, each.error_code, each.high_watermark, len(each.records or b"")) for each in asking.fetched]
 
 
+async def turns(count: int = MOST_TURNS + 1) -> None:
+    """Let the loop turn: an answer to a follower leaves when a turn brings nothing more."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
 @on_a_loop
 async def test_a_follower_that_has_everything_waits_and_is_told_only_of_what_came() -> None:
     follower = Follower()
     waiting = follower.fetch({})
     assert waiting.waits
     follower.replicas.append(1, index=2)
+    await turns()
     assert not waiting.waits
     ((index, error, high_watermark, size),) = told(waiting)
     assert (index, error, high_watermark) == (2, 0, 0)
@@ -80,7 +88,9 @@ async def test_a_follower_that_has_everything_waits_and_is_told_only_of_what_cam
 async def test_a_follower_at_the_end_is_told_of_a_high_watermark_that_moved_when_its_time_is_up() -> None:
     follower = Follower()
     follower.replicas.append(1, index=2)
-    assert told(follower.fetch({}))[0][:3] == (2, 0, 0)
+    asking = follower.fetch({})
+    await turns()
+    assert told(asking)[0][:3] == (2, 0, 0)
     waiting = follower.fetch({2: 1})
     assert waiting.waits
     follower.bench.time.advance(600)
@@ -123,12 +133,79 @@ async def test_a_follower_that_is_no_replica_any_more_is_told_so_at_once() -> No
 async def test_more_than_a_byte_is_waited_for_over_all_partitions() -> None:
     follower = Follower()
     follower.replicas.append(1, index=0)
-    size = told(follower.fetch({}))[0][3]
+    asking = follower.fetch({})
+    await turns()
+    size = told(asking)[0][3]
     waiting = follower.fetch({0: 1}, min_bytes=size + 1)
     follower.replicas.append(1, index=1)
+    await turns()
     assert waiting.waits
     follower.replicas.append(1, index=3)
+    await turns()
     assert [index for index, _, _, length in told(waiting) if length] == [1, 3]
+
+
+@on_a_loop
+async def test_what_is_appended_in_one_turn_goes_into_one_answer() -> None:
+    follower = Follower()
+    waiting = follower.fetch({})
+    follower.replicas.append(1, index=0)
+    follower.replicas.append(2, index=3)
+    assert waiting.waits
+    await turns()
+    assert [(index, error) for index, error, _, size in told(waiting) if size] == [(0, 0), (3, 0)]
+
+
+@on_a_loop
+async def test_an_answer_that_is_there_takes_along_what_comes_in_the_same_turn() -> None:
+    follower = Follower()
+    follower.replicas.append(1, index=0)
+    waiting = follower.fetch({})
+    assert waiting.waits
+    follower.replicas.append(1, index=1)
+    await turns()
+    assert [index for index, _, _, size in told(waiting) if size] == [0, 1]
+
+
+@on_a_loop
+async def test_an_answer_leaves_after_a_few_turns_even_if_every_turn_brings_more() -> None:
+    follower = Follower()
+    waiting = follower.fetch({})
+    for _ in range(MOST_TURNS + 1):
+        follower.replicas.append(1, index=0)
+        await turns(1)
+    assert not waiting.waits
+
+
+@on_a_loop
+async def test_a_follower_that_is_far_behind_is_answered_at_once() -> None:
+    follower = Follower()
+    log = follower.replicas.partition.log
+    while log.size_bytes < handler.GATHERED_BYTES:
+        follower.replicas.append(500, index=0)
+    assert not follower.fetch({}).waits
+
+
+@on_a_loop
+async def test_a_leader_that_is_deposed_before_the_turn_ends_says_so() -> None:
+    follower = Follower()
+    waiting = follower.fetch({})
+    follower.replicas.append(1, index=0)
+    follower.replicas.say(state(leader=1, isr=[0, 1], replicas=[0, 1], epoch=1, partition_epoch=1))
+    await turns()
+    assert [(index, error) for index, error, _, _ in told(waiting)] == [(0, ErrorCode.FENCED_LEADER_EPOCH)]
+
+
+@on_a_loop
+async def test_nothing_is_answered_on_a_connection_that_closed_before_the_turn_ended() -> None:
+    follower = Follower()
+    waiting = follower.fetch({})
+    follower.replicas.append(1, index=0)
+    assert waiting.pending.on_closed is not None
+    waiting.pending.on_closed()
+    await turns()
+    assert waiting.waits
+    assert follower.bench.services.fetch_purgatory.delayed == 0
 
 
 def a_life(seed: int) -> list[object]:
