@@ -88,10 +88,25 @@ def test_the_death_of_the_controller_elects_another_that_does_the_rest() -> None
 
 def test_a_broker_id_is_used_by_one_at_a_time() -> None:
     async def scenario(cluster: Cluster) -> None:
-        double = BrokerUnderTest(cluster.ensemble, 1, peers=dict(cluster.peers))
+        briefly = {"zookeeper.session.timeout.ms": "40"}
+        double = BrokerUnderTest(cluster.ensemble, 1, peers=dict(cluster.peers), properties=briefly)
         with pytest.raises(BrokerIdInUse, match=r"give every broker its own id"):
             await double.start()
         await double.stop()
+
+    run(scenario)
+
+
+def test_a_broker_waits_for_the_session_of_its_earlier_life() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        before = cluster.brokers[1]
+        starting = asyncio.ensure_future(BrokerUnderTest(cluster.ensemble, 1, peers=dict(cluster.peers)).start())
+        await cluster.settle()
+        assert not starting.done()
+        cluster.ensemble.expire(before.store.session_id)
+        before.store.on_session_expired(lambda: None)
+        await before.controller.shutdown()
+        await starting
 
     run(scenario)
 
