@@ -1,8 +1,9 @@
 """Passwords of dynamic configurations as they are stored: encrypted with a key that is derived from `password.encoder.secret`.
 
 Kafka's PasswordEncoder. What is stored says how it was encrypted, so a broker reads what another wrote with other settings, as long as the
-secret is the same (Apache Kafka needs the same mode of the cipher, too). The key is derived by PBKDF2 from the secret and 256 random bytes; the cipher is AES in CBC or GCM mode. Only who sets
-`password.encoder.secret` needs the package `cryptography` (`pip install 'ottla[security]'`).
+secret is the same (Apache Kafka needs the same mode of the cipher, too). The key is derived by PBKDF2 from the secret and 256 random bytes;
+the cipher is AES in CBC or GCM mode. Only who sets `password.encoder.secret` needs the package `cryptography`
+(`pip install 'ottla[security]'`).
 """
 
 from __future__ import annotations
