@@ -12,7 +12,7 @@ TEST_TIMEOUT ?= 180
 ROWS ?= 10000000
 RECORD_BYTES ?= 100
 
-.PHONY: help install serve cluster test test-fast lint format docs bench validate soak clean
+.PHONY: help install serve cluster test test-fast lint format docs bench bench-quick bench-long validate soak clean
 
 help:
 	@echo "make serve      run a broker on 127.0.0.1:9092, data under $(DATA)"
@@ -20,7 +20,8 @@ help:
 	@echo "make test       install what the tests need and run them all"
 	@echo "make test-fast  unit, wire and contract tests (under a minute)"
 	@echo "make lint       ruff, mypy --strict, import-linter"
-	@echo "make bench      Apache Kafka 3.9.1 and Ottla side by side (needs Java 17, Maven, a C compiler)"
+	@echo "make bench      Apache Kafka 3.9.1 and Ottla side by side, about 25 minutes (needs Java 17, Maven, a C compiler; BENCH_ARGS=)"
+	@echo "make bench-quick, bench-long   the same in three minutes, to see that it works; with more turns and a run of ten minutes"
 	@echo "make validate   Spark through Apache Kafka 3.9.1 and Ottla in turns, every record accounted for (ROWS=, RECORD_BYTES=)"
 	@echo "make soak       random work with kill -9 against a model, and simulated clusters; minutes long"
 	@echo "make docs       write the generated reference pages anew"
@@ -69,7 +70,13 @@ docs: $(VENV)/.installed-test
 	$(BIN)/python -m broker.handlers.docs
 
 bench: $(VENV)/.installed-test
-	$(BIN)/python -m benchmarks.single_broker $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks.bench $(BENCH_ARGS)
+
+bench-quick: $(VENV)/.installed-test
+	$(BIN)/python -m benchmarks.bench --quick $(BENCH_ARGS)
+
+bench-long: $(VENV)/.installed-test
+	$(BIN)/python -m benchmarks.bench --long $(BENCH_ARGS)
 
 validate: $(VENV)/.installed-test
 	$(BIN)/python -m benchmarks.spark_validation --rows $(ROWS) --record-bytes $(RECORD_BYTES) $(VALIDATE_ARGS)

@@ -72,6 +72,10 @@ class Admin:
                 raise BrokerRefusedError(f"{names[0]} and others have no leaders after {_TIMEOUT_S:.0f} s")
             time.sleep(0.02)
 
+    def controller_id(self) -> int:
+        """The broker that creates topics; -1 while there is none."""
+        return self.ask(ApiKey.METADATA, MetadataRequest(topics=[]), MetadataResponse).controller_id
+
     def leaders(self, name: str) -> dict[int, int]:
         """partition -> the broker that leads it."""
         (found,) = self._described([name])

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.admin import BrokerRefusedError
 from benchmarks.brokers import REFERENCE
 from benchmarks.loadgen.compiler import NoCompilerError, compiled
 from benchmarks.machine import machine_facts
@@ -27,7 +26,7 @@ from benchmarks.sizes import NORMAL, SIZES, Size
 from benchmarks.table import FOREIGN_SHARE, Sides, is_well, notes
 from benchmarks.turns import Cores, Plan, Turn, foreign_share
 from benchmarks.workloads import LOADS
-from tests.support.apache_kafka import DidNotStartError, ToolMissingError, process_guard
+from tests.support.apache_kafka import ToolMissingError, process_guard
 
 MODULES = (single, rates, many_partitions, connections, old_readers, two_brokers, groups, replication, long_run)
 PARTS: dict[str, Part] = {module.PART.key: module.PART for module in MODULES}
@@ -35,7 +34,7 @@ _LOADS = (*(load.key for load in LOADS), single.LIBRDKAFKA)
 _KINDS = tuple(dict.fromkeys(kind for part in PARTS.values() for kind in part.kinds))
 _WIDTH = 170
 _RESULTS = Path(__file__).parent / "results"
-_REFUSALS = (NoCompilerError, ToolMissingError, DidNotStartError, BrokerRefusedError)
+_MISSING = (NoCompilerError, ToolMissingError)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,9 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     console.print(table)
                 for note in notes(done[-1][1]):
                     console.print(note, highlight=False)
-    except _REFUSALS as missing:
+    except _MISSING as missing:
         console.print(str(missing), style="red", highlight=False)
         return 2
+    except KeyboardInterrupt:
+        console.print("interrupted; the page has the parts that were over", style="red", highlight=False)
     run = Run(facts, asked.size, size, done, time.monotonic() - began)
     directory = _RESULTS / time.strftime("%Y-%m-%dT%H%M%S")
     write_page(run, directory)
@@ -77,7 +78,13 @@ def _take_turns(part: Part, kinds: Sequence[str], plan: Plan, scratch: Path, con
         for kind, (label, turns) in zip(chosen, sides.items(), strict=True):
             console.print(f"{part.title}, turn {repeat + 1} of {repeats}: {label}", style="bold", highlight=False)
             turn, share = Turn(label), foreign_share()
-            part.take_turn(kind, turn, scratch / "broker", plan)
+            try:
+                part.take_turn(kind, turn, scratch / "broker", plan)
+            except _MISSING:
+                raise
+            except Exception as failure:  # whatever it is: the other parts took long, and their results must not be lost
+                turn.failures["turn"] = f"{type(failure).__name__}: {failure}"
+                plan.say(f"{label}: the turn FAILED: {failure}")
             turn.numbers[FOREIGN_SHARE] = share()
             turns.append(turn)
     return sides

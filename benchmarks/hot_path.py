@@ -25,7 +25,8 @@ import crc32c
 import uvloop
 
 from benchmarks import frames
-from benchmarks.workloads import FETCH, PRODUCE, RECORDS_OF_16_KIB, Pace, batch_of_16_kib
+from benchmarks.sizes import Pace
+from benchmarks.workloads import FETCH, PRODUCE, RECORDS_OF_16_KIB, batch_of_16_kib
 from broker.dispatch import Dispatcher
 from broker.network.request_channel import ConnectionInfo
 from broker.server import Broker

@@ -89,6 +89,11 @@ def generator_load_of(key: str) -> Value:
     return lambda turns: _median([turn.loads[key].generator_cpu_s / turn.loads[key].window_s for turn in turns if key in turn.loads])
 
 
+def percent_name(percent: float) -> str:
+    """What a percentile is called in a title."""
+    return "longest" if percent == 100 else f"p{percent:g}"
+
+
 def number(name: str, divisor: float = 1.0) -> Value:
     """The median of a single number of every turn."""
     return lambda turns: _median([turn.numbers[name] / divisor for turn in turns if name in turn.numbers])

@@ -37,6 +37,8 @@ class Size:
     members: Sequence[int]
     offset_records: int
     long_s: float
+    settle_s: float = 2.0
+    """How long a broker is left alone before its idle state is measured: what it does right after its start is not that."""
     is_brief: bool = False
 
 
@@ -65,6 +67,7 @@ QUICK = Size(
     members=(20,),
     offset_records=20_000,
     long_s=5,
+    settle_s=0.5,
     is_brief=True,
 )
 LONG = replace(NORMAL, repeats=3, long_s=600)

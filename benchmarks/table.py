@@ -14,7 +14,10 @@ MOST_FOREIGN_SHARE = 0.15  # writing dirty pages back is foreign too, though the
 
 
 def line_table(title: str, sides: Sides, lines: Sequence[Line]) -> Table:
-    """One row per line: a column per side, and for every side but the first its ratio, the target and whether it is reached."""
+    """One row per line: a column per side, and for every side but the first its ratio, the target and whether it is reached.
+
+    A line that no side has a number for was not asked for, unless something failed.
+    """
     reference, *others = sides
     table = Table(title=title, title_justify="left")
     table.add_column("work")
@@ -23,12 +26,15 @@ def line_table(title: str, sides: Sides, lines: Sequence[Line]) -> Table:
         table.add_column(label, justify="right")
     for label in others:
         table.add_column(f"{label}: times better", justify="right")
+    has_failed = any(turn.failures for turns in sides.values() for turn in turns)
     with_targets = any(line.target() for line in lines)
     if with_targets:
         table.add_column("target", justify="right")
         table.add_column("reached")
     for line in lines:
         values = {label: line.value(turns) for label, turns in sides.items()}
+        if not has_failed and all(value is None for value in values.values()):
+            continue
         base = values[reference] if others else None  # a side alone has nothing to be compared with, but bounds to keep
         cells = [line.title, line.unit, *(_number(value, line.digits) for value in values.values())]
         cells += [_times(line.ratio(values[label], base)) for label in others]

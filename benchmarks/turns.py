@@ -17,8 +17,6 @@ from benchmarks.loadgen.runner import Interval, Load, LoadFailedError, Measured,
 from benchmarks.sizes import NORMAL, Size
 
 FAILURES = (LoadFailedError, BrokerRefusedError, OSError)
-SETTLE_S = 2.0
-"""What a broker does right after its start is not its idle state."""
 
 _LOG_LINES = 12
 _COMPILING = 0.04  # the share of a JIT in the work of a warm broker
@@ -102,6 +100,10 @@ class Bench:
         """Run a load whose result nobody keeps."""
         probe = partial(process.cpu_s, self.broker.pid)
         return run_load("127.0.0.1", self.broker.port, load, pin_cpu=self.plan.cores.generator, probe=probe, on_interval=on_interval)
+
+    def settle(self) -> None:
+        """Leave the broker alone for a while."""
+        time.sleep(self.plan.size.settle_s)
 
     def note_memory(self, name: str) -> float:
         """Keep the resident memory under `name`; bytes."""

@@ -12,11 +12,11 @@ from benchmarks import frames, process, workloads
 from benchmarks.admin import BrokerRefusedError, Topic
 from benchmarks.batches import batch_of_values, values_like_text
 from benchmarks.frames import request_frame
-from benchmarks.lines import Line, latency_of, number, rate_of
+from benchmarks.lines import Line, latency_of, number, percent_name, rate_of
 from benchmarks.loadgen.runner import Load
 from benchmarks.parts.part import BROKER_LABELS, Part, running
 from benchmarks.sizes import Size
-from benchmarks.turns import SETTLE_S, Bench, Plan, Turn
+from benchmarks.turns import Bench, Plan, Turn
 from protocol.api_keys import ApiKey
 from protocol.messages.api_versions import ApiVersionsRequest
 
@@ -24,6 +24,7 @@ _PARTITIONS = 64
 _RATE = 4000
 _SPARE_FILES = 1000
 _PATIENCE_S = 60.0
+_AT_ONCE = 25
 
 
 def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
@@ -59,13 +60,13 @@ def _measure(bench: Bench, topic: Topic) -> None:
         )
 
     bench.warm_up(Load(asked, workloads.PRODUCE_CONNECTIONS, 1, 0, pace.warm_up_slice_s))
-    time.sleep(SETTLE_S)
+    bench.settle()
     before = bench.note_memory("before_bytes")
     bench.measure("few", "8 connections alone", load(workloads.PRODUCE_CONNECTIONS, _RATE))
     began = time.monotonic()
     with idle_connections(bench.broker.port, count):
         turn.numbers["connect_s"] = time.monotonic() - began
-        time.sleep(SETTLE_S)
+        bench.settle()
         turn.numbers["bytes_per_idle"] = max(bench.note_memory("idle_bytes") - before, 0) / count
         turn.numbers["idle_cpu_share"] = _cpu_share(bench, pace.duration_s)
         bench.measure("few-beside-idle", f"8 connections beside {count:,} idle ones", load(workloads.PRODUCE_CONNECTIONS, _RATE))
@@ -87,12 +88,16 @@ def idle_connections(port: int, count: int) -> Iterator[None]:
     asked = request_frame(ApiKey.API_VERSIONS, ApiVersionsRequest(client_software_name="loadgen", client_software_version="1"))
     opened: list[socket.socket] = []
     try:
-        for _ in range(count):
-            opened.append(socket.create_connection(("127.0.0.1", port), _PATIENCE_S))
-            opened[-1].sendall(asked)
-        for connection in opened:
-            if not connection.recv(1 << 16):
-                raise BrokerRefusedError(f"the broker closed one of {count} idle connections")
+        while len(opened) < count:
+            # Fewer than wait to be accepted: the kernel drops more, and what it drops comes again a second later.
+            together = range(min(_AT_ONCE, count - len(opened)))
+            fresh = [socket.create_connection(("127.0.0.1", port), _PATIENCE_S) for _ in together]
+            opened += fresh
+            for connection in fresh:
+                connection.sendall(asked)
+            for connection in fresh:
+                if not connection.recv(1 << 16):
+                    raise BrokerRefusedError(f"the broker closed one of {count} idle connections")
         yield
     finally:
         for connection in opened:
@@ -104,7 +109,7 @@ def lines(size: Size) -> Sequence[Line]:
     rate = f"at {_RATE:,} req/s"
 
     def latencies(key: str, title: str) -> list[Line]:
-        return [Line(f"{key}-p{at:g}", f"{title}: p{at:g}", "ms", latency_of(key, at), 2, True) for at in (50, 99, 99.9)]
+        return [Line(f"{key}-p{at:g}", f"{title}: {percent_name(at)}", "ms", latency_of(key, at), 2, True) for at in (50, 99, 99.9)]
 
     return (
         *latencies("few", f"8 connections {rate}, alone"),

@@ -14,11 +14,11 @@ import uvloop
 from benchmarks import frames, groups, process, workloads
 from benchmarks.admin import Admin, BrokerRefusedError, Topic
 from benchmarks.brokers import COMMON_CONFIG
-from benchmarks.lines import Line, latency_of, number
+from benchmarks.lines import Line, latency_of, number, percent_name
 from benchmarks.loadgen.runner import Interval, Load
 from benchmarks.parts.part import BROKER_LABELS, Curve, Part, running
 from benchmarks.sizes import Size
-from benchmarks.turns import FAILURES, SETTLE_S, Bench, Plan, Turn
+from benchmarks.turns import FAILURES, Bench, Plan, Turn
 from protocol.api_keys import ApiKey
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from protocol.messages.offset_commit import (
@@ -136,7 +136,7 @@ def _measure(bench: Bench) -> None:
     uvloop.run(groups.wait_for_coordinator(bench.broker.port))
     with Admin("127.0.0.1", bench.broker.port) as admin:
         (topic,) = admin.create_topics(["long"], _PARTITIONS, _TOPIC_CONFIG)
-    time.sleep(SETTLE_S)
+    bench.settle()
     batch = workloads.batch_of_16_kib("none")(int(time.time() * 1000))
     load = Load(
         [frames.produce(topic.name, partition, batch) for partition in range(topic.partitions)],
@@ -196,7 +196,7 @@ def drift(course: Sequence[tuple[float, float]]) -> float:
 
 def lines(size: Size) -> Sequence[Line]:
     return (
-        *(Line(f"long-p{at:g}", f"p{at:g} over all", "ms", latency_of("long", at), 2, True) for at in (50, 99, 99.9, 100)),
+        *(Line(f"long-p{at:g}", f"{percent_name(at)} over all", "ms", latency_of("long", at), 2, True) for at in (50, 99, 99.9, 100)),
         Line("p99-drift", "p99, last third over first third", "×", number("p99_drift"), 2, True, at_most=1.5),
         Line("memory-end", "resident memory at the end", "MB", number("memory_end_mb"), 0, True),
         Line("memory-growth", "growth of it in the second half", "MB", number("memory_growth_mb"), 1, True, at_most=5),

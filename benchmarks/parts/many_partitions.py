@@ -13,7 +13,7 @@ from benchmarks.lines import Line, number, rate_of
 from benchmarks.loadgen.runner import Load
 from benchmarks.parts.part import BROKER_LABELS, Part, running
 from benchmarks.sizes import Size
-from benchmarks.turns import SETTLE_S, Bench, Plan, Turn
+from benchmarks.turns import Bench, Plan, Turn
 
 PARTITIONS = 4
 _PER_REQUEST = 100
@@ -25,7 +25,7 @@ _FETCH_BYTES = 64 * 1024
 def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
     """Create them, use them, and start again on them after a clean stop and after a kill."""
     with running(kind, turn, directory, plan) as bench:
-        time.sleep(SETTLE_S)
+        bench.settle()
         bench.note_memory("idle_bytes")
         bench.attempt("many-partitions", partial(_measure, bench))
 
@@ -40,7 +40,7 @@ def _measure(bench: Bench) -> None:
             topics += admin.create_topics(names[first : first + _PER_REQUEST], PARTITIONS)
     turn.numbers["create_s"] = time.monotonic() - began
     bench.say(f"{len(topics) * PARTITIONS:,} partitions created in {turn.numbers['create_s']:.1f} s")
-    time.sleep(SETTLE_S)
+    bench.settle()
     idle_bytes, partitions = turn.numbers["idle_bytes"], len(topics) * PARTITIONS
     turn.numbers["bytes_per_partition"] = (bench.note_memory("created_bytes") - idle_bytes) / partitions
     batch = batch_of_size(_BATCH_BYTES, 10, int(time.time() * 1000))
@@ -54,7 +54,7 @@ def _measure(bench: Bench) -> None:
     for name, is_clean in (("restart_s", True), ("restart_after_kill_s", False)):
         turn.numbers[name] = _restart(bench, names, is_clean=is_clean)
         bench.say(f"serves all again {turn.numbers[name]:.2f} s after {'a clean stop' if is_clean else 'a kill'}")
-    time.sleep(SETTLE_S)
+    bench.settle()
     bench.note_memory("restarted_bytes")
 
 

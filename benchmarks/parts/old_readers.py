@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks import cold_reads
 from benchmarks.histogram import Histogram
-from benchmarks.lines import Line, number
+from benchmarks.lines import Line, number, percent_name
 from benchmarks.parts.part import BROKER_LABELS, Part, running
 from benchmarks.sizes import Size
 from benchmarks.turns import Bench, Plan, Turn
@@ -37,7 +37,7 @@ def lines(_: Size) -> Sequence[Line]:
         line
         for key, title in cold_reads.TITLES.items()
         for line in (
-            *(Line(f"{key}-p{at:g}", f"{title}: p{at:g}", "ms", number(f"{key}_p{at:g}"), 2, True) for at in _PERCENTS),
+            *(Line(f"{key}-p{at:g}", f"{title}: {percent_name(at)}", "ms", number(f"{key}_p{at:g}"), 2, True) for at in _PERCENTS),
             *([Line(f"{key}-rate", f"{title}: old data read", "MB/s", number(f"{key}_rate"), 0)] if key != cold_reads.ALONE else []),
         )
     ]

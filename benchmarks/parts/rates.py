@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks import workloads
 from benchmarks.admin import Topic
-from benchmarks.lines import Line, latency_of
+from benchmarks.lines import Line, latency_of, percent_name
 from benchmarks.parts.part import BROKER_LABELS, Curve, Part, running
 from benchmarks.parts.single import prepare_fetches
 from benchmarks.sizes import Size
@@ -61,7 +61,7 @@ def _is_overloaded(bench: Bench, shape: str) -> bool:
 
 def lines(size: Size) -> Sequence[Line]:
     return [
-        Line(f"{load.key}-p{percent:g}", f"{load.title}: p{percent:g}", "ms", latency_of(load.key, percent), 2, True)
+        Line(f"{load.key}-p{percent:g}", f"{load.title}: {percent_name(percent)}", "ms", latency_of(load.key, percent), 2, True)
         for load in loads(size)
         for percent in _PERCENTS
     ]

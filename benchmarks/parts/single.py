@@ -4,7 +4,6 @@ A turn has two halves. Bound to one core, with the generator on another: all loa
 start time, and librdkafka as producer and consumer.
 """
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,7 +15,7 @@ from benchmarks.lines import Line, cpu_per_gb_of, latency_of, number, rate_of
 from benchmarks.loadgen import librdkafka
 from benchmarks.parts.part import BROKER_LABELS, Part, running
 from benchmarks.sizes import Size
-from benchmarks.turns import SETTLE_S, Bench, Plan, Turn
+from benchmarks.turns import Bench, Plan, Turn
 from benchmarks.workloads import LOADS, STEADY_RATE
 from protocol.api_keys import ApiKey
 
@@ -63,7 +62,7 @@ def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
     """Both halves, one after the other."""
     with running(kind, turn, directory, plan) as bench:
         turn.numbers["start_s_one_core"] = bench.broker.start_s
-        time.sleep(SETTLE_S)
+        bench.settle()
         bench.note_memory("idle_bytes")
         _run_loads(bench)
         bench.note_memory("loaded_bytes")

@@ -18,7 +18,7 @@ from benchmarks.loadgen import librdkafka
 from benchmarks.loadgen.runner import Load, Measured, run_load
 from benchmarks.parts.part import Part
 from benchmarks.sizes import Size
-from benchmarks.turns import FAILURES, SETTLE_S, Plan, Turn
+from benchmarks.turns import FAILURES, Plan, Turn
 
 _BROKERS = {"apache": 1, "ottla": 2}
 _LABELS = {"apache": f"{clusters.KINDS['apache'].label}, one broker", "ottla": "Ottla, two brokers"}
@@ -40,6 +40,17 @@ class Pair:
     def __init__(self, cluster: clusters.Cluster, brokers: int) -> None:
         self._cluster = cluster
         self._ids = range(brokers)
+
+    def create_topic(self, name: str) -> Topic:
+        """Partitions for both brokers, or for the one."""
+        with Admin("127.0.0.1", self._cluster.port(0)) as any_broker:
+            controller = any_broker.controller_id()
+        with Admin("127.0.0.1", self._cluster.port(max(controller, 0))) as admin:
+            topic = admin.create_topic(name, _PARTITIONS)
+        for broker_id in self._ids:
+            with Admin("127.0.0.1", self._cluster.port(broker_id)) as admin:
+                admin.wait_for_leaders([name], _PARTITIONS)
+        return topic
 
     def cpu_s(self) -> float:
         """Of all brokers."""
@@ -85,7 +96,7 @@ def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
     try:
         pair = Pair(cluster, brokers)
         pair.bind()
-        time.sleep(SETTLE_S)
+        time.sleep(plan.size.settle_s)
         turn.numbers["idle_bytes"] = pair.resident_bytes()
         for key, work in (("generators", _with_generators), ("librdkafka", _with_librdkafka)):
             try:
@@ -101,8 +112,7 @@ def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
 
 def _with_generators(cluster: clusters.Cluster, pair: Pair, turn: Turn, plan: Plan) -> None:
     pace = plan.size.pace
-    with Admin("127.0.0.1", cluster.port(0)) as admin:
-        topic = admin.create_topic("shared", _PARTITIONS)
+    topic = pair.create_topic("shared")
     batch = workloads.batch_of_16_kib("none")(int(time.time() * 1000))
 
     def produce(warm_up_s: float, duration_s: float, share: Sequence[int]) -> Load:
@@ -125,8 +135,7 @@ def _with_generators(cluster: clusters.Cluster, pair: Pair, turn: Turn, plan: Pl
 
 
 def _with_librdkafka(cluster: clusters.Cluster, pair: Pair, turn: Turn, plan: Plan) -> None:
-    with Admin("127.0.0.1", cluster.port(0)) as admin:
-        topic = admin.create_topic("librdkafka", _PARTITIONS)
+    topic = pair.create_topic("librdkafka")
     warm_up_s = min(cluster.warm_up_s, max(plan.size.pace.warm_up_limit_s, 0.5))
     produced = librdkafka.produce(cluster.bootstrap, topic.name, warm_up_s, plan.size.pace.duration_s, pair.cpu_s)
     consumed = librdkafka.consume(cluster.bootstrap, topic.name, produced.in_all, topic.partitions, pair.cpu_s, group=True)

@@ -3,13 +3,14 @@
 import pytest
 
 from benchmarks import hot_path
+from benchmarks.sizes import Pace
 
 
 def test_every_line_is_measured_beside_its_floor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(hot_path, "ROUNDS", 1)
     monkeypatch.setattr(hot_path, "REQUESTS", 20)
     monkeypatch.setattr(hot_path, "PREFILL_BYTES", 8 << 20)
-    monkeypatch.setattr(hot_path, "_PACE", hot_path.Pace(0, 0, 0, 0, 8 << 20))
+    monkeypatch.setattr(hot_path, "_PACE", Pace(0, 0, 0, 0, 8 << 20))
     assert hot_path.main([]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 7

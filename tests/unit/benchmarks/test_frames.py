@@ -7,7 +7,8 @@ import pytest
 from benchmarks import frames
 from benchmarks.admin import Topic
 from benchmarks.batches import Codec, batch_of_size, batch_of_values, values_like_text
-from benchmarks.workloads import FETCH, PREFILL_BATCH_BYTES, PRODUCE, RECORDS_OF_16_KIB, Pace, prefill
+from benchmarks.sizes import Pace
+from benchmarks.workloads import FETCH, PREFILL_BATCH_BYTES, PRODUCE, RECORDS_OF_16_KIB, prefill
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from protocol.messages.header import RequestHeader, ResponseHeader
 from protocol.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse

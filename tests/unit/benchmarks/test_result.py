@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 
 import pytest
-from rich.console import Console
+from rich.console import Console, Group
 
 from benchmarks.histogram import Histogram, bucket_of
-from benchmarks.lines import LINES, Line, cpu_of, latency_of, number, rate_of
+from benchmarks.lines import Line, cpu_of, cpu_per_gb_of, latency_of, number, rate_of
 from benchmarks.loadgen.runner import Measured
-from benchmarks.picture import ratio_picture
-from benchmarks.table import result_tables
+from benchmarks.parts.part import Curve
+from benchmarks.parts.single import LINES
+from benchmarks.picture import curve_picture, ratio_picture
+from benchmarks.table import is_well, line_table, markdown, notes
 from benchmarks.turns import Turn
 
 FASTER = Line("rate", "requests", "req/s", number("rate"), ratio_at_least=3)
@@ -19,7 +21,7 @@ SOONER = Line("time", "start", "s", number("time"), 2, less_is_better=True, at_m
 
 def a_load(per_second: int, latency_ns: int = 1_000_000, cpu_s: float = 0.5) -> Measured:
     latency = Histogram([(bucket_of(latency_ns), per_second)], latency_ns)
-    return Measured(per_second, per_second, 1.0, 0, 0, latency, generator_cpu_s=0.4, broker_cpu_s=cpu_s)
+    return Measured(per_second, per_second, 1.0, per_second * 1000, 0, latency, generator_cpu_s=0.4, broker_cpu_s=cpu_s)
 
 
 def a_turn(label: str, rate: int = 1000, **numbers: float) -> Turn:
@@ -29,7 +31,7 @@ def a_turn(label: str, rate: int = 1000, **numbers: float) -> Turn:
 def rendered(sides: dict[str, Sequence[Turn]]) -> str:
     console = Console(width=200, record=True, quiet=False, file=None, force_terminal=False)
     with console.capture() as captured:
-        console.print(result_tables(sides))
+        console.print(Group(line_table("Side by side", sides, LINES), *notes(sides)))
     return captured.get()
 
 
@@ -56,6 +58,12 @@ def test_processor_time_per_request_is_taken_over_the_requests_of_all_turns() ->
     turns = [Turn("a", {"load": a_load(100, cpu_s=0.1)}), Turn("a", {"load": a_load(300, cpu_s=0.7)})]
 
     assert cpu_of("load")(turns) == pytest.approx(2000)
+
+
+def test_cost_is_processor_time_over_the_bytes_that_went_the_way_of_the_records() -> None:
+    turns = [Turn("a", {"load": a_load(1000, cpu_s=0.1)}), Turn("a", {"load": a_load(1000, cpu_s=0.3)})]
+
+    assert cpu_per_gb_of("load")(turns) == pytest.approx(0.4 / 2e6 * 1e9)
 
 
 def test_a_load_that_failed_in_every_turn_has_no_value() -> None:
@@ -115,5 +123,45 @@ def test_the_picture_is_well_formed_and_has_a_bar_per_ratio() -> None:
     picture = ElementTree.fromstring(ratio_picture(sides, [line for line in LINES if line.unit == "req/s"]))
 
     texts = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]
-    assert texts[0] == "Ottla: how many times better than Apache <3.9>"
+    assert "Ottla: how many times better than Apache <3.9>" in texts
     assert texts.count("2.50 ×") == 6
+
+
+def test_without_a_ratio_there_is_no_picture() -> None:
+    assert ratio_picture({"Ottla": [a_turn("Ottla")]}, LINES) == ""
+
+
+def test_courses_of_all_sides_stand_in_one_picture() -> None:
+    curve = Curve("c", "memory", "seconds", "MB", lambda turns: {"all": turns[0].courses["memory"]} if turns[0].courses else {})
+    sides = {"Apache": [Turn("Apache", courses={"memory": [(0, 400), (1, 410)]})], "Ottla": [Turn("Ottla", courses={"memory": [(0, 45)]})]}
+
+    texts = [text.text for text in ElementTree.fromstring(curve_picture(sides, curve)).iter("{http://www.w3.org/2000/svg}text")]
+
+    assert {"Apache: all", "Ottla: all", "memory", "MB"} <= set(texts)
+    assert curve_picture({"Ottla": [Turn("Ottla")]}, curve) == ""
+
+
+def test_a_table_on_the_page_has_the_same_cells() -> None:
+    sides = {"Apache": [Turn("Apache", numbers={"rate": 100})], "Ottla": [Turn("Ottla", numbers={"rate": 350})]}
+
+    lines = markdown(line_table("Side by side", sides, [FASTER])).splitlines()
+
+    assert lines[1].startswith("| --- | --- | ---: |")
+    assert lines[2] == "| requests | req/s | 100 | 350 | 3.50 × | ≥ 3 × | yes |"
+
+
+def test_lines_that_nobody_was_asked_for_are_left_out() -> None:
+    sides = {"Ottla": [Turn("Ottla", numbers={"rate": 350})]}
+
+    assert line_table("Side by side", sides, [FASTER, SOONER]).row_count == 1
+
+
+@pytest.mark.parametrize(("rate", "well"), [(299, False), (300, True)])
+def test_all_is_well_when_no_target_is_missed(rate: float, well: bool) -> None:
+    sides = {"Apache": [Turn("Apache", numbers={"rate": 100})], "Ottla": [Turn("Ottla", numbers={"rate": rate})]}
+
+    assert is_well(sides, [FASTER]) is well
+
+
+def test_all_is_not_well_when_something_failed() -> None:
+    assert not is_well({"Ottla": [Turn("Ottla", failures={"start": "it did not"})]}, [])

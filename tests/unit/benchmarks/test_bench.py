@@ -1,0 +1,98 @@
+"""The command: what it refuses, how it takes turns, and what survives a part that fails."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from benchmarks import bench
+from benchmarks.lines import Line, number
+from benchmarks.parts.part import Curve, Part
+from benchmarks.sizes import LONG, NORMAL, QUICK, Size
+from benchmarks.turns import Plan, Turn
+
+
+def a_part(key: str, seen: list[tuple[str, str]], failing: Sequence[str] = ()) -> Part:
+    """Notes its turns in `seen`; every turn counts up."""
+
+    def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
+        seen.append((key, kind))
+        if kind in failing:
+            raise RuntimeError("the broker fell over")
+        turn.numbers["value"] = len(seen)
+        turn.courses["value"] = [(0.0, 1.0), (1.0, float(len(seen)))]
+
+    def lines(_: Size) -> Sequence[Line]:
+        return [Line("value", f"the value of {key}", "turns", number("value"))]
+
+    curve = Curve(f"{key}-course", "a course", "seconds", "turns", lambda turns: {"value": turns[-1].courses.get("value", [])})
+    kinds = {"apache": "Apache <3.9>", "ottla": "Ottla"}
+    return Part(key, f"Part {key}", "About it.", take_turn, lines, kinds, curves=[curve], is_repeated=key == "single")
+
+
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, parts: Sequence[Part], *arguments: str) -> tuple[int, Path]:
+    """(exit code, the folder of the page)."""
+    monkeypatch.setattr(bench, "PARTS", {part.key: part for part in parts})
+    monkeypatch.setattr(bench, "_RESULTS", tmp_path)
+    monkeypatch.setattr(bench, "compiled", Path)
+    status = bench.main(arguments)
+    (page,) = tmp_path.iterdir()
+    return status, page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--kinds", "pulsar"], "no such kind of broker: pulsar"),
+        (["--only", "sums"], "no such load: sums"),
+        (["--parts", "single,whole"], "no such part: whole"),
+        (["--quick", "--long"], "not allowed with argument"),
+    ],
+)
+def test_unknown_words_are_refused(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        bench.main(arguments)
+
+    assert complaint in capsys.readouterr().err
+
+
+def test_sides_take_turns_and_only_the_first_part_is_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: list[tuple[str, str]] = []
+
+    run(monkeypatch, tmp_path, [a_part("single", seen), a_part("other", seen)], "--repeats", "2")
+
+    assert seen == [("single", "apache"), ("single", "ottla")] * 2 + [("other", "apache"), ("other", "ottla")]
+
+
+def test_the_page_has_machine_tables_and_pictures_and_the_numbers_stand_beside_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _, page = run(monkeypatch, tmp_path, [a_part("other", [])], "--quick")
+
+    text = (page / "README.md").read_text(encoding="utf-8")
+    assert "| cores |" in text
+    assert "| the value of other | turns | 1 | 2 | 2.00 × |" in text
+    assert "A quick run" in text or "The machine was not quiet" in text
+    assert {path.name for path in page.iterdir()} == {"README.md", "results.json", "other-ratios.svg", "other-course.svg"}
+    assert all(f"]({path.name})" in text for path in page.glob("*.svg"))
+    results = json.loads((page / "results.json").read_text(encoding="utf-8"))
+    assert [turn["numbers"]["value"] for turn in results["parts"]["other"]["Ottla"]] == [2]
+
+
+def test_a_turn_that_fails_is_noted_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: list[tuple[str, str]] = []
+
+    status, page = run(monkeypatch, tmp_path, [a_part("first", seen, failing=["apache"]), a_part("second", seen)], "--strict")
+
+    assert [part for part, _ in seen] == ["first", "first", "second", "second"]
+    assert "turn failed: RuntimeError: the broker fell over" in (page / "README.md").read_text(encoding="utf-8")
+    assert status == 1
+
+
+def test_a_kind_that_races_itself_is_numbered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _, page = run(monkeypatch, tmp_path, [a_part("other", [])], "--kinds", "ottla,ottla")
+
+    assert "| Ottla #1 | Ottla #2 |" in (page / "README.md").read_text(encoding="utf-8")
+
+
+def test_ten_minutes_are_run_by_the_long_size_only() -> None:
+    assert (QUICK.long_s, NORMAL.long_s, LONG.long_s) == (5, 60, 600)
