@@ -1,0 +1,137 @@
+"""What only a store on a real ZooKeeper meets: lost connections, sessions that others end, ACLs, an ensemble that is not there."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
+
+from controller.errors import NodeExists, SessionExpired, StoreUnavailable
+from controller.store import EventType, WatchedEvent
+from controller.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
+from tests.support.apache_kafka.ports import free_ports
+from tests.support.zookeeper import ZooKeeperServer, a_chroot, a_zookeeper
+
+pytestmark = pytest.mark.java
+
+SESSION_TIMEOUT_MS = 4000
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ZooKeeperServer]:
+    with a_zookeeper(tmp_path) as running:
+        yield running
+
+
+def play(scenario: Callable[[ZooKeeperStore], Awaitable[None]], connect: str, **settings: object) -> None:
+    """With one store that has a session."""
+
+    async def run() -> None:
+        store = ZooKeeperStore(ZooKeeperSettings(connect, session_timeout_ms=SESSION_TIMEOUT_MS, **settings))  # type: ignore[arg-type]  # by name
+        try:
+            await store.open_session()
+            await scenario(store)
+        finally:
+            await store.close()
+
+    asyncio.run(run())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come"
+        await asyncio.sleep(0.01)
+
+
+def test_a_session_that_is_ended_by_others_says_so_and_another_can_be_opened(server: ZooKeeperServer) -> None:
+    async def scenario(store: ZooKeeperStore) -> None:
+        expired: list[int] = []
+        store.on_session_expired(lambda: expired.append(store.session_id))
+        first = store.session_id
+        await store.create("/mine", b"x", ephemeral=True)
+        await asyncio.to_thread(server.expire, first)
+        await until(lambda: expired == [0])
+        with pytest.raises(SessionExpired):
+            await store.exists("/mine")
+        assert await store.open_session() not in (0, first)
+        assert await store.exists("/mine") is None
+
+    play(scenario, server.connect)
+
+
+def test_requests_and_watches_outlive_a_restart_of_the_server(server: ZooKeeperServer) -> None:
+    async def scenario(store: ZooKeeperStore) -> None:
+        seen: list[WatchedEvent] = []
+        session = store.session_id
+        await store.create("/a", b"1")
+        await store.create("/held", ephemeral=True)
+        await store.get("/a", seen.append)
+        await store.children("/", seen.append)
+        await asyncio.to_thread(server.stop)
+        waiting = asyncio.ensure_future(store.set("/a", b"2"))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await asyncio.to_thread(server.start)
+        assert (await waiting).version == 1
+        await store.create("/b")
+        await until(lambda: {(e.type, e.path) for e in seen} == {(EventType.DATA_CHANGED, "/a"), (EventType.CHILDREN_CHANGED, "/")})
+        assert store.session_id == session
+        assert (await store.exists("/held")) is not None
+
+    play(scenario, server.connect)
+
+
+def test_a_server_that_stands_still_blocks_no_loop(server: ZooKeeperServer) -> None:
+    async def scenario(store: ZooKeeperStore) -> None:
+        server.pause()
+        waiting = asyncio.ensure_future(store.create("/a"))
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        server.resume()
+        assert await waiting == "/a"
+
+    play(scenario, server.connect)
+
+
+def test_what_is_protected_can_be_read_but_not_written_by_others() -> None:
+    connect = a_chroot()
+
+    async def scenario(store: ZooKeeperStore) -> None:
+        await store.create("/topics", b"x")
+        await store.ensure_path("/config/users")
+        await store.create("/config/users/alice", b"secret")
+        with pytest.raises(NodeExists):
+            await store.create("/topics")
+        await asyncio.to_thread(trespass)
+        assert (await store.set("/topics", b"y")).version == 1
+
+    def trespass() -> None:
+        stranger = KazooClient(connect)
+        stranger.start()
+        try:
+            assert stranger.get("/topics")[0] == b"x"
+            for forbidden in (lambda: stranger.set("/topics", b"z"), lambda: stranger.get("/config/users/alice")):
+                with pytest.raises(NoAuthError):
+                    forbidden()
+        finally:
+            stranger.stop()
+            stranger.close()
+
+    play(scenario, connect, set_acl=True, credentials="kafka:sesame")
+
+
+def test_nobody_at_the_address_is_one_clear_error() -> None:
+    (port,) = free_ports(1)
+
+    async def scenario(store: ZooKeeperStore) -> None:
+        raise AssertionError("there is nobody")
+
+    with pytest.raises(StoreUnavailable, match=rf"zookeeper\.connect=127\.0\.0\.1:{port}/k: no session with ZooKeeper within 300 ms"):
+        play(scenario, f"127.0.0.1:{port}/k", connection_timeout_ms=300)
