@@ -168,8 +168,9 @@ def test_a_file_whose_schema_cannot_be_used(spark: SparkSession, broker: BrokerP
 
 
 def test_a_record_that_the_broker_refuses_ends_the_run_without_a_report(broker: BrokerProcess, tmp_path: Path) -> None:
+    hurried = ["--producer", "delivery.timeout.ms=20000", "--producer", "request.timeout.ms=10000"]
     make_topic(broker.bootstrap, "narrow", partitions=4, max_message_bytes="300")
-    ended = validate(tmp_path, "-b", broker.bootstrap, "--topic", "narrow", "--record-bytes", "400", "--master", "local[2]")
+    ended = validate(tmp_path, "-b", broker.bootstrap, "--topic", "narrow", "--record-bytes", "400", "--master", "local[2]", *hurried)
     assert ended.status == 1, ended
     assert "ottla: generate failed: " in ended.err
     assert "RecordTooLarge" in ended.err
