@@ -110,6 +110,20 @@ class Purgatory:
         operation.park(self, self._timing_wheel.add(timeout_ms, operation.expire))
         return False
 
+    def watch(self, operation: DelayedOperation, waiters: Waiters, timeout_ms: float) -> None:
+        """Let one operation wait that cannot complete yet, as its maker has just seen, and depends on one thing alone."""
+        if self._dead > self.purge_interval:
+            self.purge()
+        if timeout_ms <= 0:
+            operation.expire()
+            return
+        waiters.add(operation)
+        self._lists.add(waiters)
+        operation.watched = 1
+        self.watched += 1
+        self.delayed += 1
+        operation.park(self, self._timing_wheel.add(timeout_ms, operation.expire))
+
     def on_finished(self, operation: DelayedOperation) -> None:
         """For operations: one that waited is complete or cancelled."""
         self.delayed -= 1

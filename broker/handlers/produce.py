@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 
+from broker.handlers.delayed_produce import ACKS_ALL, DelayedAppend, DelayedProduce, wait_ms
 from broker.handlers.leader_hints import current_leader, leader_nodes
 from broker.handlers.partition_errors import partition_error
 from broker.handlers.topic_counters import count_refused_produce
 from broker.internal_topics import INTERNAL_TOPICS
 from broker.network.connection import Connection
-from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, Pending
-from broker.purgatory import DelayedOperation
+from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Pending
 from broker.request_context import RequestContext
 from broker.services import Services
 from protocol.errors import ErrorCode
@@ -46,11 +45,8 @@ from storage.validation import ValidatedBatch, check_request, complete_validatio
 
 logger = logging.getLogger(__name__)
 
-ACKS_ALL = -1
 VALID_ACKS = (ACKS_ALL, 0, 1)
 FIRST_VERSION_WITH_LEADER_HINTS = 10
-FLUSH_TIMEOUT_MS = 60_000
-"""How long acks=1 waits for the disk, at least."""
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write into internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
@@ -131,26 +127,9 @@ def _wait_for_replicas(
     broker: Services,
 ) -> Pending:
     """On the hot path, while other replicas, or the disk, do not have the batch yet."""
-    result = PartitionProduceResponse()
-
-    def answer() -> bytes:
-        code = result.error_code
-        base_offset = -1 if code else appended.first_offset
-        return encode_produce_response(
-            version,
-            correlation_id,
-            topic,
-            partition.topic_partition.partition,
-            code,
-            base_offset,
-            appended.log_append_time_ms,
-            appended.log_start_offset,
-            0,
-        )
-
     pending = Pending(appended=True)
-    delayed = DelayedProduce([(partition, appended.last_offset + 1, result)], answer, pending, acks)
-    broker.produce_purgatory.try_complete_else_watch(delayed, [partition.waiters], delayed.timeout_ms(timeout_ms))
+    delayed = DelayedAppend(version, correlation_id, topic, partition, appended, acks, pending)
+    broker.produce_purgatory.watch(delayed, partition.waiters, wait_ms(acks, timeout_ms))
     return pending
 
 
@@ -277,7 +256,7 @@ class Produce:
             pending = Pending(appended=True)
         delayed = DelayedProduce(self.appended, lambda: self.context.encode(self.response()), pending, self.request.acks)
         waiters = [partition.waiters for partition, _, _ in self.appended]
-        timeout_ms = delayed.timeout_ms(self.request.timeout_ms)
+        timeout_ms = wait_ms(self.request.acks, self.request.timeout_ms)
         self.context.broker.produce_purgatory.try_complete_else_watch(delayed, waiters, timeout_ms)
         return pending
 
@@ -305,52 +284,3 @@ class Produce:
                 NodeEndpoint(node_id=node_id, host=endpoint.host, port=endpoint.port, rack=rack) for node_id, endpoint, rack in nodes
             ]
         return response
-
-
-class DelayedProduce(DelayedOperation):
-    """A Produce that waits until its records are on the disk, if `flush.messages` says so, and with acks=all on all in-sync replicas."""
-
-    __slots__ = ("_acks", "_answer", "_pending", "_waiting")
-
-    def __init__(
-        self, waiting: list[tuple[Partition, int, PartitionProduceResponse]], answer: Callable[[], Completion], pending: Pending, acks: int
-    ) -> None:
-        super().__init__()
-        self._acks = acks
-        self._waiting = waiting
-        self._answer = answer
-        self._pending = pending
-
-    def try_complete(self) -> bool:
-        """Complete when no partition is left whose records are not safe yet."""
-        self._waiting = [entry for entry in self._waiting if not _is_settled(*entry, self._acks)]
-        return not self._waiting and self.force_complete()
-
-    def timeout_ms(self, asked_ms: int) -> int:
-        """How long to wait. Only acks=all has a timeout of the producer's; it is not for the disk."""
-        return asked_ms if self._acks == ACKS_ALL else max(asked_ms, FLUSH_TIMEOUT_MS)
-
-    def on_expiration(self) -> None:
-        """The timeout of the request passed: what is not replicated by now is answered with REQUEST_TIMED_OUT."""
-        for _, _, result in self._waiting:
-            result.error_code = ErrorCode.REQUEST_TIMED_OUT
-
-    def on_complete(self) -> None:
-        """Answer."""
-        self._pending.complete(self._answer())
-
-
-def _is_settled(partition: Partition, end_offset: int, result: PartitionProduceResponse, acks: int) -> bool:
-    """Whether one partition of a Produce that waits is decided, well or badly."""
-    if not partition.is_leader:
-        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR if partition.has_failed else ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return True
-    if not partition.is_flushed(end_offset):
-        return False
-    if acks != ACKS_ALL:
-        return True
-    if partition.log.high_watermark < end_offset:
-        return False
-    if len(partition.maximal_isr) < partition.effective_min_isr:
-        result.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-    return True

@@ -45,6 +45,27 @@ def test_an_operation_that_is_ready_completes_at_once_and_is_not_watched() -> No
     assert (purgatory.delayed, purgatory.watched) == (0, 0)
 
 
+def test_one_that_its_maker_has_looked_at_waits_without_another_look() -> None:
+    time, purgatory = a_purgatory()
+    operation, other, waiters = Wait(), Wait(), Waiters()
+    purgatory.watch(operation, waiters, 1000)
+    purgatory.watch(other, waiters, 1000)
+    assert (operation.looks, purgatory.delayed, purgatory.watched) == (0, 2, 2)
+    operation.ready = True
+    waiters.notify()
+    time.advance(5000)
+    assert (operation.events, other.events) == (["completed"], ["expired", "completed"])
+    assert (purgatory.delayed, purgatory.watched, purgatory.expirations) == (0, 0, 1)
+
+
+def test_one_that_has_no_time_to_wait_expires_at_once() -> None:
+    _, purgatory = a_purgatory()
+    operation, waiters = Wait(), Waiters()
+    purgatory.watch(operation, waiters, 0)
+    assert operation.events == ["expired", "completed"]
+    assert waiters.waiting == []
+
+
 def test_a_notification_completes_it_and_its_timer_is_gone() -> None:
     time, purgatory = a_purgatory()
     operation, waiters = Wait(), Waiters()
