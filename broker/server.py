@@ -25,6 +25,7 @@ from broker.dispatch import Dispatcher
 from broker.dynamic_config import DynamicConfig
 from broker.fetch_sessions import FetchSessionCache
 from broker.groups.coordinator import GroupCoordinator
+from broker.ip_quotas import IpQuotas
 from broker.log_dir_failures import LogDirFailures
 from broker.metadata_store import open_metadata_store
 from broker.network.acceptor import BindFailed
@@ -264,6 +265,9 @@ class Broker:
         await self.socket_server.start(endpoints, self.dispatcher.handle, protected, accepting=False)
         self._held.push_async_callback(self.socket_server.close)
         self.addresses = [endpoint.connection_string for endpoint in self._advertised()]
+        ip_quotas = IpQuotas(self.services.config_admin, self.services.dynamic_config, self.socket_server.quotas)
+        await ip_quotas.load()
+        self._held.push_async_callback(ip_quotas.close)
         reconfiguration = Reconfiguration(self.config, self.socket_server, self.store, self.services.broker_id, self._registration)
         reconfiguration.start()
         self._held.push_async_callback(reconfiguration.close)

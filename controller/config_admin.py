@@ -223,6 +223,16 @@ class ConfigAdmin:
         else:
             await self._notify(entity_type, entity_name)
 
+    async def alter_entity_config(self, entity_type: str, entity_name: str, change: Change, *, validate_only: bool = False) -> None:
+        """The same by a function of what there is now; what it raises is raised and nothing is changed."""
+        overrides = change(await self.read(entity_type, entity_name))
+        if validate_only:
+            return
+        if overrides or not await self._clean(entity_type, entity_name):
+            await self._change(entity_type, entity_name, change, validate_only=False)
+        else:
+            await self._notify(entity_type, entity_name)
+
     async def _change(self, entity_type: str, entity_name: str, change: Change, *, validate_only: bool, needs: str | None = None) -> None:
         """Read, change and write one entity; done again when another wrote in between."""
         path = config_path(entity_type, entity_name)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from broker.error_map import api_error
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
+from controller.client_quotas import CLIENT_ID, IP, USER
 from controller.config_admin import ConfigAdmin
 from controller.errors import ControllerError, InvalidAdminRequest
 from controller.znodes import DEFAULT_ENTITY, desanitize
@@ -18,7 +19,6 @@ from protocol.messages.describe_client_quotas import (
     ValueData,
 )
 
-USER, CLIENT_ID, IP = "user", "client-id", "ip"
 KINDS = frozenset({USER, CLIENT_ID, IP})
 EXACT, DEFAULT = 0, 1
 CLIENT_QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")

@@ -7,7 +7,7 @@ from typing import Final
 
 NO_ZOOKEEPER: Final = "no ZooKeeper: the metadata store is a file"
 NO_TRANSACTIONS: Final = "transactions are not there yet"
-NO_QUOTAS: Final = "quotas are not there yet"
+NO_QUOTAS: Final = "quotas of users and client ids hold nobody back yet"
 NO_CLIENT_METRICS: Final = "connections to other brokers are not measured one by one: see the fetchers, and the controller's queues"
 NO_NAME: Final = "the exporter's rules give it no name"
 NO_EVENT: Final = "it is no event of the controller here"

@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 ACCEPTS_PER_TURN: Final = 64
 PAUSE_AFTER_ERROR_SECONDS: Final = 1.0
+MAX_TOO_EARLY: Final = 1000
+"""Connections that are kept open for a moment before they are refused; beyond, they are closed at once."""
 HANDSHAKE_SECONDS: Final = 10.0
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -111,6 +113,7 @@ class Acceptor:
         "_sock",
         "_started",
         "_tls",
+        "_too_early",
         "_turn",
         "endpoint",
         "limits",
@@ -137,6 +140,7 @@ class Acceptor:
         self.port: int = sock.getsockname()[1]
         self.throttled = 0
         self._sock = sock
+        self._too_early: set[socket.socket] = set()
         self._processors = processors
         self._quotas = quotas
         self._loop = loop
@@ -178,6 +182,9 @@ class Acceptor:
             self._retry.cancel()
             self._retry = None
         self._sock.close()
+        for sock in self._too_early:
+            sock.close()
+        self._too_early.clear()
 
     async def settle(self) -> None:
         """After `close`: wait for the connections that are being opened. A TLS handshake is not waited for."""
@@ -232,7 +239,28 @@ class Acceptor:
                     f"the address already has the configured maximum of {quotas.limit_of(host)} connections",
                 )
                 continue
+            if (delay := quotas.ip_delay(host, self._loop.time())) > 0:
+                quotas.close(name, host)
+                self._close_later(sock, host, delay)
+                continue
             self._open(sock, host, address[1])
+
+    def _close_later(self, sock: socket.socket, host: str, delay: float) -> None:
+        """Its address has used up its rate of connections (KIP-612)."""
+        self.throttled += 1
+        self._report(
+            host, f"rejected a connection from {host} on listener {self.endpoint.listener_name}: connection_creation_rate is used up"
+        )
+        if len(self._too_early) >= MAX_TOO_EARLY:
+            sock.close()
+            return
+        self._too_early.add(sock)
+
+        def close() -> None:
+            self._too_early.discard(sock)
+            sock.close()
+
+        self._loop.call_later(delay, close)
 
     def _open(self, sock: socket.socket, host: str, port: int) -> None:
         name = self.endpoint.listener_name

@@ -7,18 +7,29 @@ The acceptors ask before they accept and before they keep a socket; `SocketServe
   max.connections and the most idle connection of another listener makes room.
 * max.connections.per.ip (and its overrides) closes a new connection at once.
 * max.connection.creation.rate, for the broker and by listener prefix, delays accepting.
+* The quota connection_creation_rate of an address (KIP-612), or that of all others, closes a connection that comes too early after a while,
+  so that its client does not try again at once. Unlike the others it is no configuration of the broker: `set_ip_rate`.
 """
+
+from typing import Final
 
 from broker.network.limits import INT_MAX, NetworkLimits
 
+MAX_IP_RATES: Final = 10_000
+"""Addresses whose rates are remembered before those are forgotten that have been silent for so long that they have their full rate again."""
+IP_BURST_SECONDS: Final = 10
+"""How much of its rate an address may use at once: a client opens several connections when it starts, and Apache Kafka takes the average
+of as many seconds."""
+
 
 class Rate:
-    """A token bucket that holds one second's worth."""
+    """A token bucket that holds one second's worth, or that of `seconds`."""
 
-    __slots__ = ("_at", "_tokens")
+    __slots__ = ("_at", "_seconds", "_tokens")
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, seconds: int = 1) -> None:
         self._at = now
+        self._seconds = seconds
         self._tokens: float | None = None
 
     def delay(self, per_second: int, now: float) -> float:
@@ -27,11 +38,16 @@ class Rate:
             return 0.0
         if per_second <= 0:
             return 1.0  # none is allowed until the limit changes: look again in a second
-        tokens = per_second if self._tokens is None else min(float(per_second), self._tokens + (now - self._at) * per_second)
+        most = float(per_second * self._seconds)
+        tokens = most if self._tokens is None else min(most, self._tokens + (now - self._at) * per_second)
         self._tokens = tokens
         self._at = now
         # The margin is for the sums of floats, which may stay a hair below 1 for ever.
         return 0.0 if tokens >= 1 - 1e-9 else (1 - tokens) / per_second
+
+    def is_idle(self, now: float) -> bool:
+        """Whether it is full again."""
+        return now - self._at > self._seconds
 
     def take(self) -> None:
         """One came."""
@@ -42,7 +58,18 @@ class Rate:
 class ConnectionQuotas:
     """See the module. `limits` is read at every question, so a dynamic change needs no call."""
 
-    __slots__ = ("_broker_rate", "_hosts", "_listener_rates", "_listeners", "limits", "protected_listener", "total")
+    __slots__ = (
+        "_broker_rate",
+        "_default_ip_rate",
+        "_hosts",
+        "_ip_rates",
+        "_ip_tokens",
+        "_listener_rates",
+        "_listeners",
+        "limits",
+        "protected_listener",
+        "total",
+    )
 
     def __init__(self, limits: NetworkLimits, now: float) -> None:
         self.limits = limits
@@ -52,6 +79,9 @@ class ConnectionQuotas:
         self._hosts: dict[str, int] = {}
         self._broker_rate = Rate(now)
         self._listener_rates: dict[str, Rate] = {}
+        self._default_ip_rate = INT_MAX
+        self._ip_rates: dict[str, int] = {}
+        self._ip_tokens: dict[str, Rate] = {}
 
     def has_room(self, listener_name: str) -> bool:
         """Whether the listener may accept one more."""
@@ -74,6 +104,30 @@ class ConnectionQuotas:
         if listener_name == self.protected_listener:
             return delay
         return max(delay, self._broker_rate.delay(limits.max_connection_creation_rate, now))
+
+    def set_ip_rate(self, host: str | None, per_second: int | None) -> None:
+        """The quota of an address, or of all that have none; None takes it away."""
+        if host is None:
+            self._default_ip_rate = INT_MAX if per_second is None else per_second
+        elif per_second is None:
+            self._ip_rates.pop(host, None)
+        else:
+            self._ip_rates[host] = per_second
+
+    def ip_delay(self, host: str, now: float) -> float:
+        """Seconds by which a connection that was just accepted came too early; 0, and it counts, when it did not."""
+        per_second = self._ip_rates.get(host, self._default_ip_rate)
+        if per_second >= INT_MAX:
+            return 0.0
+        rate = self._ip_tokens.get(host)
+        if rate is None:
+            if len(self._ip_tokens) >= MAX_IP_RATES:
+                self._ip_tokens = {each: tokens for each, tokens in self._ip_tokens.items() if not tokens.is_idle(now)}
+            rate = self._ip_tokens[host] = Rate(now, IP_BURST_SECONDS)
+        delay = rate.delay(per_second, now)
+        if not delay:
+            rate.take()
+        return delay
 
     def limit_of(self, host: str) -> int:
         """How many connections one address may have."""

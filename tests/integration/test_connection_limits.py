@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from broker.network.acceptor import BindFailed
+from broker.network.connection_quotas import IP_BURST_SECONDS
 from broker.network.limits import NetworkLimits
 from broker.network.request_channel import Answer, Pending
 from broker.network.socket_server import SocketServer
@@ -109,6 +110,27 @@ def test_connections_beyond_the_creation_rate_are_late_but_served(run: Callable[
             assert acceptor.throttled > 0
 
     run(scenario)
+
+
+def test_an_address_that_used_up_its_rate_is_turned_away_after_a_moment(
+    run: Callable[[Scenario], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with serving(echo) as server:
+            server.quotas.set_ip_rate("127.0.0.1", 1)
+            peers = [await Peer.connect(server) for _ in range(IP_BURST_SECONDS)]
+            early = await Peer.connect(server)
+            assert await early.is_closed()
+            for peer in peers:
+                assert await answers(peer)
+            server.quotas.set_ip_rate("127.0.0.1", None)
+            assert await answers(await Peer.connect(server))
+            assert server.quotas.total == IP_BURST_SECONDS + 1
+
+    run(scenario)
+    assert [record.message for record in caplog.records] == [
+        "rejected a connection from 127.0.0.1 on listener PLAINTEXT: connection_creation_rate is used up"
+    ]
 
 
 def test_an_idle_connection_is_closed_and_an_active_one_is_not(run: Callable[[Scenario], None]) -> None:

@@ -49,7 +49,9 @@ class Channel:
 def play(scenario: Callable[[BrokerSenders, list[tuple[int, int]]], Awaitable[None]], *, losses: int = 0, deaf_port: int = 0) -> None:
     async def run() -> None:
         reached: list[tuple[int, int]] = []
-        senders = BrokerSenders(lambda broker: Channel(broker, reached, losses, broker.registration.endpoints[0].port != deaf_port), lambda: 0.0, 0)
+        senders = BrokerSenders(
+            lambda broker: Channel(broker, reached, losses, broker.registration.endpoints[0].port != deaf_port), lambda: 0.0, 0
+        )
         senders.add(a_broker(1000))
         await scenario(senders, reached)
         await senders.remove_all()

@@ -1,6 +1,6 @@
 """How many connections may stand and how fast new ones may come."""
 
-from broker.network.connection_quotas import ConnectionQuotas
+from broker.network.connection_quotas import MAX_IP_RATES, ConnectionQuotas
 from broker.network.limits import NetworkLimits, limits_of
 from broker.network.offenders import LINES_PER_WINDOW, MAX_HOSTS, Offenders
 from broker.security.principals import ANONYMOUS, Principal
@@ -62,6 +62,33 @@ def test_a_creation_rate_of_none_accepts_none() -> None:
     quotas = ConnectionQuotas(NetworkLimits(listener_max_connection_creation_rate={"A": 0}), 0.0)
     assert quotas.creation_delay("A", 100.0) > 0
     assert quotas.creation_delay("B", 100.0) == 0
+
+
+def accepted_of(quotas: ConnectionQuotas, host: str, tries: int, now: float) -> int:
+    return sum(quotas.ip_delay(host, now) == 0 for _ in range(tries))
+
+
+def test_an_address_has_the_rate_of_its_quota_or_the_default() -> None:
+    quotas = ConnectionQuotas(NetworkLimits(), 0.0)
+    assert accepted_of(quotas, "h1", 1000, 0.0) == 1000
+    quotas.set_ip_rate(None, 2)
+    quotas.set_ip_rate("h2", 5)
+    quotas.set_ip_rate("h3", 0)
+    assert [accepted_of(quotas, host, 1000, 1.0) for host in ("h1", "h2", "h3")] == [20, 50, 0]
+    assert [accepted_of(quotas, host, 1000, 4.0) for host in ("h1", "h2", "h3")] == [6, 15, 0]
+    assert 0 < quotas.ip_delay("h1", 4.0) <= 0.5
+    quotas.set_ip_rate("h2", None)
+    assert accepted_of(quotas, "h2", 1000, 5.0) == 2
+    quotas.set_ip_rate(None, None)
+    assert accepted_of(quotas, "h1", 1000, 5.0) == 1000
+
+
+def test_the_memory_of_addresses_is_bounded() -> None:
+    quotas = ConnectionQuotas(NetworkLimits(), 0.0)
+    quotas.set_ip_rate(None, 1)
+    for i in range(2 * MAX_IP_RATES):
+        quotas.ip_delay(f"h{i}", i / 100)
+    assert len(quotas._ip_tokens) <= MAX_IP_RATES
 
 
 def test_the_limits_follow_from_the_configuration_and_its_listener_prefixes() -> None:

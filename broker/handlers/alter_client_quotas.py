@@ -1,0 +1,64 @@
+"""AlterClientQuotas (api 49), versions 0-1 (KIP-546): quotas of users, client ids and addresses (KIP-612).
+
+They are stored. Those of addresses (`connection_creation_rate`) are in force at once; those of users and client ids not yet.
+"""
+
+import asyncio
+import socket
+from collections.abc import Mapping
+
+from broker.error_map import api_error
+from broker.handlers.describe_client_quotas import Entity
+from broker.network.acceptor import is_address
+from broker.request_context import RequestContext
+from broker.security.authorizer import Operation, ResourceType
+from controller.client_quotas import CLIENT_ID, QuotaOp, alter_client_quotas
+from controller.errors import ControllerError, StoreError
+from protocol.errors import ErrorCode
+from protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlterClientQuotasResponseEntityData,
+    AlterClientQuotasResponseEntryData,
+)
+
+
+async def handle_alter_client_quotas(request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
+    """Change one entity after the other. One that is named twice is changed twice and answered once, with what became of the last."""
+    if not context.is_authorized(Operation.ALTER_CONFIGS, ResourceType.CLUSTER):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return AlterClientQuotasResponse(
+            entries=[_entry({each.entity_type: each.entity_name for each in entry.entity}, code, code.message) for entry in request.entries]
+        )
+    answers: dict[frozenset[tuple[str, str | None]], AlterClientQuotasResponseEntryData] = {}
+    for entry in request.entries:
+        entity = {each.entity_type: each.entity_name for each in entry.entity}
+        ops = [QuotaOp(op.key, None if op.remove else op.value) for op in entry.ops]
+        code, message = ErrorCode.NONE, None
+        try:
+            await alter_client_quotas(context.broker.config_admin, entity, ops, can_resolve, validate_only=request.validate_only)
+        except (ControllerError, StoreError) as error:
+            code, message = api_error(error)
+        answers[frozenset(entity.items())] = _entry(entity, code, message)
+    await context.broker.dynamic_config.catch_up()
+    return AlterClientQuotasResponse(entries=list(answers.values()))
+
+
+def _entry(entity: Mapping[str, str | None], code: ErrorCode, message: str | None) -> AlterClientQuotasResponseEntryData:
+    ordered: Entity = dict(sorted(entity.items(), key=lambda item: item[0] != CLIENT_ID))
+    return AlterClientQuotasResponseEntryData(
+        error_code=code,
+        error_message=message,
+        entity=[AlterClientQuotasResponseEntityData(entity_type=kind, entity_name=name) for kind, name in ordered.items()],
+    )
+
+
+async def can_resolve(host: str) -> bool:
+    """Whether the host is an address or a name that has one."""
+    if is_address(host):
+        return True
+    try:
+        await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return False
+    return True

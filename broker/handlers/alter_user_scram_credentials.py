@@ -1,0 +1,39 @@
+"""AlterUserScramCredentials (api 51), version 0 (KIP-554): store or delete what SCRAM needs to know of users.
+
+Only the active controller's broker does it; any other answers NOT_CONTROLLER.
+"""
+
+from broker.request_context import RequestContext
+from broker.security.authorizer import Operation, ResourceType
+from controller.scram_credentials import Deletion, Upsertion, alter_scram_credentials
+from protocol.errors import ErrorCode
+from protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
+
+
+async def handle_alter_user_scram_credentials(
+    request: AlterUserScramCredentialsRequest, context: RequestContext
+) -> AlterUserScramCredentialsResponse:
+    """All changes of a user are made, or none."""
+    if not context.broker.controller.is_active:
+        return _refused(request, ErrorCode.NOT_CONTROLLER)
+    if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
+        return _refused(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    deletions = [Deletion(each.name, each.mechanism) for each in request.deletions]
+    upsertions = [
+        Upsertion(each.name, each.mechanism, each.iterations, bytes(each.salt), bytes(each.salted_password)) for each in request.upsertions
+    ]
+    outcomes = await alter_scram_credentials(context.broker.config_admin, deletions, upsertions)
+    return AlterUserScramCredentialsResponse(
+        results=[AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message) for user, (code, message) in outcomes]
+    )
+
+
+def _refused(request: AlterUserScramCredentialsRequest, code: ErrorCode) -> AlterUserScramCredentialsResponse:
+    users = sorted({each.name for each in request.deletions} | {each.name for each in request.upsertions})
+    return AlterUserScramCredentialsResponse(
+        results=[AlterUserScramCredentialsResult(user=user, error_code=code, error_message=None) for user in users]
+    )
