@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from controller.config_admin import ConfigAdmin
-from controller.errors import ControllerError, StoreError
+from controller.errors import StoreError
 from controller.znodes import sanitize
 from protocol.errors import ErrorCode
 
@@ -54,7 +54,7 @@ class Upsertion(NamedTuple):
     salted_password: bytes
 
 
-class _Missing(ControllerError):
+class _Missing(Exception):
     """A credential is to be deleted that there is not."""
 
 
