@@ -11,9 +11,11 @@ from tests.support.apache_kafka.brokers import ApacheKafka
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.broker_process import eventually
 from tests.support.cluster import Cluster, a_cluster
-from tests.support.cluster_clients import a_writer, read_all
+from tests.support.cluster_clients import a_reader, a_writer, read_all
 from tests.support.cluster_stores import needs_zookeeper_store
 from tests.support.history import History
+from tests.support.mixed_cluster import ApacheBroker
+from tests.support.reassignments import elect_preferred, move_to_the_end
 
 pytestmark = [*needs_apache_kafka, needs_zookeeper_store, pytest.mark.slow]
 
@@ -22,18 +24,35 @@ APACHE = 9
 
 
 @contextmanager
-def a_mixed_cluster(directory: Path) -> Iterator[tuple[Cluster, ApacheKafka]]:
+def a_mixed_cluster(directory: Path) -> Iterator[Cluster]:
     """Brokers 0 and 1 are Ottla's; Apache's is the controller at first."""
     with (
         ApacheKafka(directory / "apache", 1, {"replica.lag.time.max.ms": "2000"}, first_id=APACHE) as apache,
         a_cluster(directory / "ottla", 2, zookeeper=apache.zookeeper) as cluster,
     ):
-        eventually(lambda: {each.node_id for each in cluster.metadata().brokers} == {0, 1, APACHE}, what="all three are registered")
-        yield cluster, apache
+        cluster.brokers[APACHE] = ApacheBroker(apache, APACHE)
+        cluster.wait_until_registered()
+        assert cluster.controller_id() == APACHE
+        yield cluster
+
+
+def give_control_to_ottla(cluster: Cluster) -> None:
+    """Apache's broker is restarted in a controlled way; it is a member again when this returns."""
+    cluster.broker(APACHE).restart()
+    cluster.wait_until_registered()
+    assert cluster.controller_id() != APACHE
+
+
+def wait_until_equal(cluster: Cluster, topic: str, partition: int) -> None:
+    def equal() -> bool:
+        logs = cluster.log_files(topic, partition)
+        return len(logs) == 3 and len(set(logs.values())) == 1
+
+    eventually(equal, what=f"the three logs of {topic}-{partition} are equal")
 
 
 def test_each_replicates_from_the_other_byte_for_byte(tmp_path: Path) -> None:
-    with a_mixed_cluster(tmp_path) as (cluster, apache):
+    with a_mixed_cluster(tmp_path) as cluster:
         cluster.create_topic("t", replicas=[[0, APACHE, 1], [APACHE, 1, 0]])
         history = History()
         with a_writer(cluster, "t", history, partitions=2) as writer:
@@ -41,32 +60,26 @@ def test_each_replicates_from_the_other_byte_for_byte(tmp_path: Path) -> None:
         read_all(cluster, "t", history, partitions=2)
         assert history.violations() == []
         for partition in range(2):
-
-            def equal(partition: int = partition) -> bool:
-                logs = cluster.log_files("t", partition)
-                logs[APACHE] = (apache.data_directory(APACHE) / f"t-{partition}" / f"{0:020}.log").read_bytes()
-                return len(logs) == 3 and len(set(logs.values())) == 1
-
-            eventually(equal, what=f"the logs of t-{partition} are equal")
+            wait_until_equal(cluster, "t", partition)
 
 
 def test_ottla_takes_over_from_an_apache_kafka_that_is_killed_and_leads_it_when_it_is_back(tmp_path: Path) -> None:
-    with a_mixed_cluster(tmp_path) as (cluster, apache):
+    with a_mixed_cluster(tmp_path) as cluster:
         cluster.create_topic("t", replicas=[[APACHE, 0, 1]])
         history = History()
         with a_writer(cluster, "t", history) as writer:
-            apache.kill_broker(APACHE)
+            cluster.broker(APACHE).kill()
             cluster.wait_until_led_by_another("t", 0, than=APACHE)
             assert cluster.controller_id() in {0, 1}
             writer.go_on_for(200)
-            apache.start_broker(APACHE)
+            cluster.broker(APACHE).start()
             cluster.wait_until_isr_is("t", 0, 0, 1, APACHE)
         read_all(cluster, "t", history)
         assert history.violations() == []
 
 
 def test_apache_kafka_takes_over_from_an_ottla_broker_that_is_killed(tmp_path: Path) -> None:
-    with a_mixed_cluster(tmp_path) as (cluster, _):
+    with a_mixed_cluster(tmp_path) as cluster:
         cluster.create_topic("t", replicas=[[0, APACHE, 1]])
         history = History()
         with a_writer(cluster, "t", history) as writer:
@@ -79,11 +92,47 @@ def test_apache_kafka_takes_over_from_an_ottla_broker_that_is_killed(tmp_path: P
         assert history.violations() == []
 
 
-def test_topics_made_by_either_controller_are_served_by_all(tmp_path: Path) -> None:
-    with a_mixed_cluster(tmp_path) as (cluster, _):
-        for name in ("by-apache", "by-ottla"):
-            cluster.create_topic(name, replicas=[[0, 1, APACHE], [1, APACHE, 0], [APACHE, 0, 1]])
-            producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
-            for partition in range(3):
-                producer.produce(name, b"hello", partition=partition)
-            assert producer.flush(20) == 0
+def test_either_controller_makes_topics_that_all_serve_and_moves_partitions_and_elects_leaders_of_either_kind(tmp_path: Path) -> None:
+    with a_mixed_cluster(tmp_path) as cluster:
+        cluster.create_topic("moved", replicas=[[0, 1], [APACHE, 1]])
+        history = History()
+        with a_writer(cluster, "moved", history, partitions=2) as writer, a_reader(cluster, "moved", history, partitions=2):
+            for controller in ("apache", "ottla"):
+                if controller == "ottla":
+                    give_control_to_ottla(cluster)
+                cluster.create_topic(controller, replicas=[[0, 1, APACHE], [1, APACHE, 0], [APACHE, 0, 1]])
+                producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+                for partition in range(3):
+                    producer.produce(controller, b"hello", partition=partition)
+                assert producer.flush(20) == 0
+                move_to_the_end(cluster, "moved", [APACHE, 1], [1, 0])
+                writer.go_on_for(50)
+                move_to_the_end(cluster, "moved", [1, APACHE, 0], [0, APACHE])
+                for partition in range(2):
+                    elect_preferred(cluster, "moved", partition)
+                    eventually(lambda at=partition: cluster.leader_of("moved", at) == [1, 0][at], what=f"moved-{partition} has its leader")
+                move_to_the_end(cluster, "moved", [0, 1], [APACHE, 1])
+                writer.go_on_for(50)
+        read_all(cluster, "moved", history, partitions=2)
+        assert history.violations() == []
+
+
+def test_either_is_shut_down_in_a_controlled_way_while_clients_go_on_and_leads_again_when_it_is_elected(tmp_path: Path) -> None:
+    with a_mixed_cluster(tmp_path) as cluster:
+        cluster.create_topic("t", replicas=[[0, APACHE, 1], [APACHE, 0, 1]], min_insync_replicas=2)
+        history = History()
+        with a_writer(cluster, "t", history, partitions=2) as writer, a_reader(cluster, "t", history, partitions=2):
+            for broker_id in (0, APACHE, 0):  # under Apache's controller, of itself, and under Ottla's
+                for partition in range(2):
+                    cluster.wait_until_isr_is("t", partition, 0, 1, APACHE)
+                    elect_preferred(cluster, "t", partition)
+                assert cluster.broker(broker_id).stop() == 0
+                assert broker_id not in {cluster.leader_of("t", partition) for partition in range(2)}
+                writer.go_on_for(100)
+                cluster.broker(broker_id).start()
+            for partition in range(2):
+                cluster.wait_until_isr_is("t", partition, 0, 1, APACHE)
+        read_all(cluster, "t", history, partitions=2)
+        assert history.violations() == []
+        for partition in range(2):
+            wait_until_equal(cluster, "t", partition)

@@ -2,51 +2,11 @@
 
 from pathlib import Path
 
-from broker.cli.client.cluster import Cluster as Client
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ReassignablePartition,
-    ReassignableTopic,
-)
-from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 from tests.support.broker_process import eventually
-from tests.support.cluster import Cluster, a_cluster
+from tests.support.cluster import a_cluster
 from tests.support.cluster_clients import a_reader, a_writer, read_all
 from tests.support.history import History
-
-
-def move(cluster: Cluster, topic: str, targets: dict[int, list[int] | None]) -> None:
-    partitions = [ReassignablePartition(partition_index=index, replicas=replicas) for index, replicas in targets.items()]
-    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=partitions)])
-
-    def ask(client: Client) -> AlterPartitionReassignmentsResponse:
-        return client.ask_controller(request, AlterPartitionReassignmentsResponse)
-
-    response = cluster.ask(ask)
-    assert isinstance(response, AlterPartitionReassignmentsResponse)
-    assert response.error_code == ErrorCode.NONE
-    errors = [(each.partition_index, each.error_code) for each in response.responses[0].partitions if each.error_code]
-    assert errors == []
-
-
-def is_moving(cluster: Cluster) -> bool:
-    def ask(client: Client) -> ListPartitionReassignmentsResponse:
-        return client.ask_controller(ListPartitionReassignmentsRequest(topics=None), ListPartitionReassignmentsResponse)
-
-    response = cluster.ask(ask)
-    assert isinstance(response, ListPartitionReassignmentsResponse)
-    return response.error_code != ErrorCode.NONE or bool(response.topics)
-
-
-def replicas_of(cluster: Cluster, topic: str, partitions: int) -> list[list[int]]:
-    return [list(cluster.partition(topic, index).replica_nodes) for index in range(partitions)]
-
-
-def wait_for_replicas(cluster: Cluster, targets: list[list[int]]) -> None:
-    """Until the broker that is asked has heard of it."""
-    eventually(lambda: replicas_of(cluster, "t", len(targets)) == targets, seconds=30, what=f"t has the replicas {targets}")
+from tests.support.reassignments import is_moving, move, wait_for_replicas
 
 
 def test_partitions_go_round_and_round_while_they_are_written_and_read(tmp_path: Path) -> None:
@@ -59,7 +19,7 @@ def test_partitions_go_round_and_round_while_they_are_written_and_read(tmp_path:
                 move(cluster, "t", dict(enumerate(targets)))
                 writer.go_on_for(50)
                 eventually(lambda: not is_moving(cluster), seconds=30)
-                wait_for_replicas(cluster, targets)
+                wait_for_replicas(cluster, "t", targets)
             writer.go_on_for(50)
         read_all(cluster, "t", history, partitions=2)
         assert history.violations() == []
@@ -76,7 +36,7 @@ def test_the_next_controller_ends_what_the_one_that_was_killed_began(tmp_path: P
             move(cluster, "t", {0: [third, first], 1: [third, second]})
             cluster.broker(controller).kill()
             writer.go_on_for(200)
-            wait_for_replicas(cluster, [[third, first], [third, second]])
+            wait_for_replicas(cluster, "t", [[third, first], [third, second]])
             eventually(lambda: not is_moving(cluster), seconds=30)
             cluster.broker(controller).start()
         read_all(cluster, "t", history, partitions=2)
@@ -95,7 +55,7 @@ def test_a_new_replica_that_dies_is_filled_when_it_is_back(tmp_path: Path) -> No
             cluster.broker(third).kill()
             writer.go_on_for(100)
             cluster.broker(third).start()
-            wait_for_replicas(cluster, [[third, second]])
+            wait_for_replicas(cluster, "t", [[third, second]])
             writer.go_on_for(100)
         assert cluster.leader_of("t", 0) in {second, third}
         read_all(cluster, "t", history)

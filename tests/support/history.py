@@ -76,6 +76,11 @@ class History:
         with self._lock:
             return len(self._polled[consumer])
 
+    def places(self) -> set[Place]:
+        """Where anything was read."""
+        with self._lock:
+            return set(self._read())
+
     def violations(self) -> list[str]:
         """One line per broken rule and record. Ask when a consumer has read everything."""
         with self._lock:

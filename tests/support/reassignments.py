@@ -1,0 +1,76 @@
+"""Moves of partitions and elections of preferred leaders, asked of the controller of a test's cluster, whoever that is."""
+
+from broker.cli.client.cluster import Cluster as Client
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from protocol.messages.elect_leaders import TopicPartitions as ElectTopicPartitions
+from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
+from tests.support.broker_process import eventually
+from tests.support.cluster import Cluster
+
+SECONDS = 30.0
+
+
+def move(cluster: Cluster, topic: str, targets: dict[int, list[int] | None]) -> None:
+    """Begin; None gives a move up."""
+    partitions = [ReassignablePartition(partition_index=index, replicas=replicas) for index, replicas in targets.items()]
+    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=partitions)])
+
+    def ask(client: Client) -> AlterPartitionReassignmentsResponse:
+        return client.ask_controller(request, AlterPartitionReassignmentsResponse)
+
+    response = cluster.ask(ask, seconds=15.0)
+    assert isinstance(response, AlterPartitionReassignmentsResponse)
+    assert response.error_code == ErrorCode.NONE
+    errors = [(each.partition_index, each.error_code) for each in response.responses[0].partitions if each.error_code]
+    assert errors == []
+
+
+def is_moving(cluster: Cluster) -> bool:
+    """Whether any partition is, or nobody knows."""
+
+    def ask(client: Client) -> ListPartitionReassignmentsResponse:
+        return client.ask_controller(ListPartitionReassignmentsRequest(topics=None), ListPartitionReassignmentsResponse)
+
+    response = cluster.ask(ask)
+    assert isinstance(response, ListPartitionReassignmentsResponse)
+    return response.error_code != ErrorCode.NONE or bool(response.topics)
+
+
+def replicas_of(cluster: Cluster, topic: str, partitions: int) -> list[list[int]]:
+    """Of every partition, the preferred leader first."""
+    return [list(cluster.partition(topic, index).replica_nodes) for index in range(partitions)]
+
+
+def wait_for_replicas(cluster: Cluster, topic: str, targets: list[list[int]]) -> None:
+    """Until the broker that is asked has heard of it."""
+    eventually(lambda: replicas_of(cluster, topic, len(targets)) == targets, seconds=SECONDS, what=f"{topic} has the replicas {targets}")
+
+
+def move_to_the_end(cluster: Cluster, topic: str, *targets: list[int]) -> None:
+    """Of every partition from the first on; returns when nothing moves any more."""
+    move(cluster, topic, dict(enumerate(targets)))
+    eventually(lambda: not is_moving(cluster), seconds=SECONDS, what=f"{topic} is moved to {targets}")
+    wait_for_replicas(cluster, topic, list(targets))
+
+
+def elect_preferred(cluster: Cluster, topic: str, *partitions: int) -> None:
+    """Returns when the controller has done it, or found that it was done."""
+    request = ElectLeadersRequest(
+        election_type=0, topic_partitions=[ElectTopicPartitions(topic=topic, partitions=list(partitions))], timeout_ms=10_000
+    )
+
+    def ask(client: Client) -> ElectLeadersResponse:
+        return client.ask_controller(request, ElectLeadersResponse)
+
+    response = cluster.ask(ask, seconds=15.0)
+    assert isinstance(response, ElectLeadersResponse)
+    errors = {each.error_code for result in response.replica_election_results for each in result.partition_result}
+    assert response.error_code == ErrorCode.NONE
+    assert errors <= {ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED}
