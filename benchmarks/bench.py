@@ -1,6 +1,6 @@
 """Ottla beside Apache Kafka, part by part and in turns: `python -m benchmarks.bench`, `make bench`, `make bench-quick`, `make bench-long`.
 
-Prints the tables of every part as soon as it is over, and leaves a page with all of them, pictures, and every raw number in
+Prints the tables of every part as soon as it is over, and has by then a page with all tables so far, pictures, and every raw number in
 benchmarks/results/<date and time>/. Exit code 1 when something failed or a target was missed and `--strict` was given.
 """
 
@@ -44,25 +44,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     size = _size(asked)
     plan = Plan(_cores(), partial(_say, console), size, frozenset(asked.only))
     facts, began = machine_facts(), time.monotonic()
+    directory = _RESULTS / time.strftime("%Y-%m-%dT%H%M%S")
     done: list[tuple[Part, Sides]] = []
     try:
         compiled("loadgen")
         with tempfile.TemporaryDirectory(prefix="benchmark-", dir=asked.dir) as scratch:
             process_guard().remove_tree(Path(scratch))
-            for key in asked.parts:
+            for at, key in enumerate(asked.parts, 1):
                 done.append((PARTS[key], _take_turns(PARTS[key], asked.kinds, plan, Path(scratch), console)))
                 for table in part_tables(*done[-1], size):
                     console.print(table)
                 for note in notes(done[-1][1]):
                     console.print(note, highlight=False)
+                run = Run(facts, asked.size, size, done, time.monotonic() - began, asked.parts[at:])
+                write_page(run, directory)
     except _MISSING as missing:
         console.print(str(missing), style="red", highlight=False)
         return 2
-    except KeyboardInterrupt:
-        console.print("interrupted; the page has the parts that were over", style="red", highlight=False)
-    run = Run(facts, asked.size, size, done, time.monotonic() - began)
-    directory = _RESULTS / time.strftime("%Y-%m-%dT%H%M%S")
-    write_page(run, directory)
     if run.warning:
         console.print(run.warning, style="yellow", highlight=False)
     console.print(f"{run.took_s / 60:.1f} minutes; written to {directory / 'README.md'}", highlight=False, soft_wrap=True)

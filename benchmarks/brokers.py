@@ -56,7 +56,7 @@ class ApacheKafkaBroker:
     librdkafka_warm_up_s: ClassVar[float] = 5.0  # the JIT compiles the hot path meanwhile
 
     def __init__(self, directory: Path, pin_cpu: int | None = None, config: Mapping[str, str] = COMMON_CONFIG) -> None:
-        self._cluster = ApacheKafka(directory, 1, {**config, "zookeeper.session.timeout.ms": "18000"}, pin_cpu=pin_cpu, heap="1g")
+        self._cluster = ApacheKafka(directory, 1, {"zookeeper.session.timeout.ms": "18000", **config}, pin_cpu=pin_cpu, heap="1g")
 
     def start(self) -> None:
         self._cluster.start()

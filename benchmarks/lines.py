@@ -17,7 +17,10 @@ Value = Callable[[Sequence[Turn]], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One row. `ratio_at_least` and `at_most` are the target, if it has one; `at_most` implies that less is better."""
+    """One row. `ratio_at_least` and `at_most` are the target, if it has one; `at_most` implies that less is better.
+
+    What is best near zero, such as a growth, is not `is_compared`: there a ratio would say nothing.
+    """
 
     key: str
     title: str
@@ -27,10 +30,11 @@ class Line:
     less_is_better: bool = False
     ratio_at_least: float | None = None
     at_most: float | None = None
+    is_compared: bool = True
 
     def ratio(self, ours: float | None, reference: float | None) -> float | None:
-        """How many times better; None when either number is missing or zero."""
-        if not ours or not reference:
+        """How many times better; None when either number is missing or zero, or such lines are not compared."""
+        if not ours or not reference or not self.is_compared:
             return None
         return reference / ours if self.less_is_better else ours / reference
 

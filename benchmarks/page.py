@@ -19,13 +19,14 @@ _PERCENTS = (50, 90, 99, 99.9, 99.99, 100)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run that is over: what every part found, how large it was, and where it ran."""
+    """A run so far: what every part found that is over, how large it is, and where it runs. `missing` names the parts to come."""
 
     facts: Mapping[str, str]
     size_name: str
     size: Size
     parts: Sequence[tuple[Part, Sides]]
     took_s: float
+    missing: Sequence[str] = ()
 
     @property
     def foreign_share(self) -> float:
@@ -36,6 +37,8 @@ class Run:
     @property
     def warning(self) -> str:
         """Why the figures should not be quoted; empty when they may."""
+        if self.missing:
+            return f"The run has not come to its end: {', '.join(self.missing)} is missing."
         if self.foreign_share > MOST_FOREIGN_SHARE:
             return (
                 f"The machine was not quiet: other programs used up to {self.foreign_share:.0%} of it during a turn. "
@@ -47,8 +50,8 @@ class Run:
 
 
 def write_page(run: Run, directory: Path) -> None:
-    """All files of the page, into a new folder."""
-    directory.mkdir(parents=True)
+    """All files of the page, into a folder that may have those of an earlier moment of the run."""
+    directory.mkdir(parents=True, exist_ok=True)
     result = {
         "machine": dict(run.facts),
         "size": run.size_name,

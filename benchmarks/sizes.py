@@ -43,9 +43,9 @@ class Size:
 
 
 NORMAL = Size(
-    pace=Pace(warm_up_limit_s=60, warm_up_s=1.5, duration_s=4.0, max_bytes=3072 * _MIB, prefill_bytes=512 * _MIB),
+    pace=Pace(warm_up_limit_s=60, warm_up_s=1.5, duration_s=3.0, max_bytes=3072 * _MIB, prefill_bytes=512 * _MIB),
     repeats=2,
-    produce_rates=(1000, 2000, 4000, 8000, 12000, 16000),
+    produce_rates=(1000, 4000, 8000, 12000, 16000),
     fetch_rates=(1000, 4000, 8000),
     topics=1000,
     connections=5000,
@@ -53,7 +53,7 @@ NORMAL = Size(
     old_s=5.0,
     members=(100, 1000),
     offset_records=1_000_000,
-    long_s=60,
+    long_s=30,
 )
 QUICK = Size(
     pace=Pace(warm_up_limit_s=0, warm_up_s=0.1, duration_s=0.5, max_bytes=256 * _MIB, prefill_bytes=64 * _MIB, warm_up_slice_s=0.5),
@@ -70,5 +70,7 @@ QUICK = Size(
     settle_s=0.5,
     is_brief=True,
 )
-LONG = replace(NORMAL, repeats=3, long_s=600)
+LONG = replace(
+    NORMAL, pace=replace(NORMAL.pace, duration_s=4.0), repeats=3, produce_rates=(1000, 2000, 4000, 8000, 12000, 16000), long_s=600
+)
 SIZES = {"quick": QUICK, "normal": NORMAL, "long": LONG}

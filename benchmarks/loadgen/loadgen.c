@@ -380,7 +380,8 @@ static void run(void) {
     }
     printf("{\"event\":\"done\",\"responses\":%llu,\"errors\":%llu,\"first_error\":%d,\"window_s\":%.6f,\"bytes_sent\":%llu,"
            "\"bytes_received\":%llu,\"max_ns\":%llu,\"generator_cpu_s\":%.6f,\"unanswered\":%d,\"answered\":%llu,",
-           (unsigned long long)responses, (unsigned long long)errors, first_error, (double)(ended_ns - window_ns) / 1e9,
+           (unsigned long long)responses, (unsigned long long)errors, first_error,
+           (double)((option.rate > 0 ? window_end_ns : ended_ns) - window_ns) / 1e9,
            (unsigned long long)bytes_sent, (unsigned long long)bytes_received, (unsigned long long)max_ns, cpu_after - cpu_before,
            option.rate > 0 && !all_answered(), (unsigned long long)(answered_in_all - answered_before_window));
     print_buckets(NULL);

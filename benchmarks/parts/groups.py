@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks import groups
 from benchmarks.brokers import COMMON_CONFIG, KINDS
 from benchmarks.lines import Line, number
-from benchmarks.parts.part import BROKER_LABELS, Part
+from benchmarks.parts.part import BROKER_LABELS, KILLED, Part
 from benchmarks.sizes import Size
 from benchmarks.turns import FAILURES, Plan, Turn
 
@@ -16,7 +16,7 @@ def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
     """All of it on one broker, on all cores."""
     found = groups.Result()
     try:
-        broker = KINDS[kind](directory, config={**COMMON_CONFIG, **groups.CONFIG})
+        broker = KINDS[kind](directory, config={**COMMON_CONFIG, **groups.CONFIG, **KILLED})
         groups.take_turn(broker, found, plan.size.members, plan.size.offset_records)
     except (AssertionError, *FAILURES) as failure:
         turn.failures["groups"] = f"{type(failure).__name__}: {failure}"

@@ -9,9 +9,10 @@ from pathlib import Path
 from benchmarks import frames, workloads
 from benchmarks.admin import Admin, Topic
 from benchmarks.batches import batch_of_size
+from benchmarks.brokers import COMMON_CONFIG
 from benchmarks.lines import Line, number, rate_of
 from benchmarks.loadgen.runner import Load
-from benchmarks.parts.part import BROKER_LABELS, Part, running
+from benchmarks.parts.part import BROKER_LABELS, KILLED, Part, running
 from benchmarks.sizes import Size
 from benchmarks.turns import Bench, Plan, Turn
 
@@ -24,7 +25,7 @@ _FETCH_BYTES = 64 * 1024
 
 def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
     """Create them, use them, and start again on them after a clean stop and after a kill."""
-    with running(kind, turn, directory, plan) as bench:
+    with running(kind, turn, directory, plan, config={**COMMON_CONFIG, **KILLED}) as bench:
         bench.settle()
         bench.note_memory("idle_bytes")
         bench.attempt("many-partitions", partial(_measure, bench))

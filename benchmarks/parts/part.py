@@ -11,6 +11,8 @@ from benchmarks.lines import Line
 from benchmarks.sizes import Size
 from benchmarks.turns import Bench, Plan, Turn, check_versions
 
+KILLED = {"zookeeper.session.timeout.ms": "6000"}
+"""Where a broker is killed: Apache Kafka starts again only when its session is over, and nothing is measured meanwhile."""
 BROKER_LABELS: Mapping[str, str] = {kind: broker.label for kind, broker in KINDS.items()}
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -95,4 +96,17 @@ def test_a_kind_that_races_itself_is_numbered(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_ten_minutes_are_run_by_the_long_size_only() -> None:
-    assert (QUICK.long_s, NORMAL.long_s, LONG.long_s) == (5, 60, 600)
+    assert (QUICK.long_s, NORMAL.long_s, LONG.long_s) == (5, 30, 600)
+
+
+def test_a_run_that_is_interrupted_leaves_a_page_that_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def interrupted(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
+        raise KeyboardInterrupt
+
+    last = replace(a_part("last", []), take_turn=interrupted)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(monkeypatch, tmp_path, [a_part("first", []), last])
+
+    (page,) = tmp_path.iterdir()
+    assert "has not come to its end: last is missing" in (page / "README.md").read_text(encoding="utf-8")
