@@ -1,4 +1,4 @@
-"""`ottla topics`: list, describe, create, alter and delete topics, see their offsets, delete records."""
+"""`ottla topics`: list, describe, create, alter and delete topics, see their offsets, delete records; `reassign` and `elect` beside it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from broker.cli.client.errors import ClientError
+from broker.cli.elect import elect
 from broker.cli.options import (
     cluster_command,
     json_option,
@@ -18,6 +19,7 @@ from broker.cli.options import (
     topic_partitions,
 )
 from broker.cli.output import print_json, print_table
+from broker.cli.reassign import reassign
 from broker.cli.times import parse_time
 
 if TYPE_CHECKING:
@@ -28,6 +30,10 @@ if TYPE_CHECKING:
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def topics() -> None:
     """List, describe, create, alter and delete topics."""
+
+
+topics.add_command(reassign)
+topics.add_command(elect)
 
 
 @topics.command("list")

@@ -1,0 +1,48 @@
+"""`ottla topics elect`: give partitions their preferred leaders, or an unclean one to those that have none."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from broker.cli.options import cluster_command, json_option, topic_partitions
+from broker.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from broker.cli.client.cluster import Cluster
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="TOPIC[:PARTITIONS]...")
+@click.option("--all", "everything", is_flag=True, help="All partitions of the cluster.")
+@click.option("--unclean", is_flag=True, help="Where there is no leader, take a replica that is not in sync: records may be lost.")
+@json_option
+@cluster_command
+def elect(cluster: Cluster, names: tuple[str, ...], everything: bool, unclean: bool, as_json: bool) -> None:
+    """Elect leaders: the preferred replicas, which stand first, or with --unclean any that lives.
+
+    Status 1 when one could not be elected; that none was needed is no error.
+    """
+    from broker.cli.client.errors import Refused
+    from broker.cli.client.reassignments import elect as elect_leaders
+    from protocol.errors import ErrorCode
+
+    if bool(names) is everything:
+        raise click.UsageError("Name topics or say --all.")
+    outcomes = elect_leaders(cluster, topic_partitions(cluster, names) if names else None, unclean=unclean)
+    rows = []
+    failed = False
+    for name, error in sorted(outcomes.items()):
+        needless = isinstance(error, Refused) and error.code is ErrorCode.ELECTION_NOT_NEEDED
+        failed |= error is not None and not needless
+        result = "elected" if error is None else "not needed" if needless else str(error).removeprefix(f"{name}: ")
+        rows.append((name.topic, name.partition, result))
+    if as_json:
+        print_json([{"topic": topic, "partition": partition, "result": result} for topic, partition, result in rows])
+    else:
+        print_table(("topic", "partition", "result"), rows)
+    sys.stdout.flush()
+    if failed:
+        raise SystemExit(1)

@@ -1,0 +1,213 @@
+"""`ottla topics reassign`: plan where replicas should be, move them there, see how far that is, give it up."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from broker.cli.client.errors import ClientError
+from broker.cli.options import cluster_command, json_option, numbers, report_outcomes, topic_partitions
+from broker.cli.output import print_json, print_table, progress_bar, say
+
+if TYPE_CHECKING:
+    from broker.cli.client.cluster import Cluster, TopicPartition
+    from broker.cli.client.reassignment_plan import Plan
+
+_POLL_SECONDS = 0.2
+
+plan_argument = click.argument("plan", type=click.File(encoding="utf-8"), metavar="PLAN.json")
+preserve_option = click.option("--preserve-throttles", is_flag=True, help="Leave the throttles of replication as they are.")
+
+
+@click.group()
+def reassign() -> None:
+    """Move partitions to other brokers.
+
+    A plan is a JSON file as kafka-reassign-partitions.sh has it; `-` is standard input.
+    """
+
+
+@reassign.command()
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC[:PARTITIONS]...")
+@click.option("--to", "brokers", metavar="0,1,4-6", help="The brokers where replicas may be; all live brokers without it.")
+@click.option(
+    "-r", "--replication-factor", "factor", type=click.IntRange(min=1), help="How many replicas; as many as there are without it."
+)
+@click.option("--ignore-racks", is_flag=True, help="Do not spread replicas over racks.")
+@click.option("-o", "--output", type=click.File("w", encoding="utf-8"), metavar="PLAN.json", help="Write the plan there.")
+@json_option
+@cluster_command
+def generate(
+    cluster: Cluster,
+    names: tuple[str, ...],
+    brokers: str | None,
+    factor: int | None,
+    ignore_racks: bool,
+    output: IO[str] | None,
+    as_json: bool,
+) -> None:
+    """Plan for partitions of TOPICs: over all racks, even over brokers, with as few moves as that takes.
+
+    Nothing is moved. With --json the plan is printed, for `execute`.
+    """
+    import json
+
+    from broker.cli.client.reassignment_plan import balanced, to_json
+    from broker.cli.client.reassignments import replicas_of
+
+    current = replicas_of(cluster, topic_partitions(cluster, names))
+    racks = {broker.node_id: None if ignore_racks else broker.rack for broker in cluster.refresh([]).brokers}
+    if brokers is not None:
+        wanted = numbers(brokers)
+        unknown = [str(broker) for broker in wanted if broker not in racks]
+        if unknown:
+            raise ClientError(f"there is no broker {', '.join(unknown)}; alive are {', '.join(map(str, sorted(racks)))}")
+        racks = {broker: racks[broker] for broker in wanted}
+    plan = balanced(current, racks, factor)
+    if output is not None:
+        json.dump(to_json(plan), output)
+        output.write("\n")
+    if as_json:
+        print_json(to_json(plan))
+    else:
+        print_table(
+            ("topic", "partition", "now", "planned", "copies"),
+            [[name.topic, name.partition, current[name], new, len(set(new) - set(current[name]))] for name, new in plan.items()],
+        )
+
+
+@reassign.command()
+@plan_argument
+@click.option("--throttle", type=click.IntRange(min=1), metavar="BYTES", help="Bytes a second that the move may take of each broker.")
+@click.option("--additional", is_flag=True, help="Even while other partitions are being moved.")
+@click.option("--save", type=click.File("w", encoding="utf-8"), metavar="PLAN.json", help="Write there how it was, to go back.")
+@click.option("--wait", is_flag=True, help="Return when all is moved, and take the throttles away then.")
+@cluster_command
+def execute(cluster: Cluster, plan: IO[str], throttle: int | None, additional: bool, save: IO[str] | None, wait: bool) -> None:
+    """Move partitions as PLAN.json says."""
+    import json
+
+    from broker.cli.client import reassignments
+    from broker.cli.client.reassignment_plan import from_json, to_json
+
+    wanted = from_json(plan.read())
+    current = reassignments.replicas_of(cluster, wanted)
+    unknown = {broker for replicas in wanted.values() for broker in replicas} - set(cluster.broker_ids())
+    if unknown:
+        raise ClientError(
+            f"there is no broker {', '.join(map(str, sorted(unknown)))}; alive are {', '.join(map(str, cluster.broker_ids()))}"
+        )
+    under_way = reassignments.moves(cluster)
+    if under_way and not additional:
+        raise ClientError(f"{', '.join(map(str, under_way))} are being moved; wait, `cancel` it, or say --additional")
+    if save is not None:
+        json.dump(to_json({name: move.target if (move := under_way.get(name)) else current[name] for name in wanted}), save)
+        save.write("\n")
+    if throttle is not None:
+        reassignments.throttle(cluster, current, wanted, throttle)
+        say(f"replication that is part of this takes at most {throttle} bytes a second of each broker; verify, or --wait, ends that")
+    outcomes = reassignments.reassign(cluster, wanted)
+    if wait and not any(outcomes.values()):
+        _wait(cluster, list(wanted))
+        if throttle is not None:
+            reassignments.clear_throttles(cluster, [name.topic for name in wanted])
+        report_outcomes([(str(name), None) for name in wanted], "moved")
+        return
+    report_outcomes([(str(name), outcome) for name, outcome in outcomes.items()], "is being moved")
+
+
+def _wait(cluster: Cluster, partitions: list[TopicPartition]) -> None:
+    from broker.cli.client.reassignments import moves
+
+    with progress_bar("moving", len(partitions), unit="partitions") as advance:
+        while left := len(moves(cluster, partitions)):
+            advance(len(partitions) - left, len(partitions))
+            time.sleep(_POLL_SECONDS)
+
+
+@reassign.command()
+@plan_argument
+@preserve_option
+@json_option
+@cluster_command
+def verify(cluster: Cluster, plan: IO[str], preserve_throttles: bool, as_json: bool) -> None:
+    """See how far PLAN.json is; status 1 unless all is done. When nothing is moved any more, throttles are taken away."""
+    from broker.cli.client import reassignments
+    from broker.cli.client.reassignment_plan import from_json
+
+    wanted: Plan = from_json(plan.read())
+    current = reassignments.replicas_of(cluster, wanted)
+    under_way = reassignments.moves(cluster)
+    states = {
+        name: "moving" if name in under_way else "done" if current[name] == replicas else "not as planned"
+        for name, replicas in wanted.items()
+    }
+    if not under_way and not preserve_throttles:
+        reassignments.clear_throttles(cluster, [name.topic for name in wanted])
+    if as_json:
+        print_json(
+            [
+                {"topic": name.topic, "partition": name.partition, "replicas": current[name], "planned": wanted[name], "state": state}
+                for name, state in states.items()
+            ]
+        )
+    else:
+        rows = [[name.topic, name.partition, current[name], wanted[name], state] for name, state in states.items()]
+        print_table(("topic", "partition", "now", "planned", "state"), rows)
+    sys.stdout.flush()
+    if set(states.values()) - {"done"}:
+        raise SystemExit(1)
+
+
+@reassign.command()
+@click.argument("plan", type=click.File(encoding="utf-8"), metavar="PLAN.json", required=False)
+@click.option("--all", "everything", is_flag=True, help="All moves under way.")
+@preserve_option
+@cluster_command
+def cancel(cluster: Cluster, plan: IO[str] | None, everything: bool, preserve_throttles: bool) -> None:
+    """Give up the moves of PLAN.json that are under way; partitions stay where they were."""
+    from broker.cli.client import reassignments
+    from broker.cli.client.reassignment_plan import from_json
+
+    if (plan is None) is not everything:
+        raise click.UsageError("Name a PLAN.json or say --all.")
+    under_way = list(reassignments.moves(cluster))
+    wanted = under_way if plan is None else [name for name in from_json(plan.read()) if name in under_way]
+    if not wanted:
+        say("nothing of it is being moved")
+        return
+    outcomes = reassignments.reassign(cluster, dict.fromkeys(wanted))
+    if not preserve_throttles and set(wanted) == set(under_way):
+        reassignments.clear_throttles(cluster, [name.topic for name in wanted])
+    report_outcomes([(str(name), outcome) for name, outcome in outcomes.items()], "stays where it was")
+
+
+@reassign.command("list")
+@json_option
+@cluster_command
+def list_moves(cluster: Cluster, as_json: bool) -> None:
+    """Show the moves under way."""
+    from broker.cli.client.reassignments import moves
+
+    found = sorted(moves(cluster).items())
+    if as_json:
+        print_json(
+            [
+                {
+                    "topic": name.topic,
+                    "partition": name.partition,
+                    "replicas": move.replicas,
+                    "adding": move.adding,
+                    "removing": move.removing,
+                }
+                for name, move in found
+            ]
+        )
+        return
+    print_table(
+        ("topic", "partition", "replicas", "adding", "removing"),
+        [[name.topic, name.partition, move.replicas, move.adding, move.removing] for name, move in found],
+    )

@@ -1,0 +1,132 @@
+"""Plans of where replicas should be: whole, spread over racks, even, and with few moves."""
+
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.cli.client.cluster import TopicPartition
+from broker.cli.client.errors import ClientError
+from broker.cli.client.reassignment_plan import Plan, balanced, from_json, to_json
+
+NO_RACKS = dict.fromkeys(range(4))
+
+
+def placed(*replicas: list[int]) -> Plan:
+    return {TopicPartition("t", number): brokers for number, brokers in enumerate(replicas)}
+
+
+def copies(before: Plan, after: Plan) -> int:
+    return sum(len(set(after[name]) - set(before[name])) for name in before)
+
+
+def load(plan: Plan) -> Counter[int]:
+    return Counter(broker for replicas in plan.values() for broker in replicas)
+
+
+def test_what_is_even_already_stays() -> None:
+    current = placed([0, 1], [1, 2], [2, 3], [3, 0])
+    assert balanced(current, NO_RACKS) == current
+
+
+def test_a_new_broker_gets_its_share_and_nothing_else_moves() -> None:
+    current = placed([0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2])
+    plan = balanced(current, NO_RACKS)
+    assert load(plan) == {0: 3, 1: 3, 2: 3, 3: 3}
+    assert copies(current, plan) == 3
+
+
+def test_a_broker_that_is_left_out_loses_all() -> None:
+    current = placed([0, 1], [1, 2], [2, 3], [3, 0])
+    plan = balanced(current, dict.fromkeys([0, 1, 2]))
+    assert 3 not in load(plan)
+    assert copies(current, plan) == 2
+
+
+def test_replicas_go_over_all_racks() -> None:
+    racks: dict[int, str | None] = {0: "a", 1: "a", 2: "b", 3: "b"}
+    plan = balanced(placed([0, 1], [2, 3], [0, 1], [2, 3]), racks)
+    assert all({racks[broker] for broker in replicas} == {"a", "b"} for replicas in plan.values())
+    assert set(load(plan).values()) == {2}
+
+
+def test_brokers_without_racks_among_others_make_racks_count_for_nothing() -> None:
+    assert balanced(placed([0, 1], [2, 3]), {0: "a", 1: "a", 2: None, 3: "b"}) == placed([0, 1], [2, 3])
+
+
+def test_leadership_is_spread_by_another_order_alone() -> None:
+    current = placed([0, 1, 2], [0, 1, 2], [0, 1, 2])
+    plan = balanced(current, dict.fromkeys([0, 1, 2]))
+    assert copies(current, plan) == 0
+    assert {replicas[0] for replicas in plan.values()} == {0, 1, 2}
+
+
+def test_the_number_of_replicas_grows_and_shrinks() -> None:
+    assert all(len(set(replicas)) == 3 for replicas in balanced(placed([0], [1], [2], [3]), NO_RACKS, 3).values())
+    shrunk = balanced(placed([0, 1, 2], [1, 2, 3], [2, 3, 0], [3, 0, 1]), NO_RACKS, 1)
+    assert set(load(shrunk).values()) == {1}
+
+
+def test_more_replicas_than_brokers_cannot_be() -> None:
+    with pytest.raises(ClientError, match="5 replicas need as many brokers; there are 4"):
+        balanced(placed([0]), NO_RACKS, 5)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> tuple[Plan, dict[int, str | None]]:
+    brokers = draw(st.integers(1, 7))
+    racks = (
+        {broker: f"r{broker % draw(st.integers(1, 4))}" for broker in range(brokers)}
+        if draw(st.booleans())
+        else dict.fromkeys(range(brokers))
+    )
+    factor = draw(st.integers(1, brokers))
+    everywhere = st.lists(st.integers(0, 8), min_size=factor, max_size=factor, unique=True)
+    return placed(*draw(st.lists(everywhere, min_size=1, max_size=20))), racks
+
+
+@settings(max_examples=150, deadline=None)
+@given(clusters())
+def test_every_plan_is_whole_and_uses_racks(case: tuple[Plan, dict[int, str | None]]) -> None:
+    current, racks = case
+    plan = balanced(current, racks)
+    assert plan.keys() == current.keys()
+    names = {broker: rack or str(broker) for broker, rack in racks.items()}
+    for name, replicas in plan.items():
+        assert len(set(replicas)) == len(replicas) == len(current[name])
+        assert set(replicas) <= racks.keys()
+        assert len({names[broker] for broker in replicas}) == min(len(replicas), len(set(names.values())))
+    assert from_json(json.dumps(to_json(plan))) == plan
+
+
+@settings(max_examples=150, deadline=None)
+@given(clusters())
+def test_what_was_planned_is_left_as_it_is_by_the_next_plan(case: tuple[Plan, dict[int, str | None]]) -> None:
+    current, _ = case
+    brokers = dict.fromkeys(range(7))
+    plan = balanced(current, brokers)
+    assert max(load(plan).values()) - min(load(plan)[broker] for broker in brokers) <= 1
+    assert balanced(plan, brokers) == plan
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no plan as `generate` writes it"),
+        ("[]", "no plan as `generate` writes it"),
+        ('{"version": 2, "partitions": []}', "version 2 of plans is not known"),
+        ('{"partitions": [{"topic": "t", "partition": 0}]}', "no plan as `generate` writes it"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', "are no replicas"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}', "name each broker once"),
+        (json.dumps({"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}] * 2}), "t-0 stands twice"),
+    ],
+)
+def test_a_file_that_is_no_plan_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ClientError, match=message):
+        from_json(text)
+
+
+def test_log_directories_in_a_plan_are_passed_over() -> None:
+    assert from_json('{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1],"log_dirs":["any"]}]}') == placed([1])
