@@ -12,6 +12,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
+from broker.network.connection_quotas import ConnectionQuotas
 from broker.network.limits import NetworkLimits
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Completion, ConnectionInfo, Handler, Pending
 from config.listeners import EndPoint
@@ -66,6 +67,7 @@ class SimulatedServer:
 
     def __init__(self, network: SimulatedNetwork, host: str, life: Life, limits: NetworkLimits) -> None:
         self.limits = limits
+        self.quotas = ConnectionQuotas(limits, network.loop.time())
         self.life = life
         self.host = host
         self.bound: dict[str, EndPoint] = {}
