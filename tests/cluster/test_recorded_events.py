@@ -1,0 +1,143 @@
+"""What happened to the recorded cluster of Apache Kafka happens to three brokers on a real ZooKeeper: the trees are the recorded ones."""
+
+import signal
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from broker.cli.client.config_admin import Change, Operation, ResourceType, alter_configs
+from broker.cli.client.topic_admin import delete_topics
+from tests.support.broker_process import eventually
+from tests.support.cluster_stores import needs_zookeeper_store
+from tests.support.reassignments import move
+from tests.support.recorded_events import Replay, a_replay, recorded_trees
+
+pytestmark = [pytest.mark.java, pytest.mark.slow, needs_zookeeper_store]
+
+THREE = [[2, 0, 1], [0, 1, 2], [1, 2, 0], [2, 1, 0], [0, 2, 1], [1, 0, 2]]
+
+
+def begin(replay: Replay) -> None:
+    """Up to three brokers with four topics."""
+    replay.broker(0).start()
+    replay.wait_for("fresh-one-broker")
+    first = list(recorded_trees()["fresh-one-broker"])
+    assert [path for path in replay.created() if path in first] == first
+    replay.cluster.create_topic("cfg-topic", replicas=[[0]])
+    replay.wait_for("one-broker-one-topic")
+    for broker_id in (1, 2):
+        replay.broker(broker_id).start()
+    replay.cluster.wait_until_registered()
+    replay.wait_for("three-brokers")
+    replay.cluster.create_topic("auto", replicas=THREE)
+    replay.cluster.create_topic("auto1", replicas=[[1, 2], [2, 0], [0, 1]])
+    replay.cluster.create_topic("manual", replicas=[[0, 1], [1, 2], [2, 0]])
+    replay.wait_for("topics-created")
+    order = replay.created()
+    for topic in ("auto", "auto1", "manual"):
+        nodes = [f"/config/topics/{topic}", f"/brokers/topics/{topic}", f"/brokers/topics/{topic}/partitions"]
+        assert [path for path in order if path in nodes] == nodes
+        for path in order:
+            if path.endswith("/state"):
+                assert order.index(path.removesuffix("/state")) < order.index(path)
+
+
+def hold_back(replay: Replay) -> None:
+    """What broker 2 fetches and is told."""
+    replay.links.isolate(2, 0, 1)
+
+
+def shrink_and_expand(replay: Replay) -> None:
+    hold_back(replay)
+    producer = Producer({"bootstrap.servers": replay.cluster.bootstrap, "acks": 1})
+    for partition in (1, 2, 4, 5):
+        producer.produce("auto", b"that broker 2 lacks", partition=partition)
+    assert producer.flush(20) == 0
+    replay.wait_for("isr-shrunk")
+    replay.links.heal()
+    replay.wait_for("isr-expanded")
+
+
+def reassign(replay: Replay) -> None:
+    replay.cluster.create_topic("move", replicas=[[0, 1], [1, 0]])
+    replay.cluster.create_topic("move2", replicas=[[0, 1]])
+    replay.wait_for("reassign-start")
+    hold_back(replay)
+    move(replay.cluster, "move", {0: [2, 1]})
+    move(replay.cluster, "move", {1: [2, 0]})
+    move(replay.cluster, "move2", {0: [0, 1, 2]})
+    replay.wait_for("reassign-during")
+    move(replay.cluster, "move", {1: [0, 1]})  # not given up: that restores the order of the replicas, which Apache Kafka lost
+    replay.wait_for("reassign-cancelled")
+    replay.links.heal()
+    replay.wait_for("reassign-after")
+    body = {"version": 1, "partitions": [{"topic": "move", "partition": 0, "replicas": [1, 0]}]}
+    replay.create("/admin/reassign_partitions", body)
+    replay.wait_for("legacy-reassign-after")
+    both = [{"topic": "auto", "partition": 0}, {"topic": "move", "partition": 0}]
+    replay.create("/admin/preferred_replica_election", {"version": 1, "partitions": both})
+
+
+def kill_and_delete(replay: Replay) -> None:
+    replay.cluster.create_topic("deldown", replicas=[[0, 1, 2], [2, 0, 1]])
+    replay.wait_for("kill-broker-2")
+    replay.kill(2)
+    replay.wait_for("broker-2-killed")
+    outcome = replay.cluster.ask(lambda client: delete_topics(client, ["deldown"]))
+    assert outcome == {"deldown": None}
+    replay.wait_for("delete-topic-broker-down")
+    replay.broker(2).start()
+    replay.wait_for("broker-2-back-delete-finished")
+    replay.elect_until("preferred-election")
+
+
+def shut_down(replay: Replay) -> None:
+    assert replay.broker(1).stop() == 0
+    replay.wait_for("controlled-shutdown")
+    replay.broker(1).start()
+    replay.elect_until("stop-controller")
+
+
+def fail_over(replay: Replay) -> None:
+    """The controller is shut down; broker 1 follows, as in the recording, since broker 2 hears of it later."""
+    leaving = replay.broker(0)
+    leaving.send(signal.SIGTERM)
+    eventually(lambda: replay.data("/brokers/topics/manual/partitions/2/state")["isr"] == [2], what="broker 0 leads nothing")
+    replay.broker(2).pause()
+    assert leaving.wait() == 0
+    eventually(lambda: (replay.data("/controller") or {}).get("brokerid") == 1, what="broker 1 is controller")
+    replay.broker(2).resume()
+    replay.wait_for("controller-failover")
+    leaving.start()
+    replay.wait_for("controller-failover-back")
+
+
+def elect_unclean(replay: Replay) -> None:
+    replay.kill(0)
+    replay.wait_for("start-broker-0-after-kill")
+    replay.broker(0).start()
+    replay.cluster.create_topic("unclean", replicas=[[1, 2]])
+    replay.wait_for("unclean-prepare")
+    assert replay.broker(2).stop() == 0
+    replay.is_behind = True
+    replay.kill(1)
+    replay.wait_for("offline-partition")
+    replay.broker(2).start()
+    replay.wait_for("unclean-elect")
+    change = Change("unclean.leader.election.enable", Operation.SET, "true")
+    replay.cluster.ask(lambda client: alter_configs(client, ResourceType.TOPIC, "unclean", [change]))
+    replay.wait_for("unclean-elected")
+    replay.broker(1).start()
+    replay.wait_for("unclean-old-leader-back")
+
+
+def test_a_cluster_lives_the_life_of_the_recorded_one(tmp_path: Path) -> None:
+    with a_replay(tmp_path) as replay:
+        begin(replay)
+        shrink_and_expand(replay)
+        reassign(replay)
+        kill_and_delete(replay)
+        shut_down(replay)
+        fail_over(replay)
+        elect_unclean(replay)
