@@ -130,8 +130,22 @@ Request: TypeAlias = Write | Multi | Get | Exists | Children
 Result: TypeAlias = str | Stat | tuple[bytes | None, Stat] | list[str] | list[str | Stat | None] | None
 
 
+class SessionEvents:
+    """How often a store's connection came, went, and ended with its session, for metrics."""
+
+    __slots__ = ("connects", "disconnects", "expirations")
+
+    def __init__(self) -> None:
+        self.connects = 0
+        self.disconnects = 0
+        self.expirations = 0
+
+
 class MetadataStore(Protocol):
     """A client of the tree with one session."""
+
+    session_events: SessionEvents | None = None
+    """None where there is no connection."""
 
     @property
     def session_id(self) -> int:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.errors import SessionExpired, StoreError, StoreUnavailable
-from controller.store import Children, EventType, Exists, Get, MetadataStore, Request, Result, WatchedEvent
+from controller.store import Children, EventType, Exists, Get, MetadataStore, Request, Result, SessionEvents, WatchedEvent
 from controller.watches import Watches
 from controller.zookeeper_client import TlsFiles, ZooKeeperClient, is_cut, is_session_end
 from controller.zookeeper_wire import ZooKeeperWire, create_chroot, set_watches
@@ -56,6 +56,7 @@ class ZooKeeperStore(MetadataStore):
     def __init__(self, settings: ZooKeeperSettings) -> None:
         """Nothing is connected before `open_session`."""
         self.settings = settings
+        self.session_events: SessionEvents = SessionEvents()
         self._session: _Session | None = None
         self._on_expired: list[Callable[[], None]] = []
         self._ended: set[asyncio.Task[None]] = set()
@@ -68,7 +69,7 @@ class ZooKeeperStore(MetadataStore):
     async def open_session(self) -> int:
         """See MetadataStore. Makes the chroot if it is missing. Raises StoreUnavailable after `connection_timeout_ms`."""
         if self._session is None:
-            session = _Session(self.settings, self._expired)
+            session = _Session(self.settings, self.session_events, self._expired)
             try:
                 await session.open()
             except BaseException:
@@ -134,9 +135,10 @@ _WATCHES_SET = object()
 class _Session:
     """One session from its first connection to its end: what waits, what is under way, what is watched."""
 
-    def __init__(self, settings: ZooKeeperSettings, on_expired: Callable[["_Session"], None]) -> None:
+    def __init__(self, settings: ZooKeeperSettings, events: SessionEvents, on_expired: Callable[["_Session"], None]) -> None:
         self.session_id = 0
         self._settings = settings
+        self._events = events
         self._on_expired = on_expired
         self._client = ZooKeeperClient(settings.hosts, settings.session_timeout_ms, settings.tls, settings.credentials, self)
         self._wire = ZooKeeperWire(settings.chroot, settings.set_acl, self._client.watch)
@@ -233,6 +235,7 @@ class _Session:
             logger.info("session %#x with ZooKeeper %s", session_id & (2**64 - 1), self._settings.connect)
         self.session_id = session_id
         self._is_connected = True
+        self._events.connects += 1
         self._waiting.extendleft(reversed(self._cut))
         self._cut = []
         missing = self._watched_while_missing
@@ -249,6 +252,7 @@ class _Session:
         """See Listener."""
         if self._is_connected:
             logger.warning("lost the connection to ZooKeeper %s (%s); trying to connect again", self._settings.connect, reason)
+            self._events.disconnects += 1
         self._is_connected = False
 
     def on_session_ended(self, reason: str) -> None:
@@ -256,6 +260,7 @@ class _Session:
         if self._ended:
             return
         logger.warning("session %#x with ZooKeeper %s ended: %s", self.session_id & (2**64 - 1), self._settings.connect, reason)
+        self._events.expirations += 1
         self._end()
         self._on_expired(self)
 
@@ -283,6 +288,7 @@ class _Session:
             return
         self._under_way.popleft()
         if is_cut(error):
+            self._events.disconnects += self._is_connected
             self._is_connected = False
             if not tag.batch.done.cancelled():
                 self._cut.append(tag)

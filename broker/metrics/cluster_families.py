@@ -11,6 +11,7 @@ from broker.metrics.families import Family, Kind, Reading, counter, gauge
 
 if TYPE_CHECKING:
     from broker.metrics.view import View
+    from controller.store import SessionEvents
 
 
 def _groups(mbean: str, doc: str, read: Callable[[View], float]) -> Family:
@@ -24,6 +25,17 @@ def _in_state(state: GroupState) -> Family:
 
 def _loop_lag(view: View) -> Reading:
     yield "", view.loop_watch.lag.look()
+
+
+def _session(mbean: str, doc: str, read: Callable[[SessionEvents], int]) -> Family:
+    def values(view: View) -> Reading:
+        events = view.services.store.session_events
+        if events is not None:
+            yield "", read(events)
+
+    pattern = f"kafka.server:name={mbean},type=SessionExpireListener"
+    name = f"kafka_server_sessionexpirelistener_{mbean.removesuffix('PerSec').lower()}_total"
+    return Family(name, Kind.COUNTER, (), pattern, doc, values)
 
 
 def _disk(mbean: str, key: str, doc: str) -> Family:
@@ -63,6 +75,13 @@ CLUSTER_FAMILIES: tuple[Family, ...] = (
         "The broker that is the active controller; -1 while there is none.",
         lambda view: view.services.controller.active_controller_id,
     ),
+    _session(
+        "ZooKeeperSyncConnectsPerSec",
+        "Connections to ZooKeeper that were made; only with zookeeper.connect.",
+        lambda events: events.connects,
+    ),
+    _session("ZooKeeperDisconnectsPerSec", "Connections to ZooKeeper that were lost.", lambda events: events.disconnects),
+    _session("ZooKeeperExpiresPerSec", "Sessions that ZooKeeper ended.", lambda events: events.expirations),
     Family(
         "ottla_event_loop_lag_seconds",
         Kind.SUMMARY,

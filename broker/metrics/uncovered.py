@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-NO_ZOOKEEPER: Final = "no ZooKeeper: the metadata store is a file"
 NO_TRANSACTIONS: Final = "transactions are not there yet"
 NO_QUOTAS: Final = "quotas of users and client ids hold nobody back yet"
 NO_CLIENT_METRICS: Final = "connections to other brokers are not measured one by one: see the fetchers, and the controller's queues"
@@ -51,9 +50,12 @@ UNCOVERED: Final = (
     ("kafka.server:name=Invalid*RecordsPerSec,type=BrokerTopicMetrics", NOT_MEASURED),
     ("kafka.server:name=NoKeyCompactedTopicRecordsPerSec,type=BrokerTopicMetrics", NOT_MEASURED),
     ("kafka.server:name=PartitionsWithLateTransactionsCount,type=ReplicaManager", NO_TRANSACTIONS),
-    ("kafka.server:name=SessionState,type=SessionExpireListener", NO_ZOOKEEPER),
+    ("kafka.server:name=SessionState,type=SessionExpireListener", AS_TEXT),
     ("kafka.server:name=Verification*,type=AddPartitionsToTxnManager", NO_TRANSACTIONS),
-    ("kafka.server:name=ZooKeeper*", NO_ZOOKEEPER),
+    ("kafka.server:name=ZooKeeperAuthFailuresPerSec,type=SessionExpireListener", NOT_MEASURED),
+    ("kafka.server:name=ZooKeeperReadOnlyConnectsPerSec,type=SessionExpireListener", "read-only servers of ZooKeeper are not connected to"),
+    ("kafka.server:name=ZooKeeperRequestLatencyMs,type=ZooKeeperClientMetrics", NOT_MEASURED),
+    ("kafka.server:name=ZooKeeperSaslAuthenticationsPerSec,type=SessionExpireListener", NOT_MEASURED),
     ("kafka.server:name=yammer-metrics-count,type=KafkaServer", NO_SUCH_THING),
     ("kafka.server:type=AddPartitionsManager-channel-metrics", NO_TRANSACTIONS),
     ("kafka.server:type=ControllerMutation", NO_QUOTAS),

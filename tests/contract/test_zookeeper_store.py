@@ -61,6 +61,7 @@ def test_a_session_that_is_ended_by_others_says_so_and_another_can_be_opened(ser
             await store.exists("/mine")
         assert await store.open_session() not in (0, first)
         assert await store.exists("/mine") is None
+        assert (store.session_events.connects, store.session_events.expirations) == (2, 1)
 
     play(scenario, server.connect)
 
@@ -83,6 +84,8 @@ def test_requests_and_watches_outlive_a_restart_of_the_server(server: ZooKeeperS
         await until(lambda: {(e.type, e.path) for e in seen} == {(EventType.DATA_CHANGED, "/a"), (EventType.CHILDREN_CHANGED, "/")})
         assert store.session_id == session
         assert (await store.exists("/held")) is not None
+        events = store.session_events
+        assert (events.connects, events.disconnects, events.expirations) == (2, 1, 0)
 
     play(scenario, server.connect)
 
