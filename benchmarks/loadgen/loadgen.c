@@ -43,6 +43,7 @@ enum {
     MAX_IN_FLIGHT = 4096,   /* a power of two: the longest ring of requests waiting for their response */
     RING_SLOTS = 131072,    /* a power of two: of all rings together on an open loop, so that many connections have short ones */
     MIN_RING = 8,
+    TOGETHER = 25,          /* connections opened before the last of them must have been accepted */
     MAX_IOV = 64,
     PEEK = 256,             /* enough of a response to see every checked place */
     RECEIVE = 256 * 1024,
@@ -139,6 +140,17 @@ static uint32_t ring_slots(void) {
     return slots;
 }
 
+/* Ask for the versions on a connection that still blocks, and read the answer. What is opened before this has then been accepted too: half of
+ * the default socket.listen.backlog.size at once, or the kernel would drop the rest and try again a second later. */
+static void wait_until_accepted(int fd) {
+    static const uint8_t api_versions[] = {0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    uint8_t prefix[4];
+    errno = 0;
+    if (send(fd, api_versions, sizeof api_versions, MSG_NOSIGNAL) != sizeof api_versions) fail("ask for the versions");
+    if (recv(fd, prefix, 4, MSG_WAITALL) != 4 || be32(prefix) > RECEIVE) fail("no answer to ApiVersions");
+    if (recv(fd, receive_buffer, be32(prefix), MSG_WAITALL) != (ssize_t)be32(prefix)) fail("no answer to ApiVersions");
+}
+
 static void open_connections(void) {
     ring_mask = ring_slots() - 1;
     connections = calloc((size_t)option.connections, sizeof *connections);
@@ -152,6 +164,7 @@ static void open_connections(void) {
         if ((c->fd = socket(AF_INET, SOCK_STREAM, 0)) < 0) fail("socket");
         if (connect(c->fd, (struct sockaddr *)&address, sizeof address)) fail("connect");
         setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        if (i % TOGETHER == TOGETHER - 1) wait_until_accepted(c->fd);
         if (fcntl(c->fd, F_SETFL, O_NONBLOCK)) fail("fcntl");
         c->next_frame = (uint32_t)i % frame_count;
         if (!(c->ring = calloc(ring_mask + 1, sizeof *c->ring))) fail("memory");

@@ -175,3 +175,11 @@ def test_nobody_listening_fails_the_load() -> None:
 
     with pytest.raises(LoadFailedError, match="connect"):
         run_load("127.0.0.1", port, a_load())
+
+
+def test_many_connections_are_opened_no_faster_than_they_are_accepted() -> None:
+    with a_listener(echoed) as (port, seen):
+        measured = run_load("127.0.0.1", port, a_load(connections=60, in_flight=1, total=300))
+
+    assert sum(request[:2] == b"\x00\x12" for request in seen) == 2
+    assert measured.responses >= 300
