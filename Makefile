@@ -23,7 +23,7 @@ help:
 	@echo "make bench      Apache Kafka 3.9.1 and Ottla side by side, about 25 minutes (needs Java 17, Maven, a C compiler; BENCH_ARGS=)"
 	@echo "make bench-quick, bench-long   the same in three minutes, to see that it works; with more turns and a run of ten minutes"
 	@echo "make validate   Spark through Apache Kafka 3.9.1 and Ottla in turns, every record accounted for (ROWS=, RECORD_BYTES=)"
-	@echo "make soak       random work with kill -9 against a model, and simulated clusters; minutes long"
+	@echo "make soak       random work with kill -9 against a model, simulated clusters, the whole fault matrix; half an hour"
 	@echo "make docs       write the generated reference pages anew"
 
 # A virtual environment needs Python >= 3.11 with ensurepip (Debian: python3-venv).
@@ -85,6 +85,7 @@ validate: $(VENV)/.installed-test
 soak: $(VENV)/.installed-test
 	$(BIN)/python -m tests.soak $(SOAK_ARGS)
 	$(BIN)/python -m tests.simulation --minutes $(SIMULATED)
+	$(BIN)/python -m tests.chaos.fault_matrix
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

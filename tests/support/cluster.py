@@ -7,7 +7,7 @@
 Brokers keep ports and data over restarts. When a test fails the logs of all brokers are printed. At the end every broker that still
 runs is stopped and must end well; nothing outlives the test, also when that is killed. `zookeeper` is whatever has a `connect`: a
 ZooKeeperServer, or the `zookeeper` of an ApacheKafka, with whose brokers these then form one cluster. `links` puts proxies between the
-brokers.
+brokers, and between them and ZooKeeper.
 """
 
 from __future__ import annotations
@@ -224,6 +224,11 @@ class Cluster:
                     "listener.security.protocol.map": "INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT",
                     "inter.broker.listener.name": "INTERNAL",
                 }
+                if self._connect is not None:
+                    host, _, rest = self._connect.partition(":")
+                    port, slash, chroot = rest.partition("/")
+                    proxy = self.links.listen_to_zookeeper(broker_id, int(port))
+                    properties["zookeeper.connect"] = f"{host}:{proxy}{slash}{chroot}"
             properties |= {name: value.replace("{id}", str(broker_id)) for name, value in self._config.items()}
             self.brokers[broker_id] = ClusterBroker(broker_id, clients[broker_id], properties, self.directory)
 

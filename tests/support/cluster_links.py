@@ -1,7 +1,8 @@
 """The network between the brokers of a cluster: each broker advertises a proxy to the others, which cuts, holds or delays single links.
 
 Who connects is read from the client id of the first request: brokers say theirs (`1`, `broker-1-fetcher-0`). Clients use another listener
-and are not touched. A link has a direction, that in which the connection was opened; the commands take two brokers and mean both.
+and are not touched. A link has a direction, that in which the connection was opened; the commands take two brokers and mean both. One end
+may be ZOOKEEPER, when the brokers keep their metadata there.
 
     with some_links() as links, a_cluster(tmp_path, 3, links=links) as cluster:
         links.hold(0, 1)        # nothing passes, connections stay open: a partitioned network
@@ -18,6 +19,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 SECONDS = 10.0
+ZOOKEEPER = -2
+"""The other end of the link between a broker and ZooKeeper."""
 _HEADER = struct.Struct(">ihhih")
 _PIECE = 65_536
 _FIRST_NUMBER = re.compile(rb"\d+")
@@ -49,10 +52,16 @@ class Links:
 
     def listen(self, broker_id: int, port: int) -> int:
         """A proxy before the broker, whose own port this is; the proxy's port."""
+        return self._listen(broker_id, port, None)
 
+    def listen_to_zookeeper(self, broker_id: int, port: int) -> int:
+        """A proxy before ZooKeeper, whose port this is, for this broker only; the proxy's port."""
+        return self._listen(ZOOKEEPER, port, broker_id)
+
+    def _listen(self, destination: int, port: int, source: int | None) -> int:
         async def serve() -> int:
             async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                await self._on_connection(broker_id, port, reader, writer)
+                await self._on_connection(destination, port, source, reader, writer)
 
             server = await asyncio.start_server(on_connection, "127.0.0.1", 0)
             self._servers.append(server)
@@ -122,24 +131,30 @@ class Links:
         for server in self._servers:
             await server.wait_closed()
 
-    async def _on_connection(self, broker_id: int, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _on_connection(
+        self, destination: int, port: int, source: int | None, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """`source` is None where the first request tells."""
         task = asyncio.current_task()
         assert task is not None
         self._connections[task] = None
         opened = [writer]
         try:
-            first = await reader.readexactly(_HEADER.size)
-            client_id = await reader.readexactly(max(_HEADER.unpack(first)[4], 0))
-            found = _FIRST_NUMBER.search(client_id)
-            source = int(found[0]) if found else -1
-            link = frozenset((source, broker_id))
+            first = b""
+            if source is None:
+                first = await reader.readexactly(_HEADER.size)
+                client_id = await reader.readexactly(max(_HEADER.unpack(first)[4], 0))
+                first += client_id
+                found = _FIRST_NUMBER.search(client_id)
+                source = int(found[0]) if found else -1
+            link = frozenset((source, destination))
             if link in self._cut:
                 return
-            self._connections[task] = (source, broker_id)
+            self._connections[task] = (source, destination)
             upstream_reader, upstream = await asyncio.open_connection("127.0.0.1", port)
             opened.append(upstream)
             pumps = [
-                asyncio.create_task(self._forward(link, reader, upstream, first + client_id)),
+                asyncio.create_task(self._forward(link, reader, upstream, first)),
                 asyncio.create_task(self._forward(link, upstream_reader, writer, b"")),
             ]
             try:

@@ -1,0 +1,229 @@
+"""Three brokers, the links between them, and a ZooKeeper of their own, to which the faults of the matrix are done.
+
+One `FaultCluster` serves many cells, one after the other; each begins and ends with three brokers that are well. A cell that failed leaves
+it in a state that nobody knows: throw it away.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from protocol.errors import ErrorCode
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.support.batches import a_batch
+from tests.support.broker_process import eventually
+from tests.support.cluster import SESSION_TIMEOUT_MS, Cluster, a_cluster
+from tests.support.cluster_links import ZOOKEEPER, Links, some_links
+from tests.support.fault_cells import ZOOKEEPER_TARGET, Cell
+from tests.support.fault_clients import RECOVERY_SECONDS, Along, FaultWriter, a_reader_along, a_writer_of, read_to_the_end
+from tests.support.fault_judge import FaultHistory, judge
+from tests.support.wire_client import a_wire_client
+from tests.support.zookeeper import ZooKeeperServer, a_zookeeper
+
+BROKERS = 3
+AWAY_SECONDS = 2 * SESSION_TIMEOUT_MS / 1000
+"""How long whatever is to be missed is gone."""
+
+
+class Result(NamedTuple):
+    """What a cell showed. The stalls are the longest times without an acknowledgement, and without a record read."""
+
+    cell: Cell
+    produce_stall_s: float
+    consume_stall_s: float
+    whole_s: float
+    acknowledged: int
+    tolerated: dict[str, int]
+
+    @property
+    def line(self) -> str:
+        """For the report."""
+        tolerated = "".join(f", {count} {rule}" for rule, count in self.tolerated.items())
+        return (
+            f"{self.cell.name:<52} produce stall {self.produce_stall_s:5.2f} s  consume stall {self.consume_stall_s:5.2f} s  "
+            f"all in sync {self.whole_s:5.2f} s after its end  {self.acknowledged:>6} acknowledged{tolerated}"
+        )
+
+
+class FaultCluster:
+    """See the module."""
+
+    def __init__(self, cluster: Cluster, links: Links, zookeeper: ZooKeeperServer | None, directory: Path) -> None:
+        self.cluster = cluster
+        self.links = links
+        self.zookeeper = zookeeper
+        self.directory = directory
+        self._topics = 0
+
+    def run(self, cell: Cell) -> Result:
+        """Do the fault under load, and have everything judged. Raises AssertionError."""
+        cluster = self.cluster
+        cluster.wait_until_registered(*range(BROKERS))
+        controller = cluster.controller_id()
+        one, other = (broker.id for broker in cluster.others(controller))
+        victim = controller if cell.target == "controller" else one
+        replicas = {
+            "leader": [[one, other, controller]],
+            "follower": [[other, one, controller]],
+        }.get(cell.target, [[controller, one, other], [one, controller, other]])
+        self._topics += 1
+        topic = f"{cell.fault}-{cell.target}-{self._topics}"
+        # Java's producer chooses the partitions itself.
+        cluster.create_topic(topic, replicas=replicas, min_insync_replicas=2 if cell.acks == "all" else 1)
+        history = FaultHistory()
+        bootstrap = cluster.bootstrap
+        with a_reader_along(bootstrap, history, topic, len(replicas)) as along:
+            with a_writer_of(cell, bootstrap, history, topic, len(replicas), self.directory) as writer:
+                along.go_on_for(20)
+                writer.stalls.begin()
+                along.stalls.begin()
+                if cell.target == ZOOKEEPER_TARGET:
+                    self._harm_zookeeper(cell.fault, writer, along)
+                else:
+                    self._harm_broker(cell, victim, topic, writer)
+                ended = time.monotonic()
+                self._wait_until_whole(topic, len(replicas))
+                whole = time.monotonic() - ended
+                writer.go_on_for()
+                along.go_on_for()
+            along.come_to(read_to_the_end(bootstrap, history, topic, len(replicas)))
+        bad, tolerated = judge(cell, history.violations())
+        assert not bad, f"{cell.name}: {len(bad)} violations: {bad[:10]}"
+        return Result(cell, writer.stalls.longest, along.stalls.longest, whole, history.acknowledged_count, tolerated)
+
+    def _wait_until_whole(self, topic: str, partitions: int) -> None:
+        self.cluster.wait_until_registered(*range(BROKERS))
+        for partition in range(partitions):
+            self.cluster.wait_until_isr_is(topic, partition, *range(BROKERS), seconds=RECOVERY_SECONDS)
+
+    # ---- to one broker
+
+    def _harm_broker(self, cell: Cell, victim: int, topic: str, writer: FaultWriter) -> None:
+        broker = self.cluster.broker(victim)
+        match cell.fault:
+            case "stop":
+                assert broker.stop() == 0
+                self._wait_until_led_by_others(topic, victim)
+                writer.go_on_for()
+                broker.start()
+            case "kill":
+                broker.kill()
+                self._wait_until_led_by_others(topic, victim)
+                writer.go_on_for()
+                broker.start()
+            case "bounce":
+                assert broker.stop() == 0
+                broker.start()
+            case "crash-bounce":
+                broker.kill()
+                broker.start()
+            case "pause":
+                broker.pause()
+                time.sleep(AWAY_SECONDS)  # this is the fault
+                self._wait_until_led_by_others(topic, victim)
+                writer.go_on_for()
+                broker.resume()
+            case "cut":
+                self._cut_off(cell, victim, topic, writer)
+            case "reset":
+                for other in self._others(victim):
+                    self.links.cut(victim, other)
+                self.links.heal()
+            case "expire":
+                self._expire(victim)
+            case _:
+                raise AssertionError(cell)
+
+    def _others(self, victim: int) -> list[int]:
+        return [broker.id for broker in self.cluster.others(victim)] + [ZOOKEEPER]
+
+    def _cut_off(self, cell: Cell, victim: int, topic: str, writer: FaultWriter) -> None:
+        """Clients still reach it, and it still believes what it believed."""
+        self.links.isolate(victim, *self._others(victim))
+        time.sleep(AWAY_SECONDS)
+        if self.zookeeper is not None:  # the embedded store is a file: nobody can be cut off from it
+            self._wait_until_led_by_others(topic, victim)
+            if cell.acks == "all" and cell.target != "follower":
+                self._refuses_to_acknowledge(victim, topic)
+        elif cell.target == "follower":
+            writer.go_on_for()
+        if self.zookeeper is not None:
+            writer.go_on_for()
+        self.links.heal()
+
+    def _refuses_to_acknowledge(self, victim: int, topic: str) -> None:
+        """Another leads partition 0 now; this one must not acknowledge a record, which is not to be found anywhere afterwards either."""
+        records = memoryview(a_batch())
+        data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])
+        with a_wire_client(self.cluster.broker(victim).port) as client:
+            (told,) = client.ask(ProduceRequest(acks=-1, timeout_ms=500, topic_data=[data]), 9).responses
+        assert told.partition_responses[0].error_code in {
+            ErrorCode.REQUEST_TIMED_OUT,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        }, told
+
+    def _expire(self, victim: int) -> None:
+        zookeeper = self.zookeeper
+        assert zookeeper is not None
+        path = f"/brokers/ids/{victim}"
+        before = zookeeper.owner_of(path)
+        zookeeper.expire(before)
+        eventually(lambda: zookeeper.owner_of(path) not in {0, before}, RECOVERY_SECONDS, f"{path} is made again")
+
+    def _wait_until_led_by_others(self, topic: str, victim: int) -> None:
+        for partition in range(len(self.cluster.metadata(topic, broker_id=self._witness(victim)).topics[0].partitions)):
+            eventually(
+                lambda partition=partition: (
+                    self.cluster.partition(topic, partition, broker_id=self._witness(victim)).leader_id not in {-1, victim}
+                ),
+                RECOVERY_SECONDS,
+                f"{topic}-{partition} is not led by {victim}",
+            )
+
+    def _witness(self, victim: int) -> int:
+        return self.cluster.others(victim)[0].id
+
+    # ---- to ZooKeeper
+
+    def _harm_zookeeper(self, fault: str, writer: FaultWriter, along: Along) -> None:
+        """Producers and consumers go on while it is away, without a stall: only whoever wants to change something waits."""
+        zookeeper = self.zookeeper
+        assert zookeeper is not None
+        away: Callable[[], object]
+        back: Callable[[], object]
+        away, back = {
+            "stop": (zookeeper.stop, zookeeper.start),
+            "kill": (zookeeper.kill, zookeeper.start),
+            "bounce": (zookeeper.stop, zookeeper.start),
+            "pause": (zookeeper.pause, zookeeper.resume),
+            "cut": (self._hold_zookeeper, self.links.heal),
+        }[fault]
+        away()
+        if fault != "bounce":
+            end = time.monotonic() + AWAY_SECONDS
+            while time.monotonic() < end:
+                writer.go_on_for()
+                along.go_on_for()
+        back()
+
+    def _hold_zookeeper(self) -> None:
+        for broker_id in range(BROKERS):
+            self.links.hold(broker_id, ZOOKEEPER)
+
+
+@contextmanager
+def a_fault_cluster(directory: Path, store: str) -> Iterator[FaultCluster]:
+    """Running, on a ZooKeeper of its own or on the embedded store."""
+    with ExitStack() as held:
+        zookeeper = held.enter_context(a_zookeeper(directory / "ensemble")) if store == "zookeeper" else None
+        links = held.enter_context(some_links())
+        cluster = held.enter_context(
+            a_cluster(directory / "brokers", BROKERS, zookeeper=zookeeper, links=links, auto_leader_rebalance_enable="false")
+        )
+        yield FaultCluster(cluster, links, zookeeper, directory)

@@ -1,0 +1,70 @@
+"""What may and what must not happen in a cell of the fault matrix: the rules of `history`, and three more. Pure.
+
+- gap: the consumer that reads along was given an offset that is not the next one;
+- twice: two records were acknowledged at one place, so two leaders took themselves for the leader;
+- behind: the consumer that reads along did not come to the end.
+
+With acks=1 a leader that is replaced may take records with it (lost, and then two may have been acknowledged at one place), and a producer
+without idempotence may write a record twice. What a consumer was given stays in its place whatever happens.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from tests.support.fault_cells import Cell
+from tests.support.history import History, Place, Record
+
+ALONG = "along"
+"""The consumer that reads while things happen."""
+_MAY_LOSE = frozenset({"lost", "twice", "misplaced"})
+_MAY_REPEAT = frozenset({"duplicate", "reordered"})
+
+
+class FaultHistory(History):
+    """A history that also remembers when."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._at: dict[Place, list[Record]] = defaultdict(list)
+
+    def acknowledged(self, record: Record, place: Place) -> None:
+        """See History."""
+        super().acknowledged(record, place)
+        with self._lock:
+            self._at[place].append(record)
+
+    def violations(self) -> list[str]:
+        """See the module."""
+        found = super().violations()
+        with self._lock:
+            found += [f"twice: at {place} were acknowledged {records}" for place, records in sorted(self._at.items()) if len(records) > 1]
+            expected: dict[int, int] = defaultdict(int)
+            for record, (partition, offset) in self._polled[ALONG]:
+                if offset > expected[partition]:
+                    found.append(f"gap: {record} was read at {offset} of partition {partition}, after {expected[partition] - 1}")
+                expected[partition] = offset + 1
+            for name, polled in self._polled.items():
+                end = {partition: offset + 1 for _, (partition, offset) in polled}
+                found += [
+                    f"behind: {ALONG} came to {expected[partition]} of partition {partition}, and {name} to {to}"
+                    for partition, to in end.items()
+                    if expected[partition] < to
+                ]
+        return found
+
+
+def judge(cell: Cell, violations: list[str]) -> tuple[list[str], dict[str, int]]:
+    """What must not be, and the numbers of what may."""
+    allowed: frozenset[str] = frozenset()
+    if cell.acks == "1":
+        allowed = _MAY_REPEAT | (_MAY_LOSE if cell.may_lose else frozenset())
+    bad: list[str] = []
+    tolerated: dict[str, int] = defaultdict(int)
+    for each in violations:
+        rule = each.partition(":")[0]
+        if rule in allowed:
+            tolerated[rule] += 1
+        else:
+            bad.append(each)
+    return bad, dict(tolerated)
