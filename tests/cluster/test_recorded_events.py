@@ -1,5 +1,6 @@
 """What happened to the recorded cluster of Apache Kafka happens to three brokers on a real ZooKeeper: the trees are the recorded ones."""
 
+import shutil
 import signal
 from pathlib import Path
 
@@ -9,12 +10,14 @@ from confluent_kafka import Producer
 from broker.cli.client.config_admin import Change, Operation, ResourceType, alter_configs
 from broker.cli.client.topic_admin import delete_topics
 from tests.support.broker_process import eventually
+from tests.support.cluster import ClusterBroker
 from tests.support.cluster_stores import needs_zookeeper_store
 from tests.support.reassignments import move
 from tests.support.recorded_events import Replay, a_replay, recorded_trees
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, needs_zookeeper_store]
 
+IN_SECOND_DIRECTORY = ("auto-2", "auto-3", "auto-4", "auto1-0", "manual-1", "move2-0")
 THREE = [[2, 0, 1], [0, 1, 2], [1, 2, 0], [2, 1, 0], [0, 2, 1], [1, 0, 2]]
 
 
@@ -50,7 +53,7 @@ def hold_back(replay: Replay) -> None:
 
 def shrink_and_expand(replay: Replay) -> None:
     hold_back(replay)
-    producer = Producer({"bootstrap.servers": replay.cluster.bootstrap, "acks": 1})
+    producer = Producer({"bootstrap.servers": replay.cluster.bootstrap, "acks": 1, "log_level": 0})
     for partition in (1, 2, 4, 5):
         producer.produce("auto", b"that broker 2 lacks", partition=partition)
     assert producer.flush(20) == 0
@@ -123,6 +126,7 @@ def elect_unclean(replay: Replay) -> None:
     replay.is_behind = True
     replay.kill(1)
     replay.wait_for("offline-partition")
+    give_second_directory(replay.broker(2))
     replay.broker(2).start()
     replay.wait_for("unclean-elect")
     change = Change("unclean.leader.election.enable", Operation.SET, "true")
@@ -130,6 +134,52 @@ def elect_unclean(replay: Replay) -> None:
     replay.wait_for("unclean-elected")
     replay.broker(1).start()
     replay.wait_for("unclean-old-leader-back")
+
+
+def second_directory(broker: ClusterBroker) -> Path:
+    return broker.data.with_name("second")
+
+
+def give_second_directory(broker: ClusterBroker) -> None:
+    """With the replicas in it that failed in the recording; small segments, so that one is to be made soon."""
+    second_directory(broker).mkdir()
+    shutil.copy(broker.data / "meta.properties", second_directory(broker))
+    for name in IN_SECOND_DIRECTORY:
+        (broker.data / name).rename(second_directory(broker) / name)
+    broker.properties["log.dirs"] = f"{broker.data},{second_directory(broker)}"
+    broker.properties |= {"log.segment.bytes": "50000", "replica.fetch.max.bytes": "20000"}
+
+
+def fail_directory(replay: Replay) -> None:
+    shutil.rmtree(second_directory(replay.broker(2)) / "auto-2")
+    producer = Producer({"bootstrap.servers": replay.cluster.bootstrap, "acks": 1, "log_level": 0, "batch.size": 4_000})
+    for _ in range(100):
+        producer.produce("auto", bytes(1_000), partition=2)
+    assert producer.flush(20) == 0
+    replay.wait_for("log-dir-failed")
+    assert replay.broker(2).stop() == 0
+    replay.wait_for("start-broker-2-log-dir-back")
+    replay.broker(2).start()
+    replay.wait_for("delete-controller-znode")
+
+
+def delete_controller(replay: Replay) -> None:
+    """Broker 0 wins again, as in the recording: the others stand still."""
+    for broker_id in (1, 2):
+        replay.broker(broker_id).pause()
+    replay.delete("/controller")
+    eventually(lambda: replay.data("/controller"), what="there is a controller")
+    for broker_id in (1, 2):
+        replay.broker(broker_id).resume()
+    replay.wait_for("controller-znode-deleted")
+
+
+def expire_session(replay: Replay) -> None:
+    replay.broker(1).pause()
+    replay.expire(1)
+    replay.wait_for("session-expired")
+    replay.broker(1).resume()
+    replay.wait_for("session-reestablished")
 
 
 def test_a_cluster_lives_the_life_of_the_recorded_one(tmp_path: Path) -> None:
@@ -141,3 +191,6 @@ def test_a_cluster_lives_the_life_of_the_recorded_one(tmp_path: Path) -> None:
         shut_down(replay)
         fail_over(replay)
         elect_unclean(replay)
+        fail_directory(replay)
+        delete_controller(replay)
+        expire_session(replay)

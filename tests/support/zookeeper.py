@@ -18,6 +18,7 @@ from typing import Self
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.protocol.states import ZnodeStat
 
 from tests.support.apache_kafka.guard import process_guard
 from tests.support.apache_kafka.jars import ToolMissingError, ensure_jars, java_available
@@ -128,7 +129,7 @@ class ZooKeeperServer:
         except OSError:
             return ""
 
-    def tree(self, root: str = "") -> dict[str, tuple[bytes | None, object]]:
+    def tree(self, root: str = "") -> dict[str, tuple[bytes | None, ZnodeStat]]:
         """Every node below (and with) `root`, without ZooKeeper's own: data and stat by path, relative to `root`."""
         client = KazooClient(self.connect + root)
         client.start()
