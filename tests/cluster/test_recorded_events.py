@@ -13,7 +13,7 @@ from tests.support.broker_process import eventually
 from tests.support.cluster import ClusterBroker
 from tests.support.cluster_stores import needs_zookeeper_store
 from tests.support.reassignments import move
-from tests.support.recorded_events import Replay, a_replay, recorded_trees
+from tests.support.recorded_events import Replay, Write, a_replay, recorded_trees, recorded_writes
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, needs_zookeeper_store]
 
@@ -182,6 +182,36 @@ def expire_session(replay: Replay) -> None:
     replay.wait_for("session-reestablished")
 
 
+def of_topic(writes: list[Write], topic: str) -> list[Write]:
+    return [write for write in writes if topic in write[1].split("/")]
+
+
+def of_partition(writes: list[Write], topic: str, partition: int) -> list[Write]:
+    start = f"/brokers/topics/{topic}/partitions/{partition}"
+    return [write for write in writes if write[1] == start or write[1].startswith(f"{start}/")]
+
+
+def check_order(replay: Replay) -> None:
+    """What follows from one another was written in the recorded order; different partitions may go before each other."""
+    ours, theirs = replay.written(), recorded_writes("controller-failover-back")
+    for topic in ("cfg-topic", "move2"):
+        assert of_topic(ours, topic) == of_topic(theirs, topic)
+    for topic, count in {"auto": 6, "auto1": 3, "manual": 3, "move": 2, "deldown": 2}.items():
+        for partition in range(count):
+            assert of_partition(ours, topic, partition) == of_partition(theirs, topic, partition)
+        nodes = {
+            f"/config/topics/{topic}",
+            f"/brokers/topics/{topic}",
+            f"/brokers/topics/{topic}/partitions",
+            f"/admin/delete_topics/{topic}",
+        }
+        assert [write for write in ours if write[1] in nodes] == [write for write in theirs if write[1] in nodes]
+    deleted = [path for operation, path, _ in of_topic(ours, "deldown") if operation == "delete"]
+    assert deleted.index("/brokers/topics/deldown/partitions") > max(deleted.index(path) for path in deleted if "partitions/" in path)
+    for change in ("/controller", "/controller_epoch"):
+        assert [write for write in ours if write[1] == change] == [write for write in theirs if write[1] == change]
+
+
 def test_a_cluster_lives_the_life_of_the_recorded_one(tmp_path: Path) -> None:
     with a_replay(tmp_path) as replay:
         begin(replay)
@@ -190,6 +220,7 @@ def test_a_cluster_lives_the_life_of_the_recorded_one(tmp_path: Path) -> None:
         kill_and_delete(replay)
         shut_down(replay)
         fail_over(replay)
+        check_order(replay)
         elect_unclean(replay)
         fail_directory(replay)
         delete_controller(replay)

@@ -22,6 +22,7 @@ from tests.support.cluster_links import Links, some_links
 from tests.support.reassignments import elect_preferred
 from tests.support.recorded_history import GOLDEN, ComparableNode, recorded_tree, without_what_varies
 from tests.support.zookeeper import ZooKeeperServer, a_chroot, shared_zookeeper
+from tests.support.zookeeper_log import written
 
 SECONDS = 30.0
 TOPICS = ("cfg-topic", "auto", "auto1", "manual", "move", "move2", "deldown", "unclean")
@@ -35,6 +36,8 @@ _OWN = (
     (re.compile(r'"port":\d+'), '"port":*'),
 )
 
+Write = tuple[str, str, str | None]
+"""Operation, path and data of one change, as it would be in any cluster."""
 Tree = dict[str, ComparableNode]
 
 
@@ -90,6 +93,20 @@ def _anywhere(data: str | None) -> str | None:
     return data
 
 
+def recorded_writes(until: str) -> list[Write]:
+    """What was written up to a moment, in order."""
+    found: list[Write] = []
+    for text in (GOLDEN / "writes.jsonl").read_text().splitlines():
+        line: dict[str, Any] = json.loads(text)
+        if line.get("moment") == until:
+            break
+        operations = line.get("ops", [line])
+        if not any(each.get("op") == "error" for each in operations):
+            changes = (each for each in operations if each.get("op") in {"create", "setData", "delete"})
+            found += [(each["op"], each["path"], _anywhere(each.get("data"))) for each in changes]
+    return found
+
+
 @cache
 def spared() -> Counter[TopicPartition]:
     """Leader epochs that Ottla does not need when a controller dies: see docs/differences.md, "a new controller finds a partition ..."."""
@@ -136,6 +153,12 @@ class Replay:
         """All paths in the order in which they were created."""
         tree = self._zookeeper.tree(self._chroot)
         return sorted(tree.keys() - {"/"}, key=lambda path: tree[path][1].czxid)
+
+    def written(self) -> list[Write]:
+        """All that was written so far, in order."""
+        directory = self._zookeeper.directory / "zookeeper"
+        writes = written(directory, self._chroot)
+        return [(each.operation, each.path, _anywhere(None if each.data is None else each.data.decode())) for each in writes]
 
     def wait_for(self, name: str) -> None:
         """Until the tree is the recorded one at this moment, or before this event."""
