@@ -117,11 +117,15 @@ class Committer(Client):
         """Until `stopping`."""
         while not self.stopping:
             await asyncio.sleep(self.random.expovariate(5))
-            await (self.check() if self.random.random() < 0.3 else self._commit())
+            await (self.check(at_least=-1) if self.random.random() < 0.3 else self._commit())
 
-    async def check(self) -> bool:
-        """Whether the offset could be read; it must be one that was committed, and none before the last acknowledged one."""
-        known = self.committed
+    async def check(self, at_least: int | None = None) -> bool:
+        """Whether the offset could be read; it must be one that was tried, and none before the last acknowledged one, or `at_least`.
+
+        While things go wrong the answer may come from a coordinator that does not know yet that it is none, here as with Apache Kafka: a
+        read of an offset asks nobody else.
+        """
+        known = self.committed if at_least is None else at_least
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=self.group, topics=None)])
         answer = cast("OffsetFetchResponse | None", await self._ask_coordinator(ApiKey.OFFSET_FETCH, 9, request))
         if answer is None or answer.groups[0].error_code != ErrorCode.NONE:
