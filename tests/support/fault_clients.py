@@ -63,8 +63,11 @@ class Stalls:
 class FaultWriter:
     """What the three have in common: they write until told to stop, and then wait for all answers."""
 
-    def __init__(self, history: FaultHistory, topic: str, partitions: int) -> None:
+    def __init__(self, history: FaultHistory, topic: str, partitions: int, name: str = "w") -> None:
         self.history = history
+        self.name = name
+        self.count = 0
+        """Of its own that were acknowledged."""
         self.topic = topic
         self.partitions = partitions
         self.stalls = Stalls()
@@ -89,6 +92,7 @@ class FaultWriter:
 
     def told(self, record: Record, place: Place) -> None:
         """Acknowledged."""
+        self.count += 1
         self.stalls.sign()
         self.history.acknowledged(record, place)
 
@@ -96,8 +100,8 @@ class FaultWriter:
 class ThreadedWriter(FaultWriter):
     """In a thread, at a steady pace, to all partitions in turns."""
 
-    def __init__(self, history: FaultHistory, topic: str, partitions: int) -> None:
-        super().__init__(history, topic, partitions)
+    def __init__(self, history: FaultHistory, topic: str, partitions: int, name: str = "w") -> None:
+        super().__init__(history, topic, partitions, name)
         self._thread = threading.Thread(target=self._run, name=f"writer of {topic}")
 
     def start(self) -> None:
@@ -115,7 +119,7 @@ class ThreadedWriter(FaultWriter):
     def _run(self) -> None:
         sequence = 0
         while not self._stop.is_set():
-            record = Record("w", sequence)
+            record = Record(self.name, sequence)
             self.history.sent(record, sequence % self.partitions)
             if self.send(record, sequence % self.partitions):
                 sequence += 1
@@ -133,8 +137,8 @@ class ThreadedWriter(FaultWriter):
 class ConfluentWriter(ThreadedWriter):
     """librdkafka."""
 
-    def __init__(self, bootstrap: str, history: FaultHistory, topic: str, partitions: int, acks: str) -> None:
-        super().__init__(history, topic, partitions)
+    def __init__(self, bootstrap: str, history: FaultHistory, topic: str, partitions: int, acks: str, name: str = "w") -> None:
+        super().__init__(history, topic, partitions, name)
         safe: dict[str, str | int | float | bool] = (
             {"enable.idempotence": True} if acks == "all" else {"acks": acks, "max.in.flight.requests.per.connection": 1}
         )

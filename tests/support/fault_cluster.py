@@ -19,7 +19,15 @@ from tests.support.broker_process import eventually
 from tests.support.cluster import SESSION_TIMEOUT_MS, Cluster, a_cluster
 from tests.support.cluster_links import ZOOKEEPER, Links, some_links
 from tests.support.fault_cells import ZOOKEEPER_TARGET, Cell
-from tests.support.fault_clients import RECOVERY_SECONDS, Along, FaultWriter, a_reader_along, a_writer_of, read_to_the_end
+from tests.support.fault_clients import (
+    RECOVERY_SECONDS,
+    Along,
+    ConfluentWriter,
+    FaultWriter,
+    a_reader_along,
+    a_writer_of,
+    read_to_the_end,
+)
 from tests.support.fault_judge import FaultHistory, judge
 from tests.support.wire_client import a_wire_client
 from tests.support.zookeeper import ZooKeeperServer, a_zookeeper
@@ -142,18 +150,28 @@ class FaultCluster:
         return [broker.id for broker in self.cluster.others(victim)] + [ZOOKEEPER]
 
     def _cut_off(self, cell: Cell, victim: int, topic: str, writer: FaultWriter) -> None:
-        """Clients still reach it, and it still believes what it believed."""
+        """Clients still reach it, and it still believes what it believed; so do clients that ask nobody else, until the links are back."""
         self.links.isolate(victim, *self._others(victim))
         time.sleep(AWAY_SECONDS)
         if self.zookeeper is not None:  # the embedded store is a file: nobody can be cut off from it
             self._wait_until_led_by_others(topic, victim)
+            self._another_is_acknowledged(cell, victim, topic, writer.history)
             if cell.acks == "all" and cell.target != "follower":
                 self._refuses_to_acknowledge(victim, topic)
-        elif cell.target == "follower":
-            writer.go_on_for()
-        if self.zookeeper is not None:
-            writer.go_on_for()
         self.links.heal()
+
+    def _another_is_acknowledged(self, cell: Cell, victim: int, topic: str, history: FaultHistory) -> None:
+        """A producer that knows only the other brokers writes to the leader that they know."""
+        bootstrap = ",".join(broker.bootstrap for broker in self.cluster.others(victim))
+        other = ConfluentWriter(bootstrap, history, topic, 1, cell.acks, name="other")
+        other.start()
+        try:
+            eventually(lambda: other.count >= 20, RECOVERY_SECONDS, f"the leader of {topic}-0 acknowledges while {victim} is cut off")
+        except BaseException:
+            other.give_up()
+            raise
+        assert other.finish() == 0
+        assert not other.failures, other.failures[0]
 
     def _refuses_to_acknowledge(self, victim: int, topic: str) -> None:
         """Another leads partition 0 now; this one must not acknowledge a record, which is not to be found anywhere afterwards either."""
