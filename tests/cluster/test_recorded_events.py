@@ -15,7 +15,7 @@ from tests.support.cluster_stores import needs_zookeeper_store
 from tests.support.reassignments import move
 from tests.support.recorded_events import Replay, Write, a_replay, recorded_trees, recorded_writes
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, needs_zookeeper_store]
+pytestmark = [pytest.mark.java, pytest.mark.slow, needs_zookeeper_store, pytest.mark.timeout(240)]  # on a busy machine
 
 IN_SECOND_DIRECTORY = ("auto-2", "auto-3", "auto-4", "auto1-0", "manual-1", "move2-0")
 THREE = [[2, 0, 1], [0, 1, 2], [1, 2, 0], [2, 1, 0], [0, 2, 1], [1, 0, 2]]
