@@ -6,7 +6,7 @@ import importlib.util
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,17 +24,29 @@ from tests.support.apache_kafka import java_available
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CONF = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+CONF = {
+    "spark.driver.memory": "800m",
+    "spark.default.parallelism": "2",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",  # to compile a query takes longer than to interpret it over a few thousand rows
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # the same for the JVM: nothing runs long enough
+}
+"""Small and quick to start: a test has little data and many queries."""
 
 _MISSING = "PySpark is not installed" if importlib.util.find_spec("pyspark") is None else "" if java_available() else "there is no Java 17"
 
 needs_spark = [
     pytest.mark.java,
+    pytest.mark.xdist_group("spark"),  # one worker for all of them (--dist loadgroup): one JVM, which is warm after the first
     pytest.mark.timeout(600),
     pytest.mark.skipif(bool(_MISSING), reason=_MISSING or "Spark can be started"),
     # py4j leaves sockets to the garbage collector, which closes them in whatever test runs by then.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
+
+deep = pytest.mark.skipif(not os.environ.get("OTTLA_VALIDATE_DEEP"), reason="make validate runs it (OTTLA_VALIDATE_DEEP=1)")
+"""What looks at one thing alone that an ordinary test looks at together with others, or takes minutes."""
 
 
 @contextmanager
@@ -132,7 +144,3 @@ def make_topic(bootstrap: str, name: str, partitions: int = 1, **configs: str) -
     with Cluster(bootstrap) as cluster:
         wanted = {"retention.ms": "-1", **{key.replace("_", "."): value for key, value in configs.items()}}
         assert create_topics(cluster, [NewTopic(name, partitions, 1, wanted)]) == {name: None}
-
-
-Change = Callable[[Partitions], dict[str, Any]]
-"""Does something to the records of a topic, and says which finding that must give."""

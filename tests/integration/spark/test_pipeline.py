@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +13,7 @@ import pytest
 from benchmarks.pipeline.plan import Plan
 from benchmarks.pipeline.verify import KINDS
 from tests.support.broker_process import BrokerProcess, a_broker
-from tests.support.spark import Change, Partitions, make_topic, needs_spark, records_in, validated, verify_only, write
+from tests.support.spark import Partitions, Record, deep, make_topic, needs_spark, records_in, validated, verify_only, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,24 +63,50 @@ def test_the_report_is_a_page_that_needs_nothing_else(written: Written) -> None:
     assert not (written.plan.report / "work").exists()
 
 
-def dropped(partitions: Partitions) -> dict[str, Any]:
-    lost = partitions[1].pop(100)
-    return {"kind": "missing", "sequence": lost.sequence, "partition": 1, "key": lost.key.decode()}
+class Wrong(NamedTuple):
+    """A finding that there must be. The offset is where the record stands at last: other changes may move it."""
+
+    kind: str
+    partition: int
+    record: Record
+
+    def found_in(self, partitions: Partitions) -> dict[str, Any]:
+        """The cells of the finding, which name the record."""
+        sequence = None if self.record.value == STRANGE else self.record.sequence
+        cells = {"kind": self.kind, "sequence": sequence, "partition": self.partition}
+        if self.kind == "missing":
+            return {**cells, "key": self.record.key.decode()}
+        return {**cells, "offset": max(at for at, record in enumerate(partitions[self.partition]) if record is self.record)}
 
 
-def duplicated(partitions: Partitions) -> dict[str, Any]:
+Change = Callable[[Partitions], Wrong]
+STRANGE = b"what is this?"
+
+
+def on_a_wrong_partition(partitions: Partitions) -> Wrong:
+    record = partitions[0].pop()
+    earlier = [i for i, other in enumerate(partitions[1]) if other.stream == record.stream and other.sequence < record.sequence]
+    partitions[1].insert(max(earlier, default=-1) + 1, record)
+    return Wrong("misplaced", 1, record)
+
+
+def dropped(partitions: Partitions) -> Wrong:
+    return Wrong("missing", 1, partitions[1].pop(100))
+
+
+def duplicated(partitions: Partitions) -> Wrong:
     twice = partitions[0][50]
     partitions[0].append(twice)
-    return {"kind": "duplicated", "sequence": twice.sequence, "partition": 0, "offset": len(partitions[0]) - 1}
+    return Wrong("duplicated", 0, twice)
 
 
-def swapped(partitions: Partitions) -> dict[str, Any]:
-    at = next(at for at in range(10, 500) if partitions[2][at].stream == partitions[2][at + 1].stream)
-    partitions[2][at : at + 2] = reversed(partitions[2][at : at + 2])
-    return {"kind": "out of order", "sequence": partitions[2][at + 1].sequence, "partition": 2, "offset": at + 1}
+def swapped(partitions: Partitions) -> Wrong:
+    at = next(at for at in range(60, 500) if partitions[0][at].stream == partitions[0][at + 1].stream)
+    partitions[0][at : at + 2] = reversed(partitions[0][at : at + 2])
+    return Wrong("out of order", 0, partitions[0][at + 1])
 
 
-def swapped_with_the_same_key(partitions: Partitions) -> dict[str, Any]:
+def swapped_with_the_same_key(partitions: Partitions) -> Wrong:
     first, second = next(
         (i, j)
         for i, one in enumerate(partitions[2])
@@ -88,56 +114,69 @@ def swapped_with_the_same_key(partitions: Partitions) -> dict[str, Any]:
         if i < j and (one.stream, one.key) == (other.stream, other.key)
     )
     partitions[2][first], partitions[2][second] = partitions[2][second], partitions[2][first]
-    return {"kind": "key out of order", "sequence": partitions[2][second].sequence, "partition": 2, "offset": second}
+    return Wrong("key out of order", 2, partitions[2][second])
 
 
-def corrupted(partitions: Partitions) -> dict[str, Any]:
+def corrupted(partitions: Partitions) -> Wrong:
     record = partitions[1][33]
     partitions[1][33] = record._replace(value=record.value[:-1] + bytes([record.value[-1] ^ 1]))
-    return {"kind": "corrupted", "sequence": record.sequence, "partition": 1, "offset": 33}
+    return Wrong("corrupted", 1, partitions[1][33])
 
 
-def on_a_wrong_partition(partitions: Partitions) -> dict[str, Any]:
-    record = partitions[0].pop()
-    earlier = [i for i, other in enumerate(partitions[1]) if other.stream == record.stream and other.sequence < record.sequence]
-    at = max(earlier, default=-1) + 1
-    partitions[1].insert(at, record)
-    return {"kind": "misplaced", "sequence": record.sequence, "partition": 1, "offset": at}
+def of_somebody_else(partitions: Partitions) -> Wrong:
+    partitions[2].append(partitions[2][0]._replace(value=STRANGE))
+    return Wrong("corrupted", 2, partitions[2][-1])
 
 
-def of_somebody_else(partitions: Partitions) -> dict[str, Any]:
-    partitions[2].append(partitions[2][0]._replace(value=b"what is this?"))
-    return {"kind": "corrupted", "sequence": None, "partition": 2, "offset": len(partitions[2]) - 1}
+CHANGES = [on_a_wrong_partition, dropped, duplicated, swapped, swapped_with_the_same_key, corrupted, of_somebody_else]
 
 
-@pytest.mark.parametrize(
-    "change", [dropped, duplicated, swapped, swapped_with_the_same_key, corrupted, on_a_wrong_partition, of_somebody_else]
-)
-def test_one_record_is_named_with_its_sequence_and_offset(spark: SparkSession, written: Written, tmp_path: Path, change: Change) -> None:
+def verified(spark: SparkSession, written: Written, partitions: Partitions, topic: str, folder: Path) -> dict[str, Any]:
+    """The report on a topic with these records."""
+    make_topic(written.broker.bootstrap, topic, partitions=PARTITIONS)
+    write(written.broker.bootstrap, topic, partitions)
+    return validated(spark, verify_only(written.plan, topic, folder / "report"))
+
+
+def test_records_that_are_wrong_are_named_with_sequence_and_offset(spark: SparkSession, written: Written, tmp_path: Path) -> None:
     partitions = [list(records) for records in written.records]
-    expected = change(partitions)
-    make_topic(written.broker.bootstrap, change.__name__, partitions=PARTITIONS)
-    write(written.broker.bootstrap, change.__name__, partitions)
+    wrong = [change(partitions) for change in CHANGES]
 
-    report = validated(spark, verify_only(written.plan, change.__name__, tmp_path / "report"))
+    report = verified(spark, written, partitions, "wrong", tmp_path)
 
+    for one in wrong:
+        expected = one.found_in(partitions)
+        assert len([example for example in report["examples"] if expected.items() <= example.items()]) == 1, (expected, report["examples"])
+    exact = {"missing": 1, "duplicated": 1, "corrupted": 2, "misplaced": 1, "foreign": 0, "gap": 0, "read twice": 0}
+    assert {kind: report["checks"][kind] for kind in exact} == exact
     assert not report["holds"]
-    named = [example for example in report["examples"] if expected.items() <= example.items()]
-    assert len(named) == 1, report["examples"]
-    kinds = {example["kind"] for example in report["examples"]}
-    assert kinds <= {expected["kind"], "out of order", "key out of order", "time went back"}
-    if change in (dropped, duplicated, corrupted, on_a_wrong_partition, of_somebody_else):
-        assert report["examples"] == named
-    assert expected["kind"] in report["verdict"]
     assert "It does not hold" in (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
 
 
+@deep
+@pytest.mark.parametrize("change", CHANGES)
+def test_one_record_is_named_with_its_sequence_and_offset(spark: SparkSession, written: Written, tmp_path: Path, change: Change) -> None:
+    partitions = [list(records) for records in written.records]
+    wrong = change(partitions)
+
+    report = verified(spark, written, partitions, change.__name__, tmp_path)
+
+    assert not report["holds"]
+    expected = wrong.found_in(partitions)
+    named = [example for example in report["examples"] if expected.items() <= example.items()]
+    assert len(named) == 1, report["examples"]
+    kinds = {example["kind"] for example in report["examples"]}
+    assert kinds <= {wrong.kind, "out of order", "key out of order", "time went back"}
+    if "out of order" not in wrong.kind:
+        assert report["examples"] == named
+    assert wrong.kind in report["verdict"]
+
+
+@deep
 def test_a_dropped_record_is_said_to_belong_behind_the_offset_before_it(spark: SparkSession, written: Written, tmp_path: Path) -> None:
     partitions = [list(records) for records in written.records]
     at = next(at for at in range(100, 500) if partitions[0][at].stream == partitions[0][at - 1].stream)
     lost = partitions[0].pop(at)
-    make_topic(written.broker.bootstrap, "behind", partitions=PARTITIONS)
-    write(written.broker.bootstrap, "behind", partitions)
-    (found,) = validated(spark, verify_only(written.plan, "behind", tmp_path / "report"))["examples"]
+    (found,) = verified(spark, written, partitions, "behind", tmp_path)["examples"]
     before = max(i for i, record in enumerate(partitions[0]) if record.stream == lost.stream and record.sequence < lost.sequence)
     assert found["detail"].endswith(f"behind offset {before}")

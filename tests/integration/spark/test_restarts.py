@@ -28,8 +28,9 @@ SECONDS = 120.0
 KILLED_JOB = """
 import sys
 from benchmarks.pipeline.session import open_session
+from tests.support.spark import CONF
 bootstrap, folder = sys.argv[1:]
-spark = open_session("local[1]", {"spark.driver.memory": "600m"})
+spark = open_session("local[1]", CONF)
 stream = spark.readStream.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("subscribe", "killed")
 stream = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "50").load()
 writer = stream.selectExpr("partition", "offset", "cast(value as string) AS value").writeStream.format("parquet")

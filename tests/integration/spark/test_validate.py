@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.pipeline.chaos import schedule
+from benchmarks.pipeline.generate import generate
 from benchmarks.pipeline.plan import Plan
+from benchmarks.pipeline.source import source_of
+from benchmarks.pipeline.topic import prepare
 from broker.cli.client.cluster import Cluster
 from broker.cli.client.topic_admin import all_topics
 from tests.support.broker_process import BrokerProcess, a_broker
-from tests.support.spark import CONF, make_topic, needs_spark, records_in, validated
+from tests.support.spark import CONF, Record, make_topic, needs_spark, records_in, validated, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,26 +94,18 @@ def test_the_command_leaves_a_report_and_no_topic(broker: BrokerProcess, tmp_pat
         assert not [topic.name for topic in all_topics(cluster) if (topic.name or "").startswith("ottla-validate")]
 
 
-def test_available_now_queries_follow_each_other_from_their_checkpoint(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> None:
-    plan = Plan(broker.bootstrap, "batches", 2_000, tmp_path / "report", mode="batch", max_offsets_per_trigger=500)
-    report = validated(spark, plan)
+def test_available_now_queries_read_an_existing_topic_from_where_it_ended(
+    spark: SparkSession, broker: BrokerProcess, tmp_path: Path
+) -> None:
+    make_topic(broker.bootstrap, "existing", partitions=2, message_timestamp_type="LogAppendTime")
+    write(broker.bootstrap, "existing", [[Record(0, n, 1, b"k", b"of yore") for n in range(100)], []])
+    asked = Plan(
+        broker.bootstrap, "existing", 2_000, tmp_path / "report", partitions=2, mode="batch", max_offsets_per_trigger=500, acks="1"
+    )
+    report = validated(spark, asked)
     assert report["holds"], report["examples"]
+    assert report["records"] == 2_000
     assert spark.read.parquet(str(tmp_path / "report" / "batches")).count() >= 4
-
-
-def test_an_existing_topic_is_read_from_where_it_ended(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> None:
-    first = Plan(broker.bootstrap, "twice", 500, tmp_path / "first", partitions=2)
-    assert validated(spark, first)["holds"]
-    second = Plan(broker.bootstrap, "twice", 700, tmp_path / "second", partitions=2, acks="1")
-    report = validated(spark, second)
-    assert report["holds"], report["examples"]
-    assert report["records"] == 700
-
-
-def test_the_brokers_own_timestamps_rise(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> None:
-    make_topic(broker.bootstrap, "stamped", partitions=2, message_timestamp_type="LogAppendTime")
-    report = validated(spark, Plan(broker.bootstrap, "stamped", 2_000, tmp_path / "report", partitions=2))
-    assert report["holds"], report["examples"]
 
 
 def test_the_rows_of_a_parquet_file_keep_keys_and_payloads(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> None:
@@ -126,7 +121,8 @@ def test_the_rows_of_a_parquet_file_keep_keys_and_payloads(spark: SparkSession, 
 def test_the_rows_of_a_csv_file_become_json(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("name,age\nana,31\nbo,\n", encoding="utf-8")
     plan = Plan(broker.bootstrap, "people", 1, tmp_path / "report", partitions=1, input=tmp_path / "people.csv", key_column="name")
-    assert validated(spark, plan)["holds"]
+    prepare(plan)
+    generate(source_of(spark, plan), plan)
     (records,) = records_in(broker.bootstrap, "people", 1)
     assert [(record.key, json.loads(record.value[52:])) for record in records] == [
         (b"ana", {"name": "ana", "age": "31"}),
