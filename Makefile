@@ -80,7 +80,7 @@ bench-long: $(VENV)/.installed-test
 
 validate: $(VENV)/.installed-test
 	$(BIN)/python -m benchmarks.spark_validation --rows $(ROWS) --record-bytes $(RECORD_BYTES) $(VALIDATE_ARGS)
-	OTTLA_VALIDATE_CHAOS=1 $(BIN)/python -m pytest --timeout 900 tests/integration/spark/test_chaos.py
+	OTTLA_VALIDATE_DEEP=1 $(BIN)/python -m pytest --timeout 900 tests/integration/spark/test_chaos.py tests/integration/spark/test_pipeline.py
 
 soak: $(VENV)/.installed-test
 	$(BIN)/python -m tests.soak $(SOAK_ARGS)

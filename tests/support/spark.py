@@ -38,7 +38,6 @@ _MISSING = "PySpark is not installed" if importlib.util.find_spec("pyspark") is 
 
 needs_spark = [
     pytest.mark.java,
-    pytest.mark.xdist_group("spark"),  # one worker for all of them (--dist loadgroup): one JVM, which is warm after the first
     pytest.mark.timeout(600),
     pytest.mark.skipif(bool(_MISSING), reason=_MISSING or "Spark can be started"),
     # py4j leaves sockets to the garbage collector, which closes them in whatever test runs by then.
