@@ -16,7 +16,7 @@ from typing import Final
 from broker.network.limits import INT_MAX, NetworkLimits
 
 MAX_IP_RATES: Final = 10_000
-"""Addresses whose rates are remembered before those are forgotten that have been silent for so long that they have their full rate again."""
+"""Addresses whose rates are remembered, before those are forgotten that were silent until they had their full rate again."""
 IP_BURST_SECONDS: Final = 10
 """How much of its rate an address may use at once: a client opens several connections when it starts, and Apache Kafka takes the average
 of as many seconds."""

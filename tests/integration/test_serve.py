@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.server import METADATA_FILE
+from broker.metadata_store import METADATA_FILE
 from tests.support.apache_kafka.serving import answers_api_versions
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
 from tests.support.clients import ConfluentClient, KcatClient, Record
@@ -174,7 +174,6 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
         ("num.partitions=many", "Invalid value many for configuration num.partitions: Not a number of type INT"),
         ("log.segment.bytes=3", "Invalid value 3 for configuration log.segment.bytes: Value must be at least 14"),
         ("listeners=PLAINTEXT://127.0.0.1", "listeners"),
-        ("zookeeper.connect=127.0.0.1:1", "zookeeper.connect"),
         ("without equals", "key=value"),
     ],
 )
@@ -183,6 +182,19 @@ def test_a_bad_value_is_one_line_and_no_data_is_made(tmp_path: Path, bad: str, c
 
     assert complaint in said
     assert not (tmp_path / "data").exists()
+
+
+def test_a_zookeeper_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    said = refused(
+        tmp_path,
+        "listeners=PLAINTEXT://127.0.0.1:0",
+        f"log.dirs={tmp_path}/data",
+        "zookeeper.connect=127.0.0.1:1",
+        "zookeeper.connection.timeout.ms=300",
+    )
+
+    assert "zookeeper.connect=127.0.0.1:1: no session with ZooKeeper within 300 ms" in said
+    assert not (tmp_path / "data" / "meta.properties").exists()
 
 
 def test_an_unknown_key_is_a_warning(tmp_path: Path) -> None:

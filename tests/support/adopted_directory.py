@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from broker.clock import SystemClock
-from broker.server import METADATA_FILE
+from broker.metadata_store import METADATA_FILE
 from controller.change_znodes import encode_config
 from controller.embedded_store import EmbeddedStore
 from controller.registration import prepare_store
