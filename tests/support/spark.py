@@ -119,7 +119,7 @@ def records_in(bootstrap: str, topic: str, partitions: int) -> Partitions:
         ends = [consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=20)[1] for number in range(partitions)]
         consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
         while any(len(found[number]) < end for number, end in enumerate(ends)):
-            for message in consumer.consume(1000, timeout=20):
+            for message in consumer.consume(1000, timeout=0.2):
                 assert message.error() is None
                 record = Record(message.partition(), message.offset(), message.timestamp()[1], message.key(), message.value())
                 found[record.partition].append(record)
