@@ -184,11 +184,27 @@ class Controller:
                     ]
                 )
             except (NodeExists, BadVersion):
-                continue
-            epoch_stat = results[1]
-            assert isinstance(epoch_stat, Stat)
-            await self._become_active(new_epoch, epoch_stat.version)
+                won = await self._epoch_version_if_won(new_epoch)
+                if won is None:
+                    continue
+            else:
+                epoch_stat = results[1]
+                assert isinstance(epoch_stat, Stat)
+                won = epoch_stat.version
+            await self._become_active(new_epoch, won)
             return
+
+    async def _epoch_version_if_won(self, epoch: int) -> int | None:
+        """Whether a refused election was won nevertheless: the reply was lost with the connection, and the store asked once more.
+
+        The version of /controller_epoch if so. Nobody raises the epoch as long as /controller is ours.
+        """
+        found, stored = await self._store.pipeline([Get(CONTROLLER), Get(CONTROLLER_EPOCH)])
+        if isinstance(found, NoNode):
+            return None
+        owner = data_and_stat(found)[1].ephemeral_owner
+        data, stat = data_and_stat(stored)
+        return stat.version if owner == self._store.session_id and decode_controller_epoch(data) == epoch else None
 
     async def _become_active(self, epoch: int, epoch_version: int) -> None:
         context = self._core.context

@@ -78,15 +78,15 @@ class PartitionStates:
                 self._context.leaderships[partition] = Leadership(state, 0)
                 created.append(partition)
         await self.read(existing)
-        return created
+        return created + [partition for partition in existing if self._stands(partition, Leadership(states[partition], 0))]
 
     async def update(self, states: Mapping[TopicPartition, PartitionState]) -> list[TopicPartition]:
         """Write changed states; returns the partitions whose state had been changed by somebody else, which were read again instead."""
         epoch = self._context.epoch
         new = {partition: replace(state, controller_epoch=epoch) for partition, state in states.items()}
+        expected = {partition: self._context.leaderships[partition].partition_epoch for partition in new}
         writes = [
-            SetData(partition_state_path(partition), encode_partition_state(state), self._context.leaderships[partition].partition_epoch)
-            for partition, state in new.items()
+            SetData(partition_state_path(partition), encode_partition_state(state), expected[partition]) for partition, state in new.items()
         ]
         stale = []
         for (partition, state), outcome in zip(new.items(), await self.write(writes), strict=True):
@@ -98,7 +98,14 @@ class PartitionStates:
                 assert isinstance(outcome, Stat)
                 self._context.leaderships[partition] = Leadership(state, outcome.version)
         await self.read(stale)
-        return stale
+        return [partition for partition in stale if not self._stands(partition, Leadership(new[partition], expected[partition] + 1))]
+
+    def _stands(self, partition: TopicPartition, written: Leadership) -> bool:
+        """Whether what was read is what was to be written: the write was made, its reply lost, and the second attempt came too late.
+
+        The state carries the epoch of this controller, so nobody else wrote it.
+        """
+        return self._context.leaderships.get(partition) == written
 
     async def remove_from_isr(self, replica: int, partitions: Iterable[TopicPartition]) -> None:
         """Take a replica that is gone out of the ISRs it is in."""

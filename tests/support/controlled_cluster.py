@@ -95,6 +95,8 @@ class RecordingStore(MemoryStore):
         self.writes_left: int | None = None
         self.latency = 0
         """Turns of the event loop that a round trip takes: who answers first is chance, which a test decides."""
+        self.loses_replies = False
+        """Every write is carried out and asked for once more, as on ZooKeeper when the connection breaks before the reply."""
 
     async def pipeline(self, requests: Sequence[Request]) -> list[Result | StoreError]:
         outcomes: list[Result | StoreError] = []
@@ -107,6 +109,8 @@ class RecordingStore(MemoryStore):
                     raise Crash("the process died here")
                 self.writes_left -= 1
             (outcome,) = await super().pipeline([request])
+            if is_write and self.loses_replies:
+                (outcome,) = await super().pipeline([request])
             outcomes.append(outcome)
             if isinstance(request, Create | SetData | Delete | Multi) and not isinstance(outcome, StoreError):
                 self.written.append(request.writes if isinstance(request, Multi) else (request,))
