@@ -3,8 +3,8 @@
 Requests go out in the order in which they were submitted, as many at once as zookeeper.max.in.flight.requests allows. While there is no
 connection they wait, as in Kafka's ZooKeeperClient. What a broken connection cut off is sent again first, in its old order, on the next
 one: so a write whose reply was lost may be carried out twice, and then its second attempt says NodeExists, BadVersion or NoNode. Callers
-that mind look who wrote, as `registration` does. Watches are set again on every new connection; those that missed a change fire then,
-before anything else is sent.
+that mind look who wrote, as `registration`, the election and `partition_states` do. A read that is sent again may see what was written
+after it. Watches are set again on every new connection; those that missed a change fire then, before anything else is sent.
 
 ZooKeeper alone decides when a session expired, and tells with the next connection. A process that stood still for longer than its session
 therefore learns it before any of its writes can be acknowledged: its old connection is closed by then.
