@@ -5,6 +5,7 @@ power; a torn one is rolled back by the next who opens the file. `docs/metadata-
 """
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,6 +15,7 @@ from controller.tree import ROOT, Node
 
 SCHEMA_VERSION = 1
 BUSY_TIMEOUT_SECONDS = 10.0
+BUSY_RETRY_SECONDS = 0.01
 
 _SCHEMA = (
     "CREATE TABLE znode (path TEXT PRIMARY KEY, parent TEXT NOT NULL, data BLOB, version INTEGER NOT NULL, cversion INTEGER NOT NULL,"
@@ -39,7 +41,7 @@ class SqliteTree:
         self.path = path
         try:
             self._db = sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, cached_statements=64)
-            self._db.execute("PRAGMA journal_mode = WAL")
+            self._use_write_ahead_log()
             self._db.execute("PRAGMA synchronous = FULL")
             if self._user_version() == 0:
                 self._create_tables()
@@ -48,6 +50,18 @@ class SqliteTree:
         if self._user_version() != SCHEMA_VERSION:
             raise StoreUnavailable(path, f"its tables have version {self._user_version()}, this release reads {SCHEMA_VERSION}")
         self._data_version = self.data_version()
+
+    def _use_write_ahead_log(self) -> None:
+        """SQLite does not wait for its turn here: of several processes that make the file at once all but one are refused."""
+        deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+            time.sleep(BUSY_RETRY_SECONDS)
 
     def _user_version(self) -> int:
         return int(self._db.execute("PRAGMA user_version").fetchone()[0])

@@ -8,6 +8,9 @@ import pytest
 
 from tests.support.fault_cells import CELLS
 from tests.support.fault_table import Outcome, table
+from tests.support.kafka_python_sockets import collect_sockets_of_kafka_python
+
+__all__ = ["collect_sockets_of_kafka_python"]
 
 CELL_PROPERTY = "fault-matrix-cell"
 """In user_properties of a test's report: the cell's name and the three times."""

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tests.support.broker_process import eventually
 from tests.support.cluster import SESSION_TIMEOUT_MS, Cluster, a_cluster
 from tests.support.cluster_clients import a_reader, a_writer, read_all
 from tests.support.cluster_links import some_links
@@ -49,6 +50,8 @@ def test_a_leader_that_stands_still_is_replaced_and_comes_back_as_a_follower(tmp
             cluster.wait_until_led_by_another("t", 0, than=0, seconds=5 * SESSION_TIMEOUT_MS / 1000)
             writer.go_on_for(200)
             cluster.broker(0).resume()
+            # It takes itself for the leader of a whole ISR until somebody tells it, so it is asked whether it has learned better.
+            eventually(lambda: cluster.partition("t", 0, broker_id=0).leader_id != 0)
             cluster.wait_until_isr_is("t", 0, 0, 1, 2)
             writer.go_on_for(100)
             assert cluster.leader_of("t", 0) != 0

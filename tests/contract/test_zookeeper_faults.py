@@ -153,7 +153,7 @@ def test_no_change_is_missed_and_none_is_read_before_it_is_announced(seed: int) 
             proxy.is_calm = True
             # Nobody asks: what was missed is announced by the watches that were set again.
             await until(lambda: seen.get("/data") is not None and data_and_stat(seen["/data"])[0] == b"%d" % turn)  # type: ignore[arg-type]  # outcomes
-            await until(lambda: len(seen["/children"]) == turn)  # type: ignore[arg-type]  # names
+            await until(lambda: len(seen["/children"]) == turn)  # type: ignore[arg-type]  # the result is a list of names
             done.append(True)
             fired.set()
             await following

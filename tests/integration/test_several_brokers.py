@@ -43,8 +43,9 @@ def ask(broker: InProcessBroker, request: Message, version: int) -> Message:
 
 
 def isr_of(broker: InProcessBroker, topic: str) -> set[int]:
-    """Who is in sync with every partition."""
-    return set.intersection(*({*each.isr_nodes} for each in metadata_of(broker, topic).topics[0].partitions))
+    """Who is in sync with every partition; nobody as long as the broker knows of none."""
+    in_sync = [{*each.isr_nodes} for each in metadata_of(broker, topic).topics[0].partitions]
+    return set.intersection(*in_sync) if in_sync else set()
 
 
 def test_every_broker_says_the_same_of_the_cluster(brokers: Brokers) -> None:

@@ -14,6 +14,7 @@ from benchmarks.loadgen import librdkafka
 from benchmarks.loadgen.runner import Load, LoadFailedError, run_load
 from tests.support.apache_kafka import ApacheKafka, DidNotStartError, ZooKeeper, known_brokers, run_tool
 from tests.support.apache_kafka.marks import needs_apache_kafka
+from tests.support.broker_process import eventually
 
 pytestmark = [*needs_apache_kafka, pytest.mark.slow]
 
@@ -107,7 +108,7 @@ def test_a_killed_broker_comes_back_on_its_port_with_its_data(tmp_path: Path) ->
         kafka.start_broker(1)
 
         assert kafka.port(1) == port
-        assert known_brokers("127.0.0.1", port)[1] >= {1}
+        eventually(lambda: known_brokers("127.0.0.1", port)[1] >= {1})
         assert (kafka.data_directory(1) / "meta.properties").exists()
 
 
