@@ -294,7 +294,8 @@ class _Session:
                 self._cut.append(tag)
             return
         outcome = self._wire.outcome(tag.request, result, error)
-        self._keep_watch(tag.request, outcome)
+        if error is None:
+            self._keep_watch(tag.request, outcome)
         batch = tag.batch
         batch.outcomes[tag.position] = outcome
         batch.left -= 1

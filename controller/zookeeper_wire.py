@@ -102,7 +102,12 @@ class ZooKeeperWire:
     def to_wire(self, request: Request) -> Any:
         """The request as kazoo sends it."""
         if isinstance(request, Multi):
-            return wire.Transaction([self.to_wire(write) for write in request.writes])
+            return wire.Transaction([self._part_to_wire(write) for write in request.writes])
+        if isinstance(request, Check):
+            return wire.Transaction([self._part_to_wire(request)])  # ZooKeeper breaks the connection on one that stands alone
+        return self._part_to_wire(request)
+
+    def _part_to_wire(self, request: Exists | Get | Children | Write) -> Any:
         path = self.absolute(request.path, request)
         if isinstance(request, Create):
             flags = _EPHEMERAL * request.ephemeral | _SEQUENTIAL * request.sequential
@@ -142,7 +147,11 @@ class ZooKeeperWire:
                 return StoreUnavailable(request.writes[0].path if request.writes else "/", _reason(error))
             return self._multi_outcome(request.writes, result)
         if error is not None:
-            return _refusal(request, error)
+            impossible = isinstance(request, Exists) and isinstance(error, BadArgumentsError)
+            return None if impossible else _refusal(request, error)
+        if isinstance(request, Check):
+            checked = self._multi_outcome((request,), result)
+            return checked if isinstance(checked, StoreError) else None
         if isinstance(request, Get):
             data, stat = result
             return data, _stat(stat)
@@ -182,8 +191,7 @@ def _refusal(request: Exists | Get | Children | Write, error: Exception) -> Stor
         return StoreUnavailable(request.path, _reason(error))
     if kind is BadArguments and not isinstance(request, Create) and request.path != "/":
         kind = NoNode  # ZooKeeper is as strict about paths of nodes that cannot be there
-    path = request.path
-    return kind(path)
+    return kind(request.path)
 
 
 def _reason(error: Exception) -> str:

@@ -1,9 +1,10 @@
-"""The same requests have the same outcomes, and leave the same tree, in memory and in the file."""
+"""The same requests have the same outcomes, and leave the same tree, in memory, in the file and in a real ZooKeeper."""
 
 import asyncio
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,25 +26,34 @@ from controller.store import (
     Stat,
     WatchedEvent,
 )
+from controller.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
 from tests.support.clocks import ManualClock
+from tests.support.zookeeper import a_chroot
 
-PATHS = st.sampled_from(["/a", "/a/b", "/a/b/c", "/a/d", "/e", "/e/f", "/", "bad"])
+PATHS = ("/a", "/a/b", "/a/b/c", "/a/d", "/e", "/e/f", "bad")
 VERSIONS = st.sampled_from([-1, 0, 1])
 DATA = st.sampled_from([None, b"", b"x", b"yy"])
-WRITES = st.one_of(
-    st.builds(Create, PATHS, DATA, st.booleans(), st.booleans()),
-    st.builds(SetData, PATHS, DATA, VERSIONS),
-    st.builds(Delete, PATHS, VERSIONS),
-    st.builds(Check, PATHS, VERSIONS),
-)
-REQUESTS = st.one_of(
-    WRITES,
-    st.builds(Multi, st.lists(WRITES, min_size=1, max_size=4).map(tuple)),
-    st.builds(Get, PATHS),
-    st.builds(Exists, PATHS),
-    st.builds(Children, PATHS),
-)
-BATCHES = st.lists(st.tuples(st.booleans(), st.lists(REQUESTS, min_size=1, max_size=5)), min_size=1, max_size=8)
+
+Batches = list[tuple[bool, list[Request]]]
+
+
+def batches(*names: str) -> st.SearchStrategy[Batches]:
+    """Requests about these paths, in pipelines of one or the other of two clients."""
+    paths = st.sampled_from(names)
+    writes = st.one_of(
+        st.builds(Create, paths, DATA, st.booleans(), st.booleans()),
+        st.builds(SetData, paths, DATA, VERSIONS),
+        st.builds(Delete, paths, VERSIONS),
+        st.builds(Check, paths, VERSIONS),
+    )
+    requests = st.one_of(
+        writes,
+        st.builds(Multi, st.lists(writes, min_size=1, max_size=4).map(tuple)),
+        st.builds(Get, paths),
+        st.builds(Exists, paths),
+        st.builds(Children, paths),
+    )
+    return st.lists(st.tuples(st.booleans(), st.lists(requests, min_size=1, max_size=5)), min_size=1, max_size=8)
 
 
 def comparable(outcome: Result | StoreError) -> object:
@@ -59,7 +69,7 @@ def comparable(outcome: Result | StoreError) -> object:
     return outcome
 
 
-async def history(one: MetadataStore, other: MetadataStore, batches: list[tuple[bool, list[Request]]]) -> list[object]:
+async def history(one: MetadataStore, other: MetadataStore, batches: Batches) -> list[object]:
     """Outcomes of all requests, what the watches of the writer saw, and the tree after one of the two sessions ended."""
     await one.open_session()
     await other.open_session()
@@ -81,13 +91,30 @@ async def history(one: MetadataStore, other: MetadataStore, batches: list[tuple[
 
 
 @settings(max_examples=60, deadline=None)
-@given(BATCHES)
-def test_any_history_is_the_same_in_memory_and_in_the_file(batches: list[tuple[bool, list[Request]]]) -> None:
+@given(batches(*PATHS, "/"))
+def test_any_history_is_the_same_in_memory_and_in_the_file(batches: Batches) -> None:
     async def play() -> None:
         ensemble = MemoryEnsemble(ManualClock())
         in_memory = await history(ensemble.store(), ensemble.store(), batches)
         with tempfile.TemporaryDirectory() as directory:
             path, clock = str(Path(directory) / "metadata.db"), ManualClock()
             assert await history(EmbeddedStore(path, clock), EmbeddedStore(path, clock), batches) == in_memory
+
+    asyncio.run(play())
+
+
+@pytest.mark.java
+@settings(max_examples=25, deadline=None)
+@given(batches(*PATHS))
+def test_any_history_is_the_same_in_memory_and_in_zookeeper(batches: Batches) -> None:
+    def without_root(seen: list[object]) -> list[object]:
+        """A chroot is a node like others, without the beginnings of a real root."""
+        return [(each[0], each[3]) if isinstance(each, tuple) and each[0] == "/" else each for each in seen]
+
+    async def play() -> None:
+        ensemble = MemoryEnsemble(ManualClock())
+        in_memory = await history(ensemble.store(), ensemble.store(), batches)
+        settings = ZooKeeperSettings(a_chroot(), session_timeout_ms=6000)
+        assert without_root(await history(ZooKeeperStore(settings), ZooKeeperStore(settings), batches)) == without_root(in_memory)
 
     asyncio.run(play())
