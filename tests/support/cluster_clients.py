@@ -14,11 +14,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from tests.support.broker_process import eventually
 from tests.support.cluster import Cluster
-from tests.support.history import History, Place, Record, decode
+from tests.support.history import UNKNOWN_OFFSET, History, Place, Record, decode
 
 FLUSH_SECONDS = 30.0
 READ_SECONDS = 30.0
@@ -110,7 +110,9 @@ class Writer:
         now = time.monotonic()
         self.longest_wait = max(self.longest_wait, now - self._last_told)
         self._last_told = now
-        self._history.acknowledged(record, Place(message.partition() or 0, message.offset() or 0))
+        offset = message.offset()
+        place = Place(message.partition() or 0, UNKNOWN_OFFSET if offset is None else offset)
+        self._history.acknowledged(record, place)
 
 
 @contextmanager
@@ -150,13 +152,25 @@ def a_reader(cluster: Cluster, topic: str, history: History, *, name: str = "r",
         consumer.close()
 
 
+def _end_of(consumer: Consumer, partition: TopicPartition) -> int:
+    """A broker that came back a moment ago may not have heard of the topic yet."""
+    deadline = time.monotonic() + READ_SECONDS
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(partition, timeout=READ_SECONDS)[1])
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
 def read_all(cluster: Cluster, topic: str, history: History, *, partitions: int = 1, name: str = "final") -> None:
     """Read the topic from its beginning to the ends that it has now."""
     consumer = _consumer(cluster)
     try:
         ends = {}
         for number in range(partitions):
-            _, ends[number] = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=READ_SECONDS)
+            ends[number] = _end_of(consumer, TopicPartition(topic, number))
         consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
         deadline = time.monotonic() + READ_SECONDS
         while True:

@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from tests.support.broker_process import eventually
 from tests.support.fault_cells import Cell
 from tests.support.fault_judge import ALONG, FaultHistory
-from tests.support.history import Place, Record, decode
+from tests.support.history import UNKNOWN_OFFSET, Place, Record, decode
 
 RECOVERY_SECONDS = 45.0
 """Far more than any recovery takes: session timeout, request timeout and metadata refresh are 2 to 5 s each."""
@@ -176,7 +176,9 @@ class ConfluentWriter(ThreadedWriter):
         if error is not None:
             self.failures.append(f"{decode(value)}: {error}")
             return
-        self.told(decode(value), Place(message.partition() or 0, message.offset() or 0))
+        offset = message.offset()
+        place = Place(message.partition() or 0, UNKNOWN_OFFSET if offset is None else offset)
+        self.told(decode(value), place)
 
 
 class KafkaPythonWriter(ThreadedWriter):

@@ -16,6 +16,9 @@ import threading
 from collections import defaultdict
 from typing import NamedTuple
 
+UNKNOWN_OFFSET = -1
+"""Where a record stands that a retry found already written, too long ago for the broker to say where."""
+
 
 class Record(NamedTuple):
     """A value: the producer's name and how many it had sent before. Its bytes are `encode`."""
@@ -114,7 +117,7 @@ class History:
             if len(where) > 1:
                 found.append(f"duplicate: {record} is at {sorted(where)}")
             told = self._acknowledged.get(record)
-            if told is not None and told not in where:
+            if told is not None and told.offset != UNKNOWN_OFFSET and told not in where:
                 found.append(f"misplaced: {record} was acknowledged at {told} and is at {sorted(where)}")
         return found
 
