@@ -32,9 +32,9 @@ def state_of(broker: BrokerProcess) -> str:
 
 async def with_a_rebalance_held_up(port: int, protocol: str, before: Callable[[], None], then: Callable[[], None]) -> None:
     """`then` runs while somebody joins the group and one of its members does not join again. That one joins while `before` runs."""
-    (idle,) = await a_crowd(port, GROUP, 1, 3_000, protocol)
+    (idle,) = await a_crowd(port, GROUP, 1, 8_000, protocol)
     await asyncio.gather(idle.settle(), asyncio.to_thread(before))
-    (newcomer,) = await a_crowd(port, GROUP, 1, 3_000, protocol)
+    (newcomer,) = await a_crowd(port, GROUP, 1, 8_000, protocol)
     joining = asyncio.create_task(newcomer.join())
     await asyncio.to_thread(then)
     joining.cancel()
