@@ -7,7 +7,6 @@ that all tests of the process share. Without Java both skip the test and say so.
 import importlib.util
 import os
 import signal
-import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,11 +21,9 @@ from kazoo.protocol.states import ZnodeStat
 
 from tests.support.apache_kafka.guard import process_guard
 from tests.support.apache_kafka.jars import ToolMissingError, ensure_jars, java_available
-from tests.support.apache_kafka.java import DidNotStartError, JavaServer
-from tests.support.apache_kafka.ports import free_ports
+from tests.support.apache_kafka.zookeeper import ZooKeeper
 
 _START_SECONDS = 60
-_ATTEMPTS = 3
 _TICK_MS = 500
 MIN_SESSION_TIMEOUT_MS = 2 * _TICK_MS
 """ZooKeeper grants no shorter sessions than two ticks, and looks for dead ones once a tick."""
@@ -46,48 +43,12 @@ def zookeeper_jars() -> Path:
     return ensure_jars()
 
 
-class ZooKeeperServer:
-    """A standalone server. It keeps its port and its data over stops and starts."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self._server = JavaServer("ZooKeeper", directory / "zookeeper.log")
-        self._port = 0
+class ZooKeeperServer(ZooKeeper):
+    """A server that others may stop, pause and look into. It keeps its port and its data over stops and starts."""
 
     @property
     def port(self) -> int:
         return self._port
-
-    @property
-    def connect(self) -> str:
-        """What zookeeper.connect is to be, without a chroot."""
-        return f"127.0.0.1:{self._port}"
-
-    @property
-    def pid(self) -> int:
-        return self._server.pid
-
-    def start(self) -> None:
-        """Return when it serves. Raises DidNotStartError."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        had_port = self._port != 0
-        for attempt in range(_ATTEMPTS):
-            if not had_port:
-                (self._port,) = free_ports(1)
-            try:
-                self._launch()
-                return
-            except DidNotStartError as failure:
-                if had_port or "Address already in use" not in str(failure) or attempt == _ATTEMPTS - 1:
-                    raise
-
-    def stop(self) -> None:
-        """End it as an operator would; sessions go on when it starts again within their time."""
-        self._server.end()
-
-    def kill(self) -> None:
-        """End it as a power cut would."""
-        self._server.end(signal.SIGKILL)
 
     def pause(self) -> None:
         """Have it stand still, with its connections open."""
@@ -118,16 +79,6 @@ class ZooKeeperServer:
         finally:
             client.stop()
             client.close()
-
-    def word(self, word: str) -> str:
-        """The answer to a four-letter word, empty when it does not serve."""
-        try:
-            with socket.create_connection(("127.0.0.1", self._port), 2) as connection:
-                connection.sendall(word.encode())
-                with connection.makefile("rb") as answer:
-                    return answer.read().decode()
-        except OSError:
-            return ""
 
     def tree(self, root: str = "") -> dict[str, tuple[bytes | None, ZnodeStat]]:
         """Every node below (and with) `root`, without ZooKeeper's own: data and stat by path, relative to `root`."""

@@ -18,7 +18,7 @@ class ZooKeeper:
     """A standalone ZooKeeper whose data lives in `directory/zookeeper`; `connect` is its address once started."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
         self._server = JavaServer("ZooKeeper", directory / "zookeeper.log")
         self._port = 0
 
@@ -32,7 +32,7 @@ class ZooKeeper:
 
     def start(self) -> None:
         """Return when it serves. Keeps its port over restarts. Raises DidNotStartError."""
-        self._directory.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(parents=True, exist_ok=True)
         chosen_before = self._port != 0
         for attempt in range(_ATTEMPTS):
             if not chosen_before:
@@ -54,11 +54,11 @@ class ZooKeeper:
 
     def has_ephemeral(self, path: str) -> bool:
         """Whether a session holds an ephemeral node of exactly this path."""
-        return any(line.strip() == path for line in self._word("dump").splitlines())
+        return any(line.strip() == path for line in self.word("dump").splitlines())
 
     def _launch(self) -> None:
         settings = {
-            "dataDir": str(self._directory / "zookeeper"),
+            "dataDir": str(self.directory / "zookeeper"),
             "clientPort": str(self._port),
             "clientPortAddress": "127.0.0.1",
             "tickTime": "1000",
@@ -66,13 +66,14 @@ class ZooKeeper:
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "ruok,dump,srvr",
         }
-        path = self._directory / "zookeeper.properties"
+        path = self.directory / "zookeeper.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
         options = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
         self._server.launch(java_command(options, "org.apache.zookeeper.server.ZooKeeperServerMain", str(path)))
-        self._server.wait_until(lambda: self._word("ruok") == "imok", _START_SECONDS)
+        self._server.wait_until(lambda: self.word("ruok") == "imok", _START_SECONDS)
 
-    def _word(self, word: str) -> str:
+    def word(self, word: str) -> str:
+        """The answer to a four-letter word, empty when it does not serve."""
         try:
             with socket.create_connection(("127.0.0.1", self._port), 2) as connection:
                 connection.sendall(word.encode())
