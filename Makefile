@@ -18,7 +18,7 @@ help:
 	@echo "make serve      run a broker on 127.0.0.1:9092, data under $(DATA)"
 	@echo "make cluster    $(BROKERS) brokers on 127.0.0.1:9092 and the ports after it, data under $(CLUSTER); Ctrl-C stops them"
 	@echo "make test       install what the tests need and run them all"
-	@echo "make test-fast  unit, wire and contract tests (under a minute)"
+	@echo "make test-fast  unit, wire and contract tests (about a minute)"
 	@echo "make lint       ruff, mypy --strict, import-linter"
 	@echo "make bench      Apache Kafka 3.9.1 and Ottla side by side, about 25 minutes (needs Java 17, Maven, a C compiler; BENCH_ARGS=)"
 	@echo "make bench-quick, bench-long   the same in a few minutes, to see that it works; with more turns and a run of ten minutes"
