@@ -20,7 +20,7 @@ help:
 	@echo "make test       install what the tests need and run them all"
 	@echo "make test-fast  unit, wire and contract tests (about a minute)"
 	@echo "make lint       ruff, mypy --strict, import-linter"
-	@echo "make bench      Apache Kafka 3.9.1 and Ottla side by side, about 25 minutes (needs Java 17, Maven, a C compiler; BENCH_ARGS=)"
+	@echo "make bench      Apache Kafka 3.9.1 and Ottla side by side (needs Java 17, Maven, a C compiler; BENCH_ARGS=)"
 	@echo "make bench-quick, bench-long   the same in a few minutes, to see that it works; with more turns and a run of ten minutes"
 	@echo "make validate   Spark through Apache Kafka 3.9.1 and Ottla in turns, every record accounted for (ROWS=, RECORD_BYTES=)"
 	@echo "make soak       random work with kill -9 against a model, simulated clusters, the whole fault matrix; half an hour"

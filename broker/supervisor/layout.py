@@ -6,7 +6,7 @@ Everything stands in one directory: the metadata file that the brokers share (wi
 import random
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,11 +101,12 @@ def choose_ports(broker_ids: range, base_port: int, before: Mapping[int, int]) -
     """`base_port` and those after it; with 0, those of `before` and free ones for brokers that are new."""
     if base_port:
         return tuple(range(base_port, base_port + len(broker_ids)))
-    new = iter(_free_ports(len(broker_ids), set(before.values())))
+    new = iter(free_ports(len(broker_ids), set(before.values())))
     return tuple(before.get(broker_id) or next(new) for broker_id in broker_ids)
 
 
-def _free_ports(count: int, taken: set[int]) -> Sequence[int]:
+def free_ports(count: int, taken: Collection[int] = ()) -> list[int]:
+    """That many different ports on 127.0.0.1 that nobody listened on a moment ago, none of them `taken`."""
     found: list[int] = []
     for port in random.SystemRandom().sample(_CHOICE, len(_CHOICE)):
         if len(found) == count:
