@@ -25,6 +25,7 @@ from config.broker_zookeeper import (
     ZOOKEEPER_SSL_TRUSTSTORE_LOCATION,
     ZOOKEEPER_SSL_TRUSTSTORE_TYPE,
 )
+from config.key import Key
 from controller.errors import StoreUnavailable
 from controller.store import MetadataStore
 from storage.clock import Clock
@@ -71,22 +72,20 @@ def _zookeeper(config: BrokerConfig) -> MetadataStore:
     from controller.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
 
     credentials = config[OTTLA_ZOOKEEPER_AUTH]
-    if config[ZOOKEEPER_SET_ACL] and credentials is None:
-        raise StoreUnavailable(
-            "zookeeper.set.acl=true",
-            f"znodes can only be protected by a broker that says who it is: set {OTTLA_ZOOKEEPER_AUTH.name} to user:password",
-        )
     tls = None
     if config[ZOOKEEPER_SSL_CLIENT_ENABLE]:
-        for kind in (ZOOKEEPER_SSL_KEYSTORE_TYPE, ZOOKEEPER_SSL_TRUSTSTORE_TYPE):
-            if (config[kind] or "PEM").upper() != "PEM":
-                raise StoreUnavailable(f"{kind.name}={config[kind]}", "only PEM files can be read; convert it, or set PEM")
         password = config[ZOOKEEPER_SSL_KEYSTORE_PASSWORD]
         tls = TlsFiles(
-            config[ZOOKEEPER_SSL_KEYSTORE_LOCATION],
+            _pem_file(config, ZOOKEEPER_SSL_KEYSTORE_LOCATION, ZOOKEEPER_SSL_KEYSTORE_TYPE),
             None if password is None else password.value,
-            config[ZOOKEEPER_SSL_TRUSTSTORE_LOCATION],
+            _pem_file(config, ZOOKEEPER_SSL_TRUSTSTORE_LOCATION, ZOOKEEPER_SSL_TRUSTSTORE_TYPE),
             bool(config[ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM]),
+        )
+    if config[ZOOKEEPER_SET_ACL] and credentials is None and (tls is None or tls.key_store is None):
+        raise StoreUnavailable(
+            "zookeeper.set.acl=true",
+            f"znodes can only be protected by a broker that says who it is: set {OTTLA_ZOOKEEPER_AUTH.name} to user:password, or "
+            f"{ZOOKEEPER_SSL_CLIENT_ENABLE.name} and {ZOOKEEPER_SSL_KEYSTORE_LOCATION.name}",
         )
     return ZooKeeperStore(
         ZooKeeperSettings(
@@ -99,6 +98,17 @@ def _zookeeper(config: BrokerConfig) -> MetadataStore:
             tls=tls,
         )
     )
+
+
+def _pem_file(config: BrokerConfig, location: Key[str | None], kind: Key[str | None]) -> str | None:
+    """The file, if there is one. Raises StoreUnavailable for Java's own formats."""
+    path = config[location]
+    given = config[kind]
+    if path is not None and (given or "PEM").upper() != "PEM":
+        raise StoreUnavailable(f"{kind.name}={given}", f"only PEM files can be read; convert {path}, and set PEM")
+    if path is not None and given is None and path.endswith((".jks", ".p12", ".pfx")):
+        raise StoreUnavailable(f"{location.name}={path}", f"only PEM files can be read; convert it, or set {kind.name}=PEM if it is one")
+    return path
 
 
 async def somebody_listens(host: str, port: int) -> bool:

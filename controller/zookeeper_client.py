@@ -12,6 +12,7 @@ threads; this file overrides all three.
 
 import asyncio
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -50,6 +51,15 @@ class TlsFiles:
     trust_store: str | None = None
     check_hostname: bool = True
 
+    def context(self) -> ssl.SSLContext:
+        """Trusts what `trust_store` holds and nothing else; without it, what the machine trusts. Raises OSError for unusable files."""
+        context = ssl.create_default_context(cafile=self.trust_store)
+        context.check_hostname = self.check_hostname
+        if self.key_store is not None:
+            # Never ask a terminal for the password.
+            context.load_cert_chain(self.key_store, password=self.key_password or "")
+        return context
+
 
 class Listener(Protocol):
     """Who is told, on the event loop."""
@@ -83,7 +93,9 @@ def is_session_end(error: Exception | None) -> bool:
 class ZooKeeperClient:
     """One session. Made, started and closed on the event loop; `listener` is called there."""
 
-    def __init__(self, hosts: str, session_timeout_ms: int, tls: TlsFiles | None, credentials: str | None, listener: Listener) -> None:
+    def __init__(
+        self, hosts: str, session_timeout_ms: int, tls: ssl.SSLContext | None, credentials: str | None, listener: Listener
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._listener = listener
         self._lock = threading.Lock()
@@ -91,19 +103,8 @@ class ZooKeeperClient:
         self._generation = 0
         self._said = _LastWords()
         self._closing: asyncio.Future[None] | None = None
-        handler = _DirectHandler()
-        options: dict[str, Any] = {}
-        if tls is not None:
-            options = {
-                "use_ssl": True,
-                "keyfile": tls.key_store,
-                "certfile": tls.key_store,
-                "keyfile_password": tls.key_password,
-                "ca": tls.trust_store,
-                "check_hostname": tls.check_hostname,
-            }
-        if credentials is not None:
-            options["auth_data"] = [("digest", credentials)]
+        handler = _DirectHandler(tls)
+        auth_data = [] if credentials is None else [("digest", credentials)]
         self._kazoo = _Kazoo(
             self._on_state,
             hosts=hosts,
@@ -111,7 +112,7 @@ class ZooKeeperClient:
             handler=handler,
             logger=self._said,
             connection_retry=KazooRetry(-1, RECONNECT_SECONDS, max_delay=MAX_RECONNECT_SECONDS, sleep_func=handler.sleep_func),
-            **options,
+            auth_data=auth_data,
         )
 
     # On the event loop
@@ -230,6 +231,23 @@ class _Kazoo(KazooClient):  # type: ignore[misc]  # kazoo has no types
 
 class _DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
     """Calls watches where they are read, on the thread of the connection; there are no other threads."""
+
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
+        super().__init__()
+        self._tls = tls
+
+    def create_connection(
+        self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **_: object
+    ) -> socket.socket:
+        connection = socket.create_connection(address, timeout)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._tls is None:
+            return connection
+        try:
+            return self._tls.wrap_socket(connection, server_hostname=hostname)
+        except BaseException:
+            connection.close()
+            raise
 
     def start(self) -> None:
         return

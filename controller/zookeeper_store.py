@@ -12,6 +12,7 @@ therefore learns it before any of its writes can be acknowledged: its old connec
 
 import asyncio
 import logging
+import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -106,6 +107,17 @@ class ZooKeeperStore(MetadataStore):
             callback()
 
 
+def _tls_context(settings: ZooKeeperSettings) -> ssl.SSLContext | None:
+    """Raises StoreUnavailable."""
+    if settings.tls is None:
+        return None
+    try:
+        return settings.tls.context()
+    except OSError as error:
+        stores = f"zookeeper.ssl.keystore.location={settings.tls.key_store}, zookeeper.ssl.truststore.location={settings.tls.trust_store}"
+        raise StoreUnavailable(stores, f"cannot be used as PEM files with this password: {error.strerror or error}") from None
+
+
 class _Batch:
     """The requests of one pipeline and what came of them so far."""
 
@@ -140,7 +152,7 @@ class _Session:
         self._settings = settings
         self._events = events
         self._on_expired = on_expired
-        self._client = ZooKeeperClient(settings.hosts, settings.session_timeout_ms, settings.tls, settings.credentials, self)
+        self._client = ZooKeeperClient(settings.hosts, settings.session_timeout_ms, _tls_context(settings), settings.credentials, self)
         self._wire = ZooKeeperWire(settings.chroot, settings.set_acl, self._client.watch)
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_connected = False

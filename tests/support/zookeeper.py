@@ -8,7 +8,7 @@ import importlib.util
 import os
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from itertools import count
@@ -45,6 +45,11 @@ def zookeeper_jars() -> Path:
 
 class ZooKeeperServer(ZooKeeper):
     """A server that others may stop, pause and look into. It keeps its port and its data over stops and starts."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        """`settings` are further lines of the server's configuration."""
+        super().__init__(directory)
+        self._settings = dict(settings or {})
 
     @property
     def port(self) -> int:
@@ -116,6 +121,7 @@ class ZooKeeperServer(ZooKeeper):
             "maxClientCnxns": "0",
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "*",
+            **self._settings,
         }
         path = self.directory / "zookeeper.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
@@ -137,10 +143,10 @@ def session_password(session_id: int) -> bytes:
 
 
 @contextmanager
-def a_zookeeper(directory: Path) -> Iterator[ZooKeeperServer]:
+def a_zookeeper(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[ZooKeeperServer]:
     """A server that runs as long as the block; its data and its log are in `directory`/zookeeper*. Skips the test when there is no Java."""
     _skip_without_jars()
-    with ZooKeeperServer(directory) as server:
+    with ZooKeeperServer(directory, settings) as server:
         yield server
 
 
