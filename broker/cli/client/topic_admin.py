@@ -1,6 +1,7 @@
 """Topics made, grown, emptied and deleted, one answer per topic."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from broker.cli.client.cluster import Cluster, TopicPartition
@@ -22,9 +23,10 @@ from protocol.messages.create_topics import (
 )
 from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsTopic
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from protocol.messages.metadata import MetadataResponseTopic
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 
 DEFAULT = -1
+_KNOWN_SECONDS = 10.0
 
 Outcomes = dict[str, ClientError | None]
 """By name: None when it was done."""
@@ -47,7 +49,7 @@ def all_topics(cluster: Cluster) -> list[MetadataResponseTopic]:
 
 
 def create_topics(cluster: Cluster, topics: Sequence[NewTopic], *, validate_only: bool = False) -> Outcomes:
-    """Make topics."""
+    """Make topics. Returns when every broker that can be reached knows them: the next command may ask any of them."""
     request = CreateTopicsRequest(
         topics=[
             CreatableTopic(
@@ -71,7 +73,24 @@ def create_topics(cluster: Cluster, topics: Sequence[NewTopic], *, validate_only
         _retry_elsewhere(result.error_code for result in answer.topics)
         return {result.name: _outcome(f"topic {result.name}", result.error_code, result.error_message) for result in answer.topics}
 
-    return cluster.until_done(attempt)
+    outcomes = cluster.until_done(attempt)
+    created = [name for name, outcome in outcomes.items() if outcome is None]
+    if created and not validate_only:
+        for broker_id in cluster.broker_ids():
+            _wait_until_known(cluster, broker_id, created)
+    return outcomes
+
+
+def _wait_until_known(cluster: Cluster, broker_id: int, topics: Sequence[str]) -> None:
+    """The controller answers before all brokers have heard of a new topic. Not worth a failure: the topics are there."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in topics], allow_auto_topic_creation=False)
+
+    def attempt() -> None:
+        for topic in cluster.ask_broker(broker_id, request, MetadataResponse).topics:
+            check(f"topic {topic.name}", topic.error_code)
+
+    with suppress(ClientError):
+        cluster.until_done(attempt, timeout_seconds=_KNOWN_SECONDS)
 
 
 def delete_topics(cluster: Cluster, names: Sequence[str]) -> Outcomes:
