@@ -78,7 +78,7 @@ def test_a_full_disk_of_one_broker_costs_its_replicas_and_nothing_else(tmp_path:
                 ballast.unlink()
                 cluster.broker(VICTIM).stop()
                 cluster.broker(VICTIM).start()
-                cluster.wait_until_isr_is(full, 0, 0, 1, 2, seconds=30)
+                cluster.wait_until_isr_is(full, 0, 0, 1, 2, seconds=90)
                 writer.go_on_for(50)
                 along.go_on_for(50)
             for topic, found in ((full, history), (other, others)):

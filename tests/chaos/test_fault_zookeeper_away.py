@@ -28,7 +28,7 @@ def test_brokers_serve_without_zookeeper_and_are_a_cluster_again_when_it_is_back
             zookeeper.start()
             cluster.wait_until_registered(0, 1, 2)
             for partition in range(3):
-                cluster.wait_until_isr_is("t", partition, 0, 1, 2, seconds=30)
+                cluster.wait_until_isr_is("t", partition, 0, 1, 2, seconds=90)
             writer.go_on_for(200)
             assert cluster.controller_id() in {0, 1, 2}
             cluster.create_topic("afterwards", partitions=3)
@@ -45,7 +45,7 @@ def test_a_leader_that_dies_while_zookeeper_is_away_is_replaced_when_that_is_bac
             cluster.broker(0).kill()
             assert cluster.partition("t", 0).leader_id == 0
             zookeeper.start()
-            cluster.wait_until_led_by_another("t", 0, than=0, seconds=30)
+            cluster.wait_until_led_by_another("t", 0, than=0, seconds=90)
             writer.go_on_for(200)
             cluster.broker(0).start()
             cluster.wait_until_isr_is("t", 0, 0, 1, 2)
@@ -71,6 +71,6 @@ def test_brokers_that_all_die_while_zookeeper_is_away_come_back_with_their_data(
         def all_are_led() -> bool:
             return all(partition.leader_id >= 0 for partition in cluster.metadata("t").topics[0].partitions)
 
-        eventually(all_are_led, 30, "every partition has a leader")
+        eventually(all_are_led, 90, "every partition has a leader")
         read_all(cluster, "t", history, partitions=3)
         assert history.violations() == []

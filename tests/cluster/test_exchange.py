@@ -21,7 +21,7 @@ from tests.support.mixed_cluster import a_cluster_of_apache_kafka, exchange
 
 pytestmark = [*needs_apache_kafka, needs_zookeeper_store, pytest.mark.slow, pytest.mark.timeout(240)]  # JVMs, on a busy machine
 
-SECONDS = 30.0
+SECONDS = 90.0
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 CONFIGS: dict[str, dict[str, str]] = {
     **{codec: {} for codec in CODECS},

@@ -17,7 +17,7 @@ from tests.support.mixed_cluster import ApacheBroker, a_cluster_of_apache_kafka,
 
 pytestmark = [*needs_apache_kafka, needs_zookeeper_store, pytest.mark.slow, pytest.mark.timeout(240)]  # JVMs, on a busy machine
 
-SECONDS = 30.0
+SECONDS = 90.0
 REPLICAS = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
 
 

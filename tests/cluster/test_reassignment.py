@@ -18,7 +18,7 @@ def test_partitions_go_round_and_round_while_they_are_written_and_read(tmp_path:
                 targets = [[(turn + 1 + index) % 3, (turn + 2 + index) % 3] for index in range(2)]
                 move(cluster, "t", dict(enumerate(targets)))
                 writer.go_on_for(50)
-                eventually(lambda: not is_moving(cluster), seconds=30)
+                eventually(lambda: not is_moving(cluster), seconds=90)
                 wait_for_replicas(cluster, "t", targets)
             writer.go_on_for(50)
         read_all(cluster, "t", history, partitions=2)
@@ -37,7 +37,7 @@ def test_the_next_controller_ends_what_the_one_that_was_killed_began(tmp_path: P
             cluster.broker(controller).kill()
             writer.go_on_for(200)
             wait_for_replicas(cluster, "t", [[third, first], [third, second]])
-            eventually(lambda: not is_moving(cluster), seconds=30)
+            eventually(lambda: not is_moving(cluster), seconds=90)
             cluster.broker(controller).start()
         read_all(cluster, "t", history, partitions=2)
         assert history.violations() == []

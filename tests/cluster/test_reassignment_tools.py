@@ -62,7 +62,7 @@ def test_partitions_are_moved_with_everything_in_them(tmp_path: Path) -> None:
             executed = reassign(cluster, "--reassignment-json-file", plan, "--execute", "--throttle", "50000000")
             assert executed.status == 0, executed
             assert "Successfully started partition reassignments for t-0,t-1" in executed.output
-            eventually(lambda: (replicas_of(cluster, "t", 0), replicas_of(cluster, "t", 1)) == ([2, 1], [0]), seconds=30)
+            eventually(lambda: (replicas_of(cluster, "t", 0), replicas_of(cluster, "t", 1)) == ([2, 1], [0]), seconds=90)
             writer.go_on_for(200)
             verified = reassign(cluster, "--reassignment-json-file", plan, "--verify")
             assert verified.output.count("is completed.") == 2, verified
@@ -71,7 +71,7 @@ def test_partitions_are_moved_with_everything_in_them(tmp_path: Path) -> None:
         assert cluster.isr_of("t", 0) == {1, 2}
         read_all(cluster, "t", history, partitions=2)
         assert history.violations() == []
-        eventually(lambda: set(cluster.log_files("t", 0)) == {1, 2} and set(cluster.log_files("t", 1)) == {0}, seconds=30)
+        eventually(lambda: set(cluster.log_files("t", 0)) == {1, 2} and set(cluster.log_files("t", 1)) == {0}, seconds=90)
 
 
 def test_a_move_is_listed_and_given_up_and_the_replicas_are_as_before(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_move_is_listed_and_given_up_and_the_replicas_are_as_before(tmp_path: 
         assert "Cannot execute because there is an existing partition assignment." in again.output
         cancelled = reassign(cluster, "--reassignment-json-file", plan, "--cancel")
         assert "Successfully cancelled partition reassignment for: t-0" in cancelled.output, cancelled
-        eventually(lambda: replicas_of(cluster, "t", 0) == [leader, controller], seconds=20)
+        eventually(lambda: replicas_of(cluster, "t", 0) == [leader, controller], seconds=90)
         assert "No partition reassignments found." in reassign(cluster, "--list").output
         links.heal()
         assert cluster.leader_of("t", 0) == leader
@@ -125,4 +125,4 @@ def test_leaders_go_back_to_the_preferred_replicas(tmp_path: Path) -> None:
         elected = run(ELECT, cluster, "--election-type", "preferred", "--all-topic-partitions")
         assert elected.status == 0, elected
         assert "t-0" in elected.output
-        eventually(lambda: cluster.leader_of("t", 0) == preferred, seconds=20)
+        eventually(lambda: cluster.leader_of("t", 0) == preferred, seconds=90)

@@ -188,7 +188,7 @@ def test_two_members_share_the_partitions(ottla: CommandLine) -> None:
             return any(group["group"] == "sharing" for group in ottla("groups", "list", "--json").json)
 
         eventually(found, 30)
-        eventually(shared, 30)
+        eventually(shared, 90)
         ottla("produce", "--json", name, input="".join(f'{{"value": "{n}", "partition": {n % 2}}}\n' for n in range(10)))
         outputs = []
         for member in members:

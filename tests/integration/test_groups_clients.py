@@ -10,7 +10,7 @@ import pytest
 from tests.support.broker_process import BrokerProcess, a_broker
 from tests.support.group_members import AiokafkaMember, Client, ConfluentMember, KafkaPythonMember, Member
 
-SECONDS = 30.0
+SECONDS = 90.0
 PARTITIONS = 4
 RECORDS = 200
 

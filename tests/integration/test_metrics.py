@@ -26,7 +26,7 @@ from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 
 TOPIC = "orders"
 RECORDS = 500
-SECONDS = 20.0
+SECONDS = 90.0
 ANY_PORT = "127.0.0.1:0"
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-START_SECONDS = 20.0
-STOP_SECONDS = 30.0
+START_SECONDS = 90.0
+STOP_SECONDS = 90.0
 
 
 class BrokerProcess:
@@ -133,7 +133,7 @@ def a_broker(directory: Path, **config: object) -> Iterator[BrokerProcess]:
             broker.wait()
 
 
-def eventually(condition: object, seconds: float = 15.0, what: str = "the condition") -> object:
+def eventually(condition: object, seconds: float = 90.0, what: str = "the condition") -> object:
     """Poll `condition()` until it gives something true, which is returned. Fails after `seconds`."""
     assert callable(condition)
     deadline = time.monotonic() + seconds

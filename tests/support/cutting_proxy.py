@@ -20,7 +20,7 @@ from random import Random
 from tests.support.apache_kafka.ports import free_ports
 from tests.support.broker_process import BrokerProcess
 
-SECONDS = 10.0
+SECONDS = 60.0
 CUT, DELAY, TRICKLE = 0.02, 0.05, 0.05
 """How likely each is for a piece of what is forwarded."""
 MAX_DELAY_SECONDS = 0.03

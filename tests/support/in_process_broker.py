@@ -20,7 +20,7 @@ from broker.server import Broker
 from broker.services import Services
 from config.broker import BrokerConfig
 
-SECONDS = 30.0
+SECONDS = 90.0
 
 
 class InProcessBroker:

@@ -14,7 +14,7 @@ from protocol.messages.list_partition_reassignments import ListPartitionReassign
 from tests.support.broker_process import eventually
 from tests.support.cluster import Cluster
 
-SECONDS = 30.0
+SECONDS = 90.0
 
 
 def move(cluster: Cluster, topic: str, targets: dict[int, list[int] | None]) -> None:
@@ -25,7 +25,7 @@ def move(cluster: Cluster, topic: str, targets: dict[int, list[int] | None]) -> 
     def ask(client: Client) -> AlterPartitionReassignmentsResponse:
         return client.ask_controller(request, AlterPartitionReassignmentsResponse)
 
-    response = cluster.ask(ask, seconds=15.0)
+    response = cluster.ask(ask, seconds=90.0)
     assert isinstance(response, AlterPartitionReassignmentsResponse)
     assert response.error_code == ErrorCode.NONE
     errors = [(each.partition_index, each.error_code) for each in response.responses[0].partitions if each.error_code]
@@ -69,7 +69,7 @@ def elect_preferred(cluster: Cluster, topic: str, *partitions: int) -> None:
     def ask(client: Client) -> ElectLeadersResponse:
         return client.ask_controller(request, ElectLeadersResponse)
 
-    response = cluster.ask(ask, seconds=15.0)
+    response = cluster.ask(ask, seconds=90.0)
     assert isinstance(response, ElectLeadersResponse)
     errors = {each.error_code for result in response.replica_election_results for each in result.partition_result}
     assert response.error_code == ErrorCode.NONE

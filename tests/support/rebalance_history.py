@@ -21,7 +21,7 @@ from protocol.record_reader import iter_records
 from protocol.records import iter_batches
 from tests.support.rebalance_members import Member, MemberProcess, Partition, Seen
 
-SECONDS = 30.0
+SECONDS = 90.0
 
 
 class History:

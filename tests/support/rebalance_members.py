@@ -29,7 +29,7 @@ with warnings.catch_warnings():  # kafka-python reads its schemas through a func
 Properties = Mapping[str, str | int]
 Partition = tuple[str, int]
 Result = TypeVar("Result")
-SECONDS = 30.0
+SECONDS = 90.0
 COMMIT_SECONDS = 1.0
 POLL_MS = 50
 BASE: Properties = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 100, "max_poll_interval_ms": 10_000}

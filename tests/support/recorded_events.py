@@ -24,7 +24,7 @@ from tests.support.recorded_history import GOLDEN, ComparableNode, recorded_tree
 from tests.support.zookeeper import ZooKeeperServer, a_chroot, shared_zookeeper
 from tests.support.zookeeper_log import written
 
-SECONDS = 30.0
+SECONDS = 90.0
 TOPICS = ("cfg-topic", "auto", "auto1", "manual", "move", "move2", "deldown", "unclean")
 _OF_A_TOPIC = re.compile(r"/(?:brokers/topics|config/topics|admin/delete_topics)/([^/]+)")
 _STATE = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SERVE = (sys.executable, "-m", "broker", "serve")
-SECONDS = 30.0
+SECONDS = 90.0
 
 
 class Serving:

@@ -15,7 +15,7 @@ from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, Me
 from tests.support.in_process_broker import InProcessBroker
 from tests.support.wire_client import a_wire_client
 
-SECONDS = 30.0
+SECONDS = 90.0
 
 
 def start_broker(directory: Path, broker_id: int, **config: object) -> InProcessBroker:

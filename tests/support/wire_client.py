@@ -13,7 +13,7 @@ from protocol.messages.header import RequestHeader, ResponseHeader
 from protocol.registry import Api, api
 from protocol.schema import Message
 
-SECONDS = 30.0
+SECONDS = 90.0
 
 
 class WireClient:

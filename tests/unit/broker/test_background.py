@@ -9,7 +9,7 @@ import pytest
 
 from broker.background import LoopBackground
 
-SECONDS = 30.0
+SECONDS = 90.0
 
 
 def run(scenario: Callable[[LoopBackground], "asyncio.Future[None]"]) -> None:
