@@ -68,6 +68,7 @@ format: $(VENV)/.installed-test
 docs: $(VENV)/.installed-test
 	$(BIN)/python -m config.docs
 	$(BIN)/python -m broker.handlers.docs
+	$(BIN)/python -m broker.metrics.docs
 
 bench: $(VENV)/.installed-test
 	$(BIN)/python -m benchmarks.bench $(BENCH_ARGS)
