@@ -30,7 +30,7 @@ from protocol.errors import ErrorCode
 from protocol.fetch_fast_path import read_fetch
 from protocol.registry import Api, api
 from protocol.schema import Message
-from protocol.wire import ProtocolError, read_uvarint
+from protocol.wire import ProtocolError, skip_tagged_fields
 
 if TYPE_CHECKING:
     from broker.metrics.request_metrics import RequestMetrics
@@ -252,18 +252,6 @@ class Dispatcher:
 def _refuse(frame: memoryview, connection: Connection, malformed: Exception) -> Answer:
     connection.offend(f"a request that cannot be read ({name_of(frame)}): {malformed}")
     return CLOSE
-
-
-def skip_tagged_fields(frame: memoryview, offset: int) -> int:
-    """The offset behind the tagged fields of a request header: a broker acts on none of them. Raises ProtocolError."""
-    count, offset = read_uvarint(frame, offset)
-    for _ in range(count):
-        _, offset = read_uvarint(frame, offset)
-        size, offset = read_uvarint(frame, offset)
-        offset += size
-        if offset > len(frame):
-            raise ProtocolError("a tagged field of the header is longer than the request")
-    return offset
 
 
 def name_of(frame: memoryview) -> str:

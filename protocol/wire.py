@@ -153,6 +153,18 @@ def read_unknown_tagged_field(buf: Buffer, pos: int, size: int) -> bytes:
     return bytes(buf[pos : pos + size])
 
 
+def skip_tagged_fields(buf: Buffer, pos: int) -> int:
+    """The position after a section of tagged fields that nobody wants to know. Raises ProtocolError."""
+    count, pos = read_uvarint(buf, pos)
+    for _ in range(count):
+        _, pos = read_uvarint(buf, pos)
+        size, pos = read_uvarint(buf, pos)
+        pos += size
+        if pos > len(buf):
+            raise InvalidLength(f"a tagged field of {size} bytes where {len(buf) - pos + size} are left")
+    return pos
+
+
 def tagged_fields(known: list[tuple[int, bytes]], unknown: dict[int, bytes] | None) -> bytes:
     """The section of tagged fields: their number, then each with its tag and size, in the order of the tags."""
     section = sorted([*known, *unknown.items()]) if unknown else known

@@ -24,7 +24,7 @@ from protocol.errors import ErrorCode
 from protocol.fields import Versions
 from protocol.registry import api
 from protocol.schema import Message
-from protocol.wire import ProtocolError, read_uvarint
+from protocol.wire import ProtocolError, skip_tagged_fields
 from replication.peer import Peer, PeerAddress, PeerUnavailable, Resolve
 
 logger = logging.getLogger(__name__)
@@ -119,7 +119,7 @@ class PeerConnection(Peer):
         offset = 4
         try:
             if form.flexible_response_header:
-                offset = 5 if not frame[4] else _skip_tagged_fields(frame, 4)
+                offset = 5 if not frame[4] else skip_tagged_fields(frame, 4)
             if api_key == ApiKey.API_VERSIONS and _INT16.unpack_from(frame, offset)[0] == ErrorCode.UNSUPPORTED_VERSION:
                 version = 0  # who does not know the version answers in version 0 (KIP-511)
             response, _ = form.response.decode(frame, version, offset)
@@ -338,13 +338,3 @@ class Wire(asyncio.BufferedProtocol):
     def _offend(self, what: str) -> None:
         logger.warning("%s does not speak the protocol: %s; closing the connection", self.name, what)
         self.lose(what)
-
-
-def _skip_tagged_fields(frame: memoryview, offset: int) -> int:
-    """The offset behind the tagged fields of a response header: there are none that mean anything."""
-    count, offset = read_uvarint(frame, offset)
-    for _ in range(count):
-        _, offset = read_uvarint(frame, offset)
-        size, offset = read_uvarint(frame, offset)
-        offset += size
-    return offset

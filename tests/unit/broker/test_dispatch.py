@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.dispatch import name_of, skip_tagged_fields
+from broker.dispatch import name_of
 from broker.handlers.table import IMPLEMENTED
 from broker.network.request_channel import CLOSE
 from protocol.api_keys import ApiKey
@@ -17,7 +17,7 @@ from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoord
 from protocol.messages.header import RequestHeader
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.registry import api
-from protocol.wire import ProtocolError
+from protocol.wire import ProtocolError, skip_tagged_fields
 from tests.support.golden_frames import all_golden_frames
 from tests.support.golden_replay import decode, request_frame
 from tests.support.handler_bench import HandlerBench, on_a_loop
