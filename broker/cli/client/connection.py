@@ -3,10 +3,12 @@
 Blocking, for one thread. A connection that failed once is of no further use.
 """
 
+import selectors
 import socket
 import struct
 import time
 from collections import deque
+from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeVar, cast
 
 from broker.cli.client.errors import ConnectionLost, Unreachable
@@ -169,6 +171,14 @@ class Connection:
                 return api_table(answer.api_keys)
             listed = api_table(answer.api_keys).get(ApiKey.API_VERSIONS)
             version = min(listed.last, version - 1) if listed is not None else 0
+
+
+def readable(connections: Iterable[Connection], timeout_seconds: float) -> list[Connection]:
+    """Those that have something to read: waits until one has, or the time is up."""
+    with selectors.DefaultSelector() as selector:
+        for connection in connections:
+            selector.register(connection, selectors.EVENT_READ, connection)
+        return [key.data for key, _ in selector.select(timeout_seconds)]
 
 
 def decode_api_versions(data: bytes, version: int) -> ApiVersionsResponse:

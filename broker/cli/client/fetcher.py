@@ -5,13 +5,12 @@ With read_committed, records of aborted transactions are left out, as the lists 
 
 from __future__ import annotations
 
-import selectors
 import time
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from broker.cli.client.cluster import Cluster, TopicPartition
-from broker.cli.client.connection import Connection
+from broker.cli.client.connection import Connection, readable
 from broker.cli.client.errors import ClientError, ConnectionLost, Refused
 from broker.cli.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, by_topic
 from protocol.errors import ErrorCode
@@ -79,11 +78,7 @@ class Fetcher:
         if not self._in_flight:
             time.sleep(min(timeout_seconds, _BACKOFF_SECONDS))
             return
-        with selectors.DefaultSelector() as selector:
-            for connection in self._in_flight:
-                selector.register(connection, selectors.EVENT_READ, connection)
-            ready: list[Connection] = [key.data for key, _ in selector.select(timeout_seconds)]
-        for connection in ready:
+        for connection in readable(self._in_flight, timeout_seconds):
             yield from self._take(connection)
 
     def _send(self) -> None:

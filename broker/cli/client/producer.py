@@ -6,14 +6,13 @@ acks=all the producer is idempotent when the cluster lets it be, so that trying 
 
 from __future__ import annotations
 
-import selectors
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from broker.cli.client.cluster import Cluster, TopicPartition
-from broker.cli.client.connection import Connection
+from broker.cli.client.connection import Connection, readable
 from broker.cli.client.errors import ClientError, ConnectionLost, Refused
 from broker.cli.client.partitioner import StickyPartition, partition_of_key
 from protocol.errors import ErrorCode
@@ -275,10 +274,7 @@ class Producer:
             if self._buffered and timeout_seconds and any(self._waiting.values()):
                 time.sleep(min(timeout_seconds, _BACKOFF_SECONDS))
             return
-        with selectors.DefaultSelector() as selector:
-            for connection in self._in_flight:
-                selector.register(connection, selectors.EVENT_READ, connection)
-            ready: list[Connection] = [key.data for key, _ in selector.select(timeout_seconds)]
+        ready = readable(self._in_flight, timeout_seconds)
         limit = self._settings.request_timeout_ms / 1000 + self._cluster.timeout_seconds
         for connection in list(self._in_flight):
             if connection in ready:
