@@ -8,7 +8,6 @@ SIMULATED ?= 10
 BROKERS ?= 3
 CLUSTER ?= ./cluster
 WORKERS ?= auto
-TEST_TIMEOUT ?= 180
 ROWS ?= 10000000
 RECORD_BYTES ?= 100
 
@@ -50,7 +49,7 @@ cluster: install
 
 test: $(VENV)/.installed-test
 	@$(BIN)/python -m tests.support.prerequisites
-	$(BIN)/python -m pytest -n $(WORKERS) --timeout $(TEST_TIMEOUT) tests
+	$(BIN)/python -m pytest -n $(WORKERS) tests
 
 test-fast: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n $(WORKERS) --timeout 60 tests/unit tests/wire tests/contract
