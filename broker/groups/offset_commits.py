@@ -15,7 +15,7 @@ from broker.groups.coordinated import CoordinatedGroups
 from broker.groups.group import Group, GroupState
 from broker.groups.membership import on_commit
 from broker.groups.offsets import OffsetAndMetadata
-from broker.groups.offsets_log import OffsetsLog
+from broker.groups.offsets_log import UNAVAILABLE, OffsetsLog
 from broker.groups.records import group_key, offset_keys, offset_value
 from broker.groups.runner import EffectRunner
 from protocol.errors import ErrorCode
@@ -26,11 +26,7 @@ from storage.topic_partition import TopicPartition
 logger = logging.getLogger(__name__)
 
 COMMIT_ERRORS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    **UNAVAILABLE,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,

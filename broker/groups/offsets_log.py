@@ -31,6 +31,15 @@ logger = logging.getLogger(__name__)
 
 ACKS_ALL = -1
 
+UNAVAILABLE = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+}
+"""What a failed append means to any client of the coordinator."""
+
 Then: TypeAlias = Callable[[ErrorCode, int], None]
 Pairs: TypeAlias = Sequence[tuple[bytes, bytes | None]]
 
