@@ -16,7 +16,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from protocol.errors import ErrorCode
-from replication.isr_proposals import IsrDecision, IsrProposal, IsrProposals, NoIsrProposals
+from replication.isr_proposals import MAY_BE_OUT_OF_DATE, NOT_CARRIED_OUT, IsrDecision, IsrProposal, IsrProposals, NoIsrProposals
 
 if TYPE_CHECKING:
     from replication.cluster import MetadataCache
@@ -28,21 +28,6 @@ logger = logging.getLogger(__name__)
 
 LEADER_RECOVERED = 0
 """A leader that says anything at all has recovered from an unclean election (KIP-704): there is nothing it does for that."""
-
-NOT_CARRIED_OUT = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
-"""The controller knows the partition in this very epoch and left it as it is: the confirmed ISR is true."""
-
-MAY_BE_OUT_OF_DATE = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.INVALID_UPDATE_VERSION,
-        ErrorCode.INVALID_REQUEST,
-        ErrorCode.NEW_LEADER_ELECTED,
-    }
-)
-"""This broker's picture of the partition may be old: the controller will say what is true."""
 
 
 class IsrChanges:

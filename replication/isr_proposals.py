@@ -34,6 +34,22 @@ class IsrDecision(NamedTuple):
     partition_epoch: int
 
 
+NOT_CARRIED_OUT = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
+"""The controller knows the partition in this very epoch and left it as it is: the confirmed ISR is true."""
+
+MAY_BE_OUT_OF_DATE = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    }
+)
+"""The leader's picture of the partition may be old: the controller will say what is true."""
+
+
 class IsrProposals(Protocol):
     """The way to the controller."""
 
