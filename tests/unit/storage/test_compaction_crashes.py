@@ -39,60 +39,65 @@ def _reopened(filesystem: FileSystem, log: PartitionLog) -> PartitionLog:
     return opened
 
 
-def _check(filesystem: FileSystem, log: PartitionLog, values: dict[bytes, bytes | None], producers: dict[int, int]) -> None:
-    opened = _reopened(filesystem, log)
-    assert _values(opened) == values
-    assert opened.log_end_offset == log.log_end_offset
-    assert {entry.producer_id: entry.last_sequence for entry in opened.active_producers()} == producers
-    offsets = [header.base_offset for header, _ in batches_of(opened)]
-    assert offsets == sorted(set(offsets))
-    names = filesystem.list_directory(opened.directory)
-    assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))]
-    # What is left can be cleaned.
-    clean_log(opened)
-    assert _values(opened) == values
+class Cleaning:
+    """A log with something to clean, on a disk that refuses one call of the cleaning: the first is number 1."""
+
+    def __init__(self, failing: int) -> None:
+        self.disk = MemoryFileSystem()
+        self.faulty = FaultyFileSystem(self.disk)
+        writer = a_writer(a_context(cast(FileSystem, self.faulty)), **CONFIG)
+        _fill(writer)
+        self._log = writer.log
+        self._values = _values(self._log)
+        self._producers = _last_sequences(self._log)
+        self.faulty.fail_at = self.faulty.calls + failing
+
+    def fails(self) -> bool:
+        """Clean; False when the cleaning was over before the call that is refused."""
+        try:
+            clean_log(self._log)
+        except (OSError, LogDirFailure):
+            return True
+        return False
+
+    def check(self, filesystem: FileSystem) -> None:
+        """What is left opens, has lost nothing, and can be cleaned."""
+        opened = _reopened(filesystem, self._log)
+        assert _values(opened) == self._values
+        assert opened.log_end_offset == self._log.log_end_offset
+        assert _last_sequences(opened) == self._producers
+        offsets = [header.base_offset for header, _ in batches_of(opened)]
+        assert offsets == sorted(set(offsets))
+        names = filesystem.list_directory(opened.directory)
+        assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))]
+        clean_log(opened)
+        assert _values(opened) == self._values
+
+
+def _last_sequences(log: PartitionLog) -> dict[int, int]:
+    return {entry.producer_id: entry.last_sequence for entry in log.active_producers()}
 
 
 @pytest.mark.parametrize("for_ever", [True, False], ids=["the disk is gone", "one call fails"])
 def test_whichever_call_of_a_cleaning_fails_every_key_has_its_value(for_ever: bool) -> None:
     failures = 0
-    for failing in range(1, 10_000):
-        inner = MemoryFileSystem()
-        faulty = FaultyFileSystem(inner)
-        writer = a_writer(a_context(cast(FileSystem, faulty)), **CONFIG)
-        _fill(writer)
-        log = writer.log
-        values = _values(log)
-        producers = {entry.producer_id: entry.last_sequence for entry in log.active_producers()}
-        faulty.fails_for_ever = for_ever
-        faulty.fail_at = faulty.calls + failing
-        try:
-            clean_log(log)
-        except (OSError, LogDirFailure):
-            failures += 1
-        else:
+    while True:
+        cleaning = Cleaning(failing=failures + 1)
+        cleaning.faulty.fails_for_ever = for_ever
+        if not cleaning.fails():
             break
-        _check(inner, log, values, producers)
+        failures += 1
+        cleaning.check(cleaning.disk)
     assert failures > 50
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_after_a_power_cut_at_any_call_every_key_has_its_value(seed: int) -> None:
     cuts = 0
-    for failing in range(1, 10_000, 3):
-        inner = MemoryFileSystem()
-        faulty = FaultyFileSystem(inner)
-        writer = a_writer(a_context(cast(FileSystem, faulty)), **CONFIG)
-        _fill(writer)
-        log = writer.log
-        values = _values(log)
-        producers = {entry.producer_id: entry.last_sequence for entry in log.active_producers()}
-        faulty.fail_at = faulty.calls + failing
-        try:
-            clean_log(log)
-        except (OSError, LogDirFailure):
-            cuts += 1
-        else:
+    while True:
+        cleaning = Cleaning(failing=3 * cuts + 1)
+        if not cleaning.fails():
             break
-        _check(inner.after_power_cut(seed), log, values, producers)
+        cuts += 1
+        cleaning.check(cleaning.disk.after_power_cut(seed))
     assert cuts > 15

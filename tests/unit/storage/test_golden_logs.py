@@ -136,18 +136,23 @@ def test_recovery_leaves_what_the_recovery_of_apache_kafka_leaves(name: str, tmp
             assert (tmp_path / "log" / path.name).read_bytes() == path.read_bytes(), path.name
 
 
-@pytest.mark.parametrize("name", WRITTEN_ONCE)
-def test_what_apache_kafka_wrote_is_written_again_byte_by_byte(name: str, tmp_path: Path) -> None:
+def _empty_log(name: str, directory: Path) -> PartitionLog:
+    """A new log for what the recorded one has, with the configuration of its topic."""
     manifest = _manifest(name)
-    directory = tmp_path / "log"
-    log = open_log(
+    return open_log(
         a_context(RealFileSystem(), ManualClock(RECORDED_AT)),
         TopicPartition(manifest["topic"], manifest["partition"]),
-        str(tmp_path),
+        str(directory.parent),
         a_topic_config(manifest.get("topic_config") or {}, BROKER),
         directory=str(directory),
         is_new=True,
     )
+
+
+@pytest.mark.parametrize("name", WRITTEN_ONCE)
+def test_what_apache_kafka_wrote_is_written_again_byte_by_byte(name: str, tmp_path: Path) -> None:
+    directory = tmp_path / "log"
+    log = _empty_log(name, directory)
     data = bytearray(_log_bytes(name))
     for position, header in list(iter_batches(data)):
         records = memoryview(data)[position : position + header.size]
@@ -166,16 +171,8 @@ def test_what_apache_kafka_wrote_is_written_again_byte_by_byte(name: str, tmp_pa
 
 @pytest.mark.parametrize("name", ["clean/log-txn-0", "clean/log-lz4-0", "clean/log-segments-0", "clean/log-idempotent-0"])
 def test_a_follower_of_apache_kafka_writes_the_same_files(name: str, tmp_path: Path) -> None:
-    manifest = _manifest(name)
     directory = tmp_path / "log"
-    log = open_log(
-        a_context(RealFileSystem(), ManualClock(RECORDED_AT)),
-        TopicPartition(manifest["topic"], manifest["partition"]),
-        str(tmp_path),
-        a_topic_config(manifest.get("topic_config") or {}, BROKER),
-        directory=str(directory),
-        is_new=True,
-    )
+    log = _empty_log(name, directory)
     data = _log_bytes(name)
     for position, header in iter_batches(data):
         log.append_as_follower(memoryview(data)[position : position + header.size], 5)
