@@ -9,6 +9,12 @@ __all__ = ["collect_sockets_of_kafka_python"]
 UNCLOSED_SOCKET = "unclosed <socket:ResourceWarning"
 
 
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A name for the test's own topic or group."""
+    return request.node.name.translate(str.maketrans("[]", ".."))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let the tests with kafka-python live with its sockets."""
     for item in items:

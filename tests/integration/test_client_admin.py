@@ -23,11 +23,6 @@ def client(broker: BrokerProcess, request: pytest.FixtureRequest) -> Admin:
     return Clients.admins[request.param](broker.bootstrap)
 
 
-@pytest.fixture
-def name(request: pytest.FixtureRequest) -> str:
-    return request.node.name.translate(str.maketrans("[]", ".."))
-
-
 def create_once_it_is_gone(client: Admin, name: str) -> None:
     """A deletion is answered when nobody can use the topic any more; its name is free a moment later."""
 

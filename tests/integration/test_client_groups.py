@@ -20,11 +20,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         yield running
 
 
-@pytest.fixture
-def name(request: pytest.FixtureRequest) -> str:
-    return request.node.name.translate(str.maketrans("[]", ".."))
-
-
 def numbered(start: int, end: int) -> list[Record]:
     return [Record(b"%d" % number) for number in range(start, end)]
 

@@ -25,11 +25,6 @@ def client(broker: BrokerProcess, request: pytest.FixtureRequest) -> Client:
 
 
 @pytest.fixture
-def name(request: pytest.FixtureRequest) -> str:
-    return request.node.name.translate(str.maketrans("[]", ".."))
-
-
-@pytest.fixture
 def topic(broker: BrokerProcess, name: str) -> str:
     ConfluentClient(broker.bootstrap).create_topic(name)
     return name

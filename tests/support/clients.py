@@ -25,7 +25,7 @@ with warnings.catch_warnings():  # kafka-python reads its schemas through a func
     import kafka
     import kafka.admin
 
-SECONDS = 30
+SECONDS = 90
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _LARGE = 8 * 1024 * 1024
 _AIOKAFKA_TOPIC = AiokafkaResourceType.TOPIC
@@ -187,6 +187,17 @@ class ConfluentClient:
         return Record(message.value(), message.key(), tuple(message.headers() or ()), message.timestamp()[1], message.offset())
 
 
+def _producer_config(codec: str, acks: str, idempotent: bool) -> dict[str, Any]:
+    """For kafka-python and aiokafka, whose names of options are the same."""
+    return {
+        "compression_type": None if codec == "none" else codec,
+        "acks": acks if acks == "all" else int(acks),
+        "enable_idempotence": idempotent,
+        "max_request_size": _LARGE,
+        "linger_ms": 20,
+    }
+
+
 class KafkaPythonClient:
     """kafka-python."""
 
@@ -196,13 +207,7 @@ class KafkaPythonClient:
         self._bootstrap = {"bootstrap_servers": bootstrap}
 
     def produce(self, topic: str, records: Sequence[Record], *, codec: str = "none", acks: str = "all", idempotent: bool = False) -> None:
-        config = {
-            "compression_type": None if codec == "none" else codec,
-            "acks": acks if acks == "all" else int(acks),
-            "enable_idempotence": idempotent,
-            "max_request_size": _LARGE,
-            "linger_ms": 20,
-        }
+        config = _producer_config(codec, acks, idempotent)
         producer = kafka.KafkaProducer(**self._bootstrap, **config)
         sent = [producer.send(topic, r.value, r.key, list(r.headers), 0, r.timestamp) for r in records]
         producer.flush(SECONDS)
@@ -294,13 +299,7 @@ class AiokafkaClient:
         self._bootstrap = {"bootstrap_servers": bootstrap}
 
     def produce(self, topic: str, records: Sequence[Record], *, codec: str = "none", acks: str = "all", idempotent: bool = False) -> None:
-        config = {
-            "compression_type": None if codec == "none" else codec,
-            "acks": acks if acks == "all" else int(acks),
-            "enable_idempotence": idempotent,
-            "max_request_size": _LARGE,
-            "linger_ms": 20,
-        }
+        config = _producer_config(codec, acks, idempotent)
 
         async def work() -> None:
             async with aiokafka.AIOKafkaProducer(**self._bootstrap, **config) as producer:

@@ -3,7 +3,7 @@
 import asyncio
 import warnings
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import aiokafka
 import confluent_kafka
@@ -48,20 +48,24 @@ class ConfluentMember:
         self._consumer.close()
 
 
+def _config(broker: BrokerProcess, group: str) -> dict[str, Any]:
+    """For kafka-python and aiokafka, whose names of options are the same."""
+    return {
+        "bootstrap_servers": broker.bootstrap,
+        "group_id": group,
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+        "session_timeout_ms": 6000,
+        "heartbeat_interval_ms": 200,
+        "metadata_max_age_ms": 1000,
+    }
+
+
 class KafkaPythonMember:
     """kafka-python."""
 
     def __init__(self, broker: BrokerProcess, topic: str, group: str) -> None:
-        self._consumer = kafka.KafkaConsumer(
-            topic,
-            bootstrap_servers=broker.bootstrap,
-            group_id=group,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            session_timeout_ms=6000,
-            heartbeat_interval_ms=200,
-            metadata_max_age_ms=1000,
-        )
+        self._consumer = kafka.KafkaConsumer(topic, **_config(broker, group))
 
     def poll(self) -> list[int]:
         return [int(record.value) for records in self._consumer.poll(100).values() for record in records]
@@ -84,16 +88,7 @@ class AiokafkaMember:
         self._loop.run_until_complete(self._start(broker, topic, group))
 
     async def _start(self, broker: BrokerProcess, topic: str, group: str) -> None:
-        self._consumer = aiokafka.AIOKafkaConsumer(
-            topic,
-            bootstrap_servers=broker.bootstrap,
-            group_id=group,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            session_timeout_ms=6000,
-            heartbeat_interval_ms=200,
-            metadata_max_age_ms=1000,
-        )
+        self._consumer = aiokafka.AIOKafkaConsumer(topic, **_config(broker, group))
         # Not awaited to the end: its first rebalance needs the other members to be polled.
         self._started = asyncio.ensure_future(self._consumer.start())
         await asyncio.wait([self._started], timeout=0.1)

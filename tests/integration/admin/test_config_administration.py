@@ -28,16 +28,10 @@ from tests.support.admin_requests import (
     value,
 )
 from tests.support.broker_process import eventually
-from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
+from tests.support.in_process_broker import InProcessBroker
 from tests.support.wire_client import WireClient, a_wire_client
 
 OF_TOPIC = "Invalid config value for resource ConfigResource(type=TOPIC, name='t'): "
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
-    with a_broker_in_process(tmp_path_factory.mktemp("broker"), broker_id=0) as running:
-        yield running
 
 
 @pytest.fixture

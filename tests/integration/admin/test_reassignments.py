@@ -1,7 +1,6 @@
 """What one broker says to AlterPartitionReassignments, in the words of Apache Kafka 3.9.1."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,15 +13,8 @@ from protocol.messages.alter_partition_reassignments import (
 )
 from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from tests.support.admin_requests import a_topic, create
-from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
+from tests.support.in_process_broker import InProcessBroker
 from tests.support.wire_client import WireClient, a_wire_client
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
-    directory: Path = tmp_path_factory.mktemp("broker")
-    with a_broker_in_process(directory, broker_id=0) as running:
-        yield running
 
 
 @pytest.fixture

@@ -16,12 +16,6 @@ from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.wire_client import WireClient, a_wire_client
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
-    with a_broker_in_process(tmp_path_factory.mktemp("broker"), broker_id=0) as running:
-        yield running
-
-
 @pytest.fixture
 def client(broker: InProcessBroker) -> Iterator[WireClient]:
     with a_wire_client(broker.port) as connected:
