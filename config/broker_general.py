@@ -56,6 +56,7 @@ CONTROLLED_SHUTDOWN_ENABLE = key(
     Bool(),
     default=True,
     importance=MEDIUM,
+    effective=True,
     doc="Before it stops, the broker asks the controller to move its leaderships elsewhere.",
 )
 CONTROLLED_SHUTDOWN_MAX_RETRIES = key(
@@ -63,6 +64,7 @@ CONTROLLED_SHUTDOWN_MAX_RETRIES = key(
     Int(),
     default=3,
     importance=MEDIUM,
+    effective=True,
     doc="How many times the broker asks the controller to move its leaderships before it stops anyway.",
 )
 CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS = key(
@@ -70,6 +72,7 @@ CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS = key(
     Long(),
     default=5 * SECOND,
     importance=MEDIUM,
+    effective=True,
     doc="How long the broker waits between two such attempts.",
 )
 CREATE_TOPIC_POLICY_CLASS_NAME = key(

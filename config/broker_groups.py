@@ -41,6 +41,7 @@ OFFSETS_COMMIT_REQUIRED_ACKS = key(
     Short(),
     default=-1,
     importance=HIGH,
+    effective=True,
     doc="The acks that a commit waits for; deprecated, and only -1 makes sense.",
 )
 OFFSETS_COMMIT_TIMEOUT_MS = key(

@@ -285,6 +285,7 @@ NUM_RECOVERY_THREADS_PER_DATA_DIR = key(
     default=1,
     importance=HIGH,
     dynamic=CLUSTER,
+    effective=True,
     doc="How many logs of one directory are recovered at once after a crash, and flushed at once at shutdown.",
 )
 LOG_DIRS = key(

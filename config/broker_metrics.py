@@ -52,10 +52,15 @@ METRICS_SAMPLE_WINDOW_MS = key(
 QUOTA_WINDOW_NUM = key("quota.window.num", Int(1), default=11, importance=LOW, doc="How many samples a client quota is measured over.")
 QUOTA_WINDOW_SIZE_SECONDS = key("quota.window.size.seconds", Int(1), default=1, importance=LOW, doc="How long one of those samples is.")
 REPLICATION_QUOTA_WINDOW_NUM = key(
-    "replication.quota.window.num", Int(1), default=11, importance=LOW, doc="How many samples a replication quota is measured over."
+    "replication.quota.window.num",
+    Int(1),
+    default=11,
+    importance=LOW,
+    effective=True,
+    doc="How many samples a replication quota is measured over.",
 )
 REPLICATION_QUOTA_WINDOW_SIZE_SECONDS = key(
-    "replication.quota.window.size.seconds", Int(1), default=1, importance=LOW, doc="How long one of those samples is."
+    "replication.quota.window.size.seconds", Int(1), default=1, importance=LOW, effective=True, doc="How long one of those samples is."
 )
 TELEMETRY_MAX_BYTES = key(
     "telemetry.max.bytes", Int(1), default=MiB, importance=LOW, doc="The largest batch of metrics that a client may push."

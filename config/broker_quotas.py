@@ -9,6 +9,7 @@ LEADER_REPLICATION_THROTTLED_RATE = key(
     default=LONG_MAX,
     importance=MEDIUM,
     dynamic=PER_BROKER,
+    effective=True,
     doc="Bytes per second this broker sends, as leader, to followers of throttled replicas.",
 )
 FOLLOWER_REPLICATION_THROTTLED_RATE = key(
@@ -17,6 +18,7 @@ FOLLOWER_REPLICATION_THROTTLED_RATE = key(
     default=LONG_MAX,
     importance=MEDIUM,
     dynamic=PER_BROKER,
+    effective=True,
     doc="Bytes per second this broker fetches, as follower, for throttled replicas.",
 )
 REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND = key(

@@ -9,6 +9,7 @@ AUTO_LEADER_REBALANCE_ENABLE = key(
     Bool(),
     default=True,
     importance=HIGH,
+    effective=True,
     doc="The controller gives leadership back to preferred replicas when a broker has lost too much of it.",
 )
 CONTROLLER_SOCKET_TIMEOUT_MS = key(
@@ -16,6 +17,7 @@ CONTROLLER_SOCKET_TIMEOUT_MS = key(
     Int(),
     default=30 * SECOND,
     importance=MEDIUM,
+    effective=True,
     doc="How long the controller waits for a broker's answer.",
 )
 INTER_BROKER_PROTOCOL_VERSION = key(
@@ -23,6 +25,7 @@ INTER_BROKER_PROTOCOL_VERSION = key(
     MetadataVersion(),
     default="3.9-IV0",
     importance=MEDIUM,
+    effective=True,
     doc="The version of the protocol between brokers, and with it the features that the cluster uses.",
 )
 LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS = key(
@@ -30,6 +33,7 @@ LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS = key(
     Long(1),
     default=300,
     importance=HIGH,
+    effective=True,
     doc="How often the controller compares leaders with preferred leaders.",
 )
 LEADER_IMBALANCE_PER_BROKER_PERCENTAGE = key(
@@ -37,6 +41,7 @@ LEADER_IMBALANCE_PER_BROKER_PERCENTAGE = key(
     Int(),
     default=10,
     importance=HIGH,
+    effective=True,
     doc="The percentage of a broker's preferred leaderships that may be elsewhere before the controller moves them back.",
 )
 NUM_REPLICA_ALTER_LOG_DIRS_THREADS = key(
@@ -52,6 +57,7 @@ NUM_REPLICA_FETCHERS = key(
     default=1,
     importance=HIGH,
     dynamic=CLUSTER,
+    effective=True,
     doc="How many connections this broker keeps to each leader it replicates from.",
 )
 REPLICA_FETCH_BACKOFF_MS = key(
@@ -59,16 +65,23 @@ REPLICA_FETCH_BACKOFF_MS = key(
     Int(0),
     default=SECOND,
     importance=MEDIUM,
+    effective=True,
     doc="How long a follower waits after a failed fetch of a partition.",
 )
 REPLICA_FETCH_MAX_BYTES = key(
-    "replica.fetch.max.bytes", Int(0), default=MiB, importance=MEDIUM, doc="How many bytes of one partition a follower asks for."
+    "replica.fetch.max.bytes",
+    Int(0),
+    default=MiB,
+    importance=MEDIUM,
+    effective=True,
+    doc="How many bytes of one partition a follower asks for.",
 )
 REPLICA_FETCH_MIN_BYTES = key(
     "replica.fetch.min.bytes",
     Int(),
     default=1,
     importance=HIGH,
+    effective=True,
     doc="How many bytes a leader waits for, up to replica.fetch.wait.max.ms, before it answers a follower.",
 )
 REPLICA_FETCH_RESPONSE_MAX_BYTES = key(
@@ -76,6 +89,7 @@ REPLICA_FETCH_RESPONSE_MAX_BYTES = key(
     Int(0),
     default=10 * MiB,
     importance=MEDIUM,
+    effective=True,
     doc="How many bytes of all partitions together a follower asks for.",
 )
 REPLICA_FETCH_WAIT_MAX_MS = key(
@@ -83,6 +97,7 @@ REPLICA_FETCH_WAIT_MAX_MS = key(
     Int(),
     default=500,
     importance=HIGH,
+    effective=True,
     doc="How long a leader may hold back its answer to a follower when there is nothing new.",
 )
 REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS = key(
@@ -90,6 +105,7 @@ REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS = key(
     Long(),
     default=5 * SECOND,
     importance=HIGH,
+    effective=True,
     doc="How often the high watermarks are written down.",
 )
 REPLICA_LAG_TIME_MAX_MS = key(
@@ -115,7 +131,12 @@ REPLICA_SOCKET_RECEIVE_BUFFER_BYTES = key(
     doc="The kernel's receive buffer of a connection to a leader.",
 )
 REPLICA_SOCKET_TIMEOUT_MS = key(
-    "replica.socket.timeout.ms", Int(), default=30 * SECOND, importance=HIGH, doc="How long a follower waits for its leader's answer."
+    "replica.socket.timeout.ms",
+    Int(),
+    default=30 * SECOND,
+    importance=HIGH,
+    effective=True,
+    doc="How long a follower waits for its leader's answer.",
 )
 UNCLEAN_LEADER_ELECTION_ENABLE = key(
     "unclean.leader.election.enable",
@@ -124,6 +145,7 @@ UNCLEAN_LEADER_ELECTION_ENABLE = key(
     topic="unclean.leader.election.enable",
     importance=HIGH,
     dynamic=CLUSTER,
+    effective=True,
     doc="Lets a replica that is not in sync become leader when no other is left, at the price of losing messages.",
 )
 UNCLEAN_LEADER_ELECTION_INTERVAL_MS = key(

@@ -82,6 +82,7 @@ FOLLOWER_REPLICATION_THROTTLED_REPLICAS = key(
     default=(),
     importance=MEDIUM,
     dynamic=CLUSTER,
+    effective=True,
     doc="The replicas (partition:broker, or * for all) whose fetching counts against follower.replication.throttled.rate.",
 )
 LEADER_REPLICATION_THROTTLED_REPLICAS = key(
@@ -90,6 +91,7 @@ LEADER_REPLICATION_THROTTLED_REPLICAS = key(
     default=(),
     importance=MEDIUM,
     dynamic=CLUSTER,
+    effective=True,
     doc="The replicas (partition:broker, or * for all) whose feeding by the leader counts against leader.replication.throttled.rate.",
 )
 REMOTE_STORAGE_ENABLE = key(
