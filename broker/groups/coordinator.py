@@ -111,6 +111,7 @@ class GroupCoordinator:
             await asyncio.gather(self._expiring, return_exceptions=True)
         await self._elections.stop()
         self._elections.unload_all()
+        self._runner.finish()
 
     def on_leadership_change(self, partition: Partition) -> None:
         """A partition of this broker has a new leader, or is here no more."""

@@ -4,22 +4,25 @@ Plain data with the bookkeeping that keeps it consistent; the rules of the proto
 `membership`, which alone change a group. Knows no clock, no timer and no connection: a member that waits holds an opaque waiter, which an
 `effects.Reply` gives back.
 
-Invariants: `protocol_votes[p]` is the number of members that support p; `awaiting_join` is the number of members with a waiter for
-JoinGroup; a member id is a member or pending, never both; a group without members has no leader.
+Invariants: `protocol_votes[p]` is the number of members that support p, `preferences[p]` of those that support the protocols p in this
+order; `awaiting_join` is the number of members with a waiter for JoinGroup; a member id is a member or pending, never both; a group without
+members has no leader. What one member changes costs the same in a large group as in a small one; only a rebalance looks at all of them.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections import OrderedDict
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from broker.groups.offsets import GroupOffsets
 from broker.groups.subscriptions import topics_of
 from protocol.messages.join_group import JoinGroupResponseMember
 
 logger = logging.getLogger(__name__)
+
+_Key = TypeVar("_Key")
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 NO_GENERATION = -1
@@ -125,6 +128,7 @@ class Group:
         "offsets",
         "pending_members",
         "pending_syncs",
+        "preferences",
         "protocol_name",
         "protocol_type",
         "protocol_votes",
@@ -145,12 +149,14 @@ class Group:
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
-        self.members: dict[str, Member] = {}
+        # A plain dict passes all who left before it finds the first who stayed: a crowd that leaves would take the square of its number.
+        self.members: OrderedDict[str, Member] = OrderedDict()
         self.static_members: dict[str, str] = {}
         self.pending_members: set[str] = set()
         self.pending_syncs: set[str] = set()
         self.awaiting_join = 0
         self.protocol_votes: dict[str, int] = {}
+        self.preferences: dict[tuple[str, ...], int] = {}
         self.subscriptions: frozenset[bytes] | None = None
         """The distinct metadata of the members in the chosen protocol, as they were when the generation began; None before the first."""
         self.new_member_added = False
@@ -245,14 +251,11 @@ class Group:
             self.awaiting_join -= 1
         return waiter
 
-    def _vote(self, protocols: Iterable[tuple[str, bytes]], change: int) -> None:
-        votes = self.protocol_votes
-        for name, _ in protocols:
-            count = votes.get(name, 0) + change
-            if count:
-                votes[name] = count
-            else:
-                votes.pop(name, None)
+    def _vote(self, protocols: Protocols, change: int) -> None:
+        names = tuple([name for name, _ in protocols])
+        _add(self.preferences, names, change)
+        for name in names:
+            _add(self.protocol_votes, name, change)
 
     @property
     def has_all_members_joined(self) -> bool:
@@ -278,9 +281,9 @@ class Group:
         count = len(self.members)
         candidates = {name for name, votes in self.protocol_votes.items() if votes == count}
         votes: dict[str, int] = {}
-        for member in self.members.values():
-            choice = next(name for name, _ in member.protocols if name in candidates)
-            votes[choice] = votes.get(choice, 0) + 1
+        for names, voters in self.preferences.items():
+            choice = next(name for name in names if name in candidates)
+            votes[choice] = votes.get(choice, 0) + voters
         return max(votes, key=votes.__getitem__)
 
     def next_generation(self, now_ms: int) -> None:
@@ -322,3 +325,12 @@ class Group:
             JoinGroupResponseMember(member_id=member.member_id, group_instance_id=member.group_instance_id, metadata=member.metadata(name))
             for member in self.members.values()
         ]
+
+
+def _add(counts: dict[_Key, int], key: _Key, change: int) -> None:
+    """Count; what there is none of any more is not kept."""
+    count = counts.get(key, 0) + change
+    if count:
+        counts[key] = count
+    else:
+        counts.pop(key, None)

@@ -17,6 +17,7 @@ from broker.groups.effects import (
     Disarm,
     Effect,
     JoinResult,
+    Reply,
     Store,
     SyncResult,
     Timer,
@@ -86,24 +87,41 @@ def complete_join(group: Group, now_ms: int, out: list[Effect]) -> None:
     logger.info(
         "group %s: generation %d has %d members, protocol %s", group.group_id, group.generation_id, len(group.members), group.protocol_name
     )
-    for member in group.members.values():
-        reply_to_join(group, member, joined(group, member), out)
-        arm_session(member, out)
-        member.is_new = False
+    _answer_joined(group, out)
     group.pending_syncs.update(group.members)
     out.append(Arm(Timer.SYNC, group.rebalance_timeout_ms))
 
 
+def _answer_joined(group: Group, out: list[Effect]) -> None:
+    """What `joined`, `reply_to_join` and `arm_session` do, for all members: 1 µs each, of which there may be thousands in one turn."""
+    answer = out.append
+    leader_id = group.leader_id
+    generation_id, protocol_type, protocol_name = group.generation_id, group.protocol_type, group.protocol_name
+    for member_id, member in group.members.items():
+        waiter = member.join_waiter
+        if waiter is not None:
+            member.join_waiter = None
+            members = group.member_metadata() if member_id == leader_id else None
+            result = JoinResult(member_id, ErrorCode.NONE, generation_id, protocol_type, protocol_name, leader_id, False, members)
+            answer(Reply(waiter, result))
+        answer(Arm(member_id, member.session_timeout_ms))
+        member.is_new = False
+    group.awaiting_join = 0
+
+
 def joined(group: Group, member: Member, *, skip_assignment: bool = False) -> JoinResult:
     """The answer to a member of the present generation; its leader is told of all the others."""
+    member_id = member.member_id
+    leader_id = group.leader_id
     return JoinResult(
-        member_id=member.member_id,
-        generation_id=group.generation_id,
-        protocol_type=group.protocol_type,
-        protocol_name=group.protocol_name,
-        leader_id=group.leader_id,
-        skip_assignment=skip_assignment,
-        members=group.member_metadata() if group.leader_id == member.member_id else None,
+        member_id,
+        ErrorCode.NONE,
+        group.generation_id,
+        group.protocol_type,
+        group.protocol_name,
+        leader_id,
+        skip_assignment,
+        group.member_metadata() if leader_id == member_id else None,
     )
 
 

@@ -1,21 +1,24 @@
 """Carries out what the state machines of the groups want done: timers, answers, and records in the log.
 
-Effects are carried out in the order in which the transitions happened, also when carrying one out leads to the next transition (an append
-that is replicated at once completes a rebalance): what comes up meanwhile is queued.
+Effects of a group are carried out in the order in which its transitions happened, also when carrying one out leads to the next transition
+(an append that is replicated at once completes a rebalance): what comes up meanwhile is queued. They are carried out at once unless there
+are many: the end of a rebalance answers all members, and others have the event loop between one part of that and the next. The timers of a
+group that is behind wait for it, so that none fires that an effect in the queue would have put off.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import cast
+from typing import NamedTuple, cast
 
 from broker.groups.coordinated import CoordinatedGroups
 from broker.groups.effects import Arm, Completion, Disarm, Effect, JoinResult, Reply, Store, SyncResult, TimerKey
 from broker.groups.group import Group, GroupState
-from broker.groups.offsets_log import OffsetsLog
+from broker.groups.offsets_log import UNAVAILABLE, OffsetsLog
 from broker.groups.rebalance import on_timer
 from broker.groups.records import group_key
 from broker.groups.syncing import on_stored
@@ -26,11 +29,7 @@ from storage.clock import Clock
 logger = logging.getLogger(__name__)
 
 STORE_ERRORS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    **UNAVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -39,35 +38,73 @@ STORE_ERRORS = {
 """What a failed append of group metadata means to the members."""
 
 
+EFFECTS_PER_TURN = 200
+"""How many are carried out before others have their turn: 2 ms, if half of them are answers and half are timers."""
+
+
+class Due(NamedTuple):
+    """A timer fired while the group was behind."""
+
+    key: TimerKey
+    timer: object
+
+
 class EffectRunner:
     """See the module."""
 
-    __slots__ = ("_clock", "_groups", "_log", "_queue", "_running", "_timing_wheel")
+    __slots__ = ("_behind", "_clock", "_groups", "_log", "_scheduled", "_timing_wheel")
 
     def __init__(self, groups: CoordinatedGroups, log: OffsetsLog, timing_wheel: TimingWheel, clock: Clock) -> None:
         self._groups = groups
         self._log = log
         self._timing_wheel = timing_wheel
         self._clock = clock
-        self._queue: deque[tuple[Group, Effect]] = deque()
-        self._running = False
+        self._behind: dict[Group, deque[Effect | Due]] = {}
+        """What is left to do of groups that are at it or have much to do; empty queues are not kept."""
+        self._scheduled = False
 
-    def run(self, group: Group, effects: Iterable[Effect]) -> None:
+    def run(self, group: Group, effects: Sequence[Effect]) -> None:
         """Carry out the effects of a transition of the group, after those that came before."""
-        queue = self._queue
-        queue.extend((group, effect) for effect in effects)
-        if self._running:
+        if not effects:
             return
-        self._running = True
-        try:
-            while queue:
-                group, effect = queue.popleft()
-                try:
-                    self._carry_out(group, effect)
-                except Exception:
-                    logger.exception("group %s: %s could not be carried out; the rest goes on", group.group_id, type(effect).__name__)
-        finally:
-            self._running = False
+        queue = self._behind.get(group)
+        if queue is not None:
+            queue.extend(effects)
+            return
+        self._behind[group] = queue = deque(effects)
+        self._carry_out_some(group, queue, EFFECTS_PER_TURN)
+        if self._behind and not self._scheduled:
+            self._schedule()
+
+    def finish(self) -> None:
+        """Carry out all that is left, at once."""
+        while self._behind:
+            group, queue = next(iter(self._behind.items()))
+            self._carry_out_some(group, queue, len(queue))
+
+    def _schedule(self) -> None:
+        self._scheduled = True
+        asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._scheduled = False
+        # Every group that is behind has its part of the turn, in the order in which they fell behind.
+        share = max(1, EFFECTS_PER_TURN // max(1, len(self._behind)))
+        for group, queue in list(self._behind.items()):
+            self._carry_out_some(group, queue, share)
+        if self._behind:
+            self._schedule()
+
+    def _carry_out_some(self, group: Group, queue: deque[Effect | Due], count: int) -> None:
+        for _ in range(count):
+            effect = queue.popleft()
+            try:
+                self._carry_out(group, effect)
+            except Exception:
+                logger.exception("group %s: %s could not be carried out; the rest goes on", group.group_id, type(effect).__name__)
+            if not queue:
+                del self._behind[group]
+                return
 
     def cancel_timers(self, group: Group) -> None:
         """The group is dead."""
@@ -75,7 +112,7 @@ class EffectRunner:
             cast("TimerTask", timer).cancel()
         group.timers.clear()
 
-    def _carry_out(self, group: Group, effect: Effect) -> None:
+    def _carry_out(self, group: Group, effect: Effect | Due) -> None:
         if isinstance(effect, Reply):
             cast("Callable[[JoinResult | SyncResult], None]", effect.waiter)(effect.result)
         elif isinstance(effect, Arm):
@@ -90,12 +127,23 @@ class EffectRunner:
             timer = group.timers.pop(effect.key, None)
             if timer is not None:
                 cast("TimerTask", timer).cancel()
+        elif isinstance(effect, Due):
+            self._on_due(group, effect)
         else:
             self._store(group, effect)
 
-    def _on_timer(self, group: Group, key: TimerKey) -> None:
-        group.timers.pop(key, None)
-        self.run(group, on_timer(group, key, self._clock.now_ms()))
+    def _on_timer(self, group: Group, timer: TimerKey) -> None:
+        queue = self._behind.get(group)
+        if queue is None:
+            del group.timers[timer]
+            self.run(group, on_timer(group, timer, self._clock.now_ms()))
+        else:
+            queue.append(Due(timer, group.timers[timer]))
+
+    def _on_due(self, group: Group, due: Due) -> None:
+        if group.timers.get(due.key) is due.timer:  # it was neither armed again nor disarmed meanwhile
+            del group.timers[due.key]
+            self.run(group, on_timer(group, due.key, self._clock.now_ms()))
 
     def _store(self, group: Group, store: Store) -> None:
         index = self._groups.partition_for(group.group_id)

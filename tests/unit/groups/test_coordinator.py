@@ -270,10 +270,12 @@ def test_five_thousand_members_join_sync_and_beat() -> None:
         answers = [bench.join() for _ in range(5_000)]
         bench.pass_time(10)
         bench.pass_time(10)  # newcomers extend the delay once
+        await bench.until(lambda: all(answers))
         ids = [answer[0].member_id for answer in answers]
         generation = answers[0][0].generation_id
         parts = dict.fromkeys(ids, b"x")
         synced = [bench.sync(member_id, generation, parts) for member_id in ids]
+        await bench.until(lambda: all(synced))
         assert {each[0].error for each in synced} == {ErrorCode.NONE}
         assert {bench.groups.heartbeat("g", member_id, None, generation) for member_id in ids} == {ErrorCode.NONE}
 
