@@ -20,8 +20,8 @@ from tests.support.broker_process import eventually
 from tests.support.cluster import Cluster
 from tests.support.history import UNKNOWN_OFFSET, History, Place, Record, decode
 
-FLUSH_SECONDS = 30.0
-READ_SECONDS = 30.0
+FLUSH_SECONDS = 90.0
+READ_SECONDS = 90.0
 _QUICK = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 200,
@@ -79,7 +79,7 @@ class Writer:
         assert left == 0, f"{left} records of writer {self._name} were never answered"
         assert not self.failures, f"{len(self.failures)} records failed, the first: {self.failures[0]}"
 
-    def go_on_for(self, records: int, seconds: float = 30.0) -> None:
+    def go_on_for(self, records: int, seconds: float = 90.0) -> None:
         """Until so many more were acknowledged."""
         enough = self._history.acknowledged_count + records
         eventually(lambda: self._history.acknowledged_count >= enough, seconds, f"{records} more records are acknowledged")
@@ -152,16 +152,21 @@ def a_reader(cluster: Cluster, topic: str, history: History, *, name: str = "r",
         consumer.close()
 
 
-def _end_of(consumer: Consumer, partition: TopicPartition) -> int:
-    """A broker that came back a moment ago may not have heard of the topic yet."""
-    deadline = time.monotonic() + READ_SECONDS
+def end_of(consumer: Consumer, partition: TopicPartition, acknowledged_end: int, seconds: float = READ_SECONDS) -> int:
+    """The high watermark. A leader that was just elected may not know that of its predecessor yet: it is given time to come to what was
+    acknowledged, and then the judge may say what is lost. One that came back a moment ago may not have heard of the topic yet."""
+    deadline = time.monotonic() + seconds
     while True:
+        is_late = time.monotonic() > deadline
         try:
-            return int(consumer.get_watermark_offsets(partition, timeout=READ_SECONDS)[1])
+            end = int(consumer.get_watermark_offsets(partition, timeout=seconds)[1])
         except KafkaException:
-            if time.monotonic() > deadline:
+            if is_late:
                 raise
-            time.sleep(0.1)
+        else:
+            if end >= acknowledged_end or is_late:
+                return end
+        time.sleep(0.1)
 
 
 def read_all(cluster: Cluster, topic: str, history: History, *, partitions: int = 1, name: str = "final") -> None:
@@ -170,12 +175,13 @@ def read_all(cluster: Cluster, topic: str, history: History, *, partitions: int 
     try:
         ends = {}
         for number in range(partitions):
-            ends[number] = _end_of(consumer, TopicPartition(topic, number))
+            ends[number] = end_of(consumer, TopicPartition(topic, number), history.acknowledged_end(number))
         consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
         deadline = time.monotonic() + READ_SECONDS
         while True:
             positions = {each.partition: each.offset for each in consumer.position([TopicPartition(topic, number) for number in ends])}
             if all(positions[number] >= end or end == 0 for number, end in ends.items()):
+                history.came_to_the_end(name)
                 return
             assert time.monotonic() < deadline, f"read up to {positions} of {ends}"
             _poll(consumer, history, name)

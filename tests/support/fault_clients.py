@@ -19,13 +19,16 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from tests.support.broker_process import eventually
+from tests.support.cluster_clients import end_of
 from tests.support.fault_cells import Cell
 from tests.support.fault_judge import ALONG, FaultHistory
 from tests.support.history import UNKNOWN_OFFSET, Place, Record, decode
 
-RECOVERY_SECONDS = 45.0
+RECOVERY_SECONDS = 90.0
 """Far more than any recovery takes: session timeout, request timeout and metadata refresh are 2 to 5 s each."""
 _PACE_SECONDS = 0.003
+_END_SECONDS = 10.0
+"""How long a high watermark may stay behind what was acknowledged; with acks=1 that may be gone, so the cell goes on."""
 _JAVA_RECORDS_PER_SECOND = "300"
 _QUICK: dict[str, str | int | float | bool] = {
     "reconnect.backoff.ms": 20,
@@ -425,7 +428,7 @@ def read_to_the_end(bootstrap: str, history: FaultHistory, topic: str, partition
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False, **_QUICK})
     try:
         ends = {
-            number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=RECOVERY_SECONDS)[1]
+            number: end_of(consumer, TopicPartition(topic, number), history.acknowledged_end(number), _END_SECONDS)
             for number in range(partitions)
         }
         consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
@@ -440,6 +443,7 @@ def read_to_the_end(bootstrap: str, history: FaultHistory, topic: str, partition
                     place = Place(message.partition() or 0, message.offset() or 0)
                     history.polled("final", decode_any(value), place)
                     at[place.partition] = place.offset + 1
+        history.came_to_the_end("final")
         return ends
     finally:
         consumer.close()

@@ -1,6 +1,6 @@
 """What may and what must not happen in a cell of the fault matrix: the rules of `history`, and three more. Pure.
 
-- gap: the consumer that reads along was given an offset that is not the next one;
+- gap, also: the consumer that reads along was not given the first record;
 - twice: two records were acknowledged at one place, so two leaders took themselves for the leader;
 - behind: the consumer that reads along did not come to the end.
 
@@ -42,8 +42,8 @@ class FaultHistory(History):
             found += [f"twice: at {place} were acknowledged {records}" for place, records in sorted(self._at.items()) if len(records) > 1]
             expected: dict[int, int] = defaultdict(int)
             for record, (partition, offset) in self._polled[ALONG]:
-                if offset > expected[partition]:
-                    found.append(f"gap: {record} was read at {offset} of partition {partition}, after {expected[partition] - 1}")
+                if partition not in expected and offset > 0:
+                    found.append(f"gap: {ALONG} began with {record} at {offset} of partition {partition}")
                 expected[partition] = offset + 1
             for name, polled in self._polled.items():
                 end = {partition: offset + 1 for _, (partition, offset) in polled}

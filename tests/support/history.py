@@ -2,14 +2,18 @@
 
 Producers tell `sent` before and `acknowledged` after, consumers tell `polled`; `violations` names every rule that was broken:
 
-- lost: an acknowledged record that was not read, although the reading went to the end;
-- duplicate: a record that stands at two offsets;
+- lost: an acknowledged record that was not read by who read to the end (`came_to_the_end`; by anybody, when nobody said so);
+- vanished: a record that somebody read, acknowledged or not, and who read to the end did not;
+- changed: two records were read at one offset;
+- duplicate: a record that stands, or was acknowledged, at two offsets;
 - reordered: records of one producer that stand in another order than they were sent in;
 - unseen: a record that nobody sent was read;
-- misplaced: a record was read at another offset than was acknowledged;
-- backwards: within one run of a consumer, an offset that is not above the last one of its partition.
+- misplaced: a record was read in another partition than it was sent to, or at another offset than was acknowledged;
+- backwards: within one run of a consumer, an offset that is not above the last one of its partition;
+- gap: within one run of a consumer, an offset that is above the next one.
 
 An unacknowledged record may be there or not, but only once, and in its place. Pure, but for the lock: clients tell from their threads.
+The topics have every offset filled: no transactions, no compaction, and nothing deleted while a consumer reads.
 """
 
 import threading
@@ -51,6 +55,8 @@ class History:
         self._lock = threading.Lock()
         self._sent: dict[Record, int] = {}
         self._acknowledged: dict[Record, Place] = {}
+        self._acknowledged_again: list[tuple[Record, Place, Place]] = []
+        self._complete: str | None = None
         self._polled: dict[str, list[tuple[Record, Place]]] = defaultdict(list)
 
     def sent(self, record: Record, partition: int) -> None:
@@ -61,18 +67,31 @@ class History:
     def acknowledged(self, record: Record, place: Place) -> None:
         """A producer was told that it is there."""
         with self._lock:
+            before = self._acknowledged.get(record, place)
             self._acknowledged[record] = place
+            if UNKNOWN_OFFSET not in {before.offset, place.offset} and before != place:
+                self._acknowledged_again.append((record, before, place))
 
     def polled(self, consumer: str, record: Record, place: Place) -> None:
         """One run of a consumer, named anew whenever it begins elsewhere, was given a record."""
         with self._lock:
             self._polled[consumer].append((record, place))
 
+    def came_to_the_end(self, consumer: str) -> None:
+        """This run of a consumer began at the beginning, and read all there was when nobody wrote any more; of several, the last counts."""
+        with self._lock:
+            self._complete = consumer
+
     @property
     def acknowledged_count(self) -> int:
         """So far."""
         with self._lock:
             return len(self._acknowledged)
+
+    def acknowledged_end(self, partition: int) -> int:
+        """Behind the last offset that was acknowledged: where a reading must not end before."""
+        with self._lock:
+            return max((place.offset + 1 for place in self._acknowledged.values() if place.partition == partition), default=0)
 
     def polled_count(self, consumer: str) -> int:
         """So far."""
@@ -87,17 +106,30 @@ class History:
     def violations(self) -> list[str]:
         """One line per broken rule and record. Ask when a consumer has read everything."""
         with self._lock:
-            return [*self._lost(), *self._placed_wrongly(), *self._reordered(), *self._backwards()]
+            return [*self._lost(), *self._vanished(), *self._placed_wrongly(), *self._reordered(), *self._not_in_turn()]
 
     def _read(self) -> dict[Place, Record]:
         return {place: record for polled in self._polled.values() for record, place in polled}
 
     def _lost(self) -> list[str]:
-        seen = set(self._read().values())
+        if self._complete is None:
+            seen = set(self._read().values())
+        else:
+            seen = {record for record, _ in self._polled[self._complete]}
         return [
             f"lost: {record} was acknowledged at {place} and is not there"
             for record, place in sorted(self._acknowledged.items())
             if record not in seen
+        ]
+
+    def _vanished(self) -> list[str]:
+        if self._complete is None:
+            return []
+        places = {place for _, place in self._polled[self._complete]}
+        return [
+            f"vanished: {record} was read at {place}, where {self._complete} found nothing"
+            for place, record in sorted(self._read().items())
+            if place not in places
         ]
 
     def _placed_wrongly(self) -> list[str]:
@@ -111,9 +143,13 @@ class History:
         for place, records in sorted(at.items()):
             if len(records) > 1:
                 found.append(f"changed: at {place} stood {' and '.join(map(str, sorted(records)))}")
+        for record, before, again in self._acknowledged_again:
+            found.append(f"duplicate: {record} was acknowledged at {before} and at {again}")
         for record, where in sorted(places.items()):
             if record not in self._sent:
                 found.append(f"unseen: {record} was never sent and is at {sorted(where)}")
+            elif any(place.partition != self._sent[record] for place in where):
+                found.append(f"misplaced: {record} was sent to partition {self._sent[record]} and is at {sorted(where)}")
             if len(where) > 1:
                 found.append(f"duplicate: {record} is at {sorted(where)}")
             told = self._acknowledged.get(record)
@@ -131,12 +167,16 @@ class History:
             last[record.producer, place.partition] = max(before, record.sequence)
         return found
 
-    def _backwards(self) -> list[str]:
+    def _not_in_turn(self) -> list[str]:
         found = []
         for consumer, polled in self._polled.items():
             last: dict[int, int] = {}
+            highest: dict[int, int] = {}
             for record, (partition, offset) in polled:
                 if offset <= last.get(partition, -1):
                     found.append(f"backwards: {consumer} was given {record} at {offset} of partition {partition} after {last[partition]}")
+                elif offset > highest.get(partition, offset) + 1:
+                    found.append(f"gap: {consumer} was given {record} at {offset} of partition {partition} after {highest[partition]}")
                 last[partition] = offset
+                highest[partition] = max(offset, highest.get(partition, offset))
         return found

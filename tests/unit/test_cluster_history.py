@@ -37,7 +37,8 @@ def test_what_was_not_acknowledged_may_be_there_or_not() -> None:
 @pytest.mark.parametrize(
     ("places", "kinds"),
     [
-        (((0, 0), (2, 2)), ["lost"]),
+        (((0, 0), (2, 2)), ["lost", "gap"]),
+        (((0, 0), (1, 1)), ["lost"]),
         (((0, 0), (1, 1), (2, 2), (1, 3)), ["duplicate", "reordered"]),
         (((0, 0), (2, 1), (1, 2)), ["misplaced", "misplaced", "reordered"]),
         (((0, 0), (1, 1), (2, 2), (7, 3)), ["unseen"]),
