@@ -34,8 +34,8 @@ from tests.support.apache_kafka.ports import free_ports
 from tests.support.broker_process import eventually
 from tests.support.cluster_links import Links
 
-START_SECONDS = 30.0
-STOP_SECONDS = 30.0
+START_SECONDS = 90.0
+STOP_SECONDS = 90.0
 SESSION_TIMEOUT_MS = 2_000
 """A dead broker is missed at once by the embedded store, and after this by ZooKeeper; one that stands still after this by both."""
 _ATTEMPTS = 3
@@ -216,19 +216,7 @@ class Cluster:
         for broker_id in layout.broker_ids:
             properties = {**layout.properties(broker_id), **QUICK}
             if self.links is not None:
-                mine = f"127.0.0.1:{self.links.listen(broker_id, internal[broker_id])}"
-                external = f"EXTERNAL://127.0.0.1:{clients[broker_id]}"
-                properties |= {
-                    "listeners": f"INTERNAL://127.0.0.1:{internal[broker_id]},{external}",
-                    "advertised.listeners": f"INTERNAL://{mine},{external}",
-                    "listener.security.protocol.map": "INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT",
-                    "inter.broker.listener.name": "INTERNAL",
-                }
-                if self._connect is not None:
-                    host, _, rest = self._connect.partition(":")
-                    port, slash, chroot = rest.partition("/")
-                    proxy = self.links.listen_to_zookeeper(broker_id, int(port))
-                    properties["zookeeper.connect"] = f"{host}:{proxy}{slash}{chroot}"
+                properties |= self.links.settings(broker_id, clients[broker_id], internal[broker_id], self._connect)
             properties |= {name: value.replace("{id}", str(broker_id)) for name, value in self._config.items()}
             self.brokers[broker_id] = ClusterBroker(broker_id, clients[broker_id], properties, self.directory)
 
@@ -339,7 +327,7 @@ class Cluster:
 
         eventually(_without_client_errors(known), START_SECONDS, f"brokers {sorted(expected)} know each other")
 
-    def wait_until_isr_is(self, topic: str, partition: int, *broker_ids: int, seconds: float = 15.0) -> None:
+    def wait_until_isr_is(self, topic: str, partition: int, *broker_ids: int, seconds: float = 90.0) -> None:
         """Until these are the in-sync replicas, in any order."""
         eventually(
             _without_client_errors(lambda: self.isr_of(topic, partition) == set(broker_ids)),
@@ -347,7 +335,7 @@ class Cluster:
             f"the ISR of {topic}-{partition} is {sorted(broker_ids)}",
         )
 
-    def wait_until_led_by_another(self, topic: str, partition: int, than: int, seconds: float = 15.0) -> int:
+    def wait_until_led_by_another(self, topic: str, partition: int, than: int, seconds: float = 90.0) -> int:
         """Until the partition has a leader that is not `than`; its id."""
         found = eventually(
             _without_client_errors(lambda: (leader := self.partition(topic, partition).leader_id) not in {-1, than} and [leader]),
@@ -367,7 +355,7 @@ class Cluster:
         settings = {key.replace("_", "."): str(value) for key, value in config.items()}
         factor = min(3, len(self.brokers))
         new = NewTopic(name, -1 if replicas else partitions, -1 if replicas else factor, settings, replicas or [])
-        outcome = self.ask(lambda client: create_topics(client, [new])[name], seconds=15.0)
+        outcome = self.ask(lambda client: create_topics(client, [new])[name], seconds=90.0)
         assert outcome is None, outcome
         count = len(replicas) if replicas else partitions
 

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-SECONDS = 10.0
+SECONDS = 60.0
 ZOOKEEPER = -2
 """The other end of the link between a broker and ZooKeeper."""
 _HEADER = struct.Struct(">ihhih")
@@ -57,6 +57,21 @@ class Links:
     def listen_to_zookeeper(self, broker_id: int, port: int) -> int:
         """A proxy before ZooKeeper, whose port this is, for this broker only; the proxy's port."""
         return self._listen(ZOOKEEPER, port, broker_id)
+
+    def settings(self, broker_id: int, clients: int, internal: int, zookeeper: str | None) -> dict[str, str]:
+        """What a broker is configured with, of either kind, that listens on these two ports and keeps its metadata at `zookeeper`."""
+        external = f"EXTERNAL://127.0.0.1:{clients}"
+        found = {
+            "listeners": f"INTERNAL://127.0.0.1:{internal},{external}",
+            "advertised.listeners": f"INTERNAL://127.0.0.1:{self.listen(broker_id, internal)},{external}",
+            "listener.security.protocol.map": "INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT",
+            "inter.broker.listener.name": "INTERNAL",
+        }
+        if zookeeper is not None:
+            host, _, rest = zookeeper.partition(":")
+            port, slash, chroot = rest.partition("/")
+            found["zookeeper.connect"] = f"{host}:{self.listen_to_zookeeper(broker_id, int(port))}{slash}{chroot}"
+        return found
 
     def _listen(self, destination: int, port: int, source: int | None) -> int:
         async def serve() -> int:

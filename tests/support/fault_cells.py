@@ -50,7 +50,7 @@ def _all() -> list[Cell]:
     ]
     clients = [
         Cell(fault, role, "all", "zookeeper", client)
-        for client, fault, role in product(("kafka-python", "java"), ("stop", "kill", "pause"), ("leader", "controller"))
+        for client, fault, role in product(("kafka-python", "java"), ("stop", "kill", "pause", "cut"), ("leader", "controller"))
     ]
     return [*by_broker, *by_zookeeper, *embedded, *clients]
 

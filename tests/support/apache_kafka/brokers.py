@@ -6,7 +6,7 @@ broker knows every other and the controller.
 
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -34,6 +34,7 @@ class ApacheKafka:
 
     `config` is added to every server.properties and wins over what stands there. `pin_cpu` binds the brokers, not ZooKeeper, to one core.
     `heap` is -Xms and -Xmx of a broker (Apache's default is 1g). With `zookeeper` the brokers join that ensemble, which stays the caller's.
+    `config_of` gives what one broker has beside that, from its id and its port for clients; it is asked at every start.
     """
 
     def __init__(
@@ -46,12 +47,14 @@ class ApacheKafka:
         heap: str = "512m",
         first_id: int = 0,
         zookeeper: ZooKeeper | None = None,
+        config_of: Callable[[int, int], Mapping[str, str]] = lambda _id, _port: {},
     ) -> None:
         self.directory = directory
         self.zookeeper = zookeeper or ZooKeeper(directory)
         self.broker_ids = tuple(range(first_id, first_id + brokers))
         self._owns_zookeeper = zookeeper is None
         self._config = dict(config or {})
+        self._config_of = config_of
         self._heap = heap
         self._servers = {i: JavaServer(f"Apache Kafka broker {i}", directory / f"broker-{i}.log", pin_cpu) for i in self.broker_ids}
         self._ports: dict[int, int] = {}
@@ -183,4 +186,5 @@ class ApacheKafka:
             "transaction.state.log.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
             **self._config,
+            **self._config_of(broker_id, self._ports[broker_id]),
         }
