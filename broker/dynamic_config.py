@@ -188,7 +188,7 @@ class DynamicConfig:
         for log in self._log_manager.all_logs():
             name = log.topic_partition.topic
             if topic in (None, name):
-                log.update_config(self.topic_config_of(name))
+                self._log_manager.update_config(log, self.topic_config_of(name))
                 changed.add(name)
         for name in changed:
             self._replica_manager.on_topic_config_change(name)

@@ -244,14 +244,12 @@ class LogManager:
         for gone in logs:
             future_logs.retire(self, gone, is_stray=is_stray)
 
-    def update_topic_config(self, topic: str, config: TopicConfig) -> None:
-        """The topic has another configuration."""
-        for each in self.all_logs():
-            if each.topic_partition.topic == topic:
-                was_compacted = is_compacted(each)
-                each.update_config(config)
-                if was_compacted and not is_compacted(each):
-                    self.cleaner.abort_cleaning(each.topic_partition, "its cleanup.policy is not compact any more")
+    def update_config(self, log: PartitionLog, config: TopicConfig) -> None:
+        """The topic of this log has another configuration. A cleaning that it does not want any more is given up."""
+        was_compacted = is_compacted(log)
+        log.update_config(config)
+        if was_compacted and not is_compacted(log):
+            self.cleaner.abort_cleaning(log.topic_partition, "its cleanup.policy is not compact any more")
 
     def _create(self, topic_partition: TopicPartition, *, is_new: bool, log_dir: str | None) -> PartitionLog:
         offline = self.directories.offline

@@ -26,9 +26,6 @@ class FakeLog:
         self.topic_partition = TopicPartition(topic, 0)
         self.config = config
 
-    def update_config(self, config: TopicConfig) -> None:
-        self.config = config
-
 
 class FakeReplicas:
     """Stands for the log manager and the replica manager."""
@@ -42,6 +39,9 @@ class FakeReplicas:
 
     def all_logs(self) -> list[FakeLog]:
         return self.logs
+
+    def update_config(self, log: FakeLog, config: TopicConfig) -> None:
+        log.config = config
 
     def on_topic_config_change(self, topic: str) -> None:
         self.changed.append(topic)

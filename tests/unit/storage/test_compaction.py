@@ -195,7 +195,7 @@ def test_a_log_that_is_not_compacted_any_more_is_not_cleaned_on() -> None:
     def change_policy() -> None:
         if next(first_read, False):
             world.disks.topics["orders"]["cleanup.policy"] = "delete"
-            world.manager.update_topic_config("orders", world.disks.topic_config("orders"))
+            world.manager.update_config(log, world.disks.topic_config("orders"))
 
     cleaner = InlineCleaner(world.disks.filesystem)
     cleaner.before_read = change_policy

@@ -213,13 +213,13 @@ def test_a_recovery_point_is_written_after_the_epochs_below_it() -> None:
     assert renamed[-2:] == ["/data/topic-0/leader-epoch-checkpoint.tmp", "/data/recovery-point-offset-checkpoint.tmp"]
 
 
-def test_a_topics_new_configuration_reaches_its_logs() -> None:
+def test_a_topics_new_configuration_reaches_its_log() -> None:
     disks = Disks()
     manager = disks.start()
-    logs = [manager.get_or_create(each, is_new=True) for each in (T0, T1, TopicPartition("other", 0))]
+    log = manager.get_or_create(T0, is_new=True)
     disks.topics["topic"] = dict(topic(segment_bytes=2000))
-    manager.update_topic_config("topic", disks.topic_config("topic"))
-    assert [log.settings.segment_bytes == 2000 for log in logs] == [True, True, False]
+    manager.update_config(log, disks.topic_config("topic"))
+    assert log.settings.segment_bytes == 2000
 
 
 # ---- what stands in the directories
