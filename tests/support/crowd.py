@@ -11,6 +11,7 @@ import struct
 from typing import Any
 
 from protocol.api_keys import ApiKey
+from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.header import RequestHeader, ResponseHeader
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -20,7 +21,8 @@ from protocol.registry import api
 from protocol.schema import Message
 
 SUBSCRIPTION = b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"
-CONNECTING_AT_ONCE = 200
+CONNECTING_AT_ONCE = 40
+"""Fewer than the backlog of a listener, 50: a connection that does not fit into it is tried again after a second, then two, four, eight."""
 
 
 def assignment_of(member_id: str) -> bytes:
@@ -107,9 +109,10 @@ class CrowdMember:
         request = HeartbeatRequest(group_id=self.group, generation_id=self.generation, member_id=self.member_id)
         return int((await self.ask(request, 4)).error_code)
 
-    async def leave(self) -> None:
-        """LeaveGroup."""
-        await self.ask(LeaveGroupRequest(group_id=self.group, members=[MemberIdentity(member_id=self.member_id)]), 5)
+    async def leave(self) -> int:
+        """LeaveGroup; the error code of the group or else of the member."""
+        left = await self.ask(LeaveGroupRequest(group_id=self.group, members=[MemberIdentity(member_id=self.member_id)]), 5)
+        return int(left.error_code or left.members[0].error_code)
 
     def close(self) -> None:
         self._writer.close()
@@ -117,6 +120,7 @@ class CrowdMember:
 
 _MEMBER_ID_REQUIRED = 79
 _REBALANCE_IN_PROGRESS = 27
+_UNKNOWN_MEMBER_ID = 25
 
 
 async def a_crowd(port: int, group: str, count: int, timeout_ms: int = 60_000, protocol: str = "range") -> list[CrowdMember]:
@@ -126,9 +130,24 @@ async def a_crowd(port: int, group: str, count: int, timeout_ms: int = 60_000, p
     async def connect() -> CrowdMember:
         async with gate:
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=4 * 1024 * 1024)
-        return CrowdMember(group, reader, writer, timeout_ms, protocol)
+            member = CrowdMember(group, reader, writer, timeout_ms, protocol)
+            # The kernel connects without the broker; it is accepted when it answers.
+            await member.ask(ApiVersionsRequest(), 0)
+        return member
 
     return list(await asyncio.gather(*(connect() for _ in range(count))))
+
+
+async def leave_again(port: int, member: CrowdMember) -> None:
+    """Leave by another connection, of a broker that may still be loading the group; it need not know the member any more."""
+    while True:
+        (messenger,) = await a_crowd(port, member.group, 1)
+        messenger.member_id = member.member_id
+        error = await messenger.leave()
+        messenger.close()
+        if error in (0, _UNKNOWN_MEMBER_ID):
+            return
+        await asyncio.sleep(0.05)
 
 
 async def settle(members: list[CrowdMember]) -> None:
