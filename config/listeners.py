@@ -68,11 +68,6 @@ class BrokerListeners:
         """The listener that only the controller uses, if there is one."""
         return next((each for each in self.listeners if each.listener_name == self.control_plane_listener_name), None)
 
-    @property
-    def data_plane(self) -> tuple[EndPoint, ...]:
-        """The listeners of clients and brokers."""
-        return tuple(each for each in self.listeners if each.listener_name != self.control_plane_listener_name)
-
 
 def broker_listeners(properties: BrokerProperties) -> BrokerListeners:
     """The listeners of `properties`. Raises ConfigError when they contradict each other or cannot be parsed."""

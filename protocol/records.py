@@ -119,10 +119,6 @@ class BatchHeader(NamedTuple):
         return self.base_timestamp if self.attributes & DELETE_HORIZON_MASK else None
 
     @property
-    def has_producer_id(self) -> bool:
-        return self.producer_id > NO_PRODUCER_ID
-
-    @property
     def last_sequence(self) -> int:
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
@@ -132,10 +128,6 @@ class BatchHeader(NamedTuple):
 def increment_sequence(sequence: int, increment: int) -> int:
     """Sequences wrap from 2^31-1 to 0."""
     return (sequence + increment) % (MAX_INT32 + 1)
-
-
-def decrement_sequence(sequence: int, decrement: int) -> int:
-    return (sequence - decrement) % (MAX_INT32 + 1)
 
 
 def known_codec(header: BatchHeader) -> int:
@@ -219,8 +211,3 @@ def stamp_max_timestamp(
     _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_OFFSET, attributes)
     crc = crc32c.crc32c(memoryview(buffer)[position + ATTRIBUTES_OFFSET : position + header.size])
     _CRC_AND_ATTRIBUTES.pack_into(buffer, position + CRC_OFFSET, crc, attributes)
-
-
-def stamp_log_append_time(buffer: bytearray | memoryview, position: int, header: BatchHeader, now_ms: int) -> None:
-    """Give all records of the batch the leader's time (message.timestamp.type=LogAppendTime)."""
-    stamp_max_timestamp(buffer, position, header, TimestampType.LOG_APPEND_TIME, now_ms)

@@ -61,11 +61,6 @@ class LeaderEpochCache:
         """The newest epoch with an entry."""
         return self._epochs[-1] if self._epochs else None
 
-    def previous_epoch(self, epoch: int) -> int | None:
-        """The newest epoch below `epoch`."""
-        at = bisect_right(self._epochs, epoch - 1)
-        return self._epochs[at - 1] if at else None
-
     def start_offset_of(self, epoch: int) -> int | None:
         """Where `epoch` began, if it has an entry."""
         at = bisect_right(self._epochs, epoch) - 1

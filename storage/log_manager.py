@@ -325,11 +325,6 @@ class LogManager:
 
     # ---- periodic work
 
-    def checkpointed_high_watermark(self, topic_partition: TopicPartition) -> int:
-        """The high watermark that the last run left, or the log's own since; 0 for a new log."""
-        found = self._current.get(topic_partition)
-        return 0 if found is None else found.high_watermark
-
     def checkpoint_high_watermarks(self) -> None:
         """Writes `replication-offset-checkpoint` in every live directory, soon."""
         self._checkpoints.high_watermarks(self._live_paths())

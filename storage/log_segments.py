@@ -60,10 +60,6 @@ class LogSegments:
         self._bases.clear()
         self._segments.clear()
 
-    def contains(self, base_offset: int) -> bool:
-        at = bisect_left(self._bases, base_offset)
-        return at < len(self._bases) and self._bases[at] == base_offset
-
     def floor(self, offset: int) -> Segment | None:
         """The last segment that begins at or before `offset`."""
         at = bisect_right(self._bases, offset)

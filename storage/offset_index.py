@@ -85,11 +85,6 @@ class OffsetIndex(IndexFile):
         slot = self.last_slot_at_most(_POSITION, position)
         return self.entry(slot) if slot >= 0 else OffsetPosition(self.base_offset, 0)
 
-    def upper_bound_of(self, position: int) -> int | None:
-        """The offset of the first entry whose batch begins at `position` or later; None if there is none."""
-        slot = self.last_slot_at_most(_POSITION, position - 1) + 1
-        return self.entry(slot).offset if slot < self.entries else None
-
     def truncate_to(self, offset: int) -> None:
         """Drops the entries at and above `offset`."""
         self.truncate_to_entries(self.last_slot_at_most(_OFFSET, offset - 1 - self.base_offset) + 1)

@@ -141,11 +141,6 @@ class ProducerState:
         """The first offset of the oldest open transaction, replicated or not; -1 without one. Compaction stops there."""
         return next(iter(self._ongoing), NONE)
 
-    def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether the producer has an open transaction here in that epoch."""
-        entry = self.producers.get(producer_id)
-        return entry is not None and entry.current_txn_first_offset >= 0 and entry.producer_epoch == producer_epoch
-
     def check_append(
         self, producer_id: int, producer_epoch: int, first_sequence: int, last_sequence: int, *, is_transactional: bool, first_offset: int
     ) -> BatchMetadata | None:

@@ -57,11 +57,6 @@ class ProducerStateManager:
         """Offset of the newest snapshot file."""
         return self._offsets[-1] if self._offsets else None
 
-    @property
-    def oldest_snapshot_offset(self) -> int | None:
-        """Offset of the oldest snapshot file."""
-        return self._offsets[0] if self._offsets else None
-
     def snapshot_path(self, offset: int) -> str:
         """Where the snapshot at `offset` stands, or would."""
         return f"{self.directory}/{offset:0{_OFFSET_DIGITS}d}{SNAPSHOT_SUFFIX}"
@@ -129,11 +124,6 @@ class ProducerStateManager:
             strays.pop()
         for offset in strays:
             self.delete_snapshot(offset)
-
-    def delete_snapshots_before(self, offset: int) -> None:
-        """Deletes the snapshots below `offset`."""
-        for snapshot in self._offsets[: bisect_left(self._offsets, offset)]:
-            self.delete_snapshot(snapshot)
 
     def forget_snapshot(self, offset: int) -> str | None:
         """Gives the file of the snapshot at `offset` out of hand, for the caller to delete later; None if there is none."""

@@ -90,11 +90,6 @@ class ValidatedBatch:
         """Bytes to append."""
         return self.header.batch_length + LOG_OVERHEAD
 
-    @property
-    def needs_log_append_time(self) -> bool:
-        """Whether the topic's timestamps are the leader's; `stamp` sees to it, and the answer carries `log_append_time`."""
-        return self.timestamp_type is TimestampType.LOG_APPEND_TIME
-
     def stamp(self, base_offset: int, leader_epoch: int) -> None:
         """Write offset and leader epoch into `records` in place, and timestamp type and maximum where the header has them otherwise."""
         records = self.records

@@ -11,7 +11,6 @@ from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
 HEADER_BYTES = 52
-MIN_RECORD_BYTES = 64
 _STREAM_DIGITS = 6
 _SEQUENCE_DIGITS = 12
 _BLOCK = 32  # characters of one MD5 sum in hexadecimal

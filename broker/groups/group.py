@@ -313,11 +313,6 @@ class Group:
             logger.warning("the subscriptions of group %s cannot be read; its offsets are kept until it is empty", self.group_id)
         return topics
 
-    def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member may be reading the topic: also when that cannot be told."""
-        topics = self.subscribed_topics()
-        return topics is None or topic in topics
-
     def member_metadata(self) -> list[JoinGroupResponseMember]:
         """What the leader is told of everybody in the chosen protocol."""
         name = self.protocol_name

@@ -10,14 +10,12 @@ from protocol.records import (
     MAX_INT32,
     TimestampType,
     crc_is_valid,
-    decrement_sequence,
     increment_sequence,
     iter_batches,
     known_codec,
     next_batch_size,
     parse_header,
     stamp,
-    stamp_log_append_time,
     stamp_max_timestamp,
 )
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, with_bytes
@@ -29,13 +27,13 @@ MAGIC_0 = bytes.fromhex("00000000000000000000001c1fecd70a000000000000000000016b0
 def test_the_properties_of_a_header_follow_from_its_fields() -> None:
     header = parse_header(a_batch(3, "zstd", base_offset=40, producer_id=7, base_sequence=MAX_INT32, transactional=True))
     assert (header.last_offset, header.next_offset, header.size) == (42, 43, header.batch_length + 12)
-    assert (header.compression_codec, header.is_transactional, header.is_control, header.has_producer_id) == (4, True, False, True)
+    assert (header.compression_codec, header.is_transactional, header.is_control) == (4, True, False)
     assert (header.timestamp_type, header.delete_horizon_ms, header.last_sequence) == (TimestampType.CREATE_TIME, None, 1)
 
 
 def test_a_batch_without_producer_has_no_sequence() -> None:
     header = parse_header(a_batch())
-    assert (header.has_producer_id, header.last_sequence) == (False, -1)
+    assert (header.producer_id, header.last_sequence) == (-1, -1)
 
 
 def test_a_delete_horizon_takes_the_place_of_the_base_timestamp() -> None:
@@ -100,7 +98,7 @@ def test_stamping_changes_offset_and_leader_epoch_alone() -> None:
 def test_log_append_time_marks_the_batch_and_keeps_its_checksum_right() -> None:
     buffer = bytearray(3) + a_batch(3, "gzip")
     header = parse_header(buffer, 3)
-    stamp_log_append_time(buffer, 3, header, FIRST_TIMESTAMP + 5000)
+    stamp_max_timestamp(buffer, 3, header, TimestampType.LOG_APPEND_TIME, FIRST_TIMESTAMP + 5000)
     stamped = parse_header(buffer, 3)
     assert (stamped.timestamp_type, stamped.max_timestamp) == (TimestampType.LOG_APPEND_TIME, FIRST_TIMESTAMP + 5000)
     assert (stamped.compression_codec, stamped.base_timestamp) == (1, header.base_timestamp)
@@ -120,7 +118,6 @@ def test_a_header_that_is_right_already_is_not_touched() -> None:
 def test_sequences_wrap_to_zero() -> None:
     assert increment_sequence(MAX_INT32, 1) == 0
     assert increment_sequence(MAX_INT32 - 2, 5) == 2
-    assert decrement_sequence(2, 5) == MAX_INT32 - 2
     assert increment_sequence(5, 3) == 8
 
 

@@ -168,17 +168,9 @@ class Cluster:
         """One request to a broker by its id. Raises ConnectionLost."""
         return self.ask(lambda: self.broker(broker_id), request, response)
 
-    def ask_any(self, request: Message, response: type[AnyResponse]) -> AnyResponse:
-        """One request to any broker, tried again when the connection breaks."""
-        return self.until_done(lambda: self.ask(self.any_connection, request, response))
-
     def ask_controller(self, request: Message, response: type[AnyResponse], *, timeout_seconds: float | None = None) -> AnyResponse:
         """One request to the controller."""
         return self.until_done(lambda: self.ask(self.controller, request, response, timeout_seconds=timeout_seconds))
-
-    def ask_coordinator(self, group: str, request: Message, response: type[AnyResponse]) -> AnyResponse:
-        """One request to a group's coordinator, which answers NOT_COORDINATOR in its own fields."""
-        return self.until_done(lambda: self.ask(lambda: self.connection(self.coordinator(group)), request, response))
 
     def controller(self) -> Connection:
         """The connection to the controller."""

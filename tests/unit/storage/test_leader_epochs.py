@@ -106,7 +106,6 @@ def test_truncation_from_the_start_lets_the_epoch_it_hits_begin_there(start_offs
 def test_epochs_are_found_by_number_and_by_offset() -> None:
     cache = a_cache((2, 10), (3, 20), (7, 30))
     assert [cache.epoch_of(offset) for offset in (9, 10, 19, 20, 99)] == [None, 2, 2, 3, 7]
-    assert [cache.previous_epoch(epoch) for epoch in (2, 3, 7, 99)] == [None, 2, 3, 7]
     assert [cache.start_offset_of(epoch) for epoch in (1, 2, 5, 7)] == [None, 10, None, 30]
     assert (cache.latest_epoch, a_cache().latest_epoch) == (7, None)
 

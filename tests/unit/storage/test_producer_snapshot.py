@@ -197,16 +197,15 @@ def test_snapshots_without_a_segment_are_removed(segments: list[int], before: li
     assert filesystem.list_directory("/data/topic-0") == [f"{offset:020d}.snapshot" for offset in after]
 
 
-def test_deletions_forget_the_snapshots_below() -> None:
+def test_a_snapshot_that_is_given_out_of_hand_is_forgotten_but_not_deleted() -> None:
     filesystem = MemoryFileSystem()
     manager = a_manager(filesystem)
     for offset in (0, 1, 2):
         write(manager, offset)
         manager.take_snapshot()
-    manager.delete_snapshots_before(2)
-    assert (manager.oldest_snapshot_offset, manager.latest_snapshot_offset) == (2, 3)
     assert manager.forget_snapshot(3) == manager.snapshot_path(3)
     assert manager.forget_snapshot(3) is None
+    assert (manager.snapshot_offsets, manager.latest_snapshot_offset) == ([1, 2], 2)
     assert filesystem.exists(manager.snapshot_path(3))
     manager.truncate_fully_and_start_at(20)
     assert (manager.snapshot_offsets, manager.map_end_offset) == ([], 20)

@@ -42,7 +42,7 @@ def validated(batch: bytearray, rules: ValidationRules = PLAIN) -> ValidatedBatc
 def test_a_good_batch_is_accepted_as_it_is(codec: str, records: int) -> None:
     batch = a_batch(records, codec, producer_id=9)
     result = validate_produce(memoryview(batch), PLAIN, NOW)
-    assert (result.needs_worker, result.needs_recompression, result.needs_log_append_time) == (False, False, False)
+    assert (result.needs_worker, result.needs_recompression, result.timestamp_type) == (False, False, TimestampType.CREATE_TIME)
     assert (result.header, result.size, result.max_timestamp, result.log_append_time) == (
         parse_header(batch),
         len(batch),
@@ -197,7 +197,7 @@ def test_the_maximum_timestamp_of_a_small_batch_is_put_right() -> None:
 def test_log_append_time_is_the_leaders_clock() -> None:
     batch = a_batch(3, "lz4")
     result = validate_produce(batch, LOG_APPEND_TIME, NOW)
-    assert (result.needs_log_append_time, result.max_timestamp, result.log_append_time) == (True, NOW, NOW)
+    assert (result.timestamp_type, result.max_timestamp, result.log_append_time) == (TimestampType.LOG_APPEND_TIME, NOW, NOW)
     result.stamp(7, 0)
     assert {record.timestamp for record in iter_records(batch)} == {NOW}
     assert crc_is_valid(batch)
