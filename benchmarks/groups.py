@@ -318,7 +318,7 @@ def table(results: dict[str, Result], records: int) -> Table:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.groups", description=__doc__.partition("\n")[0])
-    parser.add_argument("--members", type=int, nargs="+", default=[100, 1000])
+    parser.add_argument("--members", type=int, nargs="+", default=[100, 1000, 5000])
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--kinds", default=",".join(KINDS), help="the reference first, comma-separated")
