@@ -4,8 +4,8 @@ Kafka's ReplicaFetcherThread. `FetcherPool` makes one per (leader, fetcher id), 
 plain loop. The rules of a step:
 * everything between two awaits belongs to one owner: after an await only a `FollowedPartition` that is active and in the epoch of its
   partition is touched, so an answer that was asked for in an older epoch, or before the partition was unfollowed, falls on nobody;
-* what fails is tried again after `replica.fetch.backoff.ms`; a partition whose log cannot be written or whose leader epoch is fenced has
-  failed, and waits for the controller's next word;
+* what fails is tried again after `replica.fetch.backoff.ms`, some of it sooner; a partition whose log cannot be written or whose leader
+  epoch is fenced has failed, and waits for the controller's next word;
 * a fetch costs what its answer holds: no task, no lock and no log line per fetch, one pass over the answer.
 """
 
@@ -47,7 +47,6 @@ class Fetcher:
         "_broker_epoch",
         "_interrupted",
         "_interruption",
-        "_is_unreachable",
         "_on_idle",
         "_replica_state",
         "_task",
@@ -64,6 +63,7 @@ class Fetcher:
         "settings",
         "throttled",
         "truncating",
+        "unanswered",
     )
 
     def __init__(
@@ -95,7 +95,8 @@ class Fetcher:
         self.on_log_dir_failure = on_log_dir_failure
         self._on_idle = on_idle
         self._awake = asyncio.Event()
-        self._is_unreachable = False
+        self.unanswered = 0
+        """Fetches in a row."""
         self._task: asyncio.Task[None] | None = None  # while it waits for an answer
         self._interruption: asyncio.TimerHandle | None = None
         self._interrupted = False
@@ -107,6 +108,7 @@ class Fetcher:
         """Those that are to be cut before they are fetched."""
 
     on_error_code = fetcher_failures.on_error_code
+    on_unreachable = fetcher_failures.on_unreachable
     on_broken = fetcher_failures.on_broken
     fail = fetcher_failures.fail
     delay = fetcher_failures.delay
@@ -195,12 +197,12 @@ class Fetcher:
             return
         except PeerUnavailable as error:
             session.on_failure()
-            self._on_unreachable(error)
+            self.on_unreachable(error)
             return
         finally:
             self._task = None
-        if self._is_unreachable:
-            self._is_unreachable = False
+        if self.unanswered:
+            self.unanswered = 0
             logger.info("%s: broker %d answers again", self.client_id, self.leader_id)
         if session.on_response(response):
             await self._take(response)
@@ -233,13 +235,6 @@ class Fetcher:
         else:
             request.replica_state = ReplicaState()
             request.replica_id = state.replica_id
-
-    def _on_unreachable(self, error: PeerUnavailable) -> None:
-        if not self._is_unreachable:
-            self._is_unreachable = True
-            logger.warning("%s: broker %d does not answer: %s; tried again every %d ms", self.client_id, self.leader_id, error,
-                           self.settings.backoff_ms)  # fmt: skip
-        self.delay_all(self.session.asked())
 
     async def _idle(self) -> None:
         """Until something is to be followed, or the time of the next one that waits has come."""

@@ -16,6 +16,7 @@ from storage.errors import LogDirFailure, StorageError
 
 if TYPE_CHECKING:
     from replication.fetcher import Fetcher
+    from replication.peer import PeerUnavailable
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +25,7 @@ LATE = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_ID, Er
 than after the backoff; but less and less often."""
 
 FIRST_LATE_MS = 20
+MOST_DOUBLINGS = 10
 
 LOUDNESS = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: logging.DEBUG,
@@ -50,10 +52,23 @@ def on_error_code(self: Fetcher, followed: FollowedPartition, code: ErrorCode) -
             LOUDNESS.get(code, logging.ERROR), "%s: broker %d answered %s at offset %d; tried again every %d ms at least",
             followed.topic_partition, self.leader_id, code.name, followed.offset, backoff_ms,
         )  # fmt: skip
-    if code in LATE and followed.retries < 10:
+    if code in LATE and followed.retries < MOST_DOUBLINGS:
         backoff_ms = min(backoff_ms, FIRST_LATE_MS << followed.retries)
         followed.retries += 1
     self.delay(followed, backoff_ms)
+
+
+def on_unreachable(self: Fetcher, error: PeerUnavailable) -> None:
+    """No answer. A connection that broke can be made anew, and producers with acks=all wait for it: it is tried soon, and then less often,
+    down to once in the backoff.
+    """
+    backoff_ms = self.settings.backoff_ms
+    if not self.unanswered:
+        logger.warning("%s: broker %d does not answer: %s; tried again, every %d ms at last", self.client_id, self.leader_id, error,
+                       backoff_ms)  # fmt: skip
+    backoff_ms = min(backoff_ms, FIRST_LATE_MS << min(self.unanswered, MOST_DOUBLINGS))
+    self.unanswered += 1
+    self.delay_all(self.session.asked(), backoff_ms)
 
 
 def on_broken(self: Fetcher, followed: FollowedPartition, error: Exception) -> None:
@@ -85,10 +100,10 @@ def delay(self: Fetcher, followed: FollowedPartition, backoff_ms: int | None = N
         self.delayed[followed] = None
 
 
-def delay_all(self: Fetcher, partitions: Iterable[FollowedPartition]) -> None:
+def delay_all(self: Fetcher, partitions: Iterable[FollowedPartition], backoff_ms: int | None = None) -> None:
     """The same for many."""
     for followed in list(partitions):
-        self.delay(followed)
+        self.delay(followed, backoff_ms)
 
 
 def resume(self: Fetcher) -> None:

@@ -360,32 +360,33 @@ async def test_a_leader_that_nobody_unfollowed_is_not_appended_to_either() -> No
 
 
 @in_virtual_time
-async def test_a_lost_connection_is_tried_again_after_the_backoff_and_begins_a_new_session() -> None:
-    peer = ScriptedPeer(answer(data()), PeerUnavailable("reset"), PeerUnavailable("refused"))
+async def test_a_lost_connection_is_tried_again_soon_then_less_often_down_to_the_backoff_and_begins_a_new_session() -> None:
+    peer = ScriptedPeer(answer(data()), *[PeerUnavailable("refused") for _ in range(8)], answer(data()), PeerUnavailable("reset"))
     follower = Follower(peer)
     follower.follow()
 
-    times = await times_of_fetches(peer, 4)
+    times = await times_of_fetches(peer, 12)
 
-    assert [round(each, -2) for each in times] == [0, 0, 1000, 2000]
+    gaps = [round(after - before, -1) for before, after in pairwise(times)]
+    assert gaps == [0, 20, 40, 80, 160, 320, 640, 1000, 1000, 0, 20]
     assert (peer.fetches[3].session_id, peer.fetches[3].session_epoch) == (7, 0)
     await follower.pool.close()
 
 
 @in_virtual_time
 async def test_what_is_followed_anew_does_not_wait_for_the_backoff_of_others() -> None:
-    peer = ScriptedPeer(PeerUnavailable("refused"), answer(data(1)))
+    peer = ScriptedPeer(*[PeerUnavailable("refused") for _ in range(6)], answer(data(1)))
     follower = Follower(peer)
     follower.follow(0)
-    await until(lambda: len(peer.asked) == 1)
+    await until(lambda: len(peer.asked) == 6)
     await asyncio.sleep(0.1)
     follower.follow(1)
 
     times = await times_of_fetches(peer, 1)
 
     assert times[0] < 50
-    assert asked_at(peer.fetches[1], 1) is not None
-    assert asked_at(peer.fetches[1], 0) is None
+    assert asked_at(peer.fetches[6], 1) is not None
+    assert asked_at(peer.fetches[6], 0) is None
     await follower.pool.close()
 
 
