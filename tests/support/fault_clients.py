@@ -30,11 +30,14 @@ _PACE_SECONDS = 0.003
 _END_SECONDS = 10.0
 """How long a high watermark may stay behind what was acknowledged; with acks=1 that may be gone, so the cell goes on."""
 _JAVA_RECORDS_PER_SECOND = "300"
+REFRESH_MS = 500
+"""How often clients ask for metadata of their own accord. With minutes, as by default, or even seconds, the moment of a fault between two
+such requests would decide how long a client waits, and not the cluster."""
 _QUICK: dict[str, str | int | float | bool] = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 200,
     "retry.backoff.ms": 50,
-    "topic.metadata.refresh.interval.ms": 5_000,
+    "topic.metadata.refresh.interval.ms": REFRESH_MS,
     "socket.timeout.ms": 2_000,  # only this tells a client of a broker that stands still
     "log_level": 0,
 }
@@ -204,7 +207,7 @@ class KafkaPythonWriter(ThreadedWriter):
             retry_backoff_ms=50,
             reconnect_backoff_ms=20,
             reconnect_backoff_max_ms=200,
-            metadata_max_age_ms=5_000,
+            metadata_max_age_ms=REFRESH_MS,
             max_block_ms=60_000,
         )
 
@@ -249,7 +252,7 @@ class JavaWriter(FaultWriter):
         self._properties = directory / f"{topic}.properties"
         self._properties.write_text(
             "enable.idempotence=true\nretries=2147483647\nrequest.timeout.ms=2000\ndelivery.timeout.ms=90000\nlinger.ms=2\n"
-            "retry.backoff.ms=50\nreconnect.backoff.ms=20\nreconnect.backoff.max.ms=200\nmetadata.max.age.ms=5000\n"
+            f"retry.backoff.ms=50\nreconnect.backoff.ms=20\nreconnect.backoff.max.ms=200\nmetadata.max.age.ms={REFRESH_MS}\n"
         )
         self._tool: subprocess.Popen[str] | None = None
         self._threads: list[threading.Thread] = []
