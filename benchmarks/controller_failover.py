@@ -12,6 +12,7 @@ import gc
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from config.broker import BrokerConfig
@@ -123,8 +124,7 @@ def main() -> None:
     for partitions in parser.parse_args().partitions:
         asyncio.run(measure("memory", partitions, MemoryEnsemble(ManualClock()).store))
         with tempfile.TemporaryDirectory() as directory:
-            path = str(Path(directory) / "metadata.db")
-            asyncio.run(measure("embedded", partitions, lambda path=path: EmbeddedStore(path, ManualClock())))
+            asyncio.run(measure("embedded", partitions, partial(EmbeddedStore, str(Path(directory) / "metadata.db"), ManualClock())))
 
 
 if __name__ == "__main__":

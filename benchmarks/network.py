@@ -17,6 +17,7 @@ import tempfile
 import time
 from functools import partial
 from struct import Struct
+from typing import cast
 
 import uvloop
 
@@ -68,7 +69,7 @@ class Bare(asyncio.BufferedProtocol):
         self.filled = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its type
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self.large is not None:
@@ -89,7 +90,7 @@ class Bare(asyncio.BufferedProtocol):
         else:
             view, end = self.view, len(self.rest) + nbytes
         position = 0
-        out = []
+        out: list[bytes] = []
         part = self.part
         while end - position >= 4:
             after = position + 4 + _SIZE.unpack_from(view, position)[0]
