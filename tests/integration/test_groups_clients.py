@@ -60,7 +60,7 @@ def are_shared(members: list[Member]) -> bool:
 
 @clients
 def test_members_share_the_partitions_and_the_last_gets_them_all(client: Client, shared_broker: BrokerProcess) -> None:
-    topic = f"shared-{client.__name__}"  # type: ignore[attr-defined]  # they are classes
+    topic = f"shared-{client.__name__}"
     fill(shared_broker, topic)
     first = client(shared_broker, topic, topic)
     found = poll_until([first], lambda found: len(found) == RECORDS)

@@ -135,7 +135,7 @@ class Asking:
     def control(self) -> Control | None:
         """CLOSE or NO_RESPONSE; None for a response."""
         answer = self._answer.answer if isinstance(self._answer, Pending) else self._answer
-        return answer if answer in (CLOSE, NO_RESPONSE) else None  # type: ignore[return-value]  # one of those two
+        return answer if answer in (CLOSE, NO_RESPONSE) else None
 
     @property
     def response(self) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 
-class _Selector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]  # which class that is depends on the platform
+class _Selector(selectors.DefaultSelector):
     """Does not wait: what the loop would have slept is added to its time."""
 
     def __init__(self) -> None:
