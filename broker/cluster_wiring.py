@@ -25,10 +25,10 @@ from config.broker_replication import (
     REPLICA_FETCH_RESPONSE_MAX_BYTES,
     REPLICA_LAG_TIME_MAX_MS,
 )
-from config.metadata_version import is_at_least
 from controller.change_znodes import ProducerIdBlock
 from controller.channels import BrokerChannel
 from controller.context import LiveBroker
+from controller.topic_ids import uses_topic_ids
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -37,7 +37,6 @@ from replication.peer import Connect, PeerAddress, PeerUnavailable
 
 logger = logging.getLogger(__name__)
 
-FIRST_WITH_TOPIC_IDS = "2.8-IV0"
 DELIVERY_SECONDS = 1.0
 """How long a controller that stops tries to tell the brokers what it decided last."""
 
@@ -93,7 +92,7 @@ class ClusterWiring:
             services.broker_id,
             lambda: services.broker_epoch,
             ask,
-            uses_topic_ids=is_at_least(config[INTER_BROKER_PROTOCOL_VERSION], FIRST_WITH_TOPIC_IDS),
+            uses_topic_ids=uses_topic_ids(config),
         )
         self._held.push_async_callback(alter_partition.close)
         manager = services.replica_manager

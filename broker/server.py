@@ -35,6 +35,7 @@ from broker.purgatory import Purgatory
 from broker.reconfiguration import Reconfiguration
 from broker.security.authorizer import AllowAll
 from broker.services import Services
+from broker.start_checks import check_belongings, check_broker_id
 from broker.surroundings import Surroundings
 from broker.timing_wheel import TimingWheel
 from config.broker import BrokerConfig
@@ -48,8 +49,7 @@ from config.broker_network import (
 )
 from config.broker_own import OTTLA_METRICS_LISTENER
 from config.broker_replication import (
-    AUTO_LEADER_REBALANCE_ENABLE,
-    LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS,
+    INTER_BROKER_PROTOCOL_VERSION,
     REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS,
     REPLICA_LAG_TIME_MAX_MS,
     REPLICA_SELECTOR_CLASS,
@@ -64,7 +64,7 @@ from controller.controller import Controller
 from controller.errors import ControllerError, StoreError
 from controller.metadata_waits import MetadataWaits
 from controller.partition_growth import PartitionGrowth
-from controller.registration import next_broker_sequence, prepare_store
+from controller.registration import next_broker_sequence, prepare_store, registration_version
 from controller.topic_admin import TopicAdmin
 from controller.znodes import BrokerRegistration, Endpoint
 from replication.cluster import MetadataCache
@@ -101,7 +101,6 @@ class Broker:
         self._random = self._surroundings.random
         self.on_fatal: Callable[[], None] = lambda: None
         """Called when the broker cannot go on: its last log directory failed. Whoever runs it replaces this."""
-        self._rebalance: asyncio.Future[None] | None = None
         self._held = AsyncExitStack()
         """What was taken so far, and how to give it back."""
 
@@ -182,8 +181,11 @@ class Broker:
         )
         self._held.push_async_callback(self.store.close)
         await self.store.open_session()
+        directories = self.log_manager.directories.live
+        await check_belongings(self.config, self.store, directories)
         services.cluster_id = await prepare_store(self.store, self._surroundings.random_bytes)
         services.broker_id = await self._broker_id()
+        await check_broker_id(services.broker_id, self.config, self.store, directories, self._surroundings.somebody_listens)
         passwords = encoder_of(self.config, self._surroundings.random_bytes)
         services.config_admin = ConfigAdmin(self.store, services.broker_id, self.config, passwords)
         services.dynamic_config = DynamicConfig(
@@ -283,21 +285,10 @@ class Broker:
         services.broker_epoch = await self.controller.startup()
         await self.controller.delivered()
         self.log_manager.start()
-        self._schedule_leader_rebalance()
         interval_ms = self.config[REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS]
         self._background.schedule(
             "high-watermark-checkpoint", interval_ms, interval_ms, services.replica_manager.checkpoint_high_watermarks
         )
-
-    def _schedule_leader_rebalance(self) -> None:
-        """Every `leader.imbalance.check.interval.seconds` the active controller gives leadership back to preferred replicas."""
-        interval_ms = self.config[LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS] * 1000
-
-        def rebalance() -> None:
-            if self.config[AUTO_LEADER_REBALANCE_ENABLE] and self.controller.is_active:
-                self._rebalance = asyncio.ensure_future(self.controller.rebalance_leaders())
-
-        self._background.schedule("leader-rebalance", interval_ms, interval_ms, rebalance)
 
     async def _in_thread(self, work: Callable[..., None], *arguments: object) -> None:
         await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
@@ -333,6 +324,7 @@ class Broker:
             ),
             rack=self.config[BROKER_RACK],
             timestamp_ms=self._clock.now_ms(),
+            version=registration_version(self.config[INTER_BROKER_PROTOCOL_VERSION]),
         )
 
     # -- the end -----------------------------------------------------------------------------------------------------------

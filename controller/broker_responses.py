@@ -9,6 +9,7 @@ from controller.core import ControllerCore
 from protocol.errors import ErrorCode
 from protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from protocol.uuid import ZERO_UUID
 from storage.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -38,10 +39,11 @@ class BrokerResponses:
         failed: set[TopicPartition] = set()
         served: set[TopicPartition] = set()
         for topic in response.topics:
-            name = topic_names.get(topic.topic_id)
-            if name is None:
-                continue
             for partition in topic.partition_errors:
+                # A topic without an id is named, by the versions of then and by the broker of this process.
+                name = partition.topic_name if topic.topic_id == ZERO_UUID else topic_names.get(topic.topic_id)
+                if name not in self._core.context.assignments:
+                    continue
                 if partition.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
                     failed.add(TopicPartition(name, partition.partition_index))
                 elif partition.error_code == ErrorCode.NONE:

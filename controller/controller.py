@@ -35,6 +35,7 @@ from controller.event_queue import EventQueue, OnEventDone
 from controller.failover import Failover
 from controller.isr_changes import IsrChange, IsrChanges, IsrResult
 from controller.leader_elections import ElectionResult, LeaderElections
+from controller.leader_rebalance import LeaderRebalance
 from controller.producer_ids import allocate_block
 from controller.reassignment import Reassignments, Targets
 from controller.registration import RandomBytes, SomebodyListens, nobody_listens, register_broker
@@ -95,6 +96,7 @@ class Controller:
         self._core.on_response = BrokerResponses(self._core, self._brokers).on_response
         self._topics = TopicChanges(self._core, self._reassignments, random_bytes)
         self._elections = LeaderElections(self._core)
+        self._rebalance = LeaderRebalance(self._core, self._elections)
         self._isr_changes = IsrChanges(self._core, self._reassignments)
         self._failover = Failover(self._core, self._brokers, self._topics, self._elections, self._reassignments)
         self._on_new_session: list[Callable[[], Awaitable[None]]] = []
@@ -222,6 +224,7 @@ class Controller:
             logger.error("broker %d cannot become controller; it makes way for another", self.broker_id)
             await self._step_down()
             raise
+        self._rebalance.begin()
 
     async def _step_down(self) -> None:
         """Remove /controller, so that somebody is elected, if it still is this one's."""
@@ -235,6 +238,7 @@ class Controller:
         if self._core.is_active:
             logger.info("broker %d is no longer controller (epoch %d)", self.broker_id, self._core.context.epoch)
         self._core.is_active = False
+        self._rebalance.end()
         await self._core.senders.remove_all()
         self._core.deletion.clear()
         self._core.context.clear()
@@ -260,6 +264,7 @@ class Controller:
     def _on_expired(self) -> None:
         """Nothing is decided, written or sent any more under the old epoch; what waits was meant for it."""
         self._core.is_active = False
+        self._rebalance.end()
         self._core.senders.halt()
         self._queue.put_alone("Expire", self._on_session_expired)
 
@@ -354,7 +359,7 @@ class Controller:
             await self._queue.call("UncleanLeaderElectionEnable" if topic is None else "TopicUncleanLeaderElectionEnable", elect)
 
     async def rebalance_leaders(self) -> None:
-        """Preferred leaders where too many others lead; for auto.leader.rebalance.enable, as often as the broker likes."""
+        """Preferred leaders where too many others lead, now, whatever `auto.leader.rebalance.enable` says."""
 
         async def rebalance() -> None:
             if self._core.is_active:

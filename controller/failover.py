@@ -5,13 +5,15 @@ Kafka's onControllerFailover, with the reads in as few round trips as there are 
 
 import logging
 
+from config.broker_replication import INTER_BROKER_PROTOCOL_VERSION
+from config.metadata_version import is_at_least
 from controller.broker_changes import BrokerChanges
 from controller.change_znodes import decode_partitions
 from controller.core import ControllerCore
 from controller.errors import NodeExists, NoNode, StoreError
 from controller.leader_elections import LeaderElections
 from controller.reassignment import Reassignments
-from controller.store import Children, Create, Delete, Get, data_and_stat, names
+from controller.store import Children, Create, Delete, Get, Result, SetData, data_and_stat, names
 from controller.topic_changes import TopicChanges
 from controller.znodes import (
     BROKER_IDS,
@@ -20,10 +22,15 @@ from controller.znodes import (
     ISR_CHANGE_NOTIFICATION,
     LOG_DIR_EVENT_NOTIFICATION,
     TOPICS,
+    FinalizedFeatures,
+    decode_feature,
     encode_feature,
 )
 
 logger = logging.getLogger(__name__)
+
+FIRST_WITH_FEATURES = "2.7-IV0"
+FIRST_WITH_SECOND_FEATURE_BODY = "3.3-IV0"
 
 
 class Failover:
@@ -56,10 +63,7 @@ class Failover:
                 Children(ISR_CHANGE_NOTIFICATION, core.watch("IsrChangeNotification", self._on_isr_change)),
             ]
         )
-        if isinstance(feature, NoNode):
-            (created,) = await core.store.pipeline([Create(FEATURE, encode_feature({}))])
-            if isinstance(created, StoreError) and not isinstance(created, NodeExists):
-                raise created
+        await self._set_up_features(feature)
         stale = [f"{LOG_DIR_EVENT_NOTIFICATION}/{name}" for name in names(log_dir_events)]
         stale += [f"{ISR_CHANGE_NOTIFICATION}/{name}" for name in names(isr_changes)]
         if stale:
@@ -76,6 +80,23 @@ class Failover:
         await self._reassignments.resume()
         await self._reassignments.on_order()
         await self._elections.on_preferred_election_order()
+
+    async def _set_up_features(self, found: Result | StoreError) -> None:
+        """/feature says whether features are versioned, which inter.broker.protocol.version decides."""
+        protocol = self._core.config[INTER_BROKER_PROTOCOL_VERSION]
+        is_enabled = is_at_least(protocol, FIRST_WITH_FEATURES)
+        version = 2 if is_at_least(protocol, FIRST_WITH_SECOND_FEATURE_BODY) else 1
+        if isinstance(found, NoNode):
+            write: Create | SetData = Create(FEATURE, encode_feature(FinalizedFeatures({}, is_enabled, version)))
+        else:
+            before = decode_feature(data_and_stat(found)[0])
+            wanted = FinalizedFeatures(before.features if is_enabled and before.is_enabled else {}, is_enabled, version)
+            if wanted == before:
+                return
+            write = SetData(FEATURE, encode_feature(wanted))
+        (outcome,) = await self._core.store.pipeline([write])
+        if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExists):
+            raise outcome
 
     async def _tell_everybody(self) -> None:
         core, context = self._core, self._core.context

@@ -59,8 +59,10 @@ class LeaderElections:
         return results
 
     async def rebalance(self) -> None:
-        """Elect the preferred replicas of every broker that leads too few of the partitions it should lead."""
+        """Elect the preferred replicas of every broker that leads too few of the partitions it should lead; not while partitions move."""
         context = self._context
+        if any(assignment.is_reassigning for topic in context.assignments.values() for assignment in topic.values()):
+            return
         preferring: dict[int, list[TopicPartition]] = {}
         for partition in context.partitions:
             if partition in context.leaderships and not context.is_being_deleted(partition.topic):

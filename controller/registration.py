@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from contextlib import suppress
 from functools import partial
 
+from config.metadata_version import is_at_least
 from controller.errors import BrokerIdInUse, NodeExists, NoNode, StoreError
 from controller.store import Create, Get, MetadataStore, Multi, SetData, WatchedEvent, data_and_stat, parent_of
 from controller.topic_ids import random_uuid
@@ -26,6 +28,15 @@ logger = logging.getLogger(__name__)
 RandomBytes = Callable[[int], bytes]
 SomebodyListens = Callable[[str, int], Awaitable[bool]]
 """(host, port) -> whether a process has this address."""
+
+
+_BODIES = ((5, "2.7-IV0"), (4, "0.10.0-IV1"))
+_OLDEST_BODY = 2
+
+
+def registration_version(inter_broker_protocol_version: str) -> int:
+    """In which version of its body a broker registers, so that the others can read it."""
+    return next((version for version, since in _BODIES if is_at_least(inter_broker_protocol_version, since)), _OLDEST_BODY)
 
 
 def startup_paths() -> list[str]:
@@ -62,6 +73,51 @@ async def nobody_listens(host: str, port: int) -> bool:
     return False
 
 
+async def stored_cluster_id(store: MetadataStore) -> str | None:
+    """The id of the cluster that is kept in the store; None where none is yet."""
+    (found,) = await store.pipeline([Get(CLUSTER_ID)])
+    return None if isinstance(found, NoNode) else decode_cluster_id(data_and_stat(found)[0])
+
+
+async def check_id_is_free(
+    store: MetadataStore,
+    broker_id: int,
+    own_addresses: Collection[tuple[str, int]],
+    own_listeners: Iterable[tuple[str, int]],
+    somebody_listens: SomebodyListens,
+    patience_s: float,
+) -> None:
+    """Whether no other broker lives under this id, before log directories are marked with it.
+
+    `own_addresses` are those that this broker will register, `own_listeners` those that it will bind: at the former somebody may listen in
+    its name (a proxy), at the latter nobody but the other broker. Waits up to `patience_s` for the id: a registration may be what a broker
+    left that died a moment ago. Raises BrokerIdInUse.
+    """
+    path = broker_id_path(broker_id)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + patience_s
+    while True:
+        gone = asyncio.Event()
+        (found,) = await store.pipeline([Get(path, partial(_on_change, gone))])
+        if isinstance(found, NoNode):
+            return
+        data, stat = data_and_stat(found)
+        if stat.ephemeral_owner == store.session_id:
+            return
+        registered = {(endpoint.host, endpoint.port) for endpoint in decode_broker(path, data).endpoints}
+        for host, port in [*(registered - {*own_addresses}), *(own_listeners if registered & {*own_addresses} else ())]:
+            if await somebody_listens(host, port):
+                raise _id_in_use(broker_id, stat.ephemeral_owner)
+        if not patience_s:
+            return  # nobody answers there: it ends with its session, for which `register_broker` waits
+        if loop.time() >= deadline:
+            raise _id_in_use(broker_id, stat.ephemeral_owner)
+        logger.info("waiting up to %.1f s for the registration at %s, where nobody listens, to end", deadline - loop.time(), path)
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline):
+                await gone.wait()
+
+
 async def register_broker(
     store: MetadataStore,
     broker_id: int,
@@ -94,10 +150,7 @@ async def register_broker(
             if patience_s and await _is_another(path, data, registration, somebody_listens):
                 deadline = loop.time()
         if loop.time() >= deadline:
-            raise BrokerIdInUse(
-                f"{path} is held by another session ({stat.ephemeral_owner & (2**64 - 1):#x}): another broker with "
-                f"broker.id={broker_id} is running; give every broker its own id"
-            )
+            raise _id_in_use(broker_id, stat.ephemeral_owner)
         logger.info(
             "%s is held by session %#x, which broker %d left behind when it died; waiting up to %.1f s for it to end",
             path, stat.ephemeral_owner & (2**64 - 1), broker_id, deadline - loop.time(),
@@ -107,6 +160,13 @@ async def register_broker(
                 await gone.wait()
         except TimeoutError:
             continue
+
+
+def _id_in_use(broker_id: int, session_id: int) -> BrokerIdInUse:
+    return BrokerIdInUse(
+        f"{broker_id_path(broker_id)} is held by another session ({session_id & (2**64 - 1):#x}): another broker with "
+        f"broker.id={broker_id} is running; give every broker its own id"
+    )
 
 
 def _on_change(gone: asyncio.Event, _: WatchedEvent) -> None:

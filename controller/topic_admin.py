@@ -32,7 +32,7 @@ from controller.metadata_waits import MetadataWaits
 from controller.placement import RandomBelow, assign_replicas
 from controller.registration import RandomBytes
 from controller.store import Children, Create, Exists, MetadataStore, Request, SetData, names
-from controller.topic_ids import new_topic_id
+from controller.topic_ids import new_topic_id, uses_topic_ids
 from controller.topic_names import collides, has_collision_chars, is_valid_topic_name, validate_topic_name
 from controller.znodes import (
     NO_LEADER,
@@ -44,6 +44,7 @@ from controller.znodes import (
     encode_topic,
     topic_path,
 )
+from protocol.uuid import ZERO_UUID
 from replication.cluster import MetadataCache
 
 logger = logging.getLogger(__name__)
@@ -72,7 +73,7 @@ class CreatedTopic:
 
     name: str
     topic_id: bytes
-    """Zero when only validated."""
+    """Zero when only validated, and before 2.8."""
     num_partitions: int
     replication_factor: int
     config: TopicConfig
@@ -123,7 +124,7 @@ class TopicAdmin:
                 plan = self._plan(topic, existing, remaining)
                 remaining -= len(plan.assignments)
                 plans.append(plan)
-                results[topic.name] = self._created(plan, bytes(16))
+                results[topic.name] = self._created(plan, ZERO_UUID)
             except ControllerError as error:
                 results[topic.name] = error
         if validate_only or not plans:
@@ -182,7 +183,7 @@ class TopicAdmin:
     async def _write(self, plans: Sequence[_Plan]) -> list[CreatedTopic | ControllerError]:
         """Config node and topic node of each, in this order, in one round trip."""
         writes: list[Request] = []
-        ids = [new_topic_id(self._random_bytes) for _ in plans]
+        ids = [new_topic_id(self._random_bytes) if uses_topic_ids(self._config) else None for _ in plans]
         for plan, topic_id in zip(plans, ids, strict=True):
             path, config = config_path("topics", plan.topic.name), encode_config(plan.overrides)
             partitions = {index: ReplicaAssignment(replicas) for index, replicas in plan.assignments.items()}
@@ -197,7 +198,7 @@ class TopicAdmin:
             elif isinstance(outcome, StoreError):
                 raise outcome
             else:
-                results.append(self._created(plan, topic_id))
+                results.append(self._created(plan, topic_id or ZERO_UUID))
         return results
 
     def _created(self, plan: _Plan, topic_id: bytes) -> CreatedTopic:

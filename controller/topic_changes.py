@@ -12,7 +12,7 @@ from controller.errors import NoNode, StoreError
 from controller.reassignment import Reassignments
 from controller.registration import RandomBytes
 from controller.store import Children, Delete, Get, SetData, data_and_stat, names
-from controller.topic_ids import new_topic_id
+from controller.topic_ids import new_topic_id, uses_topic_ids
 from controller.znode_json import MalformedZNode
 from controller.znodes import (
     DELETE_TOPICS,
@@ -53,7 +53,7 @@ class TopicChanges:
             except MalformedZNode as error:
                 logger.error("topic %s is left alone: %s", topic, error)
                 continue
-            if assignment.topic_id is None:
+            if assignment.topic_id is None and uses_topic_ids(self._core.config):
                 assignment = TopicAssignment(new_topic_id(self._random_bytes), assignment.partitions)
                 await self._core.states.write_or_raise([SetData(topic_path(topic), encode_topic(assignment), stat.version)])
             found[topic] = assignment

@@ -2,9 +2,19 @@
 
 from collections.abc import Callable
 
+from config.broker import BrokerConfig
+from config.broker_replication import INTER_BROKER_PROTOCOL_VERSION
+from config.metadata_version import is_at_least
 from protocol.uuid import ZERO_UUID, to_text
 
 _RESERVED = frozenset({ZERO_UUID, (1).to_bytes(16, "big")})
+
+FIRST_WITH_TOPIC_IDS = "2.8-IV0"
+
+
+def uses_topic_ids(config: BrokerConfig) -> bool:
+    """Whether topics get ids: not as long as brokers of older releases may be in the cluster. Ids that are there are kept all the same."""
+    return is_at_least(config[INTER_BROKER_PROTOCOL_VERSION], FIRST_WITH_TOPIC_IDS)
 
 
 def new_topic_id(random_bytes: Callable[[int], bytes]) -> bytes:

@@ -64,6 +64,10 @@ RECOVERING = 1
 
 DEFAULT_ENTITY = "<default>"
 
+FIRST_BROKER_VERSION_WITH_RACK = 3
+FIRST_BROKER_VERSION_WITH_PROTOCOLS = 4
+FIRST_BROKER_VERSION_WITH_FEATURES = 5
+
 
 # Paths
 
@@ -151,6 +155,8 @@ class BrokerRegistration:
     timestamp_ms: int
     jmx_port: int = -1
     features: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    version: int = 5
+    """Of the body: 4 has no features, 2 neither a rack nor security protocols. Brokers of old releases read no later one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,20 +229,20 @@ _ENDPOINT = re.compile(r"([^:/]*)://\[?([0-9a-zA-Z._:%-]*?)\]?:(-?[0-9]+)")
 
 
 def encode_broker(registration: BrokerRegistration) -> bytes:
-    """Version 5. `host` and `port` are those of the first end point whose protocol is PLAINTEXT, for clients before 0.9."""
+    """In its version. `host` and `port` are those of the first end point whose protocol is PLAINTEXT, for clients before 0.9."""
     plain = next((e for e in registration.endpoints if e.security_protocol == "PLAINTEXT"), None)
-    body: dict[str, Any] = {
-        "features": registration.features,
-        "listener_security_protocol_map": {e.listener: e.security_protocol for e in registration.endpoints},
-        "endpoints": [e.url for e in registration.endpoints],
-    }
-    if registration.rack is not None:
+    version = registration.version
+    body: dict[str, Any] = {"features": registration.features} if version >= FIRST_BROKER_VERSION_WITH_FEATURES else {}
+    if version >= FIRST_BROKER_VERSION_WITH_PROTOCOLS:
+        body["listener_security_protocol_map"] = {e.listener: e.security_protocol for e in registration.endpoints}
+    body["endpoints"] = [e.url for e in registration.endpoints]
+    if registration.rack is not None and version >= FIRST_BROKER_VERSION_WITH_RACK:
         body["rack"] = registration.rack
     body |= {
         "jmx_port": registration.jmx_port,
         "port": plain.port if plain else -1,
         "host": plain.host if plain else None,
-        "version": 5,
+        "version": version,
         "timestamp": str(registration.timestamp_ms),
     }
     return encode_json(body)
@@ -265,7 +271,7 @@ def _endpoint(path: str, url: str, protocols: Mapping[str, str]) -> Endpoint:
 
 
 def encode_topic(topic: TopicAssignment) -> bytes:
-    """Version 3, or version 2 when there is no topic id."""
+    """Version 3, also when there is no topic id."""
     by_name = {str(partition): assignment for partition, assignment in topic.partitions.items()}
     names = scala_map_order(by_name)
     adding = scala_map_order(name for name, assignment in by_name.items() if assignment.adding_replicas)
@@ -276,7 +282,7 @@ def encode_topic(topic: TopicAssignment) -> bytes:
     body |= {
         "adding_replicas": {name: by_name[name].adding_replicas for name in adding},
         "removing_replicas": {name: by_name[name].removing_replicas for name in removing},
-        "version": 2 if topic.topic_id is None else 3,
+        "version": 3,
     }
     ordered = scala_map_order(name for name, assignment in by_name.items() if assignment.original_order)
     if ordered:
@@ -365,12 +371,23 @@ def decode_cluster_id(data: bytes | None) -> str:
     return cluster_id
 
 
-def encode_feature(features: Mapping[str, int], enabled: bool = True) -> bytes:
-    """Version 2."""
-    return encode_json({"features": dict(features), "version": 2, "status": int(enabled)})
+@dataclass(frozen=True, slots=True)
+class FinalizedFeatures:
+    """The body of /feature."""
+
+    features: Mapping[str, int]
+    is_enabled: bool = True
+    """Whether features are versioned at all: since 2.7."""
+    version: int = 2
+    """Of the body: 1 before 3.3."""
 
 
-def decode_feature(data: bytes | None) -> tuple[dict[str, int], bool]:
-    """The finalized features and whether versioning is enabled."""
+def encode_feature(finalized: FinalizedFeatures) -> bytes:
+    """See FinalizedFeatures."""
+    return encode_json({"features": dict(finalized.features), "version": finalized.version, "status": int(finalized.is_enabled)})
+
+
+def decode_feature(data: bytes | None) -> FinalizedFeatures:
+    """Versions 1 and 2."""
     body = decode_object(FEATURE, data)
-    return dict(body.get("features", {})), body.get("status") == 1
+    return FinalizedFeatures(dict(body.get("features", {})), body.get("status") == 1, int(body.get("version", 1)))

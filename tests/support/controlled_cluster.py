@@ -60,7 +60,9 @@ class RecordingBroker:
                 error = self.error_of(partition)
                 if not error:
                     self.replicas[partition] = (state.leader, state.leader_epoch)
-                errors.append(LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=error))
+                errors.append(
+                    LeaderAndIsrPartitionError(topic_name=partition.topic, partition_index=state.partition_index, error_code=error)
+                )
             topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=errors))
         return LeaderAndIsrResponse(topics=topics)
 

@@ -42,7 +42,7 @@ def _producer_ids(_: str, data: bytes) -> bytes:
 
 
 def _feature(_: str, data: bytes) -> bytes:
-    return znodes.encode_feature(*znodes.decode_feature(data))
+    return znodes.encode_feature(znodes.decode_feature(data))
 
 
 KINDS: list[tuple[str, Again]] = [
@@ -162,7 +162,7 @@ def test_old_versions_are_read() -> None:
     assert znodes.decode_broker("/brokers/ids/0", old_broker).endpoints == (znodes.Endpoint("PLAINTEXT", "PLAINTEXT", "h", 9092),)
     old_topic = znodes.decode_topic("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}')
     assert old_topic == znodes.TopicAssignment(None, {0: znodes.ReplicaAssignment((1,))})
-    assert znodes.encode_topic(old_topic) == b'{"partitions":{"0":[1]},"adding_replicas":{},"removing_replicas":{},"version":2}'
+    assert znodes.encode_topic(old_topic) == b'{"partitions":{"0":[1]},"adding_replicas":{},"removing_replicas":{},"version":3}'
     assert changes.decode_config_change("/c", b'{"version":1,"entity_type":"topics","entity_name":"t"}') == "topics/t"
 
 

@@ -1,0 +1,162 @@
+"""A broker that was given another's id, directory or metadata does not start, and has written nothing by then."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from broker.start_checks import check_belongings, check_broker_id
+from config.broker import BrokerConfig
+from controller.errors import BrokerIdInUse
+from controller.memory_store import MemoryStore
+from controller.registration import nobody_listens, prepare_store
+from controller.znodes import BrokerRegistration, Endpoint, encode_broker
+from storage.log_directories import LogDirectory
+from storage.meta_properties import MetaProperties
+from storage.start_errors import InconsistentBrokerId, InconsistentClusterId
+from tests.support.controlled_cluster import FixedRandom, new_ensemble
+from tests.support.virtual_time import VirtualLoop
+
+PATIENCE_MS = "4000"
+
+
+def a_config(broker_id: int = 1, port: int = 9092, advertised_port: int = 0) -> BrokerConfig:
+    return BrokerConfig(
+        {
+            "broker.id": str(broker_id),
+            "zookeeper.connect": "unused:2181",
+            "zookeeper.session.timeout.ms": PATIENCE_MS,
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{advertised_port or port}",
+        }
+    )
+
+
+def a_directory(broker_id: int | None = None, cluster_id: str | None = None) -> LogDirectory:
+    """New, unless it is said whose it is."""
+    directory = LogDirectory("/data")
+    if broker_id is not None or cluster_id is not None:
+        directory.meta_properties = MetaProperties(broker_id, cluster_id)
+    return directory
+
+
+def play(scenario: Callable[[MemoryStore], Awaitable[None]], *, is_prepared: bool = True) -> None:
+    """With a store; nothing may be written into it."""
+
+    async def run() -> None:
+        ensemble = new_ensemble()
+        store = MemoryStore(ensemble)
+        await store.open_session()
+        if is_prepared:
+            await prepare_store(store, FixedRandom().bytes)
+        before = ensemble.dump()
+        await scenario(store)
+        assert ensemble.dump().keys() - {"/brokers/ids/1"} == before.keys()
+        await store.close()
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(run())
+
+
+async def register(store: MemoryStore, port: int) -> MemoryStore:
+    """Another broker 1; the session that it has."""
+    other = MemoryStore(store.ensemble)
+    await other.open_session()
+    registration = BrokerRegistration((Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", port),), None, 0)
+    await other.create("/brokers/ids/1", encode_broker(registration), ephemeral=True)
+    return other
+
+
+def listening(*ports: int) -> Callable[[str, int], Awaitable[bool]]:
+    async def somebody_listens(host: str, port: int) -> bool:
+        assert host == "127.0.0.1"
+        return port in ports
+
+    return somebody_listens
+
+
+def test_directories_of_another_cluster_are_refused() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        with pytest.raises(
+            InconsistentClusterId, match=r"^/data/meta\.properties: cluster\.id is other, but the cluster's is .*zookeeper\.connect"
+        ):
+            await check_belongings(a_config(), store, [a_directory(1, "other")])
+
+    play(scenario)
+
+
+def test_a_path_in_zookeeper_where_no_cluster_is_refuses_directories_that_had_one() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        with pytest.raises(InconsistentClusterId, match="nothing has been kept in that place yet"):
+            await check_belongings(a_config(), store, [a_directory(1, "other")])
+        await check_belongings(a_config(), store, [a_directory()])
+
+    play(scenario, is_prepared=False)
+
+
+def test_directories_of_another_broker_are_refused() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        with pytest.raises(InconsistentBrokerId, match=r"broker\.id is 2, but this broker's is 1"):
+            await check_belongings(a_config(1), store, [a_directory(2, None)])
+
+    play(scenario)
+
+
+def test_an_id_whose_broker_lives_is_refused_at_once() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        await register(store, port=9093)
+        began = asyncio.get_running_loop().time()
+        for directory in (a_directory(), a_directory(1)):
+            with pytest.raises(BrokerIdInUse, match=r"another broker with broker\.id=1 is running"):
+                await check_broker_id(1, a_config(), store, [directory], listening(9093))
+        assert asyncio.get_running_loop().time() == began
+
+    play(scenario)
+
+
+def test_a_broker_that_listens_where_this_one_is_to_listen_is_another() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        await register(store, port=9092)
+        with pytest.raises(BrokerIdInUse):
+            await check_broker_id(1, a_config(), store, [a_directory(1)], listening(9092))
+
+    play(scenario)
+
+
+def test_a_proxy_that_listens_in_the_name_of_a_dead_broker_is_no_broker() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        await register(store, port=30_000)
+        await check_broker_id(1, a_config(port=9092, advertised_port=30_000), store, [a_directory(1)], listening(30_000))
+
+    play(scenario)
+
+
+def test_a_broker_that_died_a_moment_ago_is_waited_for_before_new_directories_are_marked() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        other = await register(store, port=9093)
+        loop = asyncio.get_running_loop()
+        loop.call_later(3, lambda: store.ensemble.expire(other.session_id))
+        began = loop.time()
+        await check_broker_id(1, a_config(), store, [a_directory()], nobody_listens)
+        assert loop.time() - began >= 3
+
+    play(scenario)
+
+
+def test_a_registration_that_stays_is_refused_in_the_end() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        await register(store, port=9093)
+        with pytest.raises(BrokerIdInUse):
+            await check_broker_id(1, a_config(), store, [a_directory()], nobody_listens)
+
+    play(scenario)
+
+
+def test_a_broker_that_comes_back_to_its_directories_need_not_wait_before_it_reads_them() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        await register(store, port=9093)
+        began = asyncio.get_running_loop().time()
+        await check_broker_id(1, a_config(), store, [a_directory(1)], nobody_listens)
+        assert asyncio.get_running_loop().time() == began
+
+    play(scenario)
