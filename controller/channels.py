@@ -81,6 +81,9 @@ class InProcessChannel:
 
 ChannelFactory: TypeAlias = Callable[[LiveBroker], BrokerChannel]
 
+MAX_BACKOFF_FACTOR = 8
+"""Pauses between attempts double up to this many times the first. A broker that is back registers, and is spoken to at once then."""
+
 
 class BrokerSenders:
     """One queue and one task per live broker."""
@@ -193,16 +196,27 @@ class _Sender:
             self._idle.set()
 
     async def _deliver(self, request: ControlRequest) -> ControlResponse:
+        """Send until it is answered: as long as the store does not say that the broker is gone, it must not miss anything."""
+        failures = 0
         while True:
             try:
-                if isinstance(request, LeaderAndIsrRequest):
-                    return await self._channel.send_leader_and_isr(request)
-                if isinstance(request, UpdateMetadataRequest):
-                    return await self._channel.send_update_metadata(request)
-                return await self._channel.send_stop_replica(request)
+                response = await self._send(request)
             except OSError as error:
-                # Until the store says that the broker is gone, it may come back and must not miss anything.
-                logger.warning(
-                    "controller cannot send %s to broker %d (%s); trying again", type(request).__name__, self._broker.broker_id, error
-                )
-                await asyncio.sleep(self._retry_backoff_seconds)
+                if not failures:
+                    logger.warning(
+                        "controller cannot send %s to broker %d (%s); trying again until it can, or the broker's session ends",
+                        type(request).__name__, self._broker.broker_id, error,
+                    )  # fmt: skip
+                await asyncio.sleep(self._retry_backoff_seconds * min(2**failures, MAX_BACKOFF_FACTOR))
+                failures += 1
+            else:
+                if failures:
+                    logger.info("controller reaches broker %d again, after %d attempts", self._broker.broker_id, failures)
+                return response
+
+    async def _send(self, request: ControlRequest) -> ControlResponse:
+        if isinstance(request, LeaderAndIsrRequest):
+            return await self._channel.send_leader_and_isr(request)
+        if isinstance(request, UpdateMetadataRequest):
+            return await self._channel.send_update_metadata(request)
+        return await self._channel.send_stop_replica(request)

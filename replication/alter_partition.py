@@ -1,9 +1,9 @@
 """Proposals of ISRs on their way to the controller: the `IsrProposals` of a broker among others (KIP-497, AlterPartition, api 56).
 
 One request is under way at a time; what is proposed meanwhile goes with the next, all of it. A proposal waits until somebody decided: when
-the controller cannot be reached, has moved, or answers with an error of the whole request, all that is undecided is sent 50 ms later, and
-whatever the answer leaves out is asked for again. A decision about one partition, good or bad, ends that proposal before the leader is told
-of it, so that it may propose something else at once.
+the controller cannot be reached, has moved, or answers with an error of the whole request, all that is undecided is sent 50 ms later (after
+further failures 100, 200, 400 ms, and no more), and whatever the answer leaves out is asked for again. A decision about one partition, good
+or bad, ends that proposal before the leader is told of it, so that it may propose something else at once.
 
 `ask` brings a request to the active controller, whoever that is, and knows how to find it; it may take for ever, and raises PeerUnavailable
 when it gave up. It sends the version that it is given.
@@ -27,7 +27,7 @@ from protocol.messages.alter_partition import (
 )
 from protocol.schema import Message
 from protocol.uuid import ZERO_UUID
-from replication.isr_proposals import IsrDecision, IsrProposal
+from replication.isr_proposals import MAY_BE_OUT_OF_DATE, NOT_CARRIED_OUT, IsrDecision, IsrProposal
 from replication.peer import PeerUnavailable
 from storage.topic_partition import TopicPartition
 
@@ -37,22 +37,11 @@ LATEST_VERSION = 3
 LATEST_VERSION_WITH_NAMES = 1
 FIRST_VERSION_WITH_EPOCHS = 3
 RETRY_MS = 50
+MAX_RETRY_MS = 400
 UNKNOWN_BROKER_EPOCH = -1
 """The epoch of every ISR member: in ZooKeeper mode nobody knows that of others, and nobody looks at it."""
 
-FINAL = frozenset(
-    {
-        ErrorCode.NONE,
-        ErrorCode.OPERATION_NOT_ATTEMPTED,
-        ErrorCode.INELIGIBLE_REPLICA,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.INVALID_UPDATE_VERSION,
-        ErrorCode.INVALID_REQUEST,
-        ErrorCode.NEW_LEADER_ELECTED,
-    }
-)
+FINAL = {ErrorCode.NONE} | NOT_CARRIED_OUT | MAY_BE_OUT_OF_DATE
 """After any other answer about a partition its leader proposes again: that has to wait a little."""
 
 RECOVERY_STATES = (0, 1)
@@ -64,7 +53,18 @@ OnDecided = Callable[[IsrDecision], None]
 class AlterPartition:
     """See the module. `requests` counts what was sent, for metrics and tests."""
 
-    __slots__ = ("_ask", "_broker_epoch", "_broker_id", "_proposed", "_sleep", "_task", "_uses_topic_ids", "requests")
+    __slots__ = (
+        "_ask",
+        "_broker_epoch",
+        "_broker_id",
+        "_proposed",
+        "_retry_ms",
+        "_sleep",
+        "_task",
+        "_trouble",
+        "_uses_topic_ids",
+        "requests",
+    )
 
     def __init__(
         self,
@@ -83,6 +83,9 @@ class AlterPartition:
         self._sleep = sleep
         self._proposed: dict[TopicPartition, tuple[IsrProposal, OnDecided]] = {}
         self._task: asyncio.Task[None] | None = None
+        self._trouble: str | None = None
+        """Why the last request came to nothing, as it was logged: it is said once, not at every attempt."""
+        self._retry_ms = RETRY_MS
         self.requests = 0
 
     @property
@@ -112,7 +115,8 @@ class AlterPartition:
         try:
             while self._proposed:
                 if not await self._send(list(self._proposed.values())):
-                    await self._sleep(RETRY_MS / 1000)
+                    retry_ms, self._retry_ms = self._retry_ms, min(2 * self._retry_ms, MAX_RETRY_MS)
+                    await self._sleep(retry_ms / 1000)
         finally:
             self._task = None
 
@@ -124,7 +128,7 @@ class AlterPartition:
         try:
             response = await self._ask(ApiKey.ALTER_PARTITION, version, request)
         except PeerUnavailable as error:
-            logger.info("AlterPartition of %d partitions: the controller cannot be reached (%s); asking again", len(sent), error)
+            self._in_trouble(logging.INFO, f"the controller cannot be reached ({error})")
             return False
         except Exception:
             # A fault of ours: without its answer the ISRs of this broker would stand still for ever, so it is asked again.
@@ -133,8 +137,12 @@ class AlterPartition:
         assert isinstance(response, AlterPartitionResponse)
         error_code = ErrorCode.of(response.error_code)
         if error_code != ErrorCode.NONE:
-            self._say_why(error_code, request.broker_epoch)
+            self._refused(error_code, request.broker_epoch)
             return False
+        if self._trouble is not None:
+            logger.info("AlterPartition: the controller answers again")
+            self._trouble = None
+        self._retry_ms = RETRY_MS
         return self._decide(sent, _decided(response, sent, version))
 
     def _decide(
@@ -163,17 +171,23 @@ class AlterPartition:
         has_ids = self._uses_topic_ids and all(proposal.topic_id != ZERO_UUID for proposal in proposals)
         return LATEST_VERSION if has_ids else LATEST_VERSION_WITH_NAMES
 
-    def _say_why(self, error_code: ErrorCode, broker_epoch: int) -> None:
+    def _refused(self, error_code: ErrorCode, broker_epoch: int) -> None:
         if error_code == ErrorCode.STALE_BROKER_EPOCH:
-            logger.warning("AlterPartition: the controller knows a later broker epoch than %d; asking again", broker_epoch)
+            self._in_trouble(logging.WARNING, f"the controller knows a later broker epoch than {broker_epoch}")
         elif error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-            logger.error(
-                "AlterPartition: this broker is not authorized to ask the controller; give its principal ClusterAction on the cluster"
+            self._in_trouble(
+                logging.ERROR,
+                "this broker is not authorized to ask the controller; give its principal ClusterAction on the cluster",
             )
         elif error_code == ErrorCode.NOT_CONTROLLER:
-            logger.info("AlterPartition: the controller has moved; asking the new one")
+            self._in_trouble(logging.INFO, "the controller has moved")
         else:
-            logger.warning("AlterPartition failed with %s; asking again", error_code.name)
+            self._in_trouble(logging.WARNING, f"the controller refused with {error_code.name}")
+
+    def _in_trouble(self, level: int, why: str) -> None:
+        if why != self._trouble:
+            self._trouble = why
+            logger.log(level, "AlterPartition of %d partitions: %s; asking again until it is decided", len(self._proposed), why)
 
 
 def request_of(broker_id: int, broker_epoch: int, proposals: Sequence[IsrProposal], version: int) -> AlterPartitionRequest:

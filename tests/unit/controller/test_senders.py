@@ -1,7 +1,10 @@
 """One queue per broker: in order, again after a lost connection, to where the broker is now, and nothing after the end."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
+
+import pytest
 
 from controller.channels import BrokerSenders
 from controller.context import LiveBroker
@@ -94,3 +97,16 @@ def test_nothing_is_sent_after_the_end() -> None:
         assert reached == []
 
     play(scenario)
+
+
+def test_a_broker_that_cannot_be_reached_is_said_once_and_so_is_that_it_can_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(senders: BrokerSenders, reached: list[tuple[int, int]]) -> None:
+        send(senders, 1, 2)
+        await senders.delivered()
+
+    with caplog.at_level(logging.INFO, logger="controller.channels"):
+        play(scenario, losses=30)
+    assert [record.getMessage() for record in caplog.records] == [
+        "controller cannot send UpdateMetadataRequest to broker 1 (not yet); trying again until it can, or the broker's session ends",
+        "controller reaches broker 1 again, after 30 attempts",
+    ]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from pathlib import Path
@@ -327,3 +328,27 @@ def test_the_requests_are_byte_by_byte_those_of_apache_kafka() -> None:
         ]
         ours = request_of(request.broker_id, request.broker_epoch, proposals, version)
         assert bytes(ours.encode(version)) == body
+
+
+@on_a_loop
+async def test_trouble_is_said_once_and_asked_about_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
+    controller = Controller()
+    caplog.set_level(logging.INFO, logger="replication.alter_partition")
+    controller.propose()
+    await turns()
+    for _ in range(6):
+        await controller.answer(error=ErrorCode.STALE_BROKER_EPOCH)
+    for _ in range(2):
+        controller.answers[-1].set_exception(PeerUnavailable("connection lost"))
+        await turns()
+    assert controller.slept == [0.05, 0.1, 0.2, *[0.4] * 5]
+    await controller.answer(topic("orders", done()))
+    assert [record.getMessage() for record in caplog.records] == [
+        "AlterPartition of 1 partitions: the controller knows a later broker epoch than 7; asking again until it is decided",
+        "AlterPartition of 1 partitions: the controller cannot be reached (connection lost); asking again until it is decided",
+        "AlterPartition: the controller answers again",
+    ]
+    controller.propose(isr=(1,))
+    await turns()
+    await controller.answer(error=ErrorCode.NOT_CONTROLLER)
+    assert controller.slept[-1] == 0.05
