@@ -105,7 +105,7 @@ class Ingest:
     def _look(self) -> None:
         assert self._query is not None
         for progress in self._query.recentProgress:
-            seen = json.loads(progress.json)
+            seen = progress if isinstance(progress, dict) else json.loads(progress.json)  # Spark 3.5, and 4
             for source in seen["sources"]:
                 self._reached |= _offsets_in(source.get("endOffset"), self._topic.name)
             if seen["numInputRows"]:
