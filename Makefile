@@ -23,7 +23,9 @@ help:
 	@echo "make bench-quick, bench-long   the same in a few minutes, to see that it works; with more turns and a run of ten minutes"
 	@echo "make validate   Spark through Apache Kafka 3.9.1 and Ottla in turns, every record accounted for (ROWS=, RECORD_BYTES=)"
 	@echo "make soak       random work with kill -9 against a model, simulated clusters, the whole fault matrix; half an hour"
+	@echo "make format     let ruff format the code"
 	@echo "make docs       write the generated reference pages anew"
+	@echo "make install    only what a broker needs, into $(VENV); make clean removes that again"
 
 # A virtual environment needs Python >= 3.11 with ensurepip (Debian: python3-venv).
 $(BIN)/python:
@@ -88,4 +90,4 @@ soak: $(VENV)/.installed-test
 	$(BIN)/python -m tests.chaos.fault_matrix
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
