@@ -1,16 +1,17 @@
 """Fetch of one partition that has enough to answer at once: the hot path of consumers.
 
-Called by the dispatcher with the frame, before anything is decoded. Everything out of the ordinary is left to `handle_fetch`: followers,
-new sessions, racks, more than one partition, errors, too little to answer. Nothing has happened then: a session moves on only when the
-answer is certain. A test holds both ways equal, byte by byte. From frame to answer 13 µs at a random offset, 8 where the last fetch ended;
-the ordinary way takes 28 more.
+Called by the dispatcher with the frame, before anything is decoded. What a follower sends goes to `follower_fetch`. Everything out of the
+ordinary is left to `handle_fetch`: new sessions, racks, more than one partition, errors, too little to answer. Nothing has happened then: a
+session moves on only when the answer is certain. A test holds both ways equal, byte by byte. From frame to answer 13 µs at a random offset,
+8 where the last fetch ended; the ordinary way takes 28 more.
 """
 
 from __future__ import annotations
 
 from broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, SessionPartition
+from broker.handlers.follower_fetch import handle_follower_fetch_frame
 from broker.network.connection import Connection
-from broker.network.request_channel import Parts
+from broker.network.request_channel import Parts, Pending
 from broker.services import Services
 from protocol.fetch_fast_path import (
     END_WITH_ID,
@@ -28,11 +29,11 @@ FIRST_VERSION = 11
 
 def handle_fetch_frame(
     frame: memoryview, offset: int, version: int, correlation_id: int, connection: Connection, broker: Services
-) -> Parts | None:
+) -> Parts | Pending | None:
     """The answer, or None to take the ordinary way."""
     values = read_one_partition(frame, offset, version) if version >= FIRST_VERSION else None
     if values is None:
-        return None
+        return handle_follower_fetch_frame(frame, offset, version, correlation_id, connection, broker)
     (
         replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topic, index, leader_epoch, fetch_offset,
         last_fetched_epoch, start, partition_max_bytes,

@@ -1,0 +1,283 @@
+"""Fetch of a follower in its session, while nothing is out of the ordinary: the hot path between brokers.
+
+Called with the frame, before anything is decoded. A follower names the partitions of which it has more than when it last asked, and is
+told of those that have more for it. What the leader learns it learns at once; records are looked for once only, when the answer leaves:
+at the end of the turn of the loop, or of the first turn that brings nothing more, so that all that was appended meanwhile goes into one
+answer. Each answer costs leader and follower a round, however much is in it.
+
+Everything out of the ordinary is left to `handle_fetch`: new sessions, forgotten topics, replicas that were deposed or reassigned, logs
+that part, offsets out of range, old segments, quotas, more than one byte to wait for. Nothing has happened then but what happens again in
+the same way. What turns out of the ordinary while a fetch waits is answered by the same code. A test holds both ways equal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, cast
+
+from broker.fetch_sessions import FetchSession, SessionPartition
+from broker.network.request_channel import Completion, Parts, Pending
+from broker.purgatory import DelayedOperation
+from broker.request_context import RequestContext
+from broker.services import Services
+from protocol.api_keys import ApiKey
+from protocol.follower_fetch import FIRST_VERSION, encode_follower_answer, read_follower_fetch
+from protocol.messages.fetch import FetchRequest, ReplicaState
+from replication.partition import Partition
+from storage.errors import StorageError
+from storage.file_region import FileRegion
+from storage.partition_log import PartitionLog
+
+if TYPE_CHECKING:
+    from broker.network.connection import Connection
+
+MOST_TURNS: Final = 4
+"""For how many turns of the loop an answer is held back while every one of them brings more."""
+
+
+def handle_follower_fetch_frame(
+    frame: memoryview, offset: int, version: int, correlation_id: int, connection: Connection, broker: Services
+) -> Pending | None:
+    """The answer to come, or None to take the ordinary way."""
+    request = read_follower_fetch(frame, offset) if version >= FIRST_VERSION else None
+    if request is None:
+        return None
+    replica_id, max_wait_ms, min_bytes, max_bytes, session_id, session_epoch, topics = request
+    session = broker.fetch_sessions.sessions.get(session_id)
+    if (
+        session is None
+        or session.epoch != session_epoch
+        or session_epoch <= 0
+        or not (session.is_follower and session.uses_topic_ids)
+        or min_bytes != 1
+        or max_wait_ms <= 0
+    ):
+        return None
+    replicas = broker.replica_manager
+    quota = replicas.leader_quota
+    if quota is not None and quota.is_limited:
+        return None
+    known = session.partitions
+    for topic_id, named in topics:
+        for index, leader_epoch, fetch_offset, last_fetched_epoch, start, partition_max_bytes, _ in named:
+            asked = known.get((topic_id, index))
+            if asked is None or asked.leader_epoch != leader_epoch:
+                return None
+            asked.offset = fetch_offset
+            asked.last_fetched_epoch = last_fetched_epoch
+            asked.start = start
+            asked.max_bytes = partition_max_bytes
+    hosted = replicas.partitions
+    watched: list[tuple[Partition, SessionPartition]] = []
+    unread = 0
+    for asked in known.values():
+        of_topic = hosted.get(asked.name or "")
+        partition = None if of_topic is None else of_topic.get(asked.partition)
+        if partition is None or not is_ordinary(partition, asked, replica_id):
+            return None
+        offset = asked.offset
+        log = partition.log
+        if offset != log.log_end_offset:
+            if offset < log.active_segment.base_offset:
+                return None
+            unread += log.log_end_offset - offset
+        watched.append((partition, asked))
+    now_ms = broker.clock.now_ms()
+    broker.fetch_sessions.advance(session_id, now_ms)
+    for partition, asked in watched:
+        partition.stats.fetch_requests += 1
+        partition.on_follower_fetch(replica_id, asked.offset, asked.start, now_ms)
+    pending = Pending()
+    fetch = FollowerFetch(replica_id, version, correlation_id, max_wait_ms, max_bytes, session, watched, pending, connection, broker)
+    pending.on_closed = fetch.cancel
+    if unread:
+        fetch.gather(unread)
+    else:
+        fetch.wait()
+    return pending
+
+
+def is_ordinary(partition: Partition, asked: SessionPartition, replica_id: int) -> bool:
+    """Whether there is nothing to tell of a partition but its records and offsets."""
+    log = partition.log
+    return (
+        partition.is_leader
+        and asked.leader_epoch == partition.leader_epoch
+        and (asked.last_fetched_epoch in (log.latest_epoch, -1) or not has_parted(log, asked))
+        and asked.topic_id == log.topic_id
+        and log.log_start_offset <= asked.offset <= log.log_end_offset
+        and replica_id in partition.followers
+    )
+
+
+def has_parted(log: PartitionLog, asked: SessionPartition) -> bool:
+    """Whether the follower's log is another than ours, or ours cannot tell. One that merely has nothing of our epoch yet is not."""
+    epoch, end_offset = log.end_offset_for_epoch(asked.last_fetched_epoch)
+    return epoch != asked.last_fetched_epoch or end_offset < asked.offset
+
+
+Told = tuple[int, int, int, int, FileRegion | None]
+"""(partition, high watermark, last stable offset, log start offset, records)."""
+
+
+class FollowerFetch(DelayedOperation):
+    """One such fetch on its way. It waits in the purgatory while there is nothing to read."""
+
+    __slots__ = (
+        "_broker",
+        "_connection",
+        "_correlation_id",
+        "_is_due",
+        "_max_bytes",
+        "_max_wait_ms",
+        "_pending",
+        "_replica_id",
+        "_session",
+        "_turns",
+        "_unread",
+        "_version",
+        "_watched",
+    )
+
+    def __init__(
+        self,
+        replica_id: int,
+        version: int,
+        correlation_id: int,
+        max_wait_ms: int,
+        max_bytes: int,
+        session: FetchSession,
+        watched: list[tuple[Partition, SessionPartition]],
+        pending: Pending,
+        connection: Connection,
+        broker: Services,
+    ) -> None:
+        super().__init__()
+        self._replica_id = replica_id
+        self._version = version
+        self._correlation_id = correlation_id
+        self._max_wait_ms = max_wait_ms
+        self._max_bytes = max_bytes
+        self._session = session
+        self._watched = watched
+        self._pending = pending
+        self._connection = connection
+        self._broker = broker
+        self._is_due = True
+        self._turns = 0
+        self._unread = 0
+
+    def wait(self) -> None:
+        """Until something is appended, changes hands, or the time is up."""
+        self._broker.fetch_purgatory.try_complete_else_watch(self, [each.waiters for each, _ in self._watched], self._max_wait_ms)
+        self._is_due = False
+
+    def gather(self, unread: int) -> None:
+        """Answer at the end of this turn of the loop, or of the next ones as long as they bring more than the `unread` records."""
+        self._is_due = True
+        self._turns = 0
+        self._unread = unread
+        asyncio.get_running_loop().call_soon(self._on_turn)
+
+    def try_complete(self) -> bool:
+        """Something has moved; what, is seen at the end of the turn."""
+        if not self._is_due:
+            self.gather(0)
+        return False
+
+    def _on_turn(self) -> None:
+        if self.completed:
+            return
+        unread = 0
+        for partition, asked in self._watched:
+            if not partition.is_leader or partition.leader_epoch != asked.leader_epoch:
+                self.force_complete()
+                return
+            unread += partition.log.log_end_offset - asked.offset
+        self._turns += 1
+        if unread != self._unread and self._turns < MOST_TURNS:
+            self._unread = unread
+            asyncio.get_running_loop().call_soon(self._on_turn)
+        elif unread:
+            self.force_complete()
+        else:
+            self._is_due = False
+
+    def on_expiration(self) -> None:
+        """Count it; the purgatory counts all."""
+        self._broker.replica_manager.topic_stats.follower_fetch_expirations += 1
+
+    def on_complete(self) -> None:
+        """Answer with what is there now."""
+        self._pending.complete(self._answer() or self._ordinary_answer())
+
+    def _answer(self) -> Parts | None:
+        """The answer; None when something is out of the ordinary."""
+        replica_id = self._replica_id
+        watched = self._watched
+        for partition, asked in watched:
+            if not is_ordinary(partition, asked, replica_id):
+                return None
+        broker = self._broker
+        left = min(self._max_bytes, broker.fetch_max_bytes)
+        is_first = True
+        served: list[tuple[bytes, int]] = []
+        topics: list[tuple[bytes, list[Told]]] = []
+        last_id = b""
+        try:
+            for partition, asked in watched:
+                log = partition.log
+                region = None
+                offset = asked.offset
+                end_offset = log.log_end_offset
+                if offset != end_offset:
+                    region = log.read(offset, asked.max_bytes if asked.max_bytes < left else left, end_offset, is_first).region
+                high_watermark = log.high_watermark
+                log_start_offset = log.log_start_offset
+                topic_id = asked.topic_id
+                if region is not None:
+                    is_first = False
+                    size = region.length
+                    left = left - size if size < left else 0
+                    stats = partition.stats
+                    stats.replication_bytes_out += size
+                    if replica_id in partition.adding_replicas:
+                        stats.reassignment_bytes_out += size
+                    served.append((topic_id, asked.partition))
+                elif asked.high_watermark == high_watermark and asked.log_start_offset == log_start_offset:
+                    continue
+                asked.high_watermark = high_watermark
+                asked.log_start_offset = log_start_offset
+                if topic_id != last_id:
+                    last_id = topic_id
+                    told: list[Told] = []
+                    topics.append((topic_id, told))
+                told.append((asked.partition, high_watermark, log.last_stable_offset, log_start_offset, region))
+        except StorageError:
+            for _, asked in watched:
+                asked.high_watermark = -1  # what was to be said is not sent, so it is said again
+            return None
+        session = self._session
+        if len(served) < len(session.partitions):
+            for key in served:
+                session.serve_last(key)
+        fetches = broker.replica_manager.topic_stats.follower_fetches
+        fetches[self._version] = fetches.get(self._version, 0) + 1
+        return cast("Parts", encode_follower_answer(self._correlation_id, session.session_id, topics))
+
+    def _ordinary_answer(self) -> Completion:
+        from broker.dispatch import encoder  # both import this module
+        from broker.handlers.fetch import Fetch
+
+        broker = self._broker
+        version = self._version
+        connection = self._connection
+        request = FetchRequest(
+            replica_state=ReplicaState(replica_id=self._replica_id), max_wait_ms=self._max_wait_ms, min_bytes=1, max_bytes=self._max_bytes
+        )
+        encode = encoder(version, header_is_flexible=True, in_parts=True)
+        context = RequestContext(ApiKey.FETCH, version, self._correlation_id, None, connection.info, broker, encode, connection.offend)
+        fetch = Fetch(request, context, self._session.partitions, self._session, create_session=False)
+        now_ms = broker.clock.now_ms()
+        fetch.read(now_ms, is_first_read=False)
+        return context.encode(fetch.response(now_ms))

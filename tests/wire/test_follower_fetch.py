@@ -1,0 +1,176 @@
+"""The hand-made reader of a follower's Fetch and the hand-made answer, held equal to the generated ones."""
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from protocol.api_keys import ApiKey
+from protocol.follower_fetch import FIRST_VERSION, LAST_VERSION, encode_follower_answer, read_follower_fetch
+from protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+from protocol.messages.header import RequestHeader, ResponseHeader
+from tests.support.golden_frames import golden_frames
+
+int32 = st.integers(-(2**31), 2**31 - 1)
+int64 = st.integers(-(2**63), 2**63 - 1)
+topic_ids = st.binary(min_size=16, max_size=16)
+versions = st.integers(FIRST_VERSION, LAST_VERSION)
+
+partitions = st.builds(
+    FetchPartition,
+    partition=int32,
+    current_leader_epoch=int32,
+    fetch_offset=int64,
+    last_fetched_epoch=int32,
+    log_start_offset=int64,
+    partition_max_bytes=int32,
+)
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> FetchRequest:
+    """Of a follower in a session, most of them of the common shape."""
+    return FetchRequest(
+        replica_state=ReplicaState(replica_id=draw(st.integers(0, 9)), replica_epoch=draw(int64)),
+        max_wait_ms=draw(int32),
+        min_bytes=draw(int32),
+        max_bytes=draw(int32),
+        session_id=draw(int32),
+        session_epoch=draw(int32),
+        topics=[
+            FetchTopic(topic_id=draw(topic_ids), partitions=draw(st.lists(partitions, max_size=3))) for _ in range(draw(st.integers(0, 4)))
+        ],
+        forgotten_topics_data=draw(st.sampled_from([[], [], [], [ForgottenTopic(topic_id=bytes(16), partitions=[1])]])),
+        rack_id=draw(st.sampled_from(["", "", "", "a rack"])),
+    )
+
+
+def values_of(request: FetchRequest) -> object:
+    """What the hand-made reader gives of it."""
+    topics = [
+        (
+            topic.topic_id,
+            [
+                (
+                    each.partition,
+                    each.current_leader_epoch,
+                    each.fetch_offset,
+                    each.last_fetched_epoch,
+                    each.log_start_offset,
+                    each.partition_max_bytes,
+                    0,
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return (
+        request.replica_state.replica_id,
+        request.max_wait_ms,
+        request.min_bytes,
+        request.max_bytes,
+        request.session_id,
+        request.session_epoch,
+        topics,
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(requests(), versions, st.integers(0, 5))
+def test_requests_of_followers_are_read_as_the_generated_decoder_reads_them(request: FetchRequest, version: int, offset: int) -> None:
+    frame = memoryview(bytes(offset) + request.encode(version))
+    found = read_follower_fetch(frame, offset)
+    is_common = not request.forgotten_topics_data and not request.rack_id and all(topic.partitions for topic in request.topics)
+    assert found == (values_of(request) if is_common else None)
+
+
+@settings(max_examples=120, deadline=None)
+@given(requests(), versions, st.data())
+def test_frames_that_are_broken_are_left_to_the_generated_decoder_or_mean_the_same(
+    request: FetchRequest, version: int, data: st.DataObject
+) -> None:
+    frame = bytearray(request.encode(version))
+    if data.draw(st.booleans()):
+        del frame[data.draw(st.integers(0, len(frame))) :]
+    for _ in range(data.draw(st.integers(0, 3)) if frame else 0):
+        frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    found = read_follower_fetch(memoryview(frame), 0)
+    if found is not None:
+        decoded, end = FetchRequest.decode(frame, version)
+        assert end == len(frame)
+        assert found == values_of(decoded)
+
+
+@pytest.mark.parametrize("count", [126, 127, 128, 500, 16_383])
+def test_long_lists_of_partitions_are_read_or_left_to_the_generated_decoder(count: int) -> None:
+    named = [FetchPartition(partition=index, fetch_offset=index, partition_max_bytes=1) for index in range(count)]
+    request = FetchRequest(
+        replica_state=ReplicaState(replica_id=1),
+        max_wait_ms=1,
+        min_bytes=1,
+        session_id=1,
+        session_epoch=1,
+        topics=[FetchTopic(topic_id=bytes(16), partitions=named)] * 2,
+    )
+    found = read_follower_fetch(memoryview(request.encode(LAST_VERSION)), 0)
+    assert found == (values_of(request) if count < 16_383 else None)
+
+
+def test_the_followers_of_apache_kafka_are_read_by_hand() -> None:
+    read = 0
+    for golden in golden_frames("interbroker"):
+        if golden.api.key != ApiKey.FETCH or not golden.is_request or golden.version < FIRST_VERSION:
+            continue
+        _, offset = RequestHeader.decode(golden.data, golden.header_version)
+        request = FetchRequest.decode(golden.data, golden.version, offset)[0]
+        found = read_follower_fetch(memoryview(golden.data), offset)
+        if found is None:
+            assert request.forgotten_topics_data, golden.where
+        else:
+            assert found == values_of(request), golden.where
+            read += 1
+    assert read
+
+
+answered = st.tuples(int32, int64, int64, int64, st.none() | st.sampled_from([0, 1, 126, 127, 16_382, 16_383, 2_097_151]).map(bytes))
+
+
+@settings(max_examples=100, deadline=None)
+@given(int32, int32, st.lists(st.tuples(topic_ids, st.lists(answered, max_size=4)), max_size=3), versions)
+def test_answers_are_what_the_generated_encoder_writes(
+    correlation_id: int,
+    session_id: int,
+    topics: list[tuple[bytes, list[tuple[int, int, int, int, bytes | None]]]],
+    version: int,
+) -> None:
+    response = FetchResponse(
+        session_id=session_id,
+        responses=[
+            FetchableTopicResponse(
+                topic_id=topic_id,
+                partitions=[
+                    PartitionData(
+                        partition_index=index,
+                        high_watermark=high_watermark,
+                        last_stable_offset=last_stable_offset,
+                        log_start_offset=log_start_offset,
+                        aborted_transactions=None,
+                        records=records or b"",
+                    )
+                    for index, high_watermark, last_stable_offset, log_start_offset, records in told
+                ],
+            )
+            for topic_id, told in topics
+        ],
+    )
+    header = ResponseHeader(correlation_id=correlation_id).encode(1)
+    assert b"".join(encode_follower_answer(correlation_id, session_id, topics)) == header + response.encode(version)
