@@ -131,14 +131,24 @@ Result: TypeAlias = str | Stat | tuple[bytes | None, Stat] | list[str] | list[st
 
 
 class SessionEvents:
-    """How often a store's connection came, went, and ended with its session, for metrics."""
+    """How often a store's connection came, went, and ended with its session, for metrics.
 
-    __slots__ = ("connects", "disconnects", "expirations")
+    Whoever wants to know how long requests take sets `stopwatch` (seconds) and `on_answered`, which is called with the seconds of each.
+    """
+
+    __slots__ = ("auth_failures", "connects", "disconnects", "expirations", "on_answered", "stopwatch")
 
     def __init__(self) -> None:
         self.connects = 0
         self.disconnects = 0
         self.expirations = 0
+        self.auth_failures = 0
+        self.stopwatch: Callable[[], float] | None = None
+        self.on_answered: Callable[[float], None] = _ignore
+
+
+def _ignore(_: float) -> None:
+    """Nobody wants to know."""
 
 
 class MetadataStore(Protocol):

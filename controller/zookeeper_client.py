@@ -73,6 +73,9 @@ class Listener(Protocol):
     def on_session_ended(self, reason: str) -> None:
         """The session is gone for good; the client is of no further use but to be closed."""
 
+    def on_auth_failed(self) -> None:
+        """ZooKeeper refused the credentials. `on_session_ended` follows."""
+
     def on_event(self, event_type: EventType, path: str) -> None:
         """A watch fired."""
 
@@ -196,6 +199,8 @@ class ZooKeeperClient:
             self._kazoo._stopped.set()  # or it would begin a new session at once
             self.post(self._listener.on_session_ended, "it expired")
         elif self._generation >= 0:
+            if state == KeeperState.AUTH_FAILED:
+                self.post(self._listener.on_auth_failed)
             self.post(self._listener.on_session_ended, self._said.text)
 
     def _close(self) -> None:

@@ -132,13 +132,14 @@ class _Batch:
 class _Operation:
     """One request on its way."""
 
-    __slots__ = ("batch", "position", "request", "sent")
+    __slots__ = ("batch", "position", "request", "sent", "sent_at")
 
     def __init__(self, batch: _Batch, position: int, request: Request, sent: Any) -> None:
         self.batch = batch
         self.position = position
         self.request = request
         self.sent = sent
+        self.sent_at: float | None = None
 
 
 _WATCHES_SET = object()
@@ -215,6 +216,9 @@ class _Session:
         waiting = self._waiting
         while self._is_connected and waiting and len(self._under_way) < self._settings.max_in_flight_requests:
             operation = waiting[0]
+            stopwatch = self._events.stopwatch
+            if stopwatch is not None:
+                operation.sent_at = stopwatch()
             if not self._client.submit(operation.sent, operation):
                 return  # the connection just broke: `on_connected` goes on
             self._under_way.append(waiting.popleft())
@@ -276,6 +280,10 @@ class _Session:
         self._end()
         self._on_expired(self)
 
+    def on_auth_failed(self) -> None:
+        """See Listener."""
+        self._events.auth_failures += 1
+
     def on_event(self, event_type: EventType, path: str) -> None:
         """See Listener."""
         event = WatchedEvent(event_type, self._wire.relative(path))
@@ -305,6 +313,9 @@ class _Session:
             if not tag.batch.done.cancelled():
                 self._cut.append(tag)
             return
+        stopwatch = self._events.stopwatch
+        if stopwatch is not None and tag.sent_at is not None:
+            self._events.on_answered(stopwatch() - tag.sent_at)
         outcome = self._wire.outcome(tag.request, result, error)
         if error is None:
             self._keep_watch(tag.request, outcome)

@@ -45,7 +45,16 @@ class TopicStats:
 class BrokerTopicStats:
     """All topics of a broker, and what those did that are gone."""
 
-    __slots__ = ("_gone", "follower_fetch_expirations", "follower_fetches", "topics")
+    __slots__ = (
+        "_gone",
+        "follower_fetch_expirations",
+        "follower_fetches",
+        "invalid_checksums",
+        "invalid_magic_numbers",
+        "invalid_offsets_or_sequences",
+        "records_without_key",
+        "topics",
+    )
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicStats] = {}
@@ -53,6 +62,12 @@ class BrokerTopicStats:
         """Fetch requests of other brokers by version; the rest are consumers'."""
         self.follower_fetch_expirations = 0
         """Fetch requests of other brokers that ended because their time was up."""
+        self.invalid_magic_numbers = 0
+        self.invalid_checksums = 0
+        self.invalid_offsets_or_sequences = 0
+        """Batches that producers sent and that were refused for this."""
+        self.records_without_key = 0
+        """Records among those that producers sent to compacted topics, and that were refused."""
         self._gone = TopicStats()
 
     def of(self, topic: str) -> TopicStats:

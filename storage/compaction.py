@@ -75,6 +75,8 @@ class LogCleaner:
         """`logs` gives those that may be cleaned; `on_failure` is told, on the loop, when the disk refuses."""
         self.checkpoints = CleanerCheckpoints(filesystem, checkpoints, logs, on_failure)
         self.last_stats = CleaningStats()
+        self.io_bytes = 0
+        """What was read and written by all cleanings that came to their end."""
         self.max_dirty_ratio = 0.0
         """The dirty ratio of the filthiest log when it was last looked."""
         self.max_compaction_delay_ms = 0
@@ -325,6 +327,7 @@ class LogCleaner:
             return
         self._early_ends.pop(task.log.topic_partition, None)
         self.last_stats = message
+        self.io_bytes += message.map_bytes_read + message.bytes_read + message.bytes_written
         task.log_stats(message)
         self.checkpoints.update(task.log, message.end_offset)
         self._done_with(task, is_worker_fit=True)

@@ -24,6 +24,27 @@ class InvalidProduceRecords(InvalidRecord):
         super().__init__(None, reason)
 
 
+class LegacyRecords(InvalidProduceRecords):
+    """Records of magic 0 or 1."""
+
+
+class WrongChecksum(CorruptRecord):
+    """The CRC of a batch is not that of its bytes."""
+
+
+class InvalidOffsetOrSequence(InvalidRecord):
+    """A batch whose offsets and count cannot be, that is a control batch, or that has a producer and no sequence."""
+
+
+NO_KEY: Final = "Compacted topic cannot accept message without key"
+"""How the message of a single record begins that is refused for it."""
+
+
+def records_without_key(error: Exception) -> int:
+    """How many records of the batch were refused because a compacted topic needs keys."""
+    return sum(message.startswith(NO_KEY) for _, message in error.record_errors) if isinstance(error, InvalidRecord) else 0
+
+
 class UnreadableRecords(StorageError):
     """A codec that does not exist, or compressed bytes that the codec cannot read.
 

@@ -12,7 +12,7 @@ from protocol.record_errors import CorruptCompressedData, DecompressionTooLarge,
 from protocol.record_reader import Record, RecordsSummary, int64, parse_records, record_data, walk_records
 from protocol.records import CODEC_MASK, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, BatchHeader, Buffer, TimestampType
 from storage.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError
-from storage.record_errors import UnreadableRecords
+from storage.record_errors import NO_KEY, UnreadableRecords
 from storage.validation_rules import ValidationRules
 
 _SHOWN_ERRORS = 3  # that many are repeated in the message of the whole; the list has all
@@ -86,7 +86,7 @@ def _refuse(records: Iterable[Record], header: BatchHeader, rules: ValidationRul
     timestamps = False
     for index, record in enumerate(records):
         if rules.compact and record.key is None:
-            errors.append((index, f"Compacted topic cannot accept message without key in topic partition {rules.topic_partition}"))
+            errors.append((index, f"{NO_KEY} in topic partition {rules.topic_partition}"))
         elif rules.timestamp_type is TimestampType.CREATE_TIME and record.timestamp != NO_TIMESTAMP:
             if _out_of_range(record.timestamp, rules, now_ms):
                 earliest = now_ms - rules.timestamp_before_max_ms

@@ -38,7 +38,14 @@ from protocol.records import (
     stamp_max_timestamp,
 )
 from storage.errors import CorruptRecord, InvalidRecord, RecordTooLarge, UnsupportedCompressionType
-from storage.record_errors import InvalidProduceRecords, MalformedRecords, UnreadableRecords
+from storage.record_errors import (
+    InvalidOffsetOrSequence,
+    InvalidProduceRecords,
+    LegacyRecords,
+    MalformedRecords,
+    UnreadableRecords,
+    WrongChecksum,
+)
 from storage.record_validation import check_records, recompress
 from storage.topic_partition import TopicPartition
 from storage.validation_rules import ValidationRules
@@ -134,7 +141,7 @@ def _find_only_batch(records: Buffer) -> BatchHeader:
             raise InvalidProduceRecords("Produce requests are only allowed to contain exactly one record batch per partition")
     except LegacyMessageFormat as error:
         reason = f"Produce requests are only allowed to contain record batches with magic version 2, not {error.magic}"
-        raise InvalidProduceRecords(reason) from None
+        raise LegacyRecords(reason) from None
     except CorruptBatch as error:
         if size is None:
             raise MalformedRecords(str(error)) from None
@@ -169,7 +176,7 @@ def validate_produce(
     if size > rules.max_message_bytes:
         raise RecordTooLarge(rules.topic_partition, size, rules.max_message_bytes)
     if crc32c.crc32c(batch[ATTRIBUTES_OFFSET:]) != crc:
-        raise CorruptRecord(rules.topic_partition, f"stored crc = {crc}")
+        raise WrongChecksum(rules.topic_partition, f"stored crc = {crc}")
     codec = attributes & CODEC_MASK
     if codec > _LAST_CODEC:
         raise UnreadableRecords(rules.topic_partition, f"unknown compression codec {codec}")
@@ -177,12 +184,12 @@ def validate_produce(
         # One comparison for Kafka's three: an offset range that is empty or negative, a count below one, and the two disagreeing.
         if count != last_delta + 1 or count <= 0:
             reason = f"Inconsistent batch offset range [0, {last_delta}] and count of records {count}"
-            raise InvalidRecord(rules.topic_partition, reason)
+            raise InvalidOffsetOrSequence(rules.topic_partition, reason)
         if attributes & CONTROL_MASK:
-            raise InvalidRecord(rules.topic_partition, "Clients are not allowed to write control records")
+            raise InvalidOffsetOrSequence(rules.topic_partition, "Clients are not allowed to write control records")
         if producer_id >= 0 > sequence:
             reason = f"Invalid sequence number {sequence} in record batch with producerId {producer_id}"
-            raise InvalidRecord(rules.topic_partition, reason)
+            raise InvalidOffsetOrSequence(rules.topic_partition, reason)
 
     timestamp_type = rules.timestamp_type
     target = rules.compression_codec

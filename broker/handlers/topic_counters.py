@@ -9,6 +9,7 @@ from __future__ import annotations
 from replication import errors as replication_errors
 from replication.replica_manager import ReplicaManager
 from storage import errors as storage_errors
+from storage import record_errors
 
 _PRODUCE_IS_NOT_FAILED = (
     replication_errors.UnknownTopicOrPartition,
@@ -35,8 +36,13 @@ _FETCH_IS_NOT_FAILED = (
 
 def count_refused_produce(replicas: ReplicaManager, topic: str, error: Exception, size_bytes: int) -> None:
     """One partition of a Produce request was not appended to; `size_bytes` is what the client sent for it."""
-    stats = replicas.topic_stats.of_any(topic)
+    of_broker = replicas.topic_stats
+    stats = of_broker.of_any(topic)
     stats.produce_requests += 1
+    of_broker.invalid_checksums += isinstance(error, record_errors.WrongChecksum)
+    of_broker.invalid_magic_numbers += isinstance(error, record_errors.LegacyRecords)
+    of_broker.invalid_offsets_or_sequences += isinstance(error, record_errors.InvalidOffsetOrSequence)
+    of_broker.records_without_key += record_errors.records_without_key(error)
     if isinstance(error, (storage_errors.RecordTooLarge, storage_errors.RecordBatchTooLarge)):
         stats.bytes_rejected += size_bytes
     if not isinstance(error, _PRODUCE_IS_NOT_FAILED):

@@ -27,6 +27,11 @@ def _loop_lag(view: View) -> Reading:
     yield "", view.loop_watch.lag.look()
 
 
+def _store_latency(view: View) -> Reading:
+    if view.services.store.session_events is not None:
+        yield "", view.store_latency.look()
+
+
 def _session(mbean: str, doc: str, read: Callable[[SessionEvents], int]) -> Family:
     def values(view: View) -> Reading:
         events = view.services.store.session_events
@@ -82,6 +87,16 @@ CLUSTER_FAMILIES: tuple[Family, ...] = (
     ),
     _session("ZooKeeperDisconnectsPerSec", "Connections to ZooKeeper that were lost.", lambda events: events.disconnects),
     _session("ZooKeeperExpiresPerSec", "Sessions that ZooKeeper ended.", lambda events: events.expirations),
+    _session("ZooKeeperAuthFailuresPerSec", "Connections on which ZooKeeper refused the credentials.", lambda events: events.auth_failures),
+    Family(
+        "kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms",
+        Kind.SUMMARY,
+        (),
+        "kafka.server:name=ZooKeeperRequestLatencyMs,type=ZooKeeperClientMetrics",
+        "Time from a request to ZooKeeper until its answer, in milliseconds.",
+        _store_latency,
+        0.001,
+    ),
     Family(
         "ottla_event_loop_lag_seconds",
         Kind.SUMMARY,

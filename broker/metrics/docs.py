@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from broker.metrics.cluster_families import CLUSTER_FAMILIES
+from broker.metrics.connection_families import CONNECTION_FAMILIES
 from broker.metrics.controller_families import CONTROLLER_FAMILIES
 from broker.metrics.families import Family, Kind
 from broker.metrics.follower_families import FOLLOWER_FAMILIES
@@ -44,7 +45,8 @@ work. What begins with `ottla_` has no MBean.
 """
 
 _SECTIONS: Final = (
-    ("Requests and connections", REQUEST_FAMILIES),
+    ("Requests", REQUEST_FAMILIES),
+    ("Connections", CONNECTION_FAMILIES),
     ("Topics and replicas", REPLICA_FAMILIES),
     ("Following other brokers", FOLLOWER_FAMILIES),
     ("Logs", LOG_FAMILIES),
@@ -68,7 +70,8 @@ def page() -> str:
 def _row(family: Family) -> tuple[str, ...]:
     labels = (*family.labels, "quantile") if family.kind is Kind.SUMMARY else family.labels
     name = f"`{family.name}`" + (", `_sum`, `_count`" if family.kind is Kind.SUMMARY else "")
-    return name, ", ".join(f"`{label}`" for label in labels), f"`{family.mbean}`" if family.mbean else "", family.doc
+    mbeans = ", ".join(f"`{mbean}`" for mbean in (family.mbean, *family.more_mbeans) if mbean)
+    return name, ", ".join(f"`{label}`" for label in labels), mbeans, family.doc
 
 
 def _table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

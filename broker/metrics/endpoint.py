@@ -26,6 +26,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from broker.metrics.cluster_families import CLUSTER_FAMILIES
+from broker.metrics.connection_families import CONNECTION_FAMILIES
 from broker.metrics.controller_families import CONTROLLER_FAMILIES
 from broker.metrics.controller_metrics import ControllerMetrics
 from broker.metrics.exposition import render
@@ -51,6 +52,7 @@ logger = logging.getLogger(__name__)
 
 FAMILIES: tuple[Family, ...] = (
     *REQUEST_FAMILIES,
+    *CONNECTION_FAMILIES,
     *REPLICA_FAMILIES,
     *FOLLOWER_FAMILIES,
     *LOG_FAMILIES,
@@ -75,6 +77,7 @@ class MetricsEndpoint:
         self._loop = asyncio.get_running_loop()
         self._watch = LoopWatch(self._loop, time.monotonic, time.thread_time)
         self._flushes = Histogram()
+        self._store_latency = Histogram()
         self._new_view: Callable[[], View] | None = None
         self._scraping = threading.Lock()
         self._server: HttpServer | None = None
@@ -106,10 +109,23 @@ class MetricsEndpoint:
         services.controller.measure(controller.on_event, controller.on_sent)
         fetch_rates = FetchRates(lambda: () if services.fetcher_pool is None else services.fetcher_pool.fetchers.values())
         self._watch.on_second += [requests.on_beat, fetch_rates.on_second]
-        self._watch.on_window += [requests.turn, self._flushes.turn, controller.turn]
+        self._watch.on_window += [requests.turn, self._flushes.turn, self._store_latency.turn, controller.turn]
         services.log_manager.context.on_flushed = self._on_flushed
+        events = services.store.session_events
+        if events is not None:
+            events.stopwatch = time.monotonic
+            events.on_answered = lambda seconds: self._store_latency.add(int(seconds * 1e6))
         self._new_view = lambda: View(
-            services, socket_server, requests, self._watch, self._flushes, controller, fetch_rates, lambda: self.state
+            services,
+            socket_server,
+            requests,
+            self._watch,
+            self._flushes,
+            self._store_latency,
+            controller,
+            fetch_rates,
+            lambda: self.state,
+            self._loop.time,
         )
         return requests
 

@@ -51,6 +51,8 @@ class Family:
     read: Callable[[View], Reading]
     scale: float = 1.0
     """By which the whole numbers of a histogram are multiplied: 0.001 makes milliseconds of microseconds."""
+    more_mbeans: tuple[str, ...] = ()
+    """Patterns of others whose attribute has the same name, and other labels."""
 
 
 def labels_text(names: Sequence[str], values: Iterable[object]) -> str:

@@ -96,6 +96,14 @@ LOG_FAMILIES: tuple[Family, ...] = (
         "How much of the last log that was cleaned was left, in percent.",
         lambda cleaner: 100 * cleaner.last_stats.bytes_written / max(1, cleaner.last_stats.bytes_read),
     ),
+    Family(
+        "kafka_utils_throttler_cleaner_io_count",
+        Kind.COUNTER,
+        (),
+        "kafka.utils:name=cleaner-io,type=Throttler",
+        "Bytes that the cleaner has read and written, which log.cleaner.io.max.bytes.per.second limits; counted when a log is done.",
+        lambda view: [("", view.services.log_manager.cleaner.io_bytes)],
+    ),
     _cleaner("max-clean-time-secs", "LogCleaner", "How long the last cleaning took.", lambda cleaner: cleaner.last_stats.elapsed_seconds),
     _cleaner(
         "max-buffer-utilization-percent",

@@ -32,6 +32,15 @@ def _by_topic(mbean: str, attribute: str, doc: str, *, has_topics: bool = True) 
     return Family(f"kafka_server_brokertopicmetrics_{name}_total", Kind.COUNTER, labels, pattern, doc + without, read)
 
 
+def _refused(mbean: str, attribute: str, doc: str) -> Family:
+    def read(view: View) -> float:
+        value: int = getattr(view.services.replica_manager.topic_stats, attribute)
+        return value
+
+    name = f"kafka_server_brokertopicmetrics_{mbean.removesuffix('PerSec').lower()}_total"
+    return counter(name, f"kafka.server:name={mbean},type=BrokerTopicMetrics", doc, read)
+
+
 def _of_partition(mbean: str, doc: str, value: Callable[[Partition], float]) -> Family:
     def read(view: View) -> Reading:
         for labels, partition in view.partitions:
@@ -84,6 +93,14 @@ REPLICA_FAMILIES: tuple[Family, ...] = (
         "FailedProduceRequestsPerSec", "failed_produce_requests", "Appends that failed for a reason that lies in the broker or the records."
     ),
     _by_topic("FailedFetchRequestsPerSec", "failed_fetch_requests", "Reads that failed for a reason that lies in the broker."),
+    _refused("InvalidMagicNumberRecordsPerSec", "invalid_magic_numbers", "Batches of magic 0 or 1, which are not served, that were sent."),
+    _refused("InvalidMessageCrcRecordsPerSec", "invalid_checksums", "Batches whose CRC is not that of their bytes."),
+    _refused(
+        "InvalidOffsetOrSequenceRecordsPerSec",
+        "invalid_offsets_or_sequences",
+        "Batches with impossible offsets, counts or sequences, and control batches, that producers sent.",
+    ),
+    _refused("NoKeyCompactedTopicRecordsPerSec", "records_without_key", "Records without a key that were sent to compacted topics."),
     _by_topic("ReplicationBytesInPerSec", "replication_bytes_in", "Bytes that were fetched from leaders.", has_topics=False),
     _by_topic("ReplicationBytesOutPerSec", "replication_bytes_out", "Bytes that were sent to followers.", has_topics=False),
     _by_topic(

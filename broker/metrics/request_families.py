@@ -1,4 +1,4 @@
-"""kafka.network: requests at their stations, the request channel, and the connections."""
+"""kafka.network: requests at their stations, the request channel, and who serves them."""
 
 from __future__ import annotations
 
@@ -60,26 +60,6 @@ def _processors_idle(view: View) -> Reading:
         yield labels_text(("networkProcessor",), (number,)), view.loop_watch.idle_ratio
 
 
-def _connections(view: View) -> Reading:
-    for number, processor in enumerate(view.socket_server.processors):
-        listeners = [acceptor.endpoint.listener_name for acceptor in view.socket_server.acceptors]
-        found = Counter(listeners)  # so that a listener without connections is told of, too
-        found.update(connection.info.listener_name for connection in processor.connections)
-        for listener, count in found.items():
-            yield labels_text(("listener", "networkProcessor"), (listener, number)), count - listeners.count(listener)
-
-
-def _accepted(view: View) -> Reading:
-    for acceptor in view.socket_server.acceptors:
-        yield labels_text(("listener",), (acceptor.endpoint.listener_name,)), acceptor.accepted
-
-
-def _closed(view: View) -> Reading:
-    for acceptor in view.socket_server.acceptors:
-        name = acceptor.endpoint.listener_name
-        yield labels_text(("listener",), (name,)), acceptor.accepted - view.socket_server.quotas.count(name)
-
-
 def _handlers_idle(view: View) -> float:
     channel = view.socket_server.request_channel
     return view.loop_watch.idle_ratio * channel.idle_slots / max(1, channel.slots)
@@ -136,30 +116,6 @@ REQUEST_FAMILIES: tuple[Family, ...] = (
         "kafka.network:name=ExpiredConnectionsKilledCount,type=SocketServer",
         "Connections that were closed because nothing moved on them (connections.max.idle.ms).",
         lambda view: sum(processor.expired_connections for processor in view.socket_server.processors),
-    ),
-    Family(
-        "kafka_server_socket_server_metrics_connection_count",
-        Kind.GAUGE,
-        ("listener", "networkProcessor"),
-        "kafka.server:listener=*,networkProcessor=*,type=socket-server-metrics",
-        "Connections that stand. Of the other attributes of this MBean there are the two that follow.",
-        _connections,
-    ),
-    Family(
-        "kafka_server_socket_server_metrics_connection_creation_total",
-        Kind.COUNTER,
-        ("listener",),
-        "kafka.server:listener=*,networkProcessor=*,type=socket-server-metrics",
-        "Connections that were accepted.",
-        _accepted,
-    ),
-    Family(
-        "kafka_server_socket_server_metrics_connection_close_total",
-        Kind.COUNTER,
-        ("listener",),
-        "kafka.server:listener=*,networkProcessor=*,type=socket-server-metrics",
-        "Connections that are closed.",
-        _closed,
     ),
     gauge(
         "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent",

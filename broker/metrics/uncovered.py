@@ -10,7 +10,7 @@ NO_QUOTAS: Final = "quotas of users and client ids hold nobody back yet"
 NO_CLIENT_METRICS: Final = "connections to other brokers are not measured one by one: see the fetchers, and the controller's queues"
 NO_NAME: Final = "the exporter's rules give it no name"
 NO_EVENT: Final = "it is no event of the controller here"
-NOT_MEASURED: Final = "not measured yet"
+NO_SASL_TO_ZOOKEEPER: Final = "credentials go to ZooKeeper as a digest, or as a certificate of TLS, never by SASL"
 NO_SUCH_THING: Final = "there is no such thing here"
 ONE_LOOP: Final = "everything runs on one event loop: see ottla_event_loop_lag_seconds"
 AS_TEXT: Final = "its value is text: see the log, or DescribeCluster and ApiVersions"
@@ -41,21 +41,14 @@ UNCOVERED: Final = (
         "kafka.server:clientId=*,name=*,type=ReplicaAlterLogDirsManager",
         "a move between directories is no fetcher: DescribeLogDirs shows how far each is",
     ),
-    ("kafka.server:clientSoftwareName=*,clientSoftwareVersion=*,listener=*,networkProcessor=*,type=socket-server-metrics", NOT_MEASURED),
     ("kafka.server:id=*,type=app-info", AS_TEXT),
-    ("kafka.server:ip=*,type=socket-server-metrics", NOT_MEASURED),
-    ("kafka.server:listener=*,type=socket-server-metrics", NOT_MEASURED),
     ("kafka.server:name=ClusterId,type=KafkaServer", AS_TEXT),
     ("kafka.server:name=*MessageConversionsPerSec,type=BrokerTopicMetrics", NO_CONVERSION),
-    ("kafka.server:name=Invalid*RecordsPerSec,type=BrokerTopicMetrics", NOT_MEASURED),
-    ("kafka.server:name=NoKeyCompactedTopicRecordsPerSec,type=BrokerTopicMetrics", NOT_MEASURED),
     ("kafka.server:name=PartitionsWithLateTransactionsCount,type=ReplicaManager", NO_TRANSACTIONS),
     ("kafka.server:name=SessionState,type=SessionExpireListener", AS_TEXT),
     ("kafka.server:name=Verification*,type=AddPartitionsToTxnManager", NO_TRANSACTIONS),
-    ("kafka.server:name=ZooKeeperAuthFailuresPerSec,type=SessionExpireListener", NOT_MEASURED),
     ("kafka.server:name=ZooKeeperReadOnlyConnectsPerSec,type=SessionExpireListener", "read-only servers of ZooKeeper are not connected to"),
-    ("kafka.server:name=ZooKeeperRequestLatencyMs,type=ZooKeeperClientMetrics", NOT_MEASURED),
-    ("kafka.server:name=ZooKeeperSaslAuthenticationsPerSec,type=SessionExpireListener", NOT_MEASURED),
+    ("kafka.server:name=ZooKeeperSaslAuthenticationsPerSec,type=SessionExpireListener", NO_SASL_TO_ZOOKEEPER),
     ("kafka.server:name=yammer-metrics-count,type=KafkaServer", NO_SUCH_THING),
     ("kafka.server:type=AddPartitionsManager-channel-metrics", NO_TRANSACTIONS),
     ("kafka.server:type=ControllerMutation", NO_QUOTAS),
@@ -67,10 +60,8 @@ UNCOVERED: Final = (
     ("kafka.server:type=app-info", AS_TEXT),
     ("kafka.server:type=group-coordinator-metrics", NO_NAME),
     ("kafka.server:type=kafka-metrics-count", NO_SUCH_THING),
-    ("kafka.server:type=socket-server-metrics", NO_SUCH_THING),
     ("kafka.server:type=transaction-coordinator-metrics", NO_TRANSACTIONS),
     ("kafka.server:type=txn-marker-channel-metrics", NO_TRANSACTIONS),
-    ("kafka.utils:name=cleaner-io,type=Throttler", NOT_MEASURED),
     ("kafka:type=kafka.Log4jController", "no metric: log levels are changed with kafka-configs.sh --entity-type broker-loggers"),
 )
 """(pattern of MBeans, reason); a star stands for anything in one property, at the end for all that follows."""

@@ -111,18 +111,22 @@ class View:
         requests: RequestMetrics,
         loop_watch: LoopWatch,
         flushes: Histogram,
+        store_latency: Histogram,
         controller_metrics: ControllerMetrics,
         fetch_rates: FetchRates,
         state: Callable[[], BrokerState],
+        now: Callable[[], float],
     ) -> None:
         self.services = services
         self.socket_server = socket_server
         self.requests = requests
         self.loop_watch = loop_watch
         self.flushes = flushes
+        self.store_latency = store_latency
         self.controller_metrics = controller_metrics
         self.fetch_rates = fetch_rates
         self.state = state
+        self.now = now
         self.partitions: list[tuple[str, Partition]] = []
         """(labels, partition) of all that are hosted here."""
         self.replicas = ReplicaCounts()

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from broker.network.connection import Connection
+from broker.network.recent import Recent
 from broker.network.request_channel import ConnectionInfo
 from config.listeners import EndPoint
 
@@ -115,10 +116,12 @@ class Acceptor:
         "_tls",
         "_too_early",
         "_turn",
+        "accepts",
         "endpoint",
+        "ip_throttles",
         "limits",
         "port",
-        "throttled",
+        "throttles",
     )
 
     def __init__(
@@ -138,7 +141,12 @@ class Acceptor:
         self.endpoint = endpoint
         self.limits = limits
         self.port: int = sock.getsockname()[1]
-        self.throttled = 0
+        now = loop.time()
+        self.accepts = Recent(now)
+        self.throttles = Recent(now)
+        """By how many milliseconds accepting was put off (max.connection.creation.rate)."""
+        self.ip_throttles = Recent(now)
+        """By how many milliseconds the end of a connection was put off that came too early for its address."""
         self._sock = sock
         self._too_early: set[socket.socket] = set()
         self._processors = processors
@@ -214,7 +222,7 @@ class Acceptor:
                 return
             delay = quotas.creation_delay(name, self._loop.time())
             if delay > 0:
-                self.throttled += 1
+                self.throttles.add(self._loop.time(), delay * 1000)
                 self._pause(delay)
                 return
             try:
@@ -247,7 +255,7 @@ class Acceptor:
 
     def _close_later(self, sock: socket.socket, host: str, delay: float) -> None:
         """Its address has used up its rate of connections (KIP-612)."""
-        self.throttled += 1
+        self.ip_throttles.add(self._loop.time(), delay * 1000)
         self._report(
             host, f"rejected a connection from {host} on listener {self.endpoint.listener_name}: connection_creation_rate is used up"
         )
@@ -281,6 +289,7 @@ class Acceptor:
         )
         self._index = (self._index + 1) & 0x7FFFFFFF
         self._turn += 1
+        self.accepts.add(self._loop.time())
         processor = self._processors[self._turn % len(self._processors)]
         # On TLS everything has to go through the transport.
         connection = Connection(processor, info, sock if self._tls is None else None)

@@ -14,6 +14,7 @@ The acceptors ask before they accept and before they keep a socket; `SocketServe
 from typing import Final
 
 from broker.network.limits import INT_MAX, NetworkLimits
+from broker.network.recent import Recent
 
 MAX_IP_RATES: Final = 10_000
 """Addresses whose rates are remembered, before those are forgotten that were silent until they had their full rate again."""
@@ -66,6 +67,7 @@ class ConnectionQuotas:
         "_ip_tokens",
         "_listener_rates",
         "_listeners",
+        "ip_accepts",
         "limits",
         "protected_listener",
         "total",
@@ -82,6 +84,8 @@ class ConnectionQuotas:
         self._default_ip_rate = INT_MAX
         self._ip_rates: dict[str, int] = {}
         self._ip_tokens: dict[str, Rate] = {}
+        self.ip_accepts: dict[str, Recent] = {}
+        """The connections that were kept, by address, of addresses with a rate."""
 
     def has_room(self, listener_name: str) -> bool:
         """Whether the listener may accept one more."""
@@ -123,10 +127,13 @@ class ConnectionQuotas:
         if rate is None:
             if len(self._ip_tokens) >= MAX_IP_RATES:
                 self._ip_tokens = {each: tokens for each, tokens in self._ip_tokens.items() if not tokens.is_idle(now)}
+                self.ip_accepts = {each: self.ip_accepts[each] for each in self._ip_tokens}
             rate = self._ip_tokens[host] = Rate(now, IP_BURST_SECONDS)
+            self.ip_accepts[host] = Recent(now)
         delay = rate.delay(per_second, now)
         if not delay:
             rate.take()
+            self.ip_accepts[host].add(now)
         return delay
 
     def limit_of(self, host: str) -> int:

@@ -85,7 +85,22 @@ def test_requests_and_watches_outlive_a_restart_of_the_server(server: ZooKeeperS
         assert store.session_id == session
         assert (await store.exists("/held")) is not None
         events = store.session_events
+        assert events.auth_failures == 0
         assert (events.connects, events.disconnects, events.expirations) == (2, 1, 0)
+
+    play(scenario, server.connect)
+
+
+def test_whoever_wants_to_know_is_told_how_long_each_request_took(server: ZooKeeperServer) -> None:
+    async def scenario(store: ZooKeeperStore) -> None:
+        await store.create("/before")
+        times = iter(range(100))
+        took: list[float] = []
+        store.session_events.stopwatch = lambda: next(times)
+        store.session_events.on_answered = took.append
+        await store.create("/a")
+        await store.get("/a")
+        assert took == [1, 1]
 
     play(scenario, server.connect)
 

@@ -22,7 +22,11 @@ from broker.metrics.http_server import MAX_REQUESTS
 from broker.server import Broker, CannotStart
 from config.broker import BrokerConfig
 from controller.topic_admin import NewTopic
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.support.batches import a_batch
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
+from tests.support.wire_client import a_wire_client
 
 TOPIC = "orders"
 RECORDS = 500
@@ -174,10 +178,12 @@ def test_the_state_of_the_broker_is_told(broker: InProcessBroker) -> None:
 
 
 def test_every_family_that_the_page_names_is_there(broker: InProcessBroker) -> None:
-    _, text = get(url(broker, "/metrics"))
+    with a_wire_client(broker.port) as client:  # there are connections by software only while there is one
+        client.ask(ApiVersionsRequest(), 0)
+        _, text = get(url(broker, "/metrics"))
     for family in FAMILIES:
         assert f"# TYPE {family.name} {family.kind.value}\n" in text
-        if "fetcherstats" in family.name or "fetcherlag" in family.name or "sessionexpire" in family.name:
+        if any(word in family.name for word in ("fetcherstats", "fetcherlag", "sessionexpire", "zookeeperclient")):
             continue  # of a broker that follows others, or keeps its metadata in ZooKeeper
         suffix = "_count" if family.kind is Kind.SUMMARY else ""
         assert any(line.startswith((f"{family.name}{suffix} ", f"{family.name}{suffix}{{")) for line in text.splitlines()), family.name
@@ -194,6 +200,54 @@ def test_connections_are_counted_by_listener(broker: InProcessBroker) -> None:
         closed = value(samples, f"{name}_close_total", listener="PLAINTEXT")
         assert value(samples, f"{name}_creation_total", listener="PLAINTEXT") == standing + closed
         assert standing >= 1
+
+
+def test_connections_are_counted_by_what_clients_say_that_they_are(broker: InProcessBroker) -> None:
+    samples = scrape(broker)
+    accepted = value(samples, "kafka_server_socket_server_metrics_connection_creation_total", listener="PLAINTEXT")
+    assert accepted > 0
+    with a_wire_client(broker.port) as client:
+        client.ask(ApiVersionsRequest(client_software_name="tester", client_software_version="1.2"), 3)
+        ours = [labels for (name, labels) in scrape(broker) if name == "kafka_server_socket_server_metrics_connections_software"]
+        assert any(
+            {("clientSoftwareName", "tester"), ("clientSoftwareVersion", "1.2"), ("listener", "PLAINTEXT")} < set(each) for each in ours
+        )
+
+
+def test_how_fast_connections_come_is_told_by_listener_and_by_address_with_a_quota(broker: InProcessBroker) -> None:
+    rate = "kafka_server_socket_server_metrics_connection_accept_rate"
+    quotas = broker.broker.socket_server.quotas
+    broker.run(quotas.set_ip_rate, "127.0.0.1", 1_000)
+    try:
+        with socket.create_connection(("127.0.0.1", broker.port)):
+            deadline = time.monotonic() + SECONDS
+            while (rate, frozenset({("ip", "127.0.0.1")})) not in (samples := scrape(broker)):
+                assert time.monotonic() < deadline
+            assert value(samples, rate, ip="127.0.0.1") > 0
+            assert value(samples, rate, listener="PLAINTEXT") > 0
+            assert value(samples, "kafka_server_socket_server_metrics_broker_connection_accept_rate") > 0
+    finally:
+        broker.run(quotas.set_ip_rate, "127.0.0.1", None)
+
+
+def test_refused_records_are_counted_by_what_is_wrong_with_them(broker: InProcessBroker) -> None:
+    stats = "kafka_server_brokertopicmetrics_"
+    names = [
+        f"{stats}{name}records_total"
+        for name in ("invalidmessagecrc", "invalidmagicnumber", "invalidoffsetorsequence", "nokeycompactedtopic")
+    ]
+    broker.run(broker.services.topic_admin.create_topics, [NewTopic("compacted", 1, 1, configs={"cleanup.policy": "compact"})])
+    before = [value(scrape(broker), name) for name in names]
+    damaged = a_batch()
+    damaged[-1] ^= 1
+    legacy = bytearray(a_batch())
+    legacy[16] = 1
+    for topic, records in ((TOPIC, damaged), (TOPIC, legacy), (TOPIC, a_batch(control=True)), ("compacted", a_batch(3, key=None))):
+        data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=bytes(records))])
+        with a_wire_client(broker.port) as client:
+            answer = client.ask(ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[data]), 9)
+            assert answer.responses[0].partition_responses[0].error_code
+    assert [value(scrape(broker), name) for name in names] == [before[0] + 1, before[1] + 1, before[2] + 1, before[3] + 3]
 
 
 def test_flushes_are_measured(broker: InProcessBroker) -> None:

@@ -30,7 +30,9 @@ OF_FOLLOWERS = {
 """The broker that was recorded led everything, so it had none of these."""
 
 RECORDED = {general(pattern) for pattern in PATTERNS}
-COVERED = {family.mbean for family in FAMILIES if family.mbean} | {OPTIONAL.sub("", family.mbean, count=1) for family in FAMILIES}
+COVERED = {mbean for family in FAMILIES for mbean in (family.mbean, *family.more_mbeans) if mbean} | {
+    OPTIONAL.sub("", family.mbean, count=1) for family in FAMILIES
+}
 
 each_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 
@@ -41,7 +43,8 @@ def exported_name(mbean: str, kind: Kind) -> str:
     properties = dict(each.split("=", 1) for each in rest.split(","))
     name = properties["name"]
     if kind is Kind.COUNTER:
-        name = re.sub(r"PerSec\w*$", "_total", name)
+        name, renamed = re.subn(r"PerSec\w*$", "_total", name)
+        name += "" if renamed else "_count"
     return re.sub(r"[^a-z0-9_]", "_", f"{domain.replace('.', '_')}_{properties['type']}_{name}".lower())
 
 
@@ -57,7 +60,8 @@ def test_a_metric_has_the_name_that_the_jmx_exporter_gives_its_mbean(family: Fam
 
 @each_family
 def test_the_labels_are_the_properties_of_the_mbean(family: Family) -> None:
-    properties = {each.replace("-", "_") for each in re.findall(r"[:,]([\w-]+)=", family.mbean)} - {"name", "type"}
+    mbeans = ",".join((family.mbean, *family.more_mbeans))
+    properties = {each.replace("-", "_") for each in re.findall(r"[:,]([\w-]+)=", mbeans)} - {"name", "type"}
     if "socket-server" in family.mbean:
         assert set(family.labels) <= properties
     elif family.mbean:
@@ -76,8 +80,10 @@ def test_names_are_given_once() -> None:
 
 
 @each_family
-def test_counters_end_in_total_and_others_do_not(family: Family) -> None:
-    assert family.name.endswith("_total") == (family.kind is Kind.COUNTER)
+def test_counters_end_in_total_or_count_and_others_do_not(family: Family) -> None:
+    # A meter that is not called PerSec is a count to the exporter, and a summary has its own.
+    is_meter = "PerSec" not in family.mbean and "type=Throttler" in family.mbean
+    assert family.name.endswith("_count" if is_meter else "_total") == (family.kind is Kind.COUNTER)
 
 
 @pytest.mark.parametrize("pattern", sorted(RECORDED))

@@ -1,0 +1,49 @@
+"""How often something happened lately, and what it came to: for metrics of what is rare. Time is an argument, in seconds.
+
+Two windows, the one that runs and the one before, which counts for as much of it as still lies within a window's length.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+WINDOW_SECONDS: Final = 10.0
+
+
+class Recent:
+    """See the module."""
+
+    __slots__ = ("_before", "_count", "_since", "_sum", "_sum_before")
+
+    def __init__(self, now: float) -> None:
+        self._since = now
+        self._count = 0
+        self._sum = 0.0
+        self._before = 0
+        self._sum_before = 0.0
+
+    def add(self, now: float, value: float = 0.0) -> None:
+        """It happened once more."""
+        self._turn(now)
+        self._count += 1
+        self._sum += value
+
+    def per_second(self, now: float) -> float:
+        """How often in a second."""
+        self._turn(now)
+        return (self._count + self._before * (1 - (now - self._since) / WINDOW_SECONDS)) / WINDOW_SECONDS
+
+    def average(self, now: float) -> float:
+        """Of the values; 0 when it did not happen."""
+        self._turn(now)
+        return (self._sum + self._sum_before) / max(1, self._count + self._before)
+
+    def _turn(self, now: float) -> None:
+        age = now - self._since
+        if age < WINDOW_SECONDS:
+            return
+        is_next = age < 2 * WINDOW_SECONDS
+        self._before, self._sum_before = (self._count, self._sum) if is_next else (0, 0.0)
+        self._since = self._since + WINDOW_SECONDS if is_next else now
+        self._count = 0
+        self._sum = 0.0
