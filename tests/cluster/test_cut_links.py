@@ -60,7 +60,7 @@ def test_a_leader_that_reaches_nobody_acknowledges_nothing(tmp_path: Path) -> No
             links.isolate(leader, *others)
             # What was on its way when the links went silent may still be told. Then nothing more, for longer than replica.lag.time.max.ms:
             # the leader would shrink its ISR if it could ask.
-            told = wait_until_nothing_is_acknowledged_for(history, seconds=0.5)
+            told = wait_until_nothing_is_acknowledged_for(history, seconds=3.0)
             assert wait_until_nothing_is_acknowledged_for(history, seconds=3.0) == told
             links.heal()
             writer.go_on_for(100)

@@ -1,6 +1,7 @@
 """Moves of partitions and elections of preferred leaders, asked of the controller of a test's cluster, whoever that is."""
 
 from broker.cli.client.cluster import Cluster as Client
+from broker.cli.client.errors import ClientError
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -38,7 +39,10 @@ def is_moving(cluster: Cluster) -> bool:
     def ask(client: Client) -> ListPartitionReassignmentsResponse:
         return client.ask_controller(ListPartitionReassignmentsRequest(topics=None), ListPartitionReassignmentsResponse)
 
-    response = cluster.ask(ask)
+    try:
+        response = cluster.ask(ask)
+    except ClientError:
+        return True
     assert isinstance(response, ListPartitionReassignmentsResponse)
     return response.error_code != ErrorCode.NONE or bool(response.topics)
 
@@ -50,7 +54,14 @@ def replicas_of(cluster: Cluster, topic: str, partitions: int) -> list[list[int]
 
 def wait_for_replicas(cluster: Cluster, topic: str, targets: list[list[int]]) -> None:
     """Until the broker that is asked has heard of it."""
-    eventually(lambda: replicas_of(cluster, topic, len(targets)) == targets, seconds=SECONDS, what=f"{topic} has the replicas {targets}")
+
+    def are_there() -> bool:
+        try:
+            return replicas_of(cluster, topic, len(targets)) == targets
+        except (ClientError, LookupError):
+            return False
+
+    eventually(are_there, SECONDS, f"{topic} has the replicas {targets}")
 
 
 def move_to_the_end(cluster: Cluster, topic: str, *targets: list[int]) -> None:

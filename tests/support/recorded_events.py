@@ -36,6 +36,17 @@ _OWN = (
     (re.compile(r'"port":\d+'), '"port":*'),
 )
 
+SETTINGS = {
+    # The session of a broker that was killed is ended by hand; one that stands still, or waits for a busy machine, must live.
+    "zookeeper.session.timeout.ms": "50000",
+    # The next turn would come by chance of time.
+    "auto.leader.rebalance.enable": "false",
+    # As in the recording: the ISR shrinks once. `Replay.let_nobody_lag` for the time afterwards.
+    "replica.lag.time.max.ms": "6000",
+}
+"""Nothing else than the events may happen to the cluster: every leader and ISR that changes on its own changes versions for good."""
+LONG_MS = "120000"
+
 Write = tuple[str, str, str | None]
 """Operation, path and data of one change, as it would be in any cluster."""
 Tree = dict[str, ComparableNode]
@@ -182,6 +193,11 @@ class Replay:
             lines = [f"{path}\n  recorded {theirs}\n  ours     {ours}" for path, (theirs, ours) in sorted(different.items())]
             raise AssertionError("\n".join([f"not as before, or at, {name}:", *lines])) from None
 
+    def let_nobody_lag(self) -> None:
+        """From its next start on no broker lets a follower out of the ISR that is slow only because the machine is busy."""
+        for broker in self.cluster.brokers.values():
+            broker.properties["replica.lag.time.max.ms"] = LONG_MS
+
     def elect_until(self, name: str) -> None:
         """Elect what was elected before this event by chance of time: leaders that differ from the recorded ones are not preferred."""
         for path, (data, _, _) in self._expected(name).items():
@@ -247,8 +263,7 @@ def a_replay(directory: Path) -> Iterator[Replay]:
     """Three brokers that are not started yet. When the block fails the logs of all are printed."""
     connect = a_chroot()
     with some_links() as links:
-        # The session of a broker that was killed is ended by hand; one that stands still a while must live.
-        cluster = Cluster(directory, 3, connect, links, {"zookeeper.session.timeout.ms": "12000"})
+        cluster = Cluster(directory, 3, connect, links, SETTINGS)
         cluster._make()
         try:
             yield Replay(cluster, links, shared_zookeeper(), "/" + connect.partition("/")[2])
