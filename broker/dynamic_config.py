@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from config.broker import BrokerConfig
+from config.broker_keys import key_of
 from config.broker_replication import UNCLEAN_LEADER_ELECTION_ENABLE as BROKER_UNCLEAN_LEADER_ELECTION_ENABLE
 from config.errors import ConfigValueError
 from config.passwords import PasswordEncoder
@@ -60,6 +61,7 @@ class DynamicConfig:
         self._changes = ConfigChanges(store, clock, self._on_change)
         self._broker: dict[str, str] = {}
         self._cluster: dict[str, str] = {}
+        self._without_effect: set[str] = set()
         self._topics: dict[str, dict[str, str]] = {}
         """The overrides of topics that have any."""
         self._topic_configs: dict[str, TopicConfig] = {}
@@ -172,7 +174,16 @@ class DynamicConfig:
             self._enable_unclean_election(topic)
 
     def _update_broker(self, *, at_start: bool = False) -> None:
+        self._name_without_effect()
         self._config.update_dynamic(self._admin.decoded(self._broker), self._admin.decoded(self._cluster), at_start=at_start)
+
+    def _name_without_effect(self) -> None:
+        """Say once of each setting that is stored, and that Apache Kafka would act upon, that this broker does not."""
+        names = {name for name in (*self._broker, *self._cluster) if (key := key_of(name)) is not None and not key.effective}
+        new = sorted(names - self._without_effect)
+        self._without_effect = names
+        if new:
+            logger.warning("the dynamic configuration sets what has no effect in this server: %s", ", ".join(new))
 
     def _on_topic_defaults(self, _: frozenset[str]) -> None:
         """A broker key that is the default of a topic key changed: every topic may have another configuration now."""
