@@ -9,7 +9,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.brokers import REFERENCE
+from benchmarks.choices import several
 from benchmarks.loadgen.compiler import NoCompilerError, compiled
 from benchmarks.machine import machine_facts
 from benchmarks.page import Run, part_tables, write_page
@@ -98,15 +99,15 @@ def _parser() -> argparse.ArgumentParser:
     choice.add_argument("--size", choices=SIZES, default="normal", help="how large everything is (default: normal)")
     choice.add_argument("--quick", dest="size", action="store_const", const="quick", help="shows that all works, too noisy to quote")
     choice.add_argument("--long", dest="size", action="store_const", const="long", help="more turns, and the run of ten minutes")
-    parser.add_argument("--parts", type=_several("part", PARTS), default=list(PARTS), help=f"comma-separated; of {', '.join(PARTS)}")
+    parser.add_argument("--parts", type=several("part", PARTS), default=list(PARTS), help=f"comma-separated; of {', '.join(PARTS)}")
     parser.add_argument(
         "--kinds",
-        type=_several("kind of broker", _KINDS),
+        type=several("kind of broker", _KINDS),
         default=[REFERENCE, "ottla"],
         help=f"the reference first, comma-separated; of {', '.join(_KINDS)}",
     )
     parser.add_argument(
-        "--only", type=_several("load", _LOADS), default=[], help=f"loads of `single`, comma-separated; of {', '.join(_LOADS)}"
+        "--only", type=several("load", _LOADS), default=[], help=f"loads of `single`, comma-separated; of {', '.join(_LOADS)}"
     )
     parser.add_argument("--repeats", type=int, help="turns of every side in `single`")
     parser.add_argument("--seconds", type=float, help="length of every measuring window")
@@ -114,17 +115,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dir", help="where the brokers keep their data meanwhile (default: the system's folder for temporary files)")
     parser.add_argument("--strict", action="store_true", help="exit code 1 when something failed or a target was missed")
     return parser
-
-
-def _several(what: str, known: Sequence[str] | dict[str, Part]) -> Callable[[str], list[str]]:
-    def parse(text: str) -> list[str]:
-        chosen = text.split(",")
-        unknown = [each for each in chosen if each not in known]
-        if unknown:
-            raise argparse.ArgumentTypeError(f"no such {what}: {', '.join(unknown)}")
-        return chosen
-
-    return parse
 
 
 def _size(asked: argparse.Namespace) -> Size:

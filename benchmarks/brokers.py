@@ -128,26 +128,16 @@ class OttlaBroker:
 
     def restart(self, *, is_clean: bool = False) -> None:
         """See Broker."""
-        assert self._process is not None
-        if is_clean:
-            self.stop()
-        else:
-            self._process.kill()
-            self._process.wait()
-            process_guard().release(self._process.pid)
+        self._end(signal.SIGTERM if is_clean else signal.SIGKILL)
         self.start()
 
     def stop(self) -> None:
-        if self._process is None:
-            return
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        process_guard().release(self._process.pid)
-        self._process = None
+        self._end(signal.SIGTERM)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is not None:
+            process_guard().end(self._process, how, _STOP_SECONDS)
+            self._process = None
 
     def log_text(self) -> str:
         return self._log.read_text(encoding="utf-8", errors="replace")

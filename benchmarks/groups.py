@@ -31,8 +31,10 @@ from rich.table import Table
 from benchmarks import frames
 from benchmarks.admin import Admin
 from benchmarks.brokers import COMMON_CONFIG, KINDS, REFERENCE, Broker
+from benchmarks.choices import several
 from benchmarks.frames import request_frame
 from benchmarks.loadgen.runner import Load, run_load
+from benchmarks.table import side_by_side
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -287,13 +289,7 @@ def take_turn(broker: Broker, result: Result, members: Sequence[int], records: i
 def table(results: dict[str, Result], records: int) -> Table:
     """A line per measure: medians of the turns, and how many times better the others are than the first."""
     reference, *others = results
-    shown = Table(title="Consumer groups, side by side", title_justify="left")
-    shown.add_column("work")
-    shown.add_column("unit")
-    for label in results:
-        shown.add_column(label, justify="right")
-    for label in others:
-        shown.add_column(f"{label}: times better", justify="right")
+    shown = side_by_side("Consumer groups, side by side", list(results))
 
     def line(title: str, unit: str, values: dict[str, list[float]], *, more_is_better: bool, digits: int) -> None:
         medians = {label: statistics.median(found) for label, found in values.items()}
@@ -321,11 +317,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--members", type=int, nargs="+", default=[100, 1000, 5000])
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--kinds", default=",".join(KINDS), help="the reference first, comma-separated")
+    parser.add_argument("--kinds", type=several("kind of broker", KINDS), default=list(KINDS), help="the reference first, comma-separated")
     asked = parser.parse_args(arguments)
-    kinds = asked.kinds.split(",")
-    if REFERENCE in kinds:
-        kinds.sort(key=lambda kind: kind != REFERENCE)
+    kinds = sorted(asked.kinds, key=lambda kind: kind != REFERENCE)
     results = {KINDS[kind].label: Result() for kind in kinds}
     scratch = Path(tempfile.mkdtemp(prefix="benchmark-groups-"))
     try:

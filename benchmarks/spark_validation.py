@@ -24,6 +24,7 @@ from rich.table import Table
 
 from benchmarks import process
 from benchmarks.brokers import KINDS, REFERENCE, Broker
+from benchmarks.choices import several
 from benchmarks.machine import machine_facts
 from tests.support.apache_kafka import DidNotStartError, ToolMissingError, process_guard
 
@@ -194,18 +195,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--master", default="local[*]", help="Spark's master")
     parser.add_argument("--memory", default="2g", help="Spark's driver memory")
     parser.add_argument(
-        "--kinds", type=_kinds, default=[REFERENCE, "ottla"], help="the reference first, comma-separated; of " + ", ".join(KINDS)
+        "--kinds",
+        type=several("kind of broker", KINDS),
+        default=[REFERENCE, "ottla"],
+        help="the reference first, comma-separated; of " + ", ".join(KINDS),
     )
     parser.add_argument("--dir", help="where the brokers keep their data meanwhile")
     return parser
-
-
-def _kinds(text: str) -> list[str]:
-    kinds = text.split(",")
-    unknown = [kind for kind in kinds if kind not in KINDS]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"no such kind of broker: {', '.join(unknown)}")
-    return kinds
 
 
 if __name__ == "__main__":

@@ -13,19 +13,25 @@ FOREIGN_SHARE = "foreign_share"
 MOST_FOREIGN_SHARE = 0.15  # writing dirty pages back is foreign too, though the load caused it
 
 
+def side_by_side(title: str, labels: Sequence[str]) -> Table:
+    """An empty table with a column per side, and for every side but the first how many times better it is."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("work")
+    table.add_column("unit")
+    for label in labels:
+        table.add_column(label, justify="right")
+    for label in labels[1:]:
+        table.add_column(f"{label}: times better", justify="right")
+    return table
+
+
 def line_table(title: str, sides: Sides, lines: Sequence[Line]) -> Table:
     """One row per line: a column per side, and for every side but the first its ratio, the target and whether it is reached.
 
     A line that no side has a number for was not asked for, unless something failed.
     """
     reference, *others = sides
-    table = Table(title=title, title_justify="left")
-    table.add_column("work")
-    table.add_column("unit")
-    for label in sides:
-        table.add_column(label, justify="right")
-    for label in others:
-        table.add_column(f"{label}: times better", justify="right")
+    table = side_by_side(title, list(sides))
     has_failed = any(turn.failures for turns in sides.values() for turn in turns)
     with_targets = any(line.target() for line in lines)
     if with_targets:

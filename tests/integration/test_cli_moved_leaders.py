@@ -7,7 +7,7 @@ import pytest
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.broker_process import eventually
-from tests.support.command_line import CommandLine
+from tests.support.command_line import CommandLine, kill
 
 pytestmark = [*needs_apache_kafka, pytest.mark.slow]
 
@@ -34,12 +34,7 @@ def test_nothing_is_lost_or_doubled_when_a_leader_dies(tmp_path: Path) -> None:
             read = [int(line) for line in reading.stdout.read().split()]
             assert reading.wait(60) == 0, reading.stderr and reading.stderr.read()
         finally:
-            for process in (reading, writing):
-                process.kill()
-                process.wait()
-                for stream in (process.stdout, process.stderr, process.stdin):
-                    assert stream is not None
-                    stream.close()
+            kill(reading, writing)
         assert {row[1] for row in ottla("topics", "describe", "moved").rows[1:]} == {"0"}
         assert sorted(map(int, ottla("consume", "-e", "moved").lines)) == list(range(RECORDS))
         assert set(read) <= set(range(RECORDS))

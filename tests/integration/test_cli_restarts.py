@@ -4,7 +4,7 @@ import signal
 from pathlib import Path
 
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
-from tests.support.command_line import CommandLine
+from tests.support.command_line import CommandLine, kill
 
 
 def count_in(ottla: CommandLine, topic: str) -> int:
@@ -15,8 +15,8 @@ def test_nothing_is_lost_or_doubled_when_the_broker_restarts(tmp_path: Path) -> 
     with a_broker(tmp_path, offsets_topic_num_partitions=1) as broker:
         ottla = CommandLine(broker.bootstrap)
         ottla("topics", "create", "kept")
-        reading = ottla.start("consume", "-q", "-c", "400", "kept")
-        writing = ottla.start("produce", "--rate", "200", "kept")
+        reading = ottla.start("consume", "--timeout", "120", "-q", "-c", "400", "kept")
+        writing = ottla.start("produce", "--timeout", "120", "--rate", "200", "kept")
         try:
             assert writing.stdin is not None
             writing.stdin.write(b"".join(b"%d\n" % number for number in range(400)))
@@ -25,17 +25,12 @@ def test_nothing_is_lost_or_doubled_when_the_broker_restarts(tmp_path: Path) -> 
             broker.signal(signal.SIGKILL)
             broker.wait()
             broker.start()
-            assert writing.wait(60) == 0
+            assert writing.wait(120) == 0, writing.stderr and writing.stderr.read()
             assert reading.stdout is not None
             assert reading.stdout.read() == b"".join(b"%d\n" % number for number in range(400))
-            assert reading.wait(20) == 0
+            assert reading.wait(120) == 0, reading.stderr and reading.stderr.read()
         finally:
-            for process in (reading, writing):
-                process.kill()
-                process.wait()
-                for stream in (process.stdout, process.stderr, process.stdin):
-                    assert stream is not None
-                    stream.close()
+            kill(reading, writing)
         assert count_in(ottla, "kept") == 400
 
 

@@ -80,6 +80,16 @@ class CommandLine:
         return {**os.environ, "OTTLA_BOOTSTRAP_SERVER": self.bootstrap, "PYTHONPATH": str(Path(__file__).parents[2])}
 
 
+def kill(*commands: subprocess.Popen[bytes]) -> None:
+    """End commands that were started and, if the test went well, have ended; their pipes are closed."""
+    for command in commands:
+        command.kill()
+        command.wait()
+        for stream in (command.stdout, command.stderr, command.stdin):
+            assert stream is not None
+            stream.close()
+
+
 def _run(arguments: tuple[str, ...], streams: tuple[int, int, int], bootstrap: str) -> None:
     """Become the command; never returns."""
     status = 70  # of a command that ends in no orderly way

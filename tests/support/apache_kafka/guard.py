@@ -35,6 +35,17 @@ class ProcessGuard:
         """The process has ended and was waited for."""
         self._tell(f"release {pid}")
 
+    def end(self, process: subprocess.Popen[bytes], how: signal.Signals, patience_s: float) -> None:
+        """Signal a watched process, if it still runs, and wait for its end; SIGKILL follows when a polite request is not heeded."""
+        if process.poll() is None:
+            process.send_signal(how)
+            try:
+                process.wait(patience_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self.release(process.pid)
+
     def remove_tree(self, directory: Path) -> None:
         """Remove this folder when the test process ends, after every watched process is gone."""
         self._tell(f"remove {directory.absolute()}")

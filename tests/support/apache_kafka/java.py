@@ -108,14 +108,6 @@ class JavaServer:
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> None:
         """Signal the process and wait for its end; SIGKILL follows when a polite request is not heeded. No-op when it does not run."""
-        if self._process is None:
-            return
-        if self._process.poll() is None:
-            self._process.send_signal(how)
-            try:
-                self._process.wait(_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        process_guard().release(self._process.pid)
-        self._process = None
+        if self._process is not None:
+            process_guard().end(self._process, how, _STOP_SECONDS)
+            self._process = None
