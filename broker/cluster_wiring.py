@@ -25,6 +25,7 @@ from config.broker_replication import (
     REPLICA_FETCH_RESPONSE_MAX_BYTES,
     REPLICA_LAG_TIME_MAX_MS,
 )
+from config.broker_zookeeper import ZOOKEEPER_SESSION_TIMEOUT_MS
 from controller.change_znodes import ProducerIdBlock
 from controller.channels import BrokerChannel
 from controller.context import LiveBroker
@@ -37,6 +38,7 @@ from replication.peer import Connect, PeerAddress, PeerUnavailable
 
 logger = logging.getLogger(__name__)
 
+ISOLATION_PERIOD_MS = 500
 DELIVERY_SECONDS = 1.0
 """How long a controller that stops tries to tell the brokers what it decided last."""
 
@@ -80,6 +82,7 @@ class ClusterWiring:
             return
         from replication.alter_partition import AlterPartition
         from replication.fetcher_pool import FetcherPool
+        from replication.isolation import Isolation
         from replication.throttle import ReplicationQuotas
 
         channel = self._controller_channel()
@@ -115,6 +118,8 @@ class ClusterWiring:
             manager.maybe_shrink_isrs(services.clock.now_ms())
 
         background.schedule("isr-expiration", period_ms, period_ms, let_laggards_go)
+        isolation = Isolation(manager, lambda: services.store.is_connected, config[ZOOKEEPER_SESSION_TIMEOUT_MS], services.clock)
+        background.schedule("isolation", ISOLATION_PERIOD_MS, ISOLATION_PERIOD_MS, isolation.look)
 
     def channel_to(self, broker: LiveBroker) -> BrokerChannel:
         """The controller's way to a broker (`controller.channels.ChannelFactory`)."""

@@ -161,6 +161,11 @@ class MetadataStore(Protocol):
     def session_id(self) -> int:
         """Id of the current session, 0 before the first and after an expiry."""
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether the store is in reach now. Where there is no connection, it always is."""
+        return True
+
     async def open_session(self) -> int:
         """Connect, or start a new session after the last one expired; returns its id."""
 

@@ -67,6 +67,11 @@ class ZooKeeperStore(MetadataStore):
         """See MetadataStore."""
         return 0 if self._session is None else self._session.session_id
 
+    @property
+    def is_connected(self) -> bool:
+        """See MetadataStore."""
+        return self._session is not None and self._session.is_connected
+
     async def open_session(self) -> int:
         """See MetadataStore. Makes the chroot if it is missing. Raises StoreUnavailable after `connection_timeout_ms`."""
         if self._session is None:
@@ -156,7 +161,8 @@ class _Session:
         self._client = ZooKeeperClient(settings.hosts, settings.session_timeout_ms, _tls_context(settings), settings.credentials, self)
         self._wire = ZooKeeperWire(settings.chroot, settings.set_acl, self._client.watch)
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._is_connected = False
+        self.is_connected = False
+        """Whether requests can be sent."""
         self._ended = False
         self._waiting: deque[_Operation] = deque()
         self._under_way: deque[_Operation] = deque()
@@ -214,7 +220,7 @@ class _Session:
     def _send(self) -> None:
         """Send what waits, as far as the limit of requests under way allows."""
         waiting = self._waiting
-        while self._is_connected and waiting and len(self._under_way) < self._settings.max_in_flight_requests:
+        while self.is_connected and waiting and len(self._under_way) < self._settings.max_in_flight_requests:
             operation = waiting[0]
             stopwatch = self._events.stopwatch
             if stopwatch is not None:
@@ -228,7 +234,7 @@ class _Session:
         if self._ended:
             return
         self._ended = True
-        self._is_connected = False
+        self.is_connected = False
         self.session_id = 0
         self._watches.clear()
         if not self._connected.done():
@@ -250,7 +256,7 @@ class _Session:
         else:
             logger.info("session %#x with ZooKeeper %s", session_id & (2**64 - 1), self._settings.connect)
         self.session_id = session_id
-        self._is_connected = True
+        self.is_connected = True
         self._events.connects += 1
         self._waiting.extendleft(reversed(self._cut))
         self._cut = []
@@ -266,10 +272,10 @@ class _Session:
 
     def on_disconnected(self, reason: str) -> None:
         """See Listener."""
-        if self._is_connected:
+        if self.is_connected:
             logger.warning("lost the connection to ZooKeeper %s (%s); trying to connect again", self._settings.connect, reason)
             self._events.disconnects += 1
-        self._is_connected = False
+        self.is_connected = False
 
     def on_session_ended(self, reason: str) -> None:
         """See Listener."""
@@ -308,8 +314,8 @@ class _Session:
             return
         self._under_way.popleft()
         if is_cut(error):
-            self._events.disconnects += self._is_connected
-            self._is_connected = False
+            self._events.disconnects += self.is_connected
+            self.is_connected = False
             if not tag.batch.done.cancelled():
                 self._cut.append(tag)
             return

@@ -46,6 +46,7 @@ class Partition:
         "effective_min_isr",
         "followers",
         "has_failed",
+        "is_cut_off",
         "is_leader",
         "is_online",
         "isr",
@@ -79,6 +80,8 @@ class Partition:
         self.has_failed = False
         """Whether it is offline because its log directory failed."""
         self.is_leader = False
+        self.is_cut_off = False
+        """Whether another broker may lead it without this one having heard of it (see `isolation`)."""
         self.leader_id = -1
         self.leader_epoch = -1
         self.leader_epoch_start_offset: int | None = None
@@ -156,6 +159,7 @@ class Partition:
         self.removing_replicas = tuple(state.removing_replicas)
         self.isr = self.maximal_isr = isr
         self.isr_change = None
+        self.is_cut_off = False  # the controller has just spoken
         self.on_config_change()
 
     def take_offline(self) -> None:
@@ -164,6 +168,12 @@ class Partition:
         self.is_leader = False
         self.leader_id = -1
         self.waiters.notify()
+
+    def set_cut_off(self, is_cut_off: bool) -> None:
+        """Whether records that other replicas must have are refused; who waits for them now is answered."""
+        if is_cut_off != self.is_cut_off:
+            self.is_cut_off = is_cut_off
+            self.waiters.notify()
 
     def on_config_change(self) -> None:
         """The log's configuration or the number of replicas changed: no more replicas can be asked for than there are."""
@@ -203,7 +213,9 @@ class Partition:
         """
         if not self.is_leader:
             raise NotLeaderOrFollower(*self.topic_partition, self.leader_id, self.leader_epoch)
-        if required_acks == -1 and len(self.isr) < self.effective_min_isr:
+        if required_acks == -1 and (self.is_cut_off or len(self.isr) < self.effective_min_isr):
+            if self.is_cut_off:
+                raise NotLeaderOrFollower(*self.topic_partition, self.leader_id, self.leader_epoch)
             raise NotEnoughReplicas(self.topic_partition, len(self.isr), self.effective_min_isr)
         log = self.log
         appended = log.append_as_leader(batch, self.leader_epoch, now_ms, origin)

@@ -48,7 +48,7 @@ class DelayedAppend(DelayedOperation):
         """Complete when the batch is safe, or cannot be any more."""
         partition = self._partition
         # Most looks come from a high watermark that has moved, but not yet past this batch.
-        if partition.is_leader and self._acks == ACKS_ALL and partition.log.high_watermark < self._end_offset:
+        if partition.is_leader and self._acks == ACKS_ALL and partition.log.high_watermark < self._end_offset and not partition.is_cut_off:
             return False
         code = outcome(partition, self._end_offset, self._acks)
         if code is None:
@@ -127,5 +127,5 @@ def outcome(partition: Partition, end_offset: int, acks: int) -> ErrorCode | Non
     if acks != ACKS_ALL:
         return ErrorCode.NONE
     if partition.log.high_watermark < end_offset:
-        return None
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if partition.is_cut_off else None
     return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if len(partition.maximal_isr) < partition.effective_min_isr else ErrorCode.NONE

@@ -81,6 +81,11 @@ class SimulatedStore(MetadataStore):
         """See MetadataStore."""
         return self._session_id
 
+    @property
+    def is_connected(self) -> bool:
+        """See MetadataStore."""
+        return bool(self._session_id) and self._network.passes(self.host, ENSEMBLE)
+
     async def open_session(self) -> int:
         """See MetadataStore."""
         while True:
