@@ -1,7 +1,7 @@
 """The levels of this process's loggers, which DescribeConfigs and IncrementalAlterConfigs know as the resource BROKER_LOGGER (KIP-412).
 
 Kafka's Log4jController and RuntimeLoggerManager. A change lasts until the broker stops. The names are those of Python's loggers, the
-packages of this broker; the root logger is called `root`.
+packages and modules of this broker; the root logger is called `root`.
 """
 
 import logging
@@ -19,7 +19,7 @@ ROOT_LOGGER = "root"
 def describe_loggers(names: Sequence[str] | None = None) -> list[ConfigEntry]:
     """The level of every logger there is, or of those of `names` that there are."""
     found = {ROOT_LOGGER: logging.getLogger()}
-    found.update((name, each) for name, each in logging.root.manager.loggerDict.items() if isinstance(each, logging.Logger))
+    found.update((name, logging.getLogger(name)) for name in list(logging.root.manager.loggerDict))
     return [
         logger_entry(name, _level_name(each.getEffectiveLevel())) for name, each in sorted(found.items()) if names is None or name in names
     ]
@@ -67,8 +67,8 @@ def _check(name: str, level: str | None, op: int) -> None:
 def _existing(name: str) -> logging.Logger | None:
     if name == ROOT_LOGGER:
         return logging.getLogger()
-    found = logging.root.manager.loggerDict.get(name)
-    return found if isinstance(found, logging.Logger) else None
+    # Packages as well as modules: what is set for `storage` holds for all that is in it.
+    return logging.getLogger(name) if name in logging.root.manager.loggerDict else None
 
 
 def _level_name(level: int) -> str:

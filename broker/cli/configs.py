@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from broker.cli.options import cluster_command, json_option, key_values
-from broker.cli.output import print_json, print_table
+from broker.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
     from broker.cli.client.cluster import Cluster
@@ -74,6 +74,8 @@ def describe(cluster: Cluster, kind: str, name: str, everything: bool, synonyms:
         for config in found
     ]
     print_table(("key", "value", "source", *(["synonyms"] if synonyms else [])), rows)
+    if not rows and not keys:
+        say("nothing is set; --all shows the defaults")
 
 
 @configs.command()

@@ -33,7 +33,12 @@ Render = Callable[["FetchedBatch"], Iterator[bytes]]
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC[:PARTITIONS]...")
 @click.option("-p", "--partitions", metavar="0,2-4", help="Only these partitions of every topic.")
 @click.option(
-    "-o", "--offset", default="start", show_default=True, metavar="OFFSET", help="start, end, N, -N (the last N of each) or @TIME."
+    "-o",
+    "--offset",
+    default="start",
+    show_default=True,
+    metavar="OFFSET",
+    help="start, end, N, +N (behind the first N of each), -N (the last N) or @TIME.",
 )
 @click.option("--until", metavar="OFFSET", help="end, N (exclusive) or @TIME; without it, new records are waited for.")
 @click.option("-e", "--exit", "to_end", is_flag=True, help="The same as --until end.")

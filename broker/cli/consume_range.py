@@ -1,6 +1,6 @@
 """Where `ottla consume` begins and ends in each partition, from texts as kcat and rpk take them.
 
--o  start | end | 123 | -10 (the last ten) | @TIME | stored        --until  end | 123 | @TIME
+-o  start | end | 123 | +10 (behind the first ten) | -10 (the last ten) | @TIME        --until  end | 123 | @TIME
 """
 
 from __future__ import annotations
@@ -39,10 +39,13 @@ def start_positions(cluster: Cluster, partitions: Sequence[TopicPartition], text
         return offsets_at(cluster, partitions, _time(text.partition("@")[2]))
     if text.isdecimal():
         return dict.fromkeys(partitions, int(text))
+    if text.startswith("+") and text[1:].isdecimal():
+        starts, ends = start_offsets(cluster, partitions), end_offsets(cluster, partitions, isolation=isolation)
+        return {name: min(starts[name] + int(text[1:]), ends[name]) for name in partitions}
     if text.startswith("-") and text[1:].isdecimal():
         starts, ends = start_offsets(cluster, partitions), end_offsets(cluster, partitions, isolation=isolation)
         return {name: max(starts[name], ends[name] - int(text[1:])) for name in partitions}
-    raise click.UsageError(f"--offset {text!r} is none of start, end, N, -N and @TIME.")
+    raise click.UsageError(f"--offset {text!r} is none of start, end, N, +N, -N and @TIME.")
 
 
 def limits(cluster: Cluster, partitions: Sequence[TopicPartition], text: str | None, isolation: int) -> Limits:

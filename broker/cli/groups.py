@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from broker.cli.client.group_admin import DescribedGroup, Member
 
 _INACTIVE = ("Empty", "Dead")
+_STATES = click.Choice(
+    ["Empty", "Assigning", "Reconciling", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"], case_sensitive=False
+)
+_TYPES = click.Choice(["Classic", "Consumer", "Share"], case_sensitive=False)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -26,8 +30,8 @@ def groups() -> None:
 
 
 @groups.command("list")
-@click.option("--state", "states", multiple=True, help="Only groups in this state (Stable, Empty, ...); may be repeated.")
-@click.option("--type", "types", multiple=True, help="Only groups of this type (Classic, Consumer).")
+@click.option("--state", "states", multiple=True, type=_STATES, help="Only groups in this state; may be repeated.")
+@click.option("--type", "types", multiple=True, type=_TYPES, help="Only groups of this type; may be repeated.")
 @json_option
 @cluster_command
 def list_groups(cluster: Cluster, states: tuple[str, ...], types: tuple[str, ...], as_json: bool) -> None:
@@ -42,16 +46,17 @@ def list_groups(cluster: Cluster, states: tuple[str, ...], types: tuple[str, ...
 
 
 @groups.command()
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1)
 @json_option
 @cluster_command
 def describe(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> None:
-    """Describe groups: state, members, what they have, how far they are behind."""
+    """Describe groups (all without NAMES): state, members, what they have, how far they are behind."""
     from broker.cli.client.committed import committed_offsets
     from broker.cli.client.group_admin import describe_group
+    from broker.cli.client.group_admin import list_groups as listed
 
     shown = []
-    for name in names:
+    for name in names or [group.group for group in listed(cluster)]:
         group = describe_group(cluster, name)
         committed = {partition: found.offset for partition, found in committed_offsets(cluster, name).items()}
         if group.state == "Dead" and not committed:

@@ -173,7 +173,8 @@ class Summary:
         seconds = time.monotonic() - self._began
         partitions = f"{len(self._partitions)} partition{'' if len(self._partitions) == 1 else 's'}"
         failed = f", {self._failed} not delivered" if self._failed else ""
-        return f"{self._records} records ({self._bytes} bytes) to {partitions} of {self._topic} in {seconds:.1f} s{failed}"
+        records = "1 record" if self._records == 1 else f"{self._records} records"
+        return f"{records} ({self._bytes} bytes) to {partitions} of {self._topic} in {seconds:.1f} s{failed}"
 
 
 class _Source:

@@ -107,6 +107,10 @@ def test_groups_are_listed_and_described(ottla: CommandLine, group: str) -> None
     assert ["read", "0", "10", "10", "0", "-", "-", "-"] in described.rows
     assert ottla("groups", "offsets", group, "--json").json[0] == {"topic": "read", "partition": 0, "offset": 10, "metadata": ""}
     assert "there is no group nobody" in ottla("groups", "describe", "nobody", status=1).err
+    everything = ottla("groups", "describe", "--json").json
+    assert group in [each["group"] for each in everything]
+    assert group in [row[0] for row in ottla("groups", "list", "--state", "empty", "--type", "classic").rows]
+    assert "is not one of" in ottla("groups", "list", "--state", "sleeping", status=2).err
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,8 @@ def test_reading_begins_and_ends_where_it_is_told_to(ottla: CommandLine) -> None
     whole = ottla("consume", "-e", name).lines
     assert whole == ["0", "9", "2", "3", "4", "5", "6", "7", "8", "9"]
     assert ottla("consume", "-e", "-o", "-3", name).lines == whole[-3:]
+    assert ottla("consume", "-e", "-o", "+3", name).lines == whole[3:]
+    assert ottla("consume", "-e", "-o", "+99", name).lines == []
     assert ottla("consume", "-o", "4", "--until", "7", name).lines == whole[4:7]
     assert ottla("consume", "-o", "4", "-c", "2", name).lines == whole[4:6]
     assert ottla("consume", "-e", "-o", "@1700000010005", name).lines == ["5", "6", "7", "8", "9"]

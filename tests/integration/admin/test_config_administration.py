@@ -286,6 +286,14 @@ def test_a_logger_takes_a_level_and_gives_it_back(client: WireClient) -> None:
     assert value(client, BROKER_LOGGER, "0", "broker.server") == before
 
 
+def test_the_level_of_a_package_is_that_of_its_modules(client: WireClient) -> None:
+    before = value(client, BROKER_LOGGER, "0", "storage.log_manager")
+    assert change(client, BROKER_LOGGER, "0", ("storage", SET, "ERROR")) == OK
+    assert value(client, BROKER_LOGGER, "0", "storage.log_manager") == "ERROR"
+    assert change(client, BROKER_LOGGER, "0", ("storage", DELETE, None)) == OK
+    assert value(client, BROKER_LOGGER, "0", "storage.log_manager") == before
+
+
 @pytest.mark.parametrize(
     ("name", "op", "answer"),
     [
