@@ -19,7 +19,7 @@ from tests.support.cluster import Cluster, ClusterBroker
 from tests.support.cluster_stores import needs_zookeeper_store
 from tests.support.mixed_cluster import a_cluster_of_apache_kafka, exchange
 
-pytestmark = [*needs_apache_kafka, needs_zookeeper_store, pytest.mark.slow, pytest.mark.timeout(240)]  # JVMs, on a busy machine
+pytestmark = [*needs_apache_kafka, needs_zookeeper_store, pytest.mark.slow, pytest.mark.timeout(600)]  # JVMs, on a busy machine
 
 SECONDS = 90.0
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

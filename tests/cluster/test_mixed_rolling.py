@@ -5,17 +5,15 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.support.apache_kafka import run_tool
 from tests.support.apache_kafka.brokers import ApacheKafka
 from tests.support.apache_kafka.marks import needs_apache_kafka
-from tests.support.broker_process import eventually
 from tests.support.cluster import Cluster
 from tests.support.cluster_clients import a_reader, a_writer, read_all
 from tests.support.cluster_stores import needs_zookeeper_store
 from tests.support.history import History
-from tests.support.mixed_cluster import ApacheBroker, a_cluster_of_apache_kafka, exchange
+from tests.support.mixed_cluster import ApacheBroker, a_cluster_of_apache_kafka, dumps_of, exchange, wait_until_replicas_are_equal
 
-pytestmark = [*needs_apache_kafka, needs_zookeeper_store, pytest.mark.slow, pytest.mark.timeout(240)]  # JVMs, on a busy machine
+pytestmark = [*needs_apache_kafka, needs_zookeeper_store, pytest.mark.slow, pytest.mark.timeout(600)]  # JVMs, on a busy machine
 
 SECONDS = 90.0
 REPLICAS = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
@@ -55,18 +53,6 @@ def replace(cluster: Cluster, apache: ApacheKafka, broker_id: int) -> None:
     exchange(cluster, apache, broker_id)
 
 
-def dumps(cluster: Cluster, topic: str) -> list[str]:
-    """What Apache Kafka's tool says of the logs of partition 0, by broker; without the names of the files."""
-    found = []
-    for broker in cluster.brokers.values():
-        segments = sorted((broker.data / f"{topic}-0").glob("*.log"))
-        arguments = ("--files", ",".join(map(str, segments)), "--deep-iteration", "--print-data-log")
-        dumped = run_tool("kafka.tools.DumpLogSegments", *arguments)
-        assert dumped.returncode == 0, dumped
-        found.append("\n".join(line for line in dumped.stdout.splitlines() if not line.startswith("Dumping ")))
-    return found
-
-
 def test_a_cluster_is_replaced_broker_by_broker_while_clients_go_on(tmp_path: Path) -> None:
     config = {"min.insync.replicas": "2", "log.segment.bytes": "50000"}
     with a_cluster_of_apache_kafka(tmp_path, 3, config) as (cluster, apache):
@@ -84,11 +70,8 @@ def test_a_cluster_is_replaced_broker_by_broker_while_clients_go_on(tmp_path: Pa
         read_all(cluster, "t", history, partitions=3)
         assert history.violations() == []
 
-        def equal() -> bool:
-            return len(cluster.log_files("t", 0)) == 3 and len(set(cluster.log_files("t", 0).values())) == 1
-
-        eventually(equal, what="the logs are equal")
-        first, second, third = dumps(cluster, "t")
+        wait_until_replicas_are_equal(cluster, "t", 0)
+        first, second, third = dumps_of(cluster, "t", 0).values()
         assert first == second == third
         assert first.count("payload") == sum(place.partition == 0 for place in history.places())
         replace(cluster, apache, 1)  # and back

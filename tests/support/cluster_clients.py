@@ -53,7 +53,7 @@ class Writer:
                 "enable.idempotence": True,
                 "linger.ms": 2,
                 "batch.size": 8_000,  # segments of tests are small
-                "message.timeout.ms": 60_000,
+                "message.timeout.ms": 200_000,
                 "request.timeout.ms": 2_000,
                 "queue.buffering.max.messages": 1_000,
                 **_QUICK,

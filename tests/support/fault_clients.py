@@ -27,7 +27,7 @@ from tests.support.history import UNKNOWN_OFFSET, Place, Record, decode
 RECOVERY_SECONDS = 90.0
 """Far more than any recovery takes: session timeout, request timeout and metadata refresh are 2 to 5 s each."""
 _PACE_SECONDS = 0.003
-_END_SECONDS = 10.0
+_END_SECONDS = 15.0
 """How long a high watermark may stay behind what was acknowledged; with acks=1 that may be gone, so the cell goes on."""
 _JAVA_RECORDS_PER_SECOND = "300"
 REFRESH_MS = 500
@@ -152,7 +152,7 @@ class ConfluentWriter(ThreadedWriter):
             {
                 "bootstrap.servers": bootstrap,
                 "linger.ms": 2,
-                "message.timeout.ms": 90_000,
+                "message.timeout.ms": 200_000,
                 "request.timeout.ms": 2_000,
                 "queue.buffering.max.messages": 2_000,
                 **_QUICK,
@@ -203,12 +203,12 @@ class KafkaPythonWriter(ThreadedWriter):
             enable_idempotence=True,
             linger_ms=2,
             request_timeout_ms=2_000,
-            delivery_timeout_ms=90_000,
+            delivery_timeout_ms=200_000,
             retry_backoff_ms=50,
             reconnect_backoff_ms=20,
             reconnect_backoff_max_ms=200,
             metadata_max_age_ms=REFRESH_MS,
-            max_block_ms=60_000,
+            max_block_ms=120_000,
         )
 
     def send(self, record: Record, partition: int) -> bool:
@@ -251,7 +251,7 @@ class JavaWriter(FaultWriter):
         self._bootstrap = bootstrap
         self._properties = directory / f"{topic}.properties"
         self._properties.write_text(
-            "enable.idempotence=true\nretries=2147483647\nrequest.timeout.ms=2000\ndelivery.timeout.ms=90000\nlinger.ms=2\n"
+            "enable.idempotence=true\nretries=2147483647\nrequest.timeout.ms=2000\ndelivery.timeout.ms=200000\nlinger.ms=2\n"
             f"retry.backoff.ms=50\nreconnect.backoff.ms=20\nreconnect.backoff.max.ms=200\nmetadata.max.age.ms={REFRESH_MS}\n"
         )
         self._tool: subprocess.Popen[str] | None = None

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.apache_kafka.brokers import ApacheKafka
+from tests.support.apache_kafka.java import run_tool
 from tests.support.broker_process import eventually
 from tests.support.cluster import Cluster, ClusterBroker
 
@@ -106,6 +107,34 @@ def a_cluster_of_apache_kafka(
             for broker in cluster.brokers.values():
                 if not isinstance(broker, ApacheBroker) and broker.is_running:
                     broker.kill()
+
+
+def dumps_of(cluster: Cluster, topic: str, partition: int, *, seconds: float = 120.0) -> dict[int, str]:
+    """By broker, what Apache Kafka's DumpLogSegments says of its log of the partition: every batch and record, without names of files."""
+    segments = {
+        path: broker.id for broker in cluster.brokers.values() for path in sorted((broker.data / f"{topic}-{partition}").glob("*.log"))
+    }
+    arguments = ("--files", ",".join(map(str, segments)), "--deep-iteration", "--print-data-log")
+    dumped = run_tool("kafka.tools.DumpLogSegments", *arguments, timeout=seconds)
+    assert dumped.returncode == 0, dumped
+    found: dict[int, str] = dict.fromkeys(segments.values(), "")
+    of = -1
+    for line in dumped.stdout.splitlines(keepends=True):
+        if line.startswith("Dumping "):
+            of = segments[Path(line.removeprefix("Dumping ").strip())]
+        else:
+            found[of] += line
+    return found
+
+
+def wait_until_replicas_are_equal(cluster: Cluster, topic: str, partition: int, count: int = 3) -> None:
+    """Byte for byte."""
+
+    def equal() -> bool:
+        logs = cluster.log_files(topic, partition)
+        return len(logs) == count and len(set(logs.values())) == 1
+
+    eventually(equal, 60, f"the {count} logs of {topic}-{partition} are equal")
 
 
 def logs_of(cluster: Cluster, apache: ApacheKafka, broker_id: int) -> list[Path]:

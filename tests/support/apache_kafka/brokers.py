@@ -145,9 +145,12 @@ class ApacheKafka:
             try:
                 self._servers[broker_id].wait_until(lambda: answers_api_versions("127.0.0.1", self._ports[broker_id]), _START_SECONDS)
             except DidNotStartError as failure:
-                if not first_start or "Address already in use" not in str(failure) or attempt == _ATTEMPTS - 1:
+                is_port_taken = first_start and "Address already in use" in str(failure)
+                # Apache Kafka gives up starting when the machine is so busy that ZooKeeper does not hear of it for the session's time.
+                if not (is_port_taken or "Session expired" in str(failure)) or attempt == _ATTEMPTS - 1:
                     raise
-                del self._ports[broker_id]
+                if is_port_taken:
+                    del self._ports[broker_id]
                 self._wait_until_unregistered(broker_id)
                 self._launch(broker_id)
             else:
@@ -180,6 +183,7 @@ class ApacheKafka:
             "log.dirs": str(self.data_directory(broker_id)),
             "zookeeper.connect": self.zookeeper.connect,
             "zookeeper.session.timeout.ms": "4000",
+            "zookeeper.connection.timeout.ms": "60000",  # it gives up starting after the session's time otherwise
             "broker.rack": f"r{broker_id % 3}",
             "offsets.topic.replication.factor": replicas,
             "transaction.state.log.replication.factor": replicas,
