@@ -200,6 +200,24 @@ def test_a_static_leader_that_comes_back_skips_the_assignment(client: WireClient
     assert client.ask(old, 4).error_code == ErrorCode.FENCED_INSTANCE_ID
 
 
+def test_whoever_has_the_former_id_of_a_static_member_is_fenced_everywhere(client: WireClient) -> None:
+    first = join(client, "doubled", 9, group_instance_id="one")
+    sync(client, "doubled", 5, first, group_instance_id="one")
+    second = join(client, "doubled", 9, group_instance_id="one")
+    fenced = ErrorCode.FENCED_INSTANCE_ID
+    assert join(client, "doubled", 9, first.member_id, group_instance_id="one").error_code == fenced
+    assert sync(client, "doubled", 5, first, group_instance_id="one").error_code == fenced
+    topics = [OffsetCommitRequestTopic(name="t", partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=5)])]
+    commit = OffsetCommitRequest(
+        group_id="doubled", generation_id_or_member_epoch=1, member_id=first.member_id, group_instance_id="one", topics=topics
+    )
+    assert client.ask(commit, 9).topics[0].partitions[0].error_code == fenced
+    leave = LeaveGroupRequest(group_id="doubled", members=[MemberIdentity(member_id=first.member_id, group_instance_id="one")])
+    assert [each.error_code for each in client.ask(leave, 5).members] == [fenced]
+    commit.member_id = second.member_id
+    assert client.ask(commit, 9).topics[0].partitions[0].error_code == 0
+
+
 def test_groups_are_listed_by_state_and_type(client: WireClient) -> None:
     joined = join(client, "listed", 9)
     for version in range(6):

@@ -129,6 +129,20 @@ def test_a_static_member_that_comes_back_disturbs_nobody(shared_broker: BrokerPr
     second.close()
 
 
+def test_of_two_clients_with_one_instance_id_the_first_is_told_that_it_is_fenced(shared_broker: BrokerProcess) -> None:
+    fill(shared_broker, "doubled")
+    first = ConfluentMember(shared_broker, "doubled", "doubled", group_instance_id="one")
+    poll_until([first], lambda _: bool(first.assignment()))
+    second = ConfluentMember(shared_broker, "doubled", "doubled", group_instance_id="one")
+    poll_until([second], lambda _: bool(second.assignment()))
+    poll_until([first, second], lambda _: bool(first.errors))
+    assert set(first.errors) <= {confluent_kafka.KafkaError._FATAL, confluent_kafka.KafkaError.FENCED_INSTANCE_ID}
+    assert not second.errors
+    assert second.assignment() == set(range(PARTITIONS))
+    second.close()
+    first.close()
+
+
 def test_cooperative_members_keep_what_they_have(shared_broker: BrokerProcess) -> None:
     fill(shared_broker, "cooperative")
     config = {"partition_assignment_strategy": "cooperative-sticky"}

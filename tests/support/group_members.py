@@ -29,6 +29,8 @@ class ConfluentMember:
             **{name.replace("_", "."): value for name, value in config.items()},
         }
         self.rebalances = 0
+        self.errors: list[int] = []
+        """The codes of those that it was told of while it was polled."""
         self._consumer = confluent_kafka.Consumer(properties)
         self._consumer.subscribe([topic], on_assign=self._on_assign)
 
@@ -36,7 +38,14 @@ class ConfluentMember:
         self.rebalances += 1
 
     def poll(self) -> list[int]:
-        return [int(message.value() or b"") for message in self._consumer.consume(500, 0.1) if message.error() is None]
+        found = []
+        for message in self._consumer.consume(500, 0.1):
+            error = message.error()
+            if error is None:
+                found.append(int(message.value() or b""))
+            else:
+                self.errors.append(error.code())
+        return found
 
     def assignment(self) -> set[int]:
         return {each.partition for each in self._consumer.assignment()}

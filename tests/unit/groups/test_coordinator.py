@@ -9,7 +9,7 @@ from broker.groups.group import GroupState
 from broker.groups.joining import Join
 from broker.groups.records import GroupKey, read_group_value, read_key
 from protocol.errors import ErrorCode
-from tests.support.group_bench import GroupBench, a_bench, run
+from tests.support.group_bench import T0, GroupBench, a_bench, run
 from tests.support.groups import RANGE
 from tests.support.log_manager import Disks
 
@@ -156,6 +156,14 @@ def test_the_next_coordinator_goes_on_with_groups_and_offsets() -> None:
             assert bench.groups.heartbeat("g", member_id, None, 1) == ErrorCode.NONE
             assert bench.sync(member_id, 1, {})[0].error == ErrorCode.REBALANCE_IN_PROGRESS
             assert bench.groups.list([], [])[0] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            assert bench.commit(10, member_id=member_id, generation=1) == [loading]
+            assert bench.commit(6, group="simple") == [loading]
+            assert bench.groups.offsets.fetch("g", [T0], require_stable=False) == (loading, [])
+            assert bench.groups.offsets.delete_offsets("g", [T0]) == (loading, [])
+            assert bench.groups.offsets.delete_groups(["g"]) == {"g": loading}
+            assert bench.groups.leave("g", []) == (loading, [])
+            assert bench.groups.describe("g") == (loading, None)
             await bench.until_loaded()
             assert bench.groups.heartbeat("g", member_id, None, 1) == ErrorCode.NONE
             assert bench.sync(member_id, 1, {})[0].assignment == b"all"

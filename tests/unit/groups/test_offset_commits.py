@@ -2,6 +2,7 @@
 
 import asyncio
 
+from broker.groups.group import GroupState
 from broker.groups.offsets import GroupOffsets, OffsetAndMetadata
 from broker.groups.records import GroupKey, OffsetKey, read_key, read_offset_value
 from protocol.errors import ErrorCode
@@ -273,6 +274,46 @@ def test_offsets_of_a_group_expire_after_it_became_empty() -> None:
         assert tombstones(bench) == [OffsetKey("g", T0), GroupKey("g")]
 
     run(scenario, offsets_retention_minutes=10, offsets_retention_check_interval_ms=MINUTE)
+
+
+def test_offsets_of_topics_that_no_member_subscribes_to_expire_while_the_group_is_stable() -> None:
+    subscription = b"\x00\x01" + b"\x00\x00\x00\x01\x00\x01t" + b"\xff\xff\xff\xff" + b"\x00\x00\x00\x00"
+
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        other = T0._replace(topic="other")
+        joined = bench.join(protocols=(("range", subscription),), session_ms=29 * MINUTE)
+        bench.pass_time(10)
+        member_id = joined[0].member_id
+        assert bench.sync(member_id, 1, {member_id: b"all"})[0].error == ErrorCode.NONE
+        for partition in (T0, other):
+            bench.commit(1, member_id=member_id, generation=1, partition=partition)
+        bench.pass_time(9 * MINUTE)
+        await asyncio.sleep(0.01)
+        assert (bench.committed(), bench.committed(partition=other)) == (1, 1)
+        bench.pass_time(2 * MINUTE)
+        await bench.until(lambda: bench.committed(partition=other) == -1)
+        assert bench.committed() == 1
+        assert tombstones(bench) == [OffsetKey("g", other)]
+
+    run(scenario, offsets_retention_minutes=10, offsets_retention_check_interval_ms=MINUTE)
+
+
+def test_offsets_are_kept_while_a_rebalance_goes_on() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.commit(1)
+        bench.pass_time(59_000)
+        bench.join(session_ms=29 * MINUTE)
+        bench.pass_time(10)
+        bench.pass_time(30_000)
+        _, group = bench.groups.describe("g")
+        assert group is not None
+        assert group.state is GroupState.COMPLETING_REBALANCE  # the leader has not assigned yet
+        await bench.groups.offsets.expire()
+        assert bench.committed() == 1
+
+    run(scenario, offsets_retention_minutes=1, offsets_retention_check_interval_ms=60 * MINUTE)
 
 
 def test_a_client_may_give_its_offsets_another_time() -> None:
