@@ -1,4 +1,4 @@
-"""Apache Kafka's own tools move partitions of a cluster of these brokers, follow the moves, give them up and elect leaders."""
+"""Apache Kafka's own tools move partitions of a cluster of these brokers, give moves up, elect leaders and compare replicas."""
 
 import json
 import re
@@ -9,6 +9,8 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.support.apache_kafka import run_tool
+from tests.support.apache_kafka.guard import process_guard
+from tests.support.apache_kafka.java import start_tool
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.broker_process import eventually
 from tests.support.cluster import Cluster, a_cluster
@@ -16,10 +18,13 @@ from tests.support.cluster_clients import a_writer, read_all
 from tests.support.cluster_links import some_links
 from tests.support.history import History
 
-pytestmark = [*needs_apache_kafka, pytest.mark.slow, pytest.mark.timeout(240)]  # JVMs, on a busy machine seconds each
+pytestmark = [*needs_apache_kafka, pytest.mark.slow, pytest.mark.timeout(900)]  # each JVM takes a minute on a busy machine
 
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 ELECT = "org.apache.kafka.tools.LeaderElectionCommand"
+LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
+VERIFY_REPLICAS = "org.apache.kafka.tools.ReplicaVerificationTool"
+SECONDS = 180.0
 
 
 class Said(NamedTuple):
@@ -30,7 +35,7 @@ class Said(NamedTuple):
 
 
 def run(tool: str, cluster: Cluster, *arguments: str) -> Said:
-    ended = run_tool(tool, "--bootstrap-server", cluster.bootstrap, *arguments)
+    ended = run_tool(tool, "--bootstrap-server", cluster.bootstrap, *arguments, timeout=SECONDS)
     return Said(ended.returncode, ended.stdout + ended.stderr)
 
 
@@ -38,12 +43,12 @@ def reassign(cluster: Cluster, *arguments: str) -> Said:
     return run(REASSIGN, cluster, *arguments)
 
 
-def a_plan(path: Path, **replicas: list[int]) -> str:
-    """A file for the tool; `t_0=[1, 2]` stands for partition 0 of topic t."""
+def a_plan(path: Path, log_dirs: list[str] | None = None, **replicas: list[int]) -> str:
+    """A file for the tool; `t_0=[1, 2]` stands for partition 0 of topic t. `log_dirs` says where each replica is to be."""
     partitions = []
     for name, brokers in replicas.items():
         topic, _, index = name.rpartition("_")
-        partitions.append({"topic": topic, "partition": int(index), "replicas": brokers, "log_dirs": ["any"] * len(brokers)})
+        partitions.append({"topic": topic, "partition": int(index), "replicas": brokers, "log_dirs": log_dirs or ["any"] * len(brokers)})
     path.write_text(json.dumps({"version": 1, "partitions": partitions}))
     return str(path)
 
@@ -81,7 +86,7 @@ def test_a_move_is_listed_and_given_up_and_the_replicas_are_as_before(tmp_path: 
         cluster.create_topic("t", replicas=[[leader, controller]])
         producer = Producer({"bootstrap.servers": cluster.bootstrap})
         producer.produce("t", b"a record that the new replica does not get")
-        assert producer.flush(20) == 0
+        assert producer.flush(SECONDS) == 0
         links.hold(leader, new)
         plan = a_plan(tmp_path / "plan.json", t_0=[new, controller])
         assert reassign(cluster, "--reassignment-json-file", plan, "--execute").status == 0
@@ -126,3 +131,55 @@ def test_leaders_go_back_to_the_preferred_replicas(tmp_path: Path) -> None:
         assert elected.status == 0, elected
         assert "t-0" in elected.output
         eventually(lambda: cluster.leader_of("t", 0) == preferred, seconds=90)
+
+
+def directories_of(cluster: Cluster, topic: str) -> dict[int, list[str]]:
+    """By broker, where it says that it has the topic's replicas."""
+    told = run(LOG_DIRS, cluster, "--describe", "--topic-list", topic)
+    assert told.status == 0, told
+    (line,) = re.findall(r"^\{.*\}$", told.output, flags=re.MULTILINE)
+    return {
+        broker["broker"]: [each["logDir"] for each in broker["logDirs"] for _ in each["partitions"]]
+        for broker in json.loads(line)["brokers"]
+    }
+
+
+def wait_until_replicas_are_equal(cluster: Cluster, topic: str) -> None:
+    """The tool reads all replicas side by side, and compares checksums, until it is told to stop."""
+    tool = start_tool(VERIFY_REPLICAS, "--broker-list", cluster.bootstrap, "--topics-include", topic, "--time", "-2")
+    try:
+        assert tool.stdout is not None
+        seen: list[str] = []
+        for line in tool.stdout:
+            seen.append(line)
+            if "max lag is 0 for partition" in line:
+                break
+        assert seen, "the tool said nothing"
+        assert "max lag is 0 for partition" in seen[-1], "".join(seen)
+        assert not any("doesn't match" in line for line in seen), "".join(seen)
+    finally:
+        tool.kill()
+        tool.communicate()
+        process_guard().release(tool.pid)
+
+
+def test_a_follower_moves_to_another_directory_and_all_replicas_stay_equal(tmp_path: Path) -> None:
+    with a_cluster(tmp_path / "cluster", 3, log_dirs=f"{tmp_path}/a{{id}},{tmp_path}/b{{id}}") as cluster:
+        cluster.create_topic("t", replicas=[[0, 1, 2]])
+        history = History()
+        with a_writer(cluster, "t", history) as writer:
+            writer.go_on_for(200)
+            (before,) = (path for path in (tmp_path / "a1", tmp_path / "b1") if (path / "t-0").is_dir())
+            wanted = tmp_path / ("b1" if before.name == "a1" else "a1")
+            plan = a_plan(tmp_path / "plan.json", ["any", str(wanted), "any"], t_0=[0, 1, 2])
+            executed = reassign(cluster, "--reassignment-json-file", plan, "--execute")
+            assert f"log directory to {wanted} for replica t-0 with broker 1" in executed.output, executed
+            eventually(lambda: (wanted / "t-0").is_dir() and not (before / "t-0").exists(), SECONDS, f"the replica is in {wanted}")
+            writer.go_on_for(100)
+        directories = directories_of(cluster, "t")
+        assert directories[1] == [str(wanted)]
+        assert sorted(directories) == [0, 1, 2]
+        cluster.wait_until_isr_is("t", 0, 0, 1, 2)
+        wait_until_replicas_are_equal(cluster, "t")
+        read_all(cluster, "t", history)
+        assert history.violations() == []
