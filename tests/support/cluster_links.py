@@ -18,6 +18,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from tests.support.cutting_proxy import until_one_ends
+
 SECONDS = 60.0
 ZOOKEEPER = -2
 """The other end of the link between a broker and ZooKeeper."""
@@ -168,16 +170,7 @@ class Links:
             self._connections[task] = (source, destination)
             upstream_reader, upstream = await asyncio.open_connection("127.0.0.1", port)
             opened.append(upstream)
-            pumps = [
-                asyncio.create_task(self._forward(link, reader, upstream, first)),
-                asyncio.create_task(self._forward(link, upstream_reader, writer, b"")),
-            ]
-            try:
-                await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for pump in pumps:
-                    pump.cancel()
-                await asyncio.gather(*pumps, return_exceptions=True)
+            await until_one_ends(self._forward(link, reader, upstream, first), self._forward(link, upstream_reader, writer, b""))
         except (OSError, asyncio.IncompleteReadError):
             pass  # one side is gone: the other sees its connection closed
         except asyncio.CancelledError:

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from tests.support.apache_kafka.ports import free_ports
 from tests.support.broker_process import BrokerProcess
@@ -74,16 +75,10 @@ class CuttingProxy:
         try:
             upstream_reader, upstream = await asyncio.open_connection("127.0.0.1", self.target)
             opened.append(upstream)
-            pumps = [
-                asyncio.create_task(self._forward(reader, upstream, Random(f"{name}-requests"))),
-                asyncio.create_task(self._forward(upstream_reader, writer, Random(f"{name}-responses"))),
-            ]
-            try:
-                await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for pump in pumps:
-                    pump.cancel()
-                await asyncio.gather(*pumps, return_exceptions=True)
+            await until_one_ends(
+                self._forward(reader, upstream, Random(f"{name}-requests")),
+                self._forward(upstream_reader, writer, Random(f"{name}-responses")),
+            )
         except OSError:
             pass  # the broker is down: the client sees its connection closed
         except asyncio.CancelledError:
@@ -131,6 +126,17 @@ def a_cutting_proxy(seed: int) -> Iterator[CuttingProxy]:
         yield proxy
     finally:
         proxy.stop()
+
+
+async def until_one_ends(*forwarding: Coroutine[Any, Any, None]) -> None:
+    """Both directions of a connection at once; when one ends, so does the other."""
+    pumps = [asyncio.create_task(each) for each in forwarding]
+    try:
+        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for pump in pumps:
+            pump.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
 
 
 class ProxiedBroker(BrokerProcess):
