@@ -1,4 +1,6 @@
-"""Replica placement equals Kafka's AdminUtils: its documented examples, and what holds for every cluster."""
+"""Replica placement equals Kafka's AdminUtils: its documented examples, its answers, and what holds for every cluster."""
+
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -6,6 +8,8 @@ from hypothesis import strategies as st
 
 from controller.errors import InvalidPartitions, InvalidReplicationFactor, RackInformationIncomplete
 from controller.placement import assign_replicas, rack_alternated
+
+PLACEMENTS = Path(__file__).with_name("placements.txt")
 
 
 def first(_: int) -> int:
@@ -57,6 +61,16 @@ def test_the_recorded_cluster_of_three_racks_placed_its_topic_this_way() -> None
         4: (0, 2, 1),
         5: (1, 0, 2),
     }
+
+
+@pytest.mark.parametrize("line", [line for line in PLACEMENTS.read_text().splitlines() if not line.startswith("#")])
+def test_brokers_and_racks_of_all_kinds_are_given_what_apache_kafka_gives_them(line: str) -> None:
+    asked, _, expected = line.partition(" = ")
+    brokers, racks, partitions, factor, start, first_partition = asked.split(" ")
+    ids = [int(each) for each in brokers.split(",")]
+    rack_of = dict(zip(ids, racks.split(","), strict=True)) if racks != "-" else dict.fromkeys(ids)
+    found = assign_replicas(rack_of, int(partitions), int(factor), first, int(start), int(first_partition))
+    assert " ".join(f"{index}:{','.join(map(str, replicas))}" for index, replicas in found.items()) == expected
 
 
 def test_growth_goes_on_where_the_topic_stopped() -> None:
