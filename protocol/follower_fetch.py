@@ -1,6 +1,6 @@
 """The Fetch that goes on between brokers all day, by hand: an incremental request of a follower, and the answer to it.
 
-`read_follower_fetch` and `encode_follower_answer` are the leader's side, for the broker's hot path. The messages in
+`read_follower_fetch` and `encode_follower_answer` are the leader's side, `read_follower_answer` is the follower's. The messages in
 `protocol.messages.fetch` are the authority, and tests hold both equal, on recorded frames of Apache Kafka's followers, too. Whatever is not
 the common shape (forgotten topics, racks, directory ids, other tags, anything malformed) is answered with None, and the generated decoder
 reads it. Versions 15 to 17, which say the same. A request that names four partitions takes 2 µs, where the generated decoder takes 9.
@@ -12,6 +12,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, Protocol, TypeVar
 
+from protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, LeaderIdAndEpoch, PartitionData, SnapshotId
 from protocol.wire import uvarint
 
 FIRST_VERSION: Final = 15
@@ -104,3 +105,85 @@ def encode_follower_answer(
         text += _NO_TAGS
     parts.append(text + _NO_TAGS)
     return parts
+
+
+_RESPONSE: Final = struct.Struct(">ihi")  # throttle time, error code, session id
+_new = object.__new__
+# What an answer without tags does not say. Shared, for nobody changes what was received.
+_NO_EPOCH: Final = EpochEndOffset()
+_NO_LEADER: Final = LeaderIdAndEpoch()
+_NO_SNAPSHOT: Final = SnapshotId()
+
+
+def read_follower_answer(frame: memoryview, offset: int) -> FetchResponse | None:
+    """The FetchResponse at `offset` in version 13 or above, or None to read it the general way. Records are views of the frame."""
+    try:
+        response = _new(FetchResponse)
+        response.throttle_time_ms, response.error_code, response.session_id = _RESPONSE.unpack_from(frame, offset)
+        p = offset + _RESPONSE.size
+        topic_count = frame[p] - 1
+        if not 0 <= topic_count < _ONE_BYTE - 1:
+            return None
+        p += 1
+        response.responses = topics = []
+        for _ in range(topic_count):
+            topic = _new(FetchableTopicResponse)
+            topic.topic = ""
+            topic.topic_id = bytes(frame[p : p + 16])
+            count = frame[p + 16] - 1
+            p += 17
+            if not 0 <= count < _ONE_BYTE - 1:
+                return None
+            topic.partitions = partitions = []
+            for _ in range(count):
+                data = _new(PartitionData)
+                (
+                    data.partition_index,
+                    data.error_code,
+                    data.high_watermark,
+                    data.last_stable_offset,
+                    data.log_start_offset,
+                    aborted_transactions,
+                    data.preferred_read_replica,
+                ) = _ANSWERED.unpack_from(frame, p)
+                p += _ANSWERED.size
+                size = frame[p]
+                p += 1
+                if size >= _ONE_BYTE:
+                    byte = frame[p]
+                    size += (byte << 7) - 128
+                    p += 1
+                    if byte >= _ONE_BYTE:
+                        byte = frame[p]
+                        size += (byte << 14) - 16384
+                        p += 1
+                        if byte >= _ONE_BYTE:
+                            byte = frame[p]
+                            size += (byte << 21) - 2097152
+                            p += 1
+                            if byte >= _ONE_BYTE:
+                                return None
+                end = p + size - 1
+                # Tags, aborted transactions or records that are null are not the common shape.
+                if aborted_transactions or not size or frame[end]:
+                    return None
+                data.records = frame[p:end]
+                data.diverging_epoch = _NO_EPOCH
+                data.current_leader = _NO_LEADER
+                data.snapshot_id = _NO_SNAPSHOT
+                data.aborted_transactions = None
+                data.unknown_tagged_fields = None
+                partitions.append(data)
+                p = end + 1
+            if frame[p]:
+                return None
+            p += 1
+            topic.unknown_tagged_fields = None
+            topics.append(topic)
+        if frame[p] or p + 1 != len(frame):
+            return None
+    except (struct.error, IndexError):
+        return None
+    response.node_endpoints = []
+    response.unknown_tagged_fields = None
+    return response

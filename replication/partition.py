@@ -240,16 +240,24 @@ class Partition:
         """Raise the high watermark to what every replica has that must have it; True if it moved."""
         if not self.is_leader or len(self.isr) < self.effective_min_isr:
             return False
-        log_end_offset = new_high_watermark = self.log.log_end_offset
+        log = self.log
+        log_end_offset = new_high_watermark = log.log_end_offset
+        high_watermark = log.high_watermark
         maximal = self.maximal_isr
-        changes = self._isr_changes
         for broker_id, progress in self.followers.items():
-            if progress.log_end_offset < new_high_watermark and (
-                broker_id in maximal
-                or (broker_id in changes.cluster.brokers and progress.is_caught_up(log_end_offset, now_ms, changes.replica_lag_time_max_ms))
-            ):
-                new_high_watermark = progress.log_end_offset
-        return new_high_watermark > self.log.high_watermark and self.log.update_high_watermark(new_high_watermark)
+            end_offset = progress.log_end_offset
+            if end_offset < new_high_watermark and (broker_id in maximal or self._may_come_in(progress, log_end_offset, now_ms)):
+                if end_offset <= high_watermark:
+                    return False
+                new_high_watermark = end_offset
+        return new_high_watermark > high_watermark and log.update_high_watermark(new_high_watermark)
+
+    def _may_come_in(self, progress: ReplicaProgress, log_end_offset: int, now_ms: int) -> bool:
+        """Whether a replica outside the ISR is to be waited for: it lives and is caught up."""
+        changes = self._isr_changes
+        return progress.broker_id in changes.cluster.brokers and progress.is_caught_up(
+            log_end_offset, now_ms, changes.replica_lag_time_max_ms
+        )
 
     def on_follower_fetch(self, broker_id: int, fetch_offset: int, follower_start_offset: int, now_ms: int) -> None:
         """A follower, checked by `check_replica`, was served from `fetch_offset`: it has everything below, and may belong into the ISR."""

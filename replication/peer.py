@@ -35,8 +35,9 @@ class Peer(Protocol):
     async def request(self, api_key: ApiKey, version: int, request: Message, *, timeout_ms: int) -> Message:
         """Send `request` in `version`, wait for its answer and decode it.
 
-        The records of a Fetch response are memoryviews of the received frame, which nobody writes to again. `timeout_ms` covers connecting,
-        too. Raises PeerUnavailable; the connection is closed then. Being cancelled closes it, too, for the answer would come to another.
+        The records of a Fetch response are memoryviews of the received frame, which stays as it is until the next request. `timeout_ms`
+        covers connecting, too. Raises PeerUnavailable; the connection is closed then. Being cancelled closes it, too, for the answer would
+        come to another.
         """
 
     async def close(self) -> None:

@@ -20,14 +20,18 @@ class ReplicaProgress:
         It counts as caught up now when it has all the leader has, and as caught up at its previous fetch when it now has all
         that the leader had then: a follower that fetches steadily under load is never at the very end.
         """
+        caught_up_ms = self.last_caught_up_ms
+        last_end_offset = self.last_fetch_leader_end_offset
         if fetch_offset >= leader_end_offset:
-            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
-        elif fetch_offset >= self.last_fetch_leader_end_offset:
-            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+            if now_ms > caught_up_ms:
+                self.last_caught_up_ms = now_ms
+        elif fetch_offset >= last_end_offset and self.last_fetch_ms > caught_up_ms:
+            self.last_caught_up_ms = self.last_fetch_ms
         self.log_start_offset = follower_start_offset
         self.log_end_offset = fetch_offset
         # A request that was read later may see an older end only if the log was truncated, and a leader's never is.
-        self.last_fetch_leader_end_offset = max(self.last_fetch_leader_end_offset, leader_end_offset)
+        if leader_end_offset > last_end_offset:
+            self.last_fetch_leader_end_offset = leader_end_offset
         self.last_fetch_ms = now_ms
 
     def reset(self, leader_end_offset: int, now_ms: int, *, is_new_leader: bool, in_sync: bool) -> None:

@@ -2,48 +2,38 @@
 
 Made by `broker.server` for the follower fetchers, the controller's channels and the broker's channel to the controller. A peer owns its
 connection and nothing that runs: it connects with a request, and again with the request after the connection was lost. A request costs one
-future and no task; one timer per connection watches over all of its requests.
-
-Invariants:
-* A frame is memory of its own, which nobody writes to again: the records in a message are views of it.
-* A correlation id is never used twice on a connection; an answer that nobody asked for closes it.
-* Whatever goes wrong while a request is under way closes the connection, since the answer may still come.
+future and no task; one timer per connection watches over all of its requests. `peer_wire` has
+the bytes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import struct
 from struct import Struct
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
+from broker.network.peer_wire import WINDOW_BYTES, Wire
 from config.listeners import SecurityProtocol
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.fields import Versions
+from protocol.follower_fetch import read_follower_answer
 from protocol.registry import api
 from protocol.schema import Message
 from protocol.wire import ProtocolError, skip_tagged_fields
-from replication.peer import Peer, PeerAddress, PeerUnavailable, Resolve
-
-logger = logging.getLogger(__name__)
+from replication.peer import Peer, PeerUnavailable, Resolve
 
 CLIENT_SOFTWARE_NAME = "apache-kafka-java"
 CLIENT_SOFTWARE_VERSION = "3.9.1"
 """What Apache Kafka's brokers say to each other in ApiVersions; others may act upon it."""
 
-WINDOW_BYTES: Final = 64 * 1024
-"""What is read before the length of a response is known; a response that is longer is read right into memory of its size."""
 MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
+FIRST_READ_BY_HAND: Final = 13
+"""The first version of Fetch with topic ids."""
 
-_REQUEST_HEAD: Final = Struct(">ihhi")  # length, api key, version, correlation id
-_RESPONSE_HEAD: Final = Struct(">ii")  # length, correlation id
 _INT16: Final = Struct(">h")
-_INT32: Final = Struct(">i")
 _NO_TAGGED_FIELDS: Final = b"\x00"
-_CORRELATION_IDS: Final = 2**31 - 1
-_HEAD_BYTES: Final = 4 + 2 + 2 + 4
 
 
 class PeerConnections:
@@ -100,6 +90,8 @@ class PeerConnection(Peer):
             wire = await self._connect(loop, deadline)
         if self._supported is not None:
             version = self._lowered(api_key, version)
+        elif api_key == ApiKey.FETCH:
+            return await self._fetch(wire, version, request, deadline)
         return await self._ask(wire, api_key, version, request, deadline)
 
     async def close(self) -> None:
@@ -116,6 +108,24 @@ class PeerConnection(Peer):
         except asyncio.CancelledError:
             wire.lose("nobody waits for the answer any more")
             raise
+        return self._decode(wire, api_key, version, form, frame)
+
+    async def _fetch(self, wire: Wire, version: int, request: Message, deadline: float) -> Message:
+        """What fetchers ask all day."""
+        form = self._forms.get(ApiKey.FETCH << 16 | version) or self._form(ApiKey.FETCH, version)
+        wire.keep_window()
+        try:
+            frame = await wire.exchange(ApiKey.FETCH, version, form.client_id, request.encode(version), deadline)
+        except asyncio.CancelledError:
+            wire.lose("nobody waits for the answer any more")
+            raise
+        if form.flexible_response_header and version >= FIRST_READ_BY_HAND and not frame[4]:
+            response = read_follower_answer(frame, 5)
+            if response is not None:
+                return response
+        return self._decode(wire, ApiKey.FETCH, version, form, frame)
+
+    def _decode(self, wire: Wire, api_key: ApiKey, version: int, form: _Form, frame: memoryview) -> Message:
         offset = 4
         try:
             if form.flexible_response_header:
@@ -187,154 +197,3 @@ class PeerConnection(Peer):
         if known is None or known.last < lowest or known.first > version:
             raise PeerUnavailable(f"the broker knows no version of {api_key.name} that is known here; is it of an older release?")
         return min(version, known.last)
-
-
-class Wire(asyncio.BufferedProtocol):
-    """One connection: one request out, one frame in."""
-
-    __slots__ = (
-        "_answer",
-        "_correlation_id",
-        "_deadline",
-        "_filled",
-        "_frame",
-        "_head",
-        "_loop",
-        "_max_response_bytes",
-        "_timer",
-        "_transport",
-        "_waiter",
-        "_window",
-        "is_lost",
-        "name",
-    )
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, address: PeerAddress, window: memoryview, max_response_bytes: int) -> None:
-        self.name = f"{address.host}:{address.port}"
-        self.is_lost = False
-        self._loop = loop
-        self._window = window
-        self._max_response_bytes = max_response_bytes
-        self._transport: asyncio.Transport | None = None
-        self._correlation_id = -1
-        self._waiter: asyncio.Future[memoryview] | None = None
-        self._deadline = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-        self._frame: memoryview | None = None  # of a response that did not come in one read: with its length, of exactly its size
-        self._head = b""  # less than a length and a correlation id
-        self._filled = 0
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # A BufferedProtocol over a socket always gets a Transport; uvloop's is not of asyncio's class.
-        self._transport = cast("asyncio.Transport", transport)
-        if self.is_lost:
-            self._transport.abort()
-
-    async def exchange(self, api_key: int, version: int, client_id: bytes, body: bytes, deadline: float) -> memoryview:
-        """The frame of the answer, from the correlation id on. Raises PeerUnavailable."""
-        if self._waiter is not None:
-            raise RuntimeError(f"a second request to {self.name} while one is under way")
-        if self.is_lost or self._transport is None:
-            raise PeerUnavailable(f"{self.name} closed the connection")
-        self._correlation_id = correlation_id = (self._correlation_id + 1) & _CORRELATION_IDS
-        size = _HEAD_BYTES - 4 + len(client_id) + len(body)
-        self._waiter = waiter = self._loop.create_future()
-        self._deadline = deadline
-        if self._timer is None or self._timer.when() > deadline:
-            self._arm(deadline)
-        self._transport.write(b"".join((_REQUEST_HEAD.pack(size, api_key, version, correlation_id), client_id, body)))
-        try:
-            frame: memoryview = await waiter
-        finally:
-            self._waiter = None
-        return frame
-
-    def lose(self, why: str) -> None:
-        """Close the connection, and fail the request that is under way."""
-        if self.is_lost:
-            return
-        self.is_lost = True
-        self._frame = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._transport is not None:
-            self._transport.abort()
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_exception(PeerUnavailable(f"{self.name}: {why}"))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.lose(f"the connection was lost ({exc})" if exc is not None else "the other side closed the connection")
-        self._transport = None
-
-    def eof_received(self) -> bool:
-        return False
-
-    # Time -----------------------------------------------------------------------------------------------------------------------------
-
-    def _arm(self, when: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._on_timer)
-
-    def _on_timer(self) -> None:
-        """Most requests are answered long before: the timer of one serves those after it, and goes when it finds none."""
-        self._timer = None
-        if self._waiter is None or self._waiter.done():
-            return
-        if self._deadline > self._loop.time():
-            self._arm(self._deadline)
-        else:
-            self.lose("no answer in time")
-
-    # Bytes in -------------------------------------------------------------------------------------------------------------------------
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        frame = self._frame
-        if frame is not None:
-            rest: memoryview = frame[self._filled :]
-            return rest
-        head = self._head
-        if head:
-            self._window[: len(head)] = head
-            return self._window[len(head) :]
-        return self._window
-
-    def buffer_updated(self, nbytes: int) -> None:
-        frame = self._frame
-        if frame is None:
-            self._begin(nbytes + len(self._head))
-            return
-        self._filled += nbytes
-        if self._filled == len(frame):
-            self._frame = None
-            self._answered(frame[4:])
-
-    def _begin(self, filled: int) -> None:
-        """A response begins in the window."""
-        window = self._window
-        if filled < _RESPONSE_HEAD.size:
-            self._head = bytes(window[:filled])
-            return
-        self._head = b""
-        size, correlation_id = _RESPONSE_HEAD.unpack_from(window)
-        if self._waiter is None or self._waiter.done() or correlation_id != self._correlation_id:
-            self._offend(f"an answer came that nobody asked for (correlation id {correlation_id})")
-        elif not 4 <= size <= self._max_response_bytes:
-            self._offend(f"an answer of {size} bytes; at most {self._max_response_bytes} are allowed")
-        elif filled > 4 + size:
-            self._offend(f"{filled - 4 - size} bytes came after the answer")
-        elif filled == 4 + size:
-            self._answered(memoryview(bytes(window[4:filled])))
-        else:
-            self._frame = frame = memoryview(bytearray(4 + size))
-            frame[:filled] = window[:filled]
-            self._filled = filled
-
-    def _answered(self, frame: memoryview) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(frame)
-
-    def _offend(self, what: str) -> None:
-        logger.warning("%s does not speak the protocol: %s; closing the connection", self.name, what)
-        self.lose(what)

@@ -55,22 +55,66 @@ def test_requests_go_over_one_connection_with_the_headers_of_a_broker(run) -> No
     run(scenario)
 
 
-@pytest.mark.parametrize("size", [10, 65_000, 65_536, 70_000, 3_000_000])
-def test_records_of_any_size_are_views_of_memory_of_their_own(run, size: int) -> None:
+@pytest.mark.parametrize("size", [10, 65_000, 65_536, 70_000, 262_000, 262_144, 3_000_000])
+@pytest.mark.parametrize("version", [11, 17])
+def test_records_of_any_size_are_views_of_what_came(run, size: int, version: int) -> None:
     async def scenario() -> None:
         async def records(received: Received) -> bytes:
-            partition = PartitionData(partition_index=0, high_watermark=7, records=bytes([received.correlation_id]) * size)
-            return received.answer(FetchResponse(responses=[FetchableTopicResponse(topic_id=b"t" * 16, partitions=[partition])]))
+            found = bytes([received.correlation_id]) * (size + received.correlation_id % 2)
+            partition = PartitionData(partition_index=0, high_watermark=7, records=found)
+            return received.answer(
+                FetchResponse(responses=[FetchableTopicResponse(topic="t", topic_id=b"t" * 16, partitions=[partition])]),
+            )
 
         async with a_peer(records) as other:
             peer = PeerConnections()(lambda: other.address, "broker-1")
-            found = []
-            for _ in range(3):
+            for number in range(4):
+                response = await peer.request(ApiKey.FETCH, version, FetchRequest(), timeout_ms=SECONDS)
+                assert isinstance(response, FetchResponse)
+                found = response.responses[0].partitions[0].records
+                assert isinstance(found, memoryview)
+                assert bytes(found) == bytes([number]) * (size + number % 2)
+            await peer.close()
+
+    run(scenario)
+
+
+def test_a_fetcher_may_ask_other_things_over_its_connection(run) -> None:
+    async def scenario() -> None:
+        async def anything(received: Received) -> bytes:
+            if received.api_key != ApiKey.FETCH:
+                return await a_block(received)
+            partition = PartitionData(partition_index=received.correlation_id, high_watermark=7, records=b"x" * 300_000)
+            return received.answer(FetchResponse(responses=[FetchableTopicResponse(topic_id=b"t" * 16, partitions=[partition])]))
+
+        async with a_peer(anything) as other:
+            peer = PeerConnections()(lambda: other.address, "broker-1")
+            assert (await ask(peer)).producer_id_start == 0
+            for number in (1, 3, 5):
                 response = await peer.request(ApiKey.FETCH, 17, FetchRequest(), timeout_ms=SECONDS)
                 assert isinstance(response, FetchResponse)
-                found.append(response.responses[0].partitions[0].records)
-            assert all(isinstance(each, memoryview) for each in found)
-            assert [bytes(each) for each in found] == [bytes([number]) * size for number in range(3)]
+                assert response.responses[0].partitions[0].partition_index == number
+                assert (await ask(peer)).producer_id_start == number + 1
+            await peer.close()
+
+    run(scenario)
+
+
+def test_an_answer_to_a_fetch_in_single_bytes_is_put_together(run) -> None:
+    async def scenario() -> None:
+        async def slowly(received: Received) -> bytes:
+            received.writer.transport.set_write_buffer_limits(0)
+            for byte in received.answer(FetchResponse(session_id=received.correlation_id)):
+                received.writer.write(bytes([byte]))
+                await asyncio.sleep(0.001)
+            return b""
+
+        async with a_peer(slowly) as other:
+            peer = PeerConnections()(lambda: other.address, "broker-1")
+            for number in range(2):
+                response = await peer.request(ApiKey.FETCH, 17, FetchRequest(), timeout_ms=SECONDS)
+                assert isinstance(response, FetchResponse)
+                assert response.session_id == number
             await peer.close()
 
     run(scenario)

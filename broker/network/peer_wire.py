@@ -1,0 +1,219 @@
+"""One connection to another broker, as bytes: one request out, one frame in. `PeerConnection` owns it.
+
+Invariants:
+* A frame is memory of its own, which nobody writes to again: the records in a message are views of it. A fetcher's connection has a buffer
+  where answers lie until its next request: to get fresh memory for each would cost more than to read it.
+* A correlation id is never used twice on a connection; an answer that nobody asked for closes it.
+* Whatever goes wrong while a request is under way closes the connection, since the answer may still come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from struct import Struct
+from typing import Final, cast
+
+from replication.peer import PeerAddress, PeerUnavailable
+
+logger = logging.getLogger(__name__)
+
+WINDOW_BYTES: Final = 64 * 1024
+"""What is read before the length of a response is known; a response that is longer is read right into memory of its size."""
+FETCH_BYTES: Final = 256 * 1024
+"""Answers to a fetch that are not longer are read into the same memory each time. Untouched pages of it cost nothing."""
+
+_REQUEST_HEAD: Final = Struct(">ihhi")  # length, api key, version, correlation id
+_RESPONSE_HEAD: Final = Struct(">ii")  # length, correlation id
+_CORRELATION_IDS: Final = 2**31 - 1
+_HEAD_BYTES: Final = 4 + 2 + 2 + 4
+
+
+class Wire(asyncio.BufferedProtocol):
+    """One connection: one request out, one frame in."""
+
+    __slots__ = (
+        "_answer",
+        "_correlation_id",
+        "_deadline",
+        "_filled",
+        "_frame",
+        "_head",
+        "_keeps_window",
+        "_loop",
+        "_max_response_bytes",
+        "_timer",
+        "_transport",
+        "_waiter",
+        "_window",
+        "is_lost",
+        "name",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, address: PeerAddress, window: memoryview, max_response_bytes: int) -> None:
+        self.name = f"{address.host}:{address.port}"
+        self.is_lost = False
+        self._loop = loop
+        self._window = window
+        self._max_response_bytes = max_response_bytes
+        self._transport: asyncio.Transport | None = None
+        self._correlation_id = -1
+        self._waiter: asyncio.Future[memoryview] | None = None
+        self._deadline = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._frame: memoryview | None = None  # of a response that did not come in one read: with its length, of exactly its size
+        self._head = b""  # less than a length and a correlation id
+        self._keeps_window = False  # whether the window is its own, so that what came stays there
+        self._filled = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # A BufferedProtocol over a socket always gets a Transport; uvloop's is not of asyncio's class.
+        self._transport = cast("asyncio.Transport", transport)
+        if self.is_lost:
+            self._transport.abort()
+
+    async def exchange(self, api_key: int, version: int, client_id: bytes, body: bytes, deadline: float) -> memoryview:
+        """The frame of the answer, from the correlation id on. Raises PeerUnavailable."""
+        if self._waiter is not None:
+            raise RuntimeError(f"a second request to {self.name} while one is under way")
+        if self.is_lost or self._transport is None:
+            raise PeerUnavailable(f"{self.name} closed the connection")
+        self._correlation_id = correlation_id = (self._correlation_id + 1) & _CORRELATION_IDS
+        size = _HEAD_BYTES - 4 + len(client_id) + len(body)
+        self._waiter = waiter = self._loop.create_future()
+        self._deadline = deadline
+        if self._timer is None or self._timer.when() > deadline:
+            self._arm(deadline)
+        self._transport.write(b"".join((_REQUEST_HEAD.pack(size, api_key, version, correlation_id), client_id, body)))
+        try:
+            frame: memoryview = await waiter
+        finally:
+            self._waiter = None
+        return frame
+
+    def keep_window(self) -> None:
+        """Read into memory of its own from now on, where an answer lies until the next request. To be called between requests."""
+        if not self._keeps_window and self._waiter is None and not self._head:
+            self._window = memoryview(bytearray(FETCH_BYTES))
+            self._keeps_window = True
+            self._filled = 0
+
+    def lose(self, why: str) -> None:
+        """Close the connection, and fail the request that is under way."""
+        if self.is_lost:
+            return
+        self.is_lost = True
+        self._frame = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._transport is not None:
+            self._transport.abort()
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(PeerUnavailable(f"{self.name}: {why}"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lose(f"the connection was lost ({exc})" if exc is not None else "the other side closed the connection")
+        self._transport = None
+
+    def eof_received(self) -> bool:
+        return False
+
+    # Time -----------------------------------------------------------------------------------------------------------------------------
+
+    def _arm(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._on_timer)
+
+    def _on_timer(self) -> None:
+        """Most requests are answered long before: the timer of one serves those after it, and goes when it finds none."""
+        self._timer = None
+        if self._waiter is None or self._waiter.done():
+            return
+        if self._deadline > self._loop.time():
+            self._arm(self._deadline)
+        else:
+            self.lose("no answer in time")
+
+    # Bytes in -------------------------------------------------------------------------------------------------------------------------
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        frame = self._frame
+        if frame is not None:
+            rest: memoryview = frame[self._filled :]
+            return rest
+        if self._keeps_window:
+            return self._window[self._filled :]
+        head = self._head
+        if head:
+            self._window[: len(head)] = head
+            return self._window[len(head) :]
+        return self._window
+
+    def buffer_updated(self, nbytes: int) -> None:
+        frame = self._frame
+        if frame is None:
+            if self._keeps_window:
+                self._go_on(self._filled + nbytes)
+            else:
+                self._begin(nbytes + len(self._head))
+            return
+        self._filled += nbytes
+        if self._filled == len(frame):
+            self._frame = None
+            self._filled = 0
+            self._answered(frame[4:])
+
+    def _begin(self, filled: int) -> None:
+        """A response begins in the window."""
+        window = self._window
+        if filled < _RESPONSE_HEAD.size:
+            self._head = bytes(window[:filled])
+            return
+        self._head = b""
+        size, correlation_id = _RESPONSE_HEAD.unpack_from(window)
+        if not self._is_expected(size, correlation_id, filled):
+            return
+        if filled == 4 + size:
+            self._answered(memoryview(bytes(window[4:filled])))
+        else:
+            self._frame = frame = memoryview(bytearray(4 + size))
+            frame[:filled] = window[:filled]
+            self._filled = filled
+
+    def _go_on(self, filled: int) -> None:
+        """More of a response, or all of it, in the window that is its own."""
+        window = self._window
+        self._filled = filled
+        if filled < _RESPONSE_HEAD.size:
+            return
+        size, correlation_id = _RESPONSE_HEAD.unpack_from(window)
+        if not self._is_expected(size, correlation_id, filled):
+            return
+        if filled == 4 + size:
+            self._filled = 0
+            self._answered(window[4:filled])
+        elif 4 + size > len(window):
+            self._frame = frame = memoryview(bytearray(4 + size))
+            frame[:filled] = window[:filled]
+
+    def _is_expected(self, size: int, correlation_id: int, filled: int) -> bool:
+        """Whether what came can be the answer that is waited for, or its beginning; else the connection is closed."""
+        if self._waiter is None or self._waiter.done() or correlation_id != self._correlation_id:
+            self._offend(f"an answer came that nobody asked for (correlation id {correlation_id})")
+        elif not 4 <= size <= self._max_response_bytes:
+            self._offend(f"an answer of {size} bytes; at most {self._max_response_bytes} are allowed")
+        elif filled > 4 + size:
+            self._offend(f"{filled - 4 - size} bytes came after the answer")
+        else:
+            return True
+        return False
+
+    def _answered(self, frame: memoryview) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(frame)
+
+    def _offend(self, what: str) -> None:
+        logger.warning("%s does not speak the protocol: %s; closing the connection", self.name, what)
+        self.lose(what)
