@@ -126,7 +126,7 @@ def read_partition(
     if params.isolation == READ_COMMITTED and replica_id == CONSUMER:
         answer.aborted_transactions = [
             AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-            for aborted in (log.aborted_transactions(offset, found.next_offset) if region is not None else ())
+            for aborted in (log.aborted_transactions(offset, found.next_offset, may_wait) if region is not None else ())
         ]
     else:
         answer.aborted_transactions = None

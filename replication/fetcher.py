@@ -25,7 +25,7 @@ from replication.fetcher_settings import FetcherSettings
 from replication.leader_requests import FIRST_FETCH_WITH_REPLICA_STATE
 from replication.partition import Partition
 from replication.peer import Peer, PeerUnavailable
-from storage.errors import CorruptRecord, InvalidRecord, OffsetOutOfRange, UnexpectedAppendOffset
+from storage.errors import CorruptRecord, InvalidRecord, LogBeingTruncated, OffsetOutOfRange, UnexpectedAppendOffset
 from storage.log_append import Appended
 from storage.partition_log import PartitionLog
 from storage.topic_partition import TopicPartition
@@ -312,6 +312,9 @@ class Fetcher:
             logger.error("%s: what broker %d sent at offset %d cannot be appended: %s; tried again in %d ms", followed.topic_partition,
                          self.leader_id, followed.offset, error, self.settings.backoff_ms)  # fmt: skip
             self.delay(followed)
+            return 0
+        except LogBeingTruncated:
+            self.delay(followed, fetcher_failures.FIRST_LATE_MS)  # another fetcher cut it and has lost it to this one
             return 0
         except Exception as error:
             self.on_broken(followed, error)

@@ -25,7 +25,7 @@ from replication.isr_proposals import IsrProposal
 from replication.progress import ReplicaProgress
 from replication.topic_stats import TopicStats
 from replication.waiters import Waiters
-from storage.errors import OffsetOutOfRange
+from storage.errors import LogBeingTruncated, OffsetOutOfRange
 from storage.log_append import Appended, AppendOrigin
 from storage.partition_log import PartitionLog
 from storage.topic_partition import TopicPartition
@@ -316,11 +316,13 @@ class Partition:
     def check_leader(self, asked_epoch: int = -1, *, or_follower: bool = False) -> PartitionLog:
         """The log, if this broker leads the partition in the asked epoch, or follows and that will do (KIP-392).
 
-        Raises the epoch errors, NotLeaderOrFollower.
+        Raises the epoch errors, NotLeaderOrFollower, LogBeingTruncated.
         """
         self.check_leader_epoch(asked_epoch)
         if not (self.is_leader or (or_follower and self.is_online)):
             raise NotLeaderOrFollower(*self.topic_partition, self.leader_id, self.leader_epoch)
+        if self.log.truncation is not None:
+            raise LogBeingTruncated(self.topic_partition)
         return self.log
 
     def check_offset_is_available(self) -> None:

@@ -1,16 +1,14 @@
-"""Where a follower cuts its log when its history differs from its leader's (KIP-101, KIP-279, KIP-595), and cutting it without a stall.
+"""Where a follower cuts its log when its history differs from its leader's (KIP-101, KIP-279, KIP-595), and having it cut without a stall.
 
 `truncation_point` is Kafka's AbstractFetcherThread.getOffsetTruncationState, `truncate` cuts. What stands behind them are methods of
 `Fetcher`, kept here: it calls them one after another, and fetches nothing meanwhile.
-
-Invariant of a truncation in steps: after each step the log is a whole, shorter log that ends with a batch, so it may be left off anywhere.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import ErrorCode
@@ -28,9 +26,6 @@ logger = logging.getLogger(__name__)
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
-
-BYTES_PER_STEP = 16 * 1024 * 1024
-"""Cutting this much off a file takes 0.5 ms while it is dirty and 4 ms when the disk has it; each step adds a producer snapshot."""
 
 
 class TruncationPoint(NamedTuple):
@@ -60,9 +55,10 @@ def truncation_point(log: PartitionLog, leader_epoch: int, leader_end_offset: in
 
 
 async def truncate(log: PartitionLog, offset: int, is_current: Callable[[], bool]) -> bool:
-    """Cut `log` at `offset`, a piece per turn of the event loop if much goes; False when `is_current` said no between two pieces.
+    """Cut `log` at `offset`; False when `is_current` says no afterwards.
 
-    Raises LogDirFailure.
+    A thread does it. The log says at once that it ends there, and whoever wants to append or read meanwhile, for the partition may get
+    another leader, is told to come again. Raises LogDirFailure.
     """
     if offset < log.high_watermark:
         logger.warning(
@@ -70,34 +66,29 @@ async def truncate(log: PartitionLog, offset: int, is_current: Callable[[], bool
             "without it (unclean.leader.election.enable), or had an older one",
             log.topic_partition, offset, log.high_watermark,
         )  # fmt: skip
-    for cut in list(_steps(log, offset)):
-        log.truncate_to(cut)
-        await asyncio.sleep(0)
-        if not is_current():
-            return False
-    log.truncate_to(offset)
-    return True
+    await _done(lambda then: log.truncate_in_thread(offset, then))
+    return is_current()
 
 
-def _steps(log: PartitionLog, offset: int) -> Iterator[int]:
-    """Where to cut before the cut at `offset`, descending, each where a batch ends. None when all goes in one step."""
-    segment = log.segments.floor(offset)
-    if segment is None or offset >= log.log_end_offset:
-        return
-    position = segment.locate(offset)
-    if position is None or segment.size - position <= BYTES_PER_STEP:
-        return
-    last = log.log_end_offset
-    following = log.segments.higher(segment.base_offset)
-    if following is not None:
-        last = following.base_offset
-        yield last
-    for end in range(segment.size - BYTES_PER_STEP, position, -BYTES_PER_STEP):
-        # The index names the last offset of batches: behind one of those a cut leaves whole batches, and nothing missing at the end.
-        cut = segment.offset_index.lookup_position(end).offset + 1
-        if offset < cut < last:
-            last = cut
-            yield cut
+async def truncate_fully(log: PartitionLog, offset: int) -> None:
+    """Empty `log`, which begins at `offset` then, in the way of `truncate`. Raises LogDirFailure."""
+    await _done(lambda then: log.truncate_fully_in_thread(offset, then))
+
+
+async def _done(begin: Callable[[Callable[[Exception | None], None]], None]) -> None:
+    """Wait for what `begin` begins and tells the end of. It goes on when this is cancelled."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def then(error: Exception | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    begin(then)
+    await done
 
 
 async def cut(self: Fetcher, followed: FollowedPartition, epoch: int, end_offset: int) -> None:
@@ -195,7 +186,7 @@ async def on_out_of_range(self: Fetcher, followed: FollowedPartition) -> None:
             if leader_start > log.log_end_offset:
                 logger.warning("%s: broker %d begins at offset %d; everything here, up to %d, is older and goes",
                                followed.topic_partition, self.leader_id, leader_start, log.log_end_offset)  # fmt: skip
-                log.truncate_fully_and_start_at(leader_start)
+                await truncate_fully(log, leader_start)
             followed.lag = max(0, leader_end - log.log_end_offset)
     except LeaderRefused as refused:
         if self.is_current(followed):

@@ -31,11 +31,13 @@ from storage.cleaner_job import CleanedGroup, CleaningStats
 from storage.cleaner_process import CleanerMessage, CleanerProcess, CleanerWorker, CleaningEnded
 from storage.cleaner_task import CleaningTask, WorkerLimits
 from storage.clock import Clock
+from storage.cold_lookups import ColdRead
 from storage.errors import LogDirFailure
 from storage.filesystem import FileSystem
 from storage.log_checkpoints import LogCheckpoints
 from storage.partition_log import PartitionLog
 from storage.retention import delete_old_segments
+from storage.retention_checks import SEGMENTS_PER_TURN
 from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -92,6 +94,8 @@ class LogCleaner:
         self._paused: dict[TopicPartition, int] = {}
         self._early_ends: dict[TopicPartition, int] = {}
         """How often in a row the cleaning of a log ended early for no reason that is known."""
+        self._cold: set[TopicPartition] = set()
+        """Logs whose age a thread has read from the disk, or is about to."""
         self._uncleanable: dict[str, set[TopicPartition]] = {}
         self._idle: list[CleanerWorker] = []
         self._idle_since_ms = 0
@@ -180,7 +184,7 @@ class LogCleaner:
         total = 0
         partitions = self._uncleanable.get(log_dir, ())
         for each in self._logs():
-            if each.topic_partition in partitions and each.log_dir == log_dir:
+            if each.topic_partition in partitions and each.log_dir == log_dir and each.truncation is None:
                 total += log_to_clean(each, self.checkpoints.get(each), self._clock.now_ms()).cleanable_bytes
         return total
 
@@ -218,11 +222,16 @@ class LogCleaner:
         self._take_filthiest()
 
     def _look_at(self, each: PartitionLog, now_ms: int) -> None:
-        if each.is_closed or not self._may_clean(each):
+        if each.is_closed or each.truncation is not None or not self._may_clean(each):
             return
         try:
-            delete_old_segments(each, now_ms)
+            delete_old_segments(each, now_ms, at_most=SEGMENTS_PER_TURN, may_wait=each.topic_partition in self._cold)
+            self._cold.discard(each.topic_partition)
             found = log_to_clean(each, self.checkpoints.get(each), now_ms)
+        except ColdRead as cold:
+            self._cold.add(each.topic_partition)
+            self._background.submit("log-cleaner-warm", cold.warm, lambda error: None)  # in the next round it is looked at
+            return
         except LogDirFailure as failure:
             self._on_failure(failure)
             return
@@ -248,7 +257,7 @@ class LogCleaner:
         for found in candidates:
             if len(self._tasks) >= self._config[LOG_CLEANER_THREADS]:
                 return
-            if found.is_cleanable and self._may_clean(found.log) and not found.log.is_closed:
+            if found.is_cleanable and self._may_clean(found.log) and not found.log.is_closed and found.log.truncation is None:
                 self._clean(found)
         if len(self._tasks) < self._config[LOG_CLEANER_THREADS]:
             self._rest()
@@ -303,7 +312,7 @@ class LogCleaner:
 
     def _put_in_place(self, task: CleaningTask, group: CleanedGroup) -> None:
         each = task.log
-        if not task.is_current(group):
+        if each.truncation is not None or not task.is_current(group):  # who truncates reads in a thread what is left
             self.abort_cleaning(each.topic_partition, "its segments are not what they were")
             return
         try:

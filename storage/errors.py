@@ -50,6 +50,14 @@ class LogClosed(StorageError):
         self.topic_partition = topic_partition
 
 
+class LogBeingTruncated(StorageError):
+    """A thread is cutting the log at its end; what asks again in a moment finds it whole."""
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        super().__init__(f"the log of {topic_partition} is being truncated")
+        self.topic_partition = topic_partition
+
+
 class OffsetOutOfRange(StorageError):
     """`offset` is not in `[start, end]` of the log."""
 

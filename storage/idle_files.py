@@ -72,8 +72,8 @@ class IdleFiles:
             self._closes_all = False
 
     def _look_at(self, partition_log: PartitionLog) -> None:
-        if partition_log.is_closed or partition_log.flushes:
-            return  # a flush in a thread relies on the files that were open when it began
+        if partition_log.is_closed or partition_log.flushes or partition_log.truncation is not None:
+            return  # a thread relies on the files that were open when it began
         active = partition_log.active_segment
         is_idle = self._closes_all or self._ends.get(partition_log) == partition_log.log_end_offset
         self._ends[partition_log] = partition_log.log_end_offset

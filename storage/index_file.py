@@ -54,6 +54,10 @@ class IndexFile:
         # A file that was there is taken to be full of entries: it was trimmed, or it will be rebuilt.
         self.entries = self._written = self.max_entries
 
+    def use_filesystem(self, filesystem: FileSystem) -> None:
+        """From now on the file is reached through that one."""
+        self._filesystem = filesystem
+
     def append_entry(self, entry: bytes) -> None:
         self._tail += entry
         self.entries += 1
@@ -90,7 +94,8 @@ class IndexFile:
 
     def make_room(self) -> None:
         """Preallocates, for appends."""
-        self.resize(self.max_size)
+        if self.length != self.max_size - self.max_size % self.entry_size:
+            self.resize(self.max_size)
 
     def trim(self) -> None:
         """Cuts the file behind its last entry."""

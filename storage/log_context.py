@@ -4,12 +4,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from storage.clock import Clock
+from storage.errors import LogDirFailure
 from storage.filesystem import FileSystem
 from storage.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from storage.partition_log import PartitionLog
 
+Submit = Callable[[str, Callable[[], None], Callable[[BaseException | None], None]], None]
 DAY_MS = 24 * 60 * 60 * 1000
 
 
@@ -21,10 +23,34 @@ def _nobody_asks(seconds: float) -> None:
     pass
 
 
+def _nobody_hears(failure: LogDirFailure) -> None:
+    pass
+
+
+def _at_once(name: str, work: Callable[[], None], then: Callable[[BaseException | None], None]) -> None:
+    try:
+        work()
+    except Exception as error:
+        then(error)
+    else:
+        then(None)
+
+
 class LogContext:
     """Handed to every log that is opened; `LogManager` owns the one of the broker."""
 
-    __slots__ = ("clock", "filesystem", "on_flush_due", "on_flushed", "on_truncated", "producer_id_expiration_ms", "random", "scheduler")
+    __slots__ = (
+        "clock",
+        "filesystem",
+        "on_failure",
+        "on_flush_due",
+        "on_flushed",
+        "on_truncated",
+        "producer_id_expiration_ms",
+        "random",
+        "scheduler",
+        "submit",
+    )
 
     def __init__(
         self,
@@ -48,3 +74,7 @@ class LogContext:
         self.on_truncated = on_truncated
         self.on_flushed: Callable[[float], None] = _nobody_asks
         """Told how long a flush took; at shutdown by several threads."""
+        self.submit: Submit = _at_once
+        """`Background.submit` of the broker, for what takes long: without it, that happens where it is asked for."""
+        self.on_failure: Callable[[LogDirFailure], None] = _nobody_hears
+        """Told, on the loop, when the disk refused something that was done in a thread."""

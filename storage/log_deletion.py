@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from storage.errors import LogDirFailure
 from storage.file_names import DELETED_SUFFIX, SWAP_SUFFIX
+from storage.filesystem import FileSystem
+from storage.producer_state_manager import ProducerStateManager
 from storage.segment import Segment
 
 if TYPE_CHECKING:
@@ -17,15 +19,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+NO_LIMIT = 2**31 - 1
 
-def delete_old_segments(self: "PartitionLog", should_delete: Callable[[Segment, Segment | None], bool], reason: str) -> int:
+
+def delete_old_segments(
+    self: "PartitionLog", should_delete: Callable[[Segment, Segment | None], bool], reason: str, at_most: int = NO_LIMIT
+) -> int:
     """Deletes segments from the oldest on, as long as `should_delete(segment, next)` says so and the high watermark is past them.
 
-    When that takes the active one too, an empty one follows. Moves the log start offset. Returns how many; raises LogDirFailure.
+    No more than `at_most`. When that takes the active one too, an empty one follows. Moves the log start offset. Returns how many; raises
+    LogDirFailure.
     """
     segments = list(self.segments)
     deletable = []
-    for at, segment in enumerate(segments):
+    for at, segment in enumerate(segments[:at_most]):
         following = segments[at + 1] if at + 1 < len(segments) else None
         if following is None and segment.size == 0:
             break
@@ -60,32 +67,51 @@ def discard_segments(self: "PartitionLog", segments: Sequence[Segment]) -> None:
     self.read_hints.clear()
     for segment in segments:
         self.segments.remove(segment)
+    discard_files(segments)
+    delete_later(self, "delete-file", [segment.delete for segment in segments])
+
+
+def discard_files(segments: Sequence[Segment]) -> None:
+    """Takes the files of `segments` out of sight, in that order. May raise OSError."""
+    for segment in segments:
         segment.change_suffix(DELETED_SUFFIX)
-    _delete_later(self, "delete-file", [segment.delete for segment in segments])
 
 
 def forget_snapshots(self: "PartitionLog", segments: Sequence[Segment]) -> None:
     """Deletes, later, the producer snapshots that stand beside `segments`."""
-    filesystem = self.context.filesystem
-    paths = []
+    names = rename_snapshots(self.context.filesystem, self.producer_state, segments)
+    delete_snapshots_later(self, names)
+
+
+def rename_snapshots(filesystem: FileSystem, producers: ProducerStateManager, segments: Sequence[Segment]) -> list[str]:
+    """Takes those that stand beside `segments` out of sight; returns what they are called now. May raise OSError."""
+    names = []
     for segment in segments:
-        path = self.producer_state.forget_snapshot(segment.base_offset)
+        path = producers.forget_snapshot(segment.base_offset)
         if path is not None and filesystem.exists(path):
             filesystem.rename(path, path + DELETED_SUFFIX)
-            paths.append(path + DELETED_SUFFIX)
-    if paths:
-        _delete_later(self, "delete-producer-snapshot", [_unlinking(self, path) for path in paths])
+            names.append(path.rpartition("/")[2] + DELETED_SUFFIX)
+    return names
 
 
-def _unlinking(self: "PartitionLog", path: str) -> Callable[[], None]:
+def delete_snapshots_later(self: "PartitionLog", names: Sequence[str]) -> None:
+    """Deletes those files of the log's directory after `file.delete.delay.ms`."""
+    delete_later(self, "delete-producer-snapshot", [_unlinking(self.context.filesystem, f"{self.directory}/{name}") for name in names])
+
+
+def _unlinking(filesystem: FileSystem, path: str) -> Callable[[], None]:
     def unlink() -> None:
-        if self.context.filesystem.exists(path):
-            self.context.filesystem.unlink(path)
+        if filesystem.exists(path):
+            filesystem.unlink(path)
 
     return unlink
 
 
-def _delete_later(self: "PartitionLog", name: str, actions: Sequence[Callable[[], None]]) -> None:
+def delete_later(self: "PartitionLog", name: str, actions: Sequence[Callable[[], None]]) -> None:
+    """Does all of it, if there is any, after `file.delete.delay.ms`, in a thread."""
+    if not actions:
+        return
+
     def delete_all() -> None:
         for action in actions:
             try:

@@ -66,7 +66,7 @@ def prepare_flush(self: "PartitionLog", up_to: int | None = None) -> FlushPlan |
     Raises LogDirFailure.
     """
     recovery_point = self.log_end_offset if up_to is None else up_to
-    if recovery_point <= self.recovery_point or self.is_closed:
+    if recovery_point <= self.recovery_point or self.is_closed or self.truncation is not None:
         return None
     segments = self.segments.between(self.recovery_point, recovery_point)
     try:

@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 # Not partitions, but at home there: the index cache of tiered storage, and the metadata log of a KRaft broker.
 _IGNORED = frozenset({"remote-log-index-cache", "__cluster_metadata-0"})
 _PROGRESS_SECONDS = 10.0
+_TASKS_AT_ONCE = 50
+"""That a thread opens before it says so: to wake the main thread for each log costs as much as opening one."""
 
 
 class LoadedLogs:
@@ -55,6 +57,9 @@ class _Task(NamedTuple):
     high_watermark: int
 
 
+_Opened = tuple[_Task, PartitionLog | Exception]
+
+
 class LogLoading:
     """One start."""
 
@@ -74,7 +79,7 @@ class LogLoading:
     def run(self) -> LoadedLogs:
         """Opens everything. Raises ForeignDirectory, DuplicateLog, NoUsableLogDirectory."""
         pools: list[ThreadPoolExecutor] = []
-        futures: dict[Future[PartitionLog], _Task] = {}
+        futures: list[Future[list[_Opened]]] = []
         try:
             # What no directory may hold is found before any of them is touched.
             tasks_of = {directory: self._tasks_of(directory) for directory in self._directories.live}
@@ -82,15 +87,18 @@ class LogLoading:
                 if self._begin(directory, tasks):
                     pool = ThreadPoolExecutor(self._threads, thread_name_prefix=f"log-recovery-{directory.path}")
                     pools.append(pool)
-                    futures |= {pool.submit(self._open, task): task for task in tasks}
-            self._collect(futures)
+                    some = max(1, min(_TASKS_AT_ONCE, len(tasks) // (self._threads * 4)))
+                    futures += [pool.submit(self._open_some, tasks[at : at + some]) for at in range(0, len(tasks), some)]
+            self._collect(futures, sum(map(len, tasks_of.values())))
             self._directories.check_any_live()
         except BaseException:
             for pool in pools:
                 pool.shutdown(cancel_futures=True)
             for future in futures:
                 if not future.cancelled() and future.exception() is None:
-                    future.result().close_without_writing()
+                    for _, opened in future.result():
+                        if isinstance(opened, PartitionLog):
+                            opened.close_without_writing()
             raise
         finally:
             for pool in pools:
@@ -145,6 +153,16 @@ class LogLoading:
             log.info("%s: opening %d logs %s", directory.path, len(tasks), how)
         return bool(tasks)
 
+    def _open_some(self, tasks: list[_Task]) -> list[_Opened]:
+        """In a thread."""
+        found: list[_Opened] = []
+        for task in tasks:
+            try:
+                found.append((task, self._open(task)))
+            except Exception as error:
+                found.append((task, error))
+        return found
+
     def _open(self, task: _Task) -> PartitionLog:
         opened = open_log(
             self._context,
@@ -159,21 +177,28 @@ class LogLoading:
         opened.update_high_watermark(task.high_watermark)
         return opened
 
-    def _collect(self, futures: dict[Future[PartitionLog], _Task]) -> None:
+    def _collect(self, futures: list[Future[list[_Opened]]], total: int) -> None:
         clock = self._context.clock
         said = clock.monotonic()
+        done = 0
         opened: list[tuple[_Task, PartitionLog]] = []
-        for done, future in enumerate(as_completed(futures), 1):
-            task = futures[future]
-            try:
-                opened.append((task, future.result()))
-            except (LogDirFailure, CorruptCheckpoint) as error:
-                self._directories.fail(task.directory.path, str(error))
-            except UnsupportedForMessageFormat as error:
-                self._leave_out(task, str(error))
+        problems: list[Exception] = []
+        for future in as_completed(futures):
+            for task, found in future.result():
+                done += 1
+                if isinstance(found, PartitionLog):
+                    opened.append((task, found))
+                elif isinstance(found, LogDirFailure | CorruptCheckpoint):
+                    self._directories.fail(task.directory.path, str(found))
+                elif isinstance(found, UnsupportedForMessageFormat):
+                    self._leave_out(task, str(found))
+                else:
+                    problems.append(found)
             if clock.monotonic() - said >= _PROGRESS_SECONDS:
                 said = clock.monotonic()
-                log.info("%d of %d logs are open", done, len(futures))
+                log.info("%d of %d logs are open", done, total)
+        if problems:
+            raise problems[0]
         for task, partition_log in opened:
             if not task.directory.is_live:
                 partition_log.close_without_writing()

@@ -9,7 +9,6 @@ directory that failed is offline until the next start, and `on_log_dir_failure` 
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
@@ -48,14 +47,13 @@ from storage.log_moves import LogMoves
 from storage.partition_log import PartitionLog
 from storage.partition_metadata import ZERO_UUID
 from storage.recovery import open_log
-from storage.retention import delete_old_segments
+from storage.retention_checks import RetentionChecks
 from storage.start_errors import NoUsableLogDirectory
 from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
 _NEVER_MS = 365 * 24 * 60 * 60 * 1000
-_LOGS_PER_TURN = 50
 
 
 class LogManager:
@@ -95,7 +93,7 @@ class LogManager:
         self.flusher = Flusher(background, self._on_failure, clock.now_ms())
         self._deletions = LogDeletions(filesystem, background, self._on_failure)
         self._left_by_deletions: list[tuple[str, str]] = []
-        self._retention: deque[PartitionLog] = deque()
+        self._retention = RetentionChecks(background, clock, self._has, self._on_failure)
         self.context = LogContext(
             filesystem,
             clock,
@@ -105,6 +103,8 @@ class LogManager:
             on_flush_due=self.flusher.flush,
             on_truncated=self._on_truncated,
         )
+        self.context.submit = background.submit
+        self.context.on_failure = self._on_failure
         self.cleaner = LogCleaner(
             config,
             filesystem,
@@ -353,21 +353,10 @@ class LogManager:
 
     def check_retention(self) -> None:
         """Deletes old segments of all logs but those that the cleaner sees to, a few logs per turn of the loop."""
-        if not self._retention:
-            self._retention.extend(each for each in self.all_logs() if not is_compacted(each))
-            self._check_some_retention()
+        self._retention.check([each for each in self.all_logs() if not is_compacted(each)])
 
-    def _check_some_retention(self) -> None:
-        now_ms = self._clock.now_ms()
-        for _ in range(min(_LOGS_PER_TURN, len(self._retention))):
-            each = self._retention.popleft()
-            if each in (self._current.get(each.topic_partition), self._future.get(each.topic_partition)):
-                try:
-                    delete_old_segments(each, now_ms)
-                except LogDirFailure as failure:
-                    self._on_failure(failure)
-        if self._retention:
-            self._background.schedule("log-retention", 0, 0, self._check_some_retention)
+    def _has(self, each: PartitionLog) -> bool:
+        return each in (self._current.get(each.topic_partition), self._future.get(each.topic_partition))
 
     def _live_paths(self) -> Iterable[str]:
         return [directory.path for directory in self.directories.live]
@@ -379,6 +368,7 @@ class LogManager:
 
 def _flush_and_close(each: PartitionLog) -> bool:
     try:
+        each.finish_truncations()
         each.flush()
         each.close()
     except LogDirFailure as failure:

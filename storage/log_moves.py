@@ -36,7 +36,7 @@ CHUNK_BYTES = 256 * 1024
 
 _NAME = "alter-log-dirs"
 _BACKOFF_MS = 1000
-_FLUSH_POLL_MS = 5
+_POLL_MS = 5
 _ANY_EPOCH = 2**31 - 1
 """No batch of the current log is of a later leader than is known."""
 
@@ -95,8 +95,7 @@ class LogMoves:
             self._waiting.append(move)
         cut = _end_of_agreement(current, future)
         if cut < future.log_end_offset:
-            move.cuts += 1
-            future.truncate_to(cut)
+            self._cut(move, cut)
         self._pump()
 
     def stop(self, topic_partition: TopicPartition) -> None:
@@ -110,12 +109,20 @@ class LogMoves:
         """A log was cut at its end: so is the one that is to replace it."""
         move = self._moves.get(each.topic_partition)
         if move is not None and move.current is each:
-            move.cuts += 1
-            if move.future.log_end_offset > each.log_end_offset:
-                try:
-                    move.future.truncate_to(each.log_end_offset)
-                except LogDirFailure as failure:
-                    self._fail(move, failure)
+            self._cut(move, each.log_end_offset)
+
+    def _cut(self, move: Move, offset: int) -> None:
+        """Cuts the future log, in a thread; nothing is copied meanwhile."""
+        move.cuts += 1
+        if move.future.log_end_offset > offset:
+            move.future.truncate_in_thread(offset, lambda error: self._on_cut(move, error))
+
+    def _on_cut(self, move: Move, error: Exception | None) -> None:
+        if isinstance(error, LogDirFailure):
+            self._fail(move, error)
+        elif error is not None and not isinstance(error, LogClosed):
+            log.error("%s: %s; the move to %s ends", move.current.topic_partition, error, move.future.log_dir)
+            self.stop(move.current.topic_partition)
 
     def on_log_dir_failure(self, log_dir: str) -> None:
         """What moved from there is offline, what moved to there stays where it is."""
@@ -165,6 +172,9 @@ class LogMoves:
 
     def _copy_or_finish(self, move: Move) -> None:
         current, future = move.current, move.future
+        if current.truncation is not None or future.truncation is not None:
+            self._later(move, _POLL_MS)
+            return
         if future.log_end_offset == current.log_end_offset:
             self._finish(move)
             return
@@ -178,7 +188,7 @@ class LogMoves:
         except OffsetOutOfRange:
             # Records were deleted before they were copied.
             move.cuts += 1
-            future.truncate_fully_and_start_at(current.log_start_offset)
+            future.truncate_fully_in_thread(current.log_start_offset, lambda error: self._on_cut(move, error))
             self._later(move, 0)
             return
         region = found.region
@@ -237,7 +247,7 @@ class LogMoves:
         """Everything is copied: takes the place, as soon as the disk has as much of it."""
         current, future = move.current, move.future
         if future.flushes:
-            self._later(move, _FLUSH_POLL_MS)
+            self._later(move, _POLL_MS)
             return
         # Producers may wait for what is below the flush due offset.
         if future.recovery_point < max(current.recovery_point, min(current.flush_due_offset, current.log_end_offset)):

@@ -179,17 +179,24 @@ def _answer(found: RecordPosition | None) -> OffsetAndTimestamp | None:
     return None if found is None else OffsetAndTimestamp(found.offset, found.timestamp, found.leader_epoch)
 
 
-def aborted_transactions(self: "PartitionLog", start: int, end: int) -> list[AbortedTransaction]:
-    """The aborted transactions that have records in `[start, end)`, for a read-committed fetch of that range. Raises LogDirFailure."""
+def aborted_transactions(self: "PartitionLog", start: int, end: int, may_wait: bool = True) -> list[AbortedTransaction]:
+    """The aborted transactions that have records in `[start, end)`, for a read-committed fetch of that range.
+
+    Raises LogDirFailure; ColdRead unless it `may_wait` for the disk.
+    """
     found: list[AbortedTransaction] = []
     segment = self.segments.floor(start)
     try:
         while segment is not None:
+            if not may_wait and segment is not self.active_segment:
+                segment.transaction_index.check_cached()
             some, is_complete = segment.transaction_index.collect(start, end)
             found += some
             if is_complete:
                 break
             segment = self.segments.higher(segment.base_offset)
+    except NotCached as cold:
+        raise ColdRead(self.topic_partition, cold) from None
     except OSError as error:
         raise self.disk_failure(self.directory, error) from error
     return found

@@ -57,6 +57,7 @@ class PartitionLog:
         "small_files",
         "topic_id",
         "topic_partition",
+        "truncation",
     )
 
     def __init__(
@@ -98,6 +99,8 @@ class PartitionLog:
         """What is below it was appended when `flush.messages` was reached, and is not acknowledged before it is on the disk."""
         self.read_hints: dict[int, tuple[Segment, int]] = {}
         self.is_closed = False
+        self.truncation: log_truncation.Truncation | None = None
+        """The one that a thread is at: meanwhile nothing is appended, and nothing read of the segment that is cut."""
         self.flushes: list[FlushPlan] = []  # under way: a truncation takes from them what was appended after it
         self.producer_state.state.on_high_watermark(self.high_watermark)
 
@@ -112,6 +115,9 @@ class PartitionLog:
     flush = log_flush.flush
     truncate_to = log_truncation.truncate_to
     truncate_fully_and_start_at = log_truncation.truncate_fully_and_start_at
+    truncate_in_thread = log_truncation.truncate_in_thread
+    truncate_fully_in_thread = log_truncation.truncate_fully_in_thread
+    finish_truncations = log_truncation.finish_truncations
     delete_old_segments = log_deletion.delete_old_segments
     remove_segments = log_deletion.remove_segments
     replace_segments = log_deletion.replace_segments

@@ -47,6 +47,10 @@ class ProducerStateManager:
         self._last_snapshot_offset = 0
         self._offsets: list[int] = [] if is_new else self._list_snapshots()
 
+    def use_filesystem(self, filesystem: FileSystem) -> None:
+        """From now on the snapshots are reached through that one."""
+        self._fs = filesystem
+
     @property
     def snapshot_offsets(self) -> list[int]:
         """Offsets of the snapshot files, ascending."""

@@ -118,9 +118,12 @@ class _Loader:
         # Nothing that recovery finds has to be durable before the log is flushed: a start after a crash is 10,000 fsyncs shorter by that.
         self.leader_epochs.on_change = _written_later
         self.log_start_offset = 0
+        self._recovered: ProducerStateManager | None = None
+        """What the recovery of the last segment found of producers."""
 
     def load(self, log_start_offset: int, recovery_point: int) -> PartitionLog:
         self.log_start_offset = log_start_offset
+        epochs_on_disk = self.leader_epochs.entries
         log_end_offset = None if self.is_new else self._find_segments(recovery_point)
         if log_end_offset is None:
             log_end_offset = log_start_offset
@@ -133,13 +136,20 @@ class _Loader:
         self.leader_epochs.truncate_from_end(log_end_offset)
         log_start_offset = max(log_start_offset, self.segments.first.base_offset)
         self.leader_epochs.truncate_from_start(log_start_offset)
-        producer_state = self._producer_state(is_new=self.is_new)
+        producer_state = self._recovered
+        if producer_state is None or producer_state.map_end_offset != log_end_offset:
+            producer_state = self._producer_state(is_new=self.is_new)
+        else:
+            producer_state.remove_expired_producers(self.now_ms)  # as if the snapshot were read that was just taken
         if not self.is_new:
             producer_state.remove_stray_snapshots(self.segments.bases)
             rebuild_producer_state(producer_state, self.segments, log_start_offset, log_end_offset, self.now_ms, clean=self.clean)
         else:
             producer_state.map_end_offset = log_end_offset
         self.leader_epochs.on_change = None
+        if self.leader_epochs.entries == epochs_on_disk:
+            # Recovery took them away and found them again: 10,000 files need not be written for that after a crash.
+            self.leader_epochs.is_dirty = False
         return PartitionLog(
             self.context,
             self.topic_partition,
@@ -160,6 +170,7 @@ class _Loader:
     def _find_segments(self, recovery_point: int) -> int | None:
         """Opens and checks what is there; returns the log end offset, None if there is no segment that counts."""
         while True:
+            self._recovered = None
             names = settle_leftovers(self.filesystem, self.directory, self.settings, self.now_ms)
             try:
                 self._open_segments(names, recovery_point)
@@ -254,7 +265,7 @@ class _Loader:
             self.leader_epochs.truncate_from_end(unflushed[0].base_offset)
         for at, segment in enumerate(unflushed):
             log.info("%s: checking unflushed segment %d of %d, offset %d", self.directory, at + 1, len(unflushed), segment.base_offset)
-            if self._recover_segment(segment):
+            if self._recover_segment(segment, is_last=segment is unflushed[-1]):
                 self._delete_behind(unflushed[at + 1 :])
                 return
 
@@ -269,8 +280,11 @@ class _Loader:
             self.segments.remove(segment)
             segment.delete()
 
-    def _recover_segment(self, segment: Segment) -> int:
-        """Checks every batch, rebuilds the indexes, cuts what is not valid; returns how many bytes that was."""
+    def _recover_segment(self, segment: Segment, *, is_last: bool = False) -> int:
+        """Checks every batch, rebuilds the indexes, cuts what is not valid; returns how many bytes that was.
+
+        The indexes of the last segment keep their room, for it will be appended to.
+        """
         manager = self._producer_state()
         rebuild_producer_state(manager, self.segments, self.log_start_offset, segment.base_offset, self.now_ms)
         segment.begin_rebuild()
@@ -314,9 +328,11 @@ class _Loader:
                 reason,
             )
             segment.cut_at(valid_bytes)
-        segment.finish_rebuild()
+        if not is_last:
+            segment.finish_rebuild()
         manager.map_end_offset = next_offset
         manager.take_snapshot(sync=False)
+        self._recovered = manager if is_last or torn else None
         return torn
 
 

@@ -1,35 +1,48 @@
 """Which segments a log may lose: those below its log start offset, those beyond `retention.bytes`, and those older than `retention.ms`.
 
-`LogManager` asks every `log.retention.check.interval.ms`, and the log cleaner for the logs that it compacts. The rules are those of Apache
-Kafka's UnifiedLog.deleteOldSegments: whole segments, from the oldest on, only below the high watermark; a segment is as old as its newest
-timestamp; the active one may go too, and an empty one takes its place.
+`RetentionChecks` asks every `log.retention.check.interval.ms`, and the log cleaner for the logs that it compacts. The rules are those of
+Apache Kafka's UnifiedLog.deleteOldSegments: whole segments, from the oldest on, only below the high watermark; a segment is as old as its
+newest timestamp; the active one may go too, and an empty one takes its place.
 """
 
 from collections.abc import Callable
 
 from config.topic import CLEANUP_POLICY, RETENTION_BYTES, RETENTION_MS
+from storage.cold_lookups import ColdRead, NotCached, check_time_cached
+from storage.log_deletion import NO_LIMIT
 from storage.partition_log import PartitionLog
 from storage.segment import Segment
 
 _ShouldDelete = Callable[[Segment, Segment | None], bool]
 
 
-def delete_old_segments(log: PartitionLog, now_ms: int) -> int:
-    """Deletes what has to go; returns how many segments. Raises LogDirFailure."""
-    deleted = 0
-    if len(log.segments) > 1 and log.log_start_offset > log.segments.first.base_offset:
-        deleted += log.delete_old_segments(_below(log.log_start_offset), f"below the log start offset {log.log_start_offset}")
-    if "delete" not in log.config[CLEANUP_POLICY]:
+def delete_old_segments(log: PartitionLog, now_ms: int, *, at_most: int = NO_LIMIT, may_wait: bool = True) -> int:
+    """Deletes what has to go; returns how many segments. With `at_most` or more there may be others.
+
+    Raises LogDirFailure; ColdRead unless it `may_wait` for the disk to tell how old a segment is.
+    """
+    try:
+        deleted = 0
+        if len(log.segments) > 1 and log.log_start_offset > log.segments.first.base_offset:
+            reason = f"below the log start offset {log.log_start_offset}"
+            deleted += log.delete_old_segments(_below(log.log_start_offset), reason, at_most)
+        if "delete" not in log.config[CLEANUP_POLICY]:
+            return deleted
+        retention_bytes = log.config[RETENTION_BYTES]
+        if retention_bytes >= 0 and deleted < at_most:
+            excess = log.size_bytes - retention_bytes
+            if excess >= 0:
+                reason = f"the log is {excess} bytes larger than retention.bytes={retention_bytes}"
+                deleted += log.delete_old_segments(_beyond(excess), reason, at_most - deleted)
+        retention_ms = log.config[RETENTION_MS]
+        if retention_ms >= 0 and deleted < at_most:
+            is_old = _older_than(now_ms - retention_ms, may_wait=may_wait)
+            deleted += log.delete_old_segments(is_old, f"older than retention.ms={retention_ms}", at_most - deleted)
         return deleted
-    retention_bytes = log.config[RETENTION_BYTES]
-    if retention_bytes >= 0:
-        excess = log.size_bytes - retention_bytes
-        if excess >= 0:
-            deleted += log.delete_old_segments(_beyond(excess), f"the log is {excess} bytes larger than retention.bytes={retention_bytes}")
-    retention_ms = log.config[RETENTION_MS]
-    if retention_ms >= 0:
-        deleted += log.delete_old_segments(_older_than(now_ms - retention_ms), f"older than retention.ms={retention_ms}")
-    return deleted
+    except NotCached as cold:
+        raise ColdRead(log.topic_partition, cold) from None
+    except OSError as error:
+        raise log.disk_failure(log.directory, error) from error
 
 
 def _below(log_start_offset: int) -> _ShouldDelete:
@@ -49,5 +62,10 @@ def _beyond(excess_bytes: int) -> _ShouldDelete:
     return should_delete
 
 
-def _older_than(oldest_ms: int) -> _ShouldDelete:
-    return lambda segment, following: segment.largest_timestamp < oldest_ms
+def _older_than(oldest_ms: int, *, may_wait: bool) -> _ShouldDelete:
+    def should_delete(segment: Segment, following: Segment | None) -> bool:
+        if not may_wait and following is not None and not segment.knows_max_timestamp:
+            check_time_cached(segment)
+        return segment.largest_timestamp < oldest_ms
+
+    return should_delete

@@ -342,6 +342,13 @@ class Segment:
                 self.filesystem.rename(source, target)
         self._tell_indexes_their_paths()
 
+    def use_filesystem(self, filesystem: FileSystem) -> None:
+        """From now on the files are reached through that one."""
+        self.filesystem = filesystem
+        for index in (self._offset_index, self._time_index, self._transaction_index):
+            if index is not None:
+                index.use_filesystem(filesystem)
+
     def move_to(self, directory: str) -> None:
         """The directory was renamed."""
         self._directory = directory
@@ -386,6 +393,8 @@ class Segment:
             self._offset_index.release()
         if self._time_index is not None:
             self._time_index.release()
+        if self._transaction_index is not None:
+            self._transaction_index.release()
 
     def update_settings(self, settings: LogSettings) -> None:
         self._settings = settings

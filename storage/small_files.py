@@ -6,7 +6,11 @@ then, and never in another one that has taken the old name; when the directory i
 for an open or a rename only, so the loop never waits for an fsync.
 """
 
+import errno
+import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from storage.filesystem import FileSystem
 
@@ -50,6 +54,14 @@ class SmallFiles:
         with self._lock:
             self._filesystem.rename(self.directory, directory)
             self.directory = directory
+
+    @contextmanager
+    def where_it_is(self) -> Iterator[str]:
+        """The directory, which keeps that name as long as the context lasts. Raises FileNotFoundError once it is gone."""
+        with self._lock:
+            if self._gone:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.directory)
+            yield self.directory
 
     def forget(self) -> None:
         """The directory is about to be removed: nothing is created in it any more."""

@@ -2,12 +2,13 @@
 
 34-byte entries in the order of their markers: version (int16, 0), producer id, first offset, last offset (that of the marker), last
 stable offset after the marker (int64 each). The file is created with the first entry. Read-committed fetches read it; it is small, so
-it is read whole.
+it is read whole, and its entries are kept until nobody has asked for a while (`release`).
 """
 
 import struct
 from typing import NamedTuple
 
+from storage.cold_lookups import NotCached
 from storage.errors import CorruptIndex
 from storage.filesystem import FileSystem
 
@@ -29,14 +30,23 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """Grows by `append`, whose last offsets increase."""
 
-    __slots__ = ("_filesystem", "_size", "path", "start_offset")
+    __slots__ = ("_entries", "_filesystem", "_size", "path", "start_offset")
 
     def __init__(self, filesystem: FileSystem, path: str, start_offset: int, size: int | None) -> None:
         """`size` is that of the file, None if there is none."""
         self._filesystem = filesystem
+        self._entries: list[AbortedTransaction] | None = None
         self.path = path
         self.start_offset = start_offset
         self._size = size
+
+    def use_filesystem(self, filesystem: FileSystem) -> None:
+        """From now on the file is reached through that one."""
+        self._filesystem = filesystem
+
+    def release(self) -> None:
+        """Forgets what the next use reads again."""
+        self._entries = None
 
     def exists(self) -> bool:
         return self._size is not None
@@ -50,9 +60,25 @@ class TransactionIndex:
         file.pwrite(_ENTRY.pack(CURRENT_VERSION, *transaction), position)
         file.close()
         self._size = position + ENTRY_SIZE
+        entries.append(transaction)
+
+    def check_cached(self) -> None:
+        """Raises NotCached when reading it would wait for the disk."""
+        if self._size and self._entries is None:
+            file = self._filesystem.open(self.path, read_only=True)
+            is_cached = file.is_cached(self._size, 0)
+            file.close()
+            if not is_cached:
+                raise NotCached(self._filesystem, self.path, 0, self._size)
 
     def entries(self) -> list[AbortedTransaction]:
-        """All of them. Raises CorruptIndex for a version this program does not know."""
+        """All of them, not to be changed. Raises CorruptIndex for a version this program does not know."""
+        found = self._entries
+        if found is None:
+            found = self._entries = self._read()
+        return found
+
+    def _read(self) -> list[AbortedTransaction]:
         if not self._size:
             return []
         data = self._filesystem.read_file(self.path)
@@ -86,11 +112,12 @@ class TransactionIndex:
 
     def check(self) -> None:
         """Raises CorruptIndex if the file cannot be this segment's index."""
-        for transaction in self.entries():
+        for transaction in self._read():
             if transaction.last_offset < self.start_offset:
                 raise CorruptIndex(self.path, f"last offset {transaction.last_offset} is below the base offset {self.start_offset}")
 
     def _truncate(self, size: int) -> None:
+        self._entries = None
         file = self._filesystem.open(self.path)
         file.truncate(size)
         file.close()

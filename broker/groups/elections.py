@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 SLICE_SECONDS = 0.002
 """How long loading may hold the event loop at a time."""
 
+TRUNCATION_POLL_SECONDS = 0.01
+
 
 class Elections:
     """See the module."""
@@ -107,6 +109,9 @@ class Elections:
     async def _read(self, partition: Partition, owned: OffsetsPartition, loader: GroupLoader) -> None:
         loop = asyncio.get_running_loop()
         log = partition.log
+        while log.truncation is not None:  # it followed until now
+            await asyncio.sleep(TRUNCATION_POLL_SECONDS)
+            self._check(owned)
         offset = log.log_start_offset
         while offset < log.log_end_offset:
             found = log.read(offset, self._load_bytes, log.log_end_offset, True)

@@ -71,7 +71,7 @@ def handle_fetch_frame(
         region = found.region
         if region is None or (region.length < min_bytes and region.length < max_bytes and max_wait_ms > 0):
             return None
-        if read_committed and log.aborted_transactions(fetch_offset, found.next_offset):
+        if read_committed and log.aborted_transactions(fetch_offset, found.next_offset, False):
             return None
     except (StorageError, ColdRead):
         return None  # the ordinary way finds it again, and says it with everything a client wants to know

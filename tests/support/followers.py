@@ -100,6 +100,7 @@ class Follower:
         self.disks.clock = loop
         self.disks.topics[TOPIC] = topic_config or {}
         self.logs = self.disks.start(broker_id, **config)
+        self.logs.context.submit = _in_a_thread
         self.config = self.disks.broker
         self.cluster = MetadataCache()
         self.manager = ReplicaManager(broker_id, self.logs, self.cluster, loop)
@@ -166,6 +167,7 @@ class LeadingBroker:
 
     def __init__(self, **topic_config: str) -> None:
         self.bench = HandlerBench(**topic_config)
+        self.bench.replicas.logs.context.submit = _in_a_thread
         loop = asyncio.get_running_loop()
         self.bench.services.fetch_purgatory = Purgatory("Fetch", TimingWheel(loop.time, loop.call_later))
         self.requests = 0
@@ -250,6 +252,20 @@ def data(index: int = 0, found: bytes = b"", high_watermark: int = 0, log_start_
 def failed(code: int, index: int = 0) -> PartitionData:
     """One partition that could not be read."""
     return PartitionData(partition_index=index, error_code=code, high_watermark=-1, log_start_offset=-1, records=b"")
+
+
+def _in_a_thread(name: str, work: Callable[[], None], then: Callable[[BaseException | None], None]) -> None:
+    """As if one took two milliseconds."""
+
+    def run() -> None:
+        try:
+            work()
+        except Exception as error:
+            then(error)
+        else:
+            then(None)
+
+    asyncio.get_running_loop().call_later(0.002, run)
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -1,16 +1,16 @@
 """Where a follower cuts its log: Kafka's table, and cutting without a stall."""
 
 import asyncio
-from itertools import pairwise
+import contextlib
+from collections.abc import Callable
 
 import pytest
 
-from replication import truncation
 from replication.truncation import TruncationPoint, truncate, truncation_point
+from storage.errors import LogBeingTruncated, LogDirFailure
 from storage.partition_log import PartitionLog
-from tests.support.batches import a_batch
-from tests.support.filesystems import MemoryFileSystem
-from tests.support.logs import a_context, a_log, append, read_all
+from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
+from tests.support.logs import a_context, a_log, append
 
 
 def a_log_of(*epochs: tuple[int, int], **config: int) -> PartitionLog:
@@ -62,74 +62,74 @@ def always() -> bool:
     return True
 
 
-def test_a_large_cut_is_made_in_steps_that_each_leave_a_whole_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(truncation, "BYTES_PER_STEP", 2000)
-    log = a_log(index_interval_bytes=200)
-    for _ in range(100):
-        append(log, a_batch(3, value_bytes=50))
-    everything = read_all(log)
-    ends: list[int] = []
-    sizes: list[int] = []
+class HeldThread:
+    """Runs what it is given when the test says so."""
 
-    async def watch() -> None:
-        task = asyncio.create_task(truncate(log, 30, always))
-        while not task.done():
-            await asyncio.sleep(0)
-            ends.append(log.log_end_offset)
-            sizes.append(log.size_bytes)
-            assert everything.startswith(read_all(log))
-            assert log.log_end_offset % 3 == 0
-        assert await task
+    def __init__(self, log: PartitionLog) -> None:
+        self.work: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = []
+        log.context.submit = lambda name, work, then: self.work.append((work, then))
 
-    asyncio.run(watch())
-
-    assert log.log_end_offset == 30
-    assert len(set(ends)) >= 8
-    assert sorted(ends, reverse=True) == ends
-    assert all(before - after <= 2600 for before, after in pairwise(sizes))
+    def run(self) -> None:
+        work, then = self.work.pop(0)
+        work()
+        then(None)
 
 
-def test_segments_behind_the_cut_go_first_and_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(truncation, "BYTES_PER_STEP", 500)
-    log = a_log(segment_bytes=2000, index_interval_bytes=100)
-    for _ in range(100):
-        append(log, a_batch(1, value_bytes=50))
-    first_bases = log.segments.bases
-    everything = read_all(log)
+def test_a_thread_cuts_and_who_asked_waits_for_it() -> None:
+    log = a_log_of((1, 10))
+    thread = HeldThread(log)
 
-    assert asyncio.run(truncate(log, 5, always))
+    async def cut() -> bool:
+        task = asyncio.create_task(truncate(log, 3, always))
+        await asyncio.sleep(0)
+        assert log.log_end_offset == 3
+        await asyncio.sleep(0)
+        assert not task.done()
+        thread.run()
+        return await task
 
-    assert len(first_bases) > 3
-    assert log.segments.bases == [0]
-    assert log.log_end_offset == 5
-    assert everything.startswith(read_all(log))
-
-
-def test_a_truncation_ends_when_the_partition_is_no_longer_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(truncation, "BYTES_PER_STEP", 2000)
-    log = a_log(index_interval_bytes=200)
-    for _ in range(100):
-        append(log, a_batch(3, value_bytes=50))
-
-    assert not asyncio.run(truncate(log, 30, lambda: log.log_end_offset > 200))
-
-    assert 30 < log.log_end_offset <= 200
-    assert read_all(log)
+    assert asyncio.run(cut())
+    assert log.truncation is None
+    assert append(log, epoch=2).first_offset == 3
 
 
-def test_a_log_that_was_cut_in_steps_opens_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(truncation, "BYTES_PER_STEP", 2000)
-    context = a_context(MemoryFileSystem())
-    log = a_log(context, index_interval_bytes=200)
-    for _ in range(100):
-        append(log, a_batch(3, value_bytes=50, producer_id=-1), epoch=2)
-    asyncio.run(truncate(log, 100, always))
-    kept = read_all(log)
-    log.close_without_writing()
+def test_a_cut_whose_asker_is_gone_is_finished() -> None:
+    log = a_log_of((1, 10))
+    thread = HeldThread(log)
 
-    again = a_log(context, clean=False)
+    async def cut() -> None:
+        task = asyncio.create_task(truncate(log, 3, always))
+        await asyncio.sleep(0)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        thread.run()
 
-    assert read_all(again) == kept
+    asyncio.run(cut())
+    assert log.truncation is None
+    assert append(log, epoch=2).first_offset == 3
+
+
+def test_who_asked_hears_when_the_partition_is_no_longer_its_own() -> None:
+    log = a_log_of((1, 10))
+
+    assert not asyncio.run(truncate(log, 3, lambda: False))
+
+    assert log.log_end_offset == 3
+
+
+def test_a_cut_that_the_disk_refuses_is_a_failure_of_its_directory() -> None:
+    filesystem = FaultyFileSystem(MemoryFileSystem())
+    log = a_log(a_context(filesystem))
+    for _ in range(5):
+        append(log, epoch=1)
+    filesystem.fails_if = lambda name, path: name == "truncate"
+
+    with pytest.raises(LogDirFailure):
+        asyncio.run(truncate(log, 3, always))
+
+    with pytest.raises(LogBeingTruncated):
+        append(log, epoch=1)
 
 
 def test_nothing_to_cut_still_drops_an_epoch_that_began_at_the_end() -> None:

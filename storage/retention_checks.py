@@ -1,0 +1,71 @@
+"""Looking through all logs for segments to delete, every `log.retention.check.interval.ms`, without holding up the event loop.
+
+`LogManager` owns one. A few logs are looked at per turn of the loop, and a few segments deleted, which renames their files; how old a
+segment is stands in its time index, which a thread reads first when it is not in the page cache. The files go later, in threads.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from storage.background import Background
+from storage.clock import Clock
+from storage.cold_lookups import ColdRead
+from storage.errors import LogDirFailure
+from storage.partition_log import PartitionLog
+from storage.retention import delete_old_segments
+
+LOGS_PER_TURN = 50
+SEGMENTS_PER_TURN = 20
+"""Each costs some 40 µs."""
+_NAME = "log-retention"
+_ROUNDS = 1000
+"""A log whose segments are still not in the page cache after so many reads is looked at all the same: memory must be very short."""
+
+
+class RetentionChecks:
+    """One round at a time."""
+
+    __slots__ = ("_background", "_clock", "_is_at_it", "_is_current", "_on_failure", "_rounds", "_waiting")
+
+    def __init__(
+        self, background: Background, clock: Clock, is_current: Callable[[PartitionLog], bool], on_failure: Callable[[LogDirFailure], None]
+    ) -> None:
+        """`is_current` tells whether the broker still has a log."""
+        self._background = background
+        self._clock = clock
+        self._is_current = is_current
+        self._on_failure = on_failure
+        self._waiting: deque[PartitionLog] = deque()
+        self._is_at_it = False
+        self._rounds = 0
+
+    def check(self, logs: Iterable[PartitionLog]) -> None:
+        """Looks at `logs`, now and in the turns that follow; does nothing while the last round is under way."""
+        if not self._is_at_it:
+            self._is_at_it = True
+            self._waiting.extend(logs)
+            self._check_some()
+
+    def _check_some(self) -> None:
+        now_ms = self._clock.now_ms()
+        deletable = SEGMENTS_PER_TURN
+        for _ in range(min(LOGS_PER_TURN, len(self._waiting))):
+            each = self._waiting[0]
+            # One that is being truncated has its turn in the next round.
+            if self._is_current(each) and each.truncation is None:
+                try:
+                    deletable -= delete_old_segments(each, now_ms, at_most=deletable, may_wait=self._rounds >= _ROUNDS)
+                except ColdRead as cold:
+                    self._rounds += 1
+                    self._background.submit(_NAME, cold.warm, lambda error: self._check_some())
+                    return
+                except LogDirFailure as failure:
+                    self._on_failure(failure)
+                if deletable <= 0:
+                    break
+            self._rounds = 0
+            self._waiting.popleft()
+        if self._waiting:
+            self._background.schedule(_NAME, 0, 0, self._check_some)
+        else:
+            self._is_at_it = False

@@ -1,0 +1,262 @@
+"""Cutting a log in a thread: what the event loop does of it, what others see meanwhile, and what a crash leaves at any step."""
+
+import contextlib
+from collections.abc import Callable
+
+import pytest
+
+from protocol.record_builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
+from storage.errors import LogBeingTruncated, LogClosed, LogDirFailure
+from storage.log_append import AppendOrigin
+from storage.log_manager import LogManager
+from storage.partition_log import PartitionLog
+from storage.topic_partition import TopicPartition
+from tests.support.batches import FIRST_TIMESTAMP, a_batch
+from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
+from tests.support.log_manager import Disks, topic
+from tests.support.logs import append, read_all
+
+T0 = TopicPartition("topic", 0)
+SLOW = ("truncate", "unlink", "sync", "sync_directory", "remove_directory")
+"""Besides renaming: what may take long with large files, or many."""
+
+
+def a_broker(filesystem: MemoryFileSystem | FaultyFileSystem | None = None, **config: str | int) -> tuple[Disks, LogManager, PartitionLog]:
+    """A log of twelve batches of a producer, two in a segment, under epochs 0 to 5."""
+    disks = Disks(filesystem or MemoryFileSystem())
+    disks.topics["topic"] = dict(topic(segment_bytes=2 * len(a_batch(2)), **config))
+    manager = disks.start()
+    log = manager.get_or_create(T0, is_new=True)
+    for n in range(12):
+        append(log, a_batch(2, producer_id=7, base_sequence=2 * n, timestamps=[1000 + n] * 2), epoch=n // 2)
+    log.update_high_watermark(log.log_end_offset)
+    disks.settle()
+    return disks, manager, log
+
+
+def cut(log: PartitionLog, offset: int) -> list[Exception | None]:
+    """Begins; the list has what went wrong, or None, once it has ended."""
+    ended: list[Exception | None] = []
+    log.truncate_in_thread(offset, ended.append)
+    return ended
+
+
+def empty(log: PartitionLog, offset: int) -> list[Exception | None]:
+    """The same for emptying it."""
+    ended: list[Exception | None] = []
+    log.truncate_fully_in_thread(offset, ended.append)
+    return ended
+
+
+def names(log: PartitionLog) -> list[str]:
+    return log.context.filesystem.list_directory(log.directory)
+
+
+@pytest.mark.parametrize("begin", [lambda log: cut(log, 9), lambda log: empty(log, 100), lambda log: cut(log, 0)])
+def test_nothing_that_takes_long_happens_on_the_event_loop(begin: Callable[[PartitionLog], list[Exception | None]]) -> None:
+    filesystem = FaultyFileSystem(MemoryFileSystem())
+    disks, _, log = a_broker(filesystem)
+    calls = disks.watch(*SLOW, "rename", "open", "pwrite")
+
+    ended = begin(log)
+
+    assert calls == []
+    assert not ended
+    (work,) = [work for name, work, _ in disks.background.work if name.startswith("truncate-log")]
+    work()
+    assert [path for path in calls if path.endswith(".log")]
+    calls.clear()
+    disks.background.run_work()
+    assert ended == [None]
+    # What else was written is checkpoints and the file of leader epochs, by threads as well.
+    assert not [path for path in calls if ".log" in path or "index" in path]
+    disks.background.advance(120_000)
+    assert not [name for name in names(log) if name.endswith(".deleted")]
+
+
+def test_deleting_old_segments_and_rolling_sync_nothing_on_the_event_loop() -> None:
+    filesystem = FaultyFileSystem(MemoryFileSystem())
+    disks, _, log = a_broker(filesystem)
+    calls = disks.watch("sync", "sync_directory", "unlink")
+    append(log, a_batch(2, producer_id=7, base_sequence=24), epoch=5)
+    log.update_high_watermark(log.log_end_offset)
+    log.delete_old_segments(lambda segment, _: segment.base_offset < 8, "test")
+    assert calls == []
+
+
+def test_a_log_says_at_once_that_it_is_shorter() -> None:
+    disks, _, log = a_broker()
+    ended = cut(log, 9)
+    assert (log.log_end_offset, log.high_watermark) == (9, 9)
+    assert log.recovery_point <= 9
+    assert log.latest_epoch == 2
+    assert log.end_offset_for_epoch(2) == (2, 9)
+    disks.settle()
+    assert ended == [None]
+    assert (log.log_end_offset, log.high_watermark, log.latest_epoch) == (9, 9, 2)
+
+
+def test_who_appends_or_reads_what_is_cut_is_told_to_come_again() -> None:
+    disks, _, log = a_broker()
+    before = read_all(log)
+    cut(log, 9)
+    with pytest.raises(LogBeingTruncated):
+        append(log, a_batch(2), epoch=9)
+    with pytest.raises(LogBeingTruncated):
+        log.append_as_follower(memoryview(bytes(a_batch(2, base_offset=9))), 9)
+    with pytest.raises(LogBeingTruncated):
+        log.read(8, 1000, 9, True)
+    with pytest.raises(LogBeingTruncated):
+        log.offset_for_timestamp(1004)
+    with pytest.raises(LogBeingTruncated):
+        log.offset_of_max_timestamp()
+    with pytest.raises(LogBeingTruncated):
+        log.truncate_to(3)
+    # What lies in earlier segments stays readable.
+    region = log.read(0, 1 << 20, 9, True).region
+    assert region is not None
+    assert before.startswith(region.read())
+    disks.settle()
+    assert append(log, a_batch(2), epoch=9).first_offset == 9
+    assert before.startswith(read_all(log)[: 4 * len(a_batch(2))])
+
+
+def test_producers_are_known_as_far_as_the_log_goes() -> None:
+    disks, _, log = a_broker()
+    cut(log, 10)
+    disks.settle()
+    (entry,) = log.active_producers()
+    assert entry.last_sequence == 9
+    assert append(log, a_batch(2, producer_id=7, base_sequence=10), epoch=9).first_offset == 10
+
+
+def test_a_transaction_whose_marker_is_cut_off_is_open_again() -> None:
+    disks, _, log = a_broker()
+    append(log, a_batch(1, producer_id=9, transactional=True), epoch=6)
+    marker = EndTransactionMarker(ControlRecordType.ABORT, 0)
+    batch = build_end_transaction_marker(marker, timestamp=FIRST_TIMESTAMP, producer_id=9, producer_epoch=0)
+    append(log, batch, epoch=6, origin=AppendOrigin.COORDINATOR)
+    log.update_high_watermark(log.log_end_offset)
+    assert len(log.aborted_transactions(24, 26)) == 1
+    cut(log, 25)
+    disks.settle()
+    assert log.last_stable_offset == 24
+    assert log.aborted_transactions(24, 26) == []
+
+
+def test_a_second_cut_follows_the_first() -> None:
+    disks, _, log = a_broker()
+    ended = [cut(log, 15), cut(log, 5), empty(log, 3)]
+    assert log.log_end_offset == 15
+    disks.settle()
+    assert ended == [[None], [None], [None]]
+    assert (log.log_start_offset, log.log_end_offset) == (3, 3)
+
+
+def test_periodic_work_leaves_a_log_alone_that_is_cut() -> None:
+    disks, manager, log = a_broker(retention_ms=1)
+    held, disks.background.submit = [], lambda *work: held.append(work)  # type: ignore[method-assign, assignment]  # nothing is done
+    log.context.submit = disks.background.submit
+    ended = cut(log, 9)
+    manager.check_retention()
+    manager.flush_dirty_logs()
+    manager.remove_expired_producers()
+    manager.checkpoint_recovery_points()
+    assert log.prepare_flush() is None
+    assert log.segments.bases == [0, 4, 8]
+    assert not ended
+
+
+def test_a_log_that_is_deleted_and_created_anew_meanwhile_is_not_touched() -> None:
+    disks, manager, log = a_broker()
+    ended = cut(log, 9)
+    manager.delete(T0)
+    anew = manager.get_or_create(T0, is_new=True)
+    for _ in range(12):
+        append(anew, a_batch(2), epoch=0)
+    content, files = read_all(anew), names(anew)
+    disks.background.advance(200_000)
+    assert len(ended) == 1
+    assert read_all(anew) == content
+    assert [name for name in names(anew) if ".log" in name] == [name for name in files if ".log" in name]
+    assert disks.filesystem.list_directory("/data").count("topic-0") == 1
+    assert not [name for name in disks.filesystem.list_directory("/data") if name.endswith("-delete")]
+    assert manager.offline_log_dirs == []
+
+
+def test_a_log_whose_directory_fails_meanwhile_is_given_up() -> None:
+    disks, manager, log = a_broker()
+    ended = cut(log, 9)
+    manager.handle_log_dir_failure("/data")
+    disks.settle()
+    (error,) = ended
+    assert isinstance(error, LogClosed)
+    assert log.is_closed
+
+
+def test_a_disk_that_refuses_takes_its_directory_offline() -> None:
+    filesystem = FaultyFileSystem(MemoryFileSystem())
+    disks, manager, log = a_broker(filesystem)
+    ended = cut(log, 9)
+    later = cut(log, 3)
+    filesystem.fails_if = lambda name, path: name == "truncate"
+    disks.settle()
+    assert isinstance(ended[0], LogDirFailure)
+    assert isinstance(later[0], LogClosed)
+    assert manager.offline_log_dirs == ["/data"]
+
+
+def test_a_stop_in_the_middle_finishes_the_cut() -> None:
+    disks, manager, log = a_broker()
+    cut(log, 10)
+    disks.background.work.clear()  # nothing is called on the loop any more
+    manager.shutdown()
+    manager = disks.start()
+    found = manager.get(T0)
+    assert found is not None
+    assert found.log_end_offset == 10
+    assert manager.directories["/data"].had_clean_shutdown
+
+
+@pytest.mark.parametrize("power", [False, True])
+@pytest.mark.parametrize("how", ["cut", "cut whole segments", "empty", "empty where a segment begins", "back to below the first"])
+def test_a_crash_at_any_step_leaves_a_whole_log(how: str, power: bool) -> None:
+    """What was flushed below the cut is there, what is beyond it is a beginning of what was, and the next cut ends it."""
+    for fail_at in range(1, 200):
+        inner = MemoryFileSystem()
+        filesystem = FaultyFileSystem(inner)
+        disks, _, log = a_broker(filesystem)
+        if how == "back to below the first":
+            log.delete_old_segments(lambda segment, _: segment.base_offset < 12, "test")
+        log.flush()
+        disks.settle()
+        before = read_all(log)
+        flushed = before if how.startswith("cut") else b""
+        filesystem.calls = 0
+        filesystem.fail_at = fail_at
+        target = {"cut": 18, "cut whole segments": 8, "empty": 100, "empty where a segment begins": 12, "back to below the first": 4}[how]
+        ended = (empty if how.startswith("empty") else cut)(log, target)
+        with contextlib.suppress(LogDirFailure):
+            disks.background.run_work()
+        is_over = ended == [None] and filesystem.calls < fail_at
+        inner.release_locks()
+        found = inner.after_power_cut(fail_at) if power else inner
+        again = Disks(found)
+        again.topics = disks.topics
+        after = again.start().get(T0)
+        assert after is not None
+        content = read_all(after)
+        if how.startswith("cut"):
+            assert flushed.startswith(content)
+            assert after.log_end_offset >= target
+        else:
+            assert content in before
+        if is_over:
+            assert after.log_end_offset == target or power
+        after.truncate_to(target)
+        assert after.log_end_offset <= target
+        append(after, a_batch(2), epoch=50)
+        if is_over:
+            break
+    else:
+        raise AssertionError("it never ended")
