@@ -1,12 +1,11 @@
 """Producer ids for InitProducerId: every broker hands out ids of blocks of 1000 that the controller allots. Kafka's ProducerIdManager.
 
-Owned by the server, called by the InitProducerId handler and the transaction coordinator. The next block is fetched when a tenth of the
+Owned by the server, called by the InitProducerId handler. The next block is fetched when a tenth of the
 present one is left, so that nobody waits for it; who comes when there is none waits for the one fetch that is under way.
 
 Invariant: no id is handed out twice, also not after a restart: what is left of a block is lost then.
 
-Wiring: `ProducerIds(lambda: controller.allocate_producer_id_block(broker_id, services.broker_epoch))`; `await producer_ids.stop()` before
-the controller stops.
+Wiring: `ProducerIds(cluster_wiring.producer_id_block)`; `await producer_ids.stop()` before the way to the controller ends.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from controller.change_znodes import ProducerIdBlock
+from controller.errors import ControllerError
+from replication.peer import PeerUnavailable
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +25,7 @@ PREFETCH_AT = 0.9
 
 
 class ProducerIds:
-    """See the module. `allocate` gives the next block and may raise."""
+    """See the module. `allocate` gives the next block; PeerUnavailable and ControllerError mean that there is none now."""
 
     __slots__ = ("_allocate", "_block", "_fetching", "_following", "_next")
 
@@ -73,7 +74,11 @@ class ProducerIds:
     async def _fetch_block(self) -> bool:
         try:
             self._following = await self._allocate()
-        except Exception as error:
+        except (PeerUnavailable, ControllerError) as error:
             logger.warning("no block of producer ids from the controller, clients will ask again: %s", error)
+            return False
+        except Exception:
+            # A fault of ours, in a task whose outcome is only looked at as yes or no.
+            logger.exception("no block of producer ids, clients will ask again")
             return False
         return True
