@@ -20,7 +20,7 @@ FETCHER = {"clientId": "Replica"}
 
 def metrics_of(broker: ClusterBroker) -> str:
     (url,) = re.findall(r"metrics are at (http://\S+)", broker.log_of_this_run())
-    with urllib.request.urlopen(url, timeout=10) as response:
+    with urllib.request.urlopen(url, timeout=90) as response:
         text: str = response.read().decode()
         return text
 

@@ -171,7 +171,7 @@ def test_a_group_with_members_keeps_its_offsets(ottla: CommandLine, group: str) 
         assert [member["client_id"] for member in described["members"]] == ["ottla"]
     finally:
         reading.terminate()
-        reading.communicate(timeout=20)
+        reading.communicate(timeout=90)
 
 
 def test_offsets_and_groups_are_forgotten(ottla: CommandLine) -> None:

@@ -118,7 +118,7 @@ def test_new_records_are_followed_until_interrupted(ottla: CommandLine, tmp_path
         assert following.stdout is not None
         assert following.stdout.read(8) == b"one;two;"
         following.send_signal(signal.SIGINT)
-        assert following.wait(20) == 0
+        assert following.wait(90) == 0
     finally:
         following.kill()
         following.communicate()
@@ -134,7 +134,7 @@ def test_what_is_typed_is_sent_although_more_may_come(ottla: CommandLine) -> Non
         assert ottla("consume", "-c", "1", name).lines == ["first"]
         typing.stdin.write(b"last without an end")
         typing.stdin.close()
-        assert typing.wait(20) == 0
+        assert typing.wait(90) == 0
     finally:
         typing.kill()
         for stream in (typing.stdout, typing.stderr):
@@ -189,7 +189,7 @@ def test_two_members_share_the_partitions(ottla: CommandLine) -> None:
         def found() -> bool:
             return any(group["group"] == "sharing" for group in ottla("groups", "list", "--json").json)
 
-        eventually(found, 30)
+        eventually(found)
         eventually(shared, 90)
         ottla("produce", "--json", name, input="".join(f'{{"value": "{n}", "partition": {n % 2}}}\n' for n in range(10)))
         outputs = []
@@ -199,7 +199,7 @@ def test_two_members_share_the_partitions(ottla: CommandLine) -> None:
         assert sorted(outputs) == [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]]
         for member in members:
             member.send_signal(signal.SIGINT)
-            assert member.wait(20) == 0
+            assert member.wait(90) == 0
     finally:
         for member in members:
             member.kill()

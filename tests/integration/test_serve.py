@@ -65,7 +65,7 @@ def test_a_pending_long_poll_does_not_hold_up_the_end(tmp_path: Path, signals: i
             for _ in range(signals):
                 broker.signal(signal.SIGTERM)
 
-            assert broker.wait(10) == 0
+            assert broker.wait(25) == 0  # a drain takes up to 30 s
         assert (broker.data / ".kafka_cleanshutdown").exists()
 
 
@@ -79,7 +79,7 @@ def test_a_group_that_waits_for_members_does_not_hold_up_a_second_signal(tmp_pat
             broker.signal(signal.SIGTERM)
             broker.signal(signal.SIGTERM)
 
-            assert broker.wait(10) == 0
+            assert broker.wait(25) == 0  # a drain takes up to 30 s
         finally:
             member.kill()
             member.wait()

@@ -116,7 +116,7 @@ def records_in(bootstrap: str, topic: str, partitions: int) -> Partitions:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "copy", "enable.auto.commit": False})
     found: Partitions = [[] for _ in range(partitions)]
     try:
-        ends = [consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=20)[1] for number in range(partitions)]
+        ends = [consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=90)[1] for number in range(partitions)]
         consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
         while any(len(found[number]) < end for number, end in enumerate(ends)):
             for message in consumer.consume(1000, timeout=0.2):

@@ -24,6 +24,8 @@ from confluent_kafka.admin import (
 
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
 
+SECONDS = 90
+
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
@@ -38,35 +40,35 @@ def changed(kind: ResourceType, name: str, key: str, value: str) -> ConfigResour
 def test_librdkafka_administers_topics_and_configurations(broker: BrokerProcess) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for created in admin.create_topics([NewTopic("ck", 3, 1, config={"retention.ms": "1000"}), NewTopic("ck-default")]).values():
-        assert created.result(10) is None
+        assert created.result(SECONDS) is None
     with pytest.raises(KafkaException, match="Topic 'ck' already exists"):
-        admin.create_topics([NewTopic("ck", 1, 1)])["ck"].result(10)
-    assert admin.create_partitions([NewPartitions("ck", 5)])["ck"].result(10) is None
-    assert len(admin.list_topics("ck", timeout=10).topics["ck"].partitions) == 5
+        admin.create_topics([NewTopic("ck", 1, 1)])["ck"].result(SECONDS)
+    assert admin.create_partitions([NewPartitions("ck", 5)])["ck"].result(SECONDS) is None
+    assert len(admin.list_topics("ck", timeout=SECONDS).topics["ck"].partitions) == 5
     resource = ConfigResource(ResourceType.TOPIC, "ck")
     for altered in admin.incremental_alter_configs([changed(ResourceType.TOPIC, "ck", "segment.ms", "60000")]).values():
-        assert altered.result(10) is None
-    configs = admin.describe_configs([resource])[resource].result(10)
+        assert altered.result(SECONDS) is None
+    configs = admin.describe_configs([resource])[resource].result(SECONDS)
     assert {name: entry.value for name, entry in configs.items() if not entry.is_default} == {"retention.ms": "1000", "segment.ms": "60000"}
     with pytest.raises(KafkaException, match="Value must be at least 14"):
-        admin.incremental_alter_configs([changed(ResourceType.TOPIC, "ck", "segment.bytes", "-1")])[resource].result(10)
+        admin.incremental_alter_configs([changed(ResourceType.TOPIC, "ck", "segment.bytes", "-1")])[resource].result(SECONDS)
     deleted = admin.delete_topics(["ck", "not-there"])
-    assert deleted["ck"].result(10) is None
+    assert deleted["ck"].result(SECONDS) is None
     with pytest.raises(KafkaException, match="Unknown topic or partition"):
-        deleted["not-there"].result(10)
+        deleted["not-there"].result(SECONDS)
 
 
 def test_librdkafka_describes_the_cluster_and_the_broker(broker: BrokerProcess) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    cluster = admin.describe_cluster(include_authorized_operations=True).result(10)
+    cluster = admin.describe_cluster(include_authorized_operations=True).result(SECONDS)
     assert [node.port for node in cluster.nodes] == [broker.port]
     assert cluster.controller.id == cluster.nodes[0].id
     assert AclOperation.ALTER_CONFIGS in cluster.authorized_operations
     resource = ConfigResource(ResourceType.BROKER, str(cluster.controller.id))
-    assert admin.describe_configs([resource])[resource].result(10)["log.retention.hours"].value == "168"
+    assert admin.describe_configs([resource])[resource].result(SECONDS)["log.retention.hours"].value == "168"
     acl = AclBinding(ResourceType.TOPIC, "t", ResourcePatternType.LITERAL, "User:a", "*", AclOperation.READ, AclPermissionType.ALLOW)
     with pytest.raises(KafkaException, match="No Authorizer is configured"):
-        admin.create_acls([acl])[acl].result(10)
+        admin.create_acls([acl])[acl].result(SECONDS)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -113,21 +115,21 @@ def test_aiokafka_administers_topics(broker: BrokerProcess) -> None:
 
 def test_a_topic_is_created_by_asking_for_it(broker: BrokerProcess) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "allow.auto.create.topics": "true"})
-    eventually(lambda: admin.list_topics("by-asking", timeout=10).topics["by-asking"].partitions, what="the topic")
+    eventually(lambda: admin.list_topics("by-asking", timeout=SECONDS).topics["by-asking"].partitions, what="the topic")
 
 
 def test_dynamic_configuration_outlives_the_broker(tmp_path: Path) -> None:
     with a_broker(tmp_path, broker_id=3) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap})
-        admin.create_topics([NewTopic("kept", 1, 1, config={"retention.ms": "1000"})])["kept"].result(10)
+        admin.create_topics([NewTopic("kept", 1, 1, config={"retention.ms": "1000"})])["kept"].result(SECONDS)
         for resource in (
             changed(ResourceType.BROKER, "3", "log.segment.bytes", "5000000"),
             changed(ResourceType.TOPIC, "kept", "segment.ms", "60000"),
         ):
-            admin.incremental_alter_configs([resource])[resource].result(10)
+            admin.incremental_alter_configs([resource])[resource].result(SECONDS)
         running.stop()
         running.start()
         admin = AdminClient({"bootstrap.servers": running.bootstrap})
         resource = ConfigResource(ResourceType.TOPIC, "kept")
-        found = admin.describe_configs([resource])[resource].result(10)
+        found = admin.describe_configs([resource])[resource].result(SECONDS)
         assert [found[name].value for name in ("retention.ms", "segment.ms", "segment.bytes")] == ["1000", "60000", "5000000"]

@@ -25,7 +25,7 @@ ENDS = {
 }
 
 
-def wait_until_gone(pid: int, path: Path, seconds: float = 20) -> None:
+def wait_until_gone(pid: int, path: Path, seconds: float = 90) -> None:
     deadline = time.monotonic() + seconds
     while (Path(f"/proc/{pid}").exists() and "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()) or path.exists():
         assert time.monotonic() < deadline, f"process {pid} or {path} is still there"
