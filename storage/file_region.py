@@ -10,11 +10,12 @@ _WARM_BYTES = 256 * 1024
 
 
 class FileRegion:
-    """`length` bytes of `file` from `position`."""
+    """`length` bytes of `file` from `position`. `end_is_cached`: whoever made it has just looked at what is there where it ends."""
 
-    __slots__ = ("file", "length", "position")
+    __slots__ = ("end_is_cached", "file", "length", "position")
 
-    def __init__(self, file: File, position: int, length: int) -> None:
+    def __init__(self, file: File, position: int, length: int, end_is_cached: bool = False) -> None:
+        self.end_is_cached = end_is_cached
         self.file = file
         self.position = position
         self.length = length

@@ -12,7 +12,11 @@ import mmap
 import os
 import resource
 import sys
-from typing import Protocol
+from functools import cache
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from storage.page_cache import PageCache
 
 _OPEN_READ = os.O_RDONLY | os.O_CLOEXEC
 _OPEN_WRITE = os.O_RDWR | os.O_CLOEXEC
@@ -175,6 +179,12 @@ class RealFile:
 
     def is_cached(self, length: int, at: int) -> bool:
         last = at + length - 1
+        if length > _COUNTED_BYTES:
+            holds = self._page_cache().holds(self._fd, length, at)
+            if holds is not None:
+                if not holds:
+                    return False
+                at = last  # which is probed: that it is being read would not do
         # The kernel reads ahead in larger pieces than this, so a hole between two probes is unlikely; if there is one, sendfile waits.
         try:
             os.preadv(self._fd, _PROBE, last, os.RWF_NOWAIT)
@@ -186,6 +196,13 @@ class RealFile:
         except OSError:
             return True  # the file system cannot tell (overlayfs, some network ones): then waiting is all there is
         return True
+
+    @staticmethod
+    @cache
+    def _page_cache() -> "PageCache":
+        from storage.page_cache import PageCache  # ctypes takes 2 ms, and not every broker needs it
+
+        return PageCache()
 
     def fileno(self) -> int:
         return self._fd
@@ -200,6 +217,8 @@ class RealFile:
             os.close(self._fd)
 
 
+_COUNTED_BYTES = 128 * 1024
+"""Of parts that are larger the kernel counts the pages, which costs as much as three probes."""
 _PROBE_STEP = 64 * 1024
 _PROBE = [bytearray(1)]  # what is read into it does not matter
 

@@ -76,9 +76,11 @@ def read(self: "PartitionLog", offset: int, max_bytes: int, end_offset: int, min
             else:
                 limit = _position_of(self, segment, end_offset, _file_of(self, segment, may_wait))
         length = limit - position
+        end_is_cached = False
         if length > max_bytes:
             end, next_offset = segment.whole_batches_end(position, position + max_bytes, _file_of(self, segment, may_wait))
             length = end - position
+            end_is_cached = length > 0  # the header that begins there was read
             if length == 0:
                 header = header_at(_file_of(self, segment, may_wait), position, segment.size)
                 if header is None or not min_one_batch or max_bytes < 0:
@@ -89,7 +91,7 @@ def read(self: "PartitionLog", offset: int, max_bytes: int, end_offset: int, min
             return FetchSlice(None, offset)
         if next_offset not in hints:
             _remember(hints, next_offset, segment, position + length)
-        return FetchSlice(FileRegion(segment.file, position, length), next_offset)
+        return FetchSlice(FileRegion(segment.file, position, length, end_is_cached), next_offset)
     except NotCached as cold:
         raise ColdRead(self.topic_partition, cold) from None
     except OSError as error:

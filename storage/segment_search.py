@@ -102,13 +102,13 @@ def whole_batches_end(self: "Segment", position: int, cut: int, file: File | Unw
     if file is None:
         file = self.file
     end, next_offset = position, -1
-    entry = self.offset_index.lookup_position(cut)
-    if entry.position > position:
-        base_offset, _ = _batch_of(self, file, *entry)
+    entry_offset, entry_position = self.offset_index.lookup_position(cut)
+    if entry_position > position:
+        base_offset, _ = _batch_of(self, file, entry_offset, entry_position)
         if base_offset < 0:
             self.rebuild_indexes()
         else:
-            end, next_offset = entry.position, base_offset
+            end, next_offset = entry_position, base_offset
             if cut - end <= (cut - position) // 4:
                 return end, next_offset
     for found, header in batches_from(file, end, self.size):

@@ -125,6 +125,8 @@ class Connection(FrameReader):
                 out.append(_prefix(length))
                 out.append(answer)
                 gathered += length + ANSWER_WEIGHT
+            elif not state and type(answer) is list:
+                gathered += self._append_parts(answer, out) + ANSWER_WEIGHT
             else:
                 gathered += self._on_answer(answer, out) + ANSWER_WEIGHT
             if gathered >= TURN_BYTES and position != end:
@@ -164,7 +166,7 @@ class Connection(FrameReader):
     # Answers out ----------------------------------------------------------------------------------------------------------------------
 
     def _on_answer(self, answer: Answer, out: Parts) -> int:
-        """Any answer but bytes with nothing in the way. Returns how many bytes it put into `out`."""
+        """Any answer but bytes with nothing in the way. Returns the size of what it put into `out` or sent."""
         if isinstance(answer, Pending):
             if answer.completed:
                 answer = answer.answer
@@ -245,7 +247,7 @@ class Connection(FrameReader):
             self._transport.resume_reading()
 
     def _append_answer(self, answer: Completion, out: Parts) -> int:
-        """Puts one answer behind those in `out`, or sends both; returns how many bytes stay in `out` of it."""
+        """Puts one answer behind those in `out`, or sends both; returns its size."""
         if isinstance(answer, bytes):
             out.append(_prefix(len(answer)))
             out.append(answer)
@@ -264,11 +266,10 @@ class Connection(FrameReader):
         size, has_regions = gather(parts, out)
         if has_regions:
             self._has_regions = True
-        if size < TURN_BYTES:
-            return size
-        self._write(out)
-        out.clear()
-        return 0
+        if size >= TURN_BYTES:
+            self._write(out)
+            out.clear()
+        return size
 
     def _write(self, out: Parts) -> None:
         """Writes the parts in one go."""
@@ -276,17 +277,18 @@ class Connection(FrameReader):
             return
         if self.timings:
             on_write(self)
-        if not self._has_regions and not self._state & SENDING:
+        if self._has_regions or self._state & SENDING:
+            self._has_regions = False
+            sender = self._sender
+            if sender is None:
+                sender = self._sender = FileSender(self, self._processor.loop, self._transport, self._sock)
+            if not sender.send(out):
+                self._state |= SENDING
+                return
+        else:
             self._transport.write(b"".join(cast("list[bytes]", out)))
-            if self.timings:
-                on_sent(self)
-            return
-        self._has_regions = False
-        sender = self._sender
-        if sender is None:
-            sender = self._sender = FileSender(self, self._processor.loop, self._transport, self._sock)
-        self._state |= SENDING
-        sender.send(out)
+        if self.timings:
+            on_sent(self)
 
     def pause_writing(self) -> None:
         self._state |= PAUSED

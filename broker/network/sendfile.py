@@ -37,6 +37,7 @@ TURN_BYTES: Final = 1024 * 1024
 CHUNK_BYTES: Final = 128 * 1024
 """What a thread, or a connection without a socket of its own (TLS), reads at once."""
 
+SHORT_FILE: Final = "the file is shorter than the log said"
 _length: Final = Struct(">i").pack
 _MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", None)
@@ -47,6 +48,12 @@ def gather(parts: Parts, out: Parts) -> tuple[int, bool]:
 
     Small regions become bytes, unless that would wait for the disk.
     """
+    if len(parts) == 3:
+        head, region, tail = parts  # most fetches
+        if isinstance(region, FileRegion) and region.length > INLINE_BYTES and isinstance(head, bytes):
+            size = len(head) + region.length + len(tail)
+            out += (_length(size) + head, region, tail)
+            return size, True
     size = 0
     has_regions = False
     length_at = len(out)
@@ -127,9 +134,88 @@ class FileSender:
         self._writer = -1
         self._closed = False
 
-    def send(self, parts: Parts) -> None:
-        """Send `parts` behind what is queued. Memory parts next to each other become one."""
-        idle = not self._parts
+    def send(self, parts: Parts) -> bool:
+        """Send `parts` behind what is queued; whether all of it has left. If not, `on_sent` of the connection will be called."""
+        if self._sock is not None and not self._parts and not self._transport.get_write_buffer_size():
+            return self._send_at_once(self._sock, parts)
+        was_idle = not self._parts
+        self._queue(parts)
+        return was_idle and self._send_queued()
+
+    def _send_at_once(self, sock: socket.socket, parts: Parts) -> bool:
+        """With nothing in the way, as most answers leave. Only what the socket does not take is queued: 64 KiB cost 12 µs instead of 20."""
+        memory: list[bytes | bytearray | memoryview] = []
+        data = b""
+        region: FileRegion | None = None
+        number = length = position = warm = 0
+        is_cold = False
+        try:
+            for part in parts:
+                number += 1
+                if not isinstance(part, FileRegion):
+                    memory.append(part)
+                    continue
+                length = part.length
+                if not length:
+                    continue
+                region = part
+                file, position = part.file, part.position
+                begun = position % PAGE_BYTES
+                if begun and INLINE_BYTES < length <= ALIGNED_BYTES and (first := file.pread_cached(PAGE_BYTES - begun, position)):
+                    # As from_next_page. That these bytes are at hand tells of the beginning of the rest, too.
+                    memory.append(first)
+                    position += len(first)
+                    warm = length = length - len(first)
+                    is_cold = not (part.end_is_cached or file.is_cached(1, position + length - 1))
+                else:
+                    warm = length if length < TURN_BYTES else TURN_BYTES
+                    is_cold = not file.is_cached(warm, position)
+                if memory:
+                    data = b"".join(memory)
+                    memory = []
+                    # Without MSG_MORE a header would leave as a packet of its own (TCP_NODELAY).
+                    sent = sock.send(data, _MSG_MORE)
+                    if sent < len(data):
+                        data = data[sent:]
+                        break
+                    data = b""
+                if is_cold:
+                    break
+                sent = os.sendfile(sock.fileno(), file.fileno(), position, warm)
+                position += sent
+                length -= sent
+                if length:
+                    if not sent:
+                        raise OSError(errno.EIO, SHORT_FILE)
+                    warm -= sent
+                    break
+            else:
+                if not memory:
+                    return True
+                data = b"".join(memory)
+                sent = sock.send(data)
+                if sent == len(data):
+                    return True
+                data = data[sent:]
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self._fail(error)
+            return False
+        if data:
+            self._parts.append(data)
+        if length and region is not None:
+            self._parts.append(FileRegion(region.file, position, length))
+            if not data and not is_cold:
+                self._warm = warm
+        self._queue(parts[number:])
+        if is_cold and not data:
+            return self._send_queued()  # a thread pulls it in
+        self._wait_for_room()
+        return False
+
+    def _queue(self, parts: Parts) -> None:
+        """Memory parts next to each other become one."""
         memory: list[bytes | bytearray | memoryview] = []
         for part in parts:
             if isinstance(part, FileRegion):
@@ -144,13 +230,18 @@ class FileSender:
                 memory.append(part)
         if memory:
             self._parts.append(b"".join(memory))
-        if idle:
-            self.pump()
 
     def pump(self) -> None:
-        """Send what the socket takes, at most TURN_BYTES. Called when there is something new, room, or bytes from the disk."""
+        """Go on: there is room, or bytes came from the disk."""
+        if not self._parts:
+            self._stop_waiting()
+        elif self._send_queued():
+            self._connection.on_sent()
+
+    def _send_queued(self) -> bool:
+        """Send what the socket takes of what is queued, at most TURN_BYTES; whether nothing is left."""
         if self._closed or self._pulling is not None or self._transport.get_write_buffer_size():
-            return  # the thread, or resume_writing of the connection, calls again
+            return False  # the thread, or resume_writing of the connection, calls again
         budget = TURN_BYTES
         parts = self._parts
         try:
@@ -160,7 +251,7 @@ class FileSender:
                     length = part.length
                     asked = min(length - self._position, budget)
                     if self._position >= self._warm and not self._ensure_cached(part, asked):
-                        return
+                        return False
                     asked = min(asked, self._warm - self._position)
                     sent = self._send_region(part, asked)
                 else:
@@ -177,17 +268,23 @@ class FileSender:
         except BlockingIOError:
             pass
         except OSError as error:
-            logger.info(
-                "%s: sending %d bytes of files failed: %s; closing the connection", self._connection.info.connection_id, self.unsent, error
-            )
-            self._connection.abort()
-            return
+            self._fail(error)
+            return False
         self._connection.touch()
         if parts:
             self._wait_for_room()
-        else:
-            self._stop_waiting()
-            self._connection.on_sent()
+            return False
+        # The writer stays: the next answer may have to wait at once, and one that is not needed is called once and ends.
+        return True
+
+    def _fail(self, error: OSError) -> None:
+        logger.info(
+            "%s: sending files failed, %d bytes were queued: %s; closing the connection",
+            self._connection.info.connection_id,
+            self.unsent,
+            error,
+        )
+        self._connection.abort()
 
     @property
     def unsent(self) -> int:
@@ -206,11 +303,11 @@ class FileSender:
         if self._sock is not None:
             sent = os.sendfile(self._sock.fileno(), region.file.fileno(), position, length)
             if sent == 0:
-                raise OSError(errno.EIO, "the file is shorter than the log said")
+                raise OSError(errno.EIO, SHORT_FILE)
             return sent
         data = region.file.pread(min(length, CHUNK_BYTES), position)
         if not data:
-            raise OSError(errno.EIO, "the file is shorter than the log said")
+            raise OSError(errno.EIO, SHORT_FILE)
         self._transport.write(data)
         return len(data)
 

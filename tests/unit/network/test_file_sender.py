@@ -157,10 +157,14 @@ def test_a_small_region_that_is_cold_waits_for_the_thread_too(path: Path, monkey
 def test_a_file_that_cannot_be_read_closes_its_connection(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     file = RealFileSystem().open(str(path), read_only=True)
-    bench = a_bench(file)
+    turns = TurnsWithThreads()
+    bench = a_bench(file, turns)
     client, healthy = bench.connect(), bench.connect()
     client.send(framed(fetch(len(DATA) + 5)))
-    bench.turns.run()
+    turns.run()
+    while turns.pulls:  # what is not in the file is not in the page cache either
+        turns.pulls.pop().finish()
+        turns.run()
     healthy.send(framed(other(b"fine")))
     assert client.transport.aborted
     assert healthy.answers == [other(b"fine")]

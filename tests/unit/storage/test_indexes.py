@@ -141,6 +141,8 @@ def test_lookups_agree_with_a_list(gaps: list[int], cuts: list[int], asked: list
             expected = (model[at - 1], model[at - 1] * 3) if at else (1000, 0)
             assert index.lookup(target) == expected
             assert index.lookup_position(target * 3) == expected
+            following = (model[at], model[at] * 3) if at < len(model) else (-1, -1)
+            assert index.bracket(target) == (expected if at else (1000, 0)) + following
     if model:
         index.append(model[-1] + 1, 999_999)
         assert index.lookup(2**31) == (model[-1] + 1, 999_999)

@@ -1,0 +1,47 @@
+"""How much of a part of a file is in the page cache: cachestat(2), which Linux has from 6.5 on.
+
+Used by `RealFile.is_cached` for parts of many pages. One call counts all of them: 2.6 µs for 1 MiB, where probing a byte of every 64 KiB
+takes 10 and overlooks holes. Pages whose reading is under way count as cached.
+"""
+
+import ctypes
+import errno
+import mmap
+import sys
+
+_CACHESTAT = 451  # the same number on every architecture that Python runs on but Alpha
+_Numbers = ctypes.c_uint64 * 7  # struct cachestat_range, then struct cachestat, of which the first counts the pages in the cache
+_OFFSET_OF_RESULT = 16
+_NO_FLAGS = 0
+_REFUSALS = frozenset({errno.ENOSYS, errno.EPERM, errno.EACCES})
+
+_syscall = ctypes.CDLL(None, use_errno=True).syscall
+_syscall.restype = ctypes.c_long
+_syscall.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint]
+
+
+class PageCache:
+    """Whether the system tells is found out by asking; one that refused is not asked again."""
+
+    __slots__ = ("_is_told",)
+
+    def __init__(self) -> None:
+        self._is_told = sys.platform == "linux"
+
+    def holds(self, descriptor: int, length: int, at: int) -> bool | None:
+        """Whether all pages of `length` bytes from `at` are cached; None when the system does not tell.
+
+        It says of no page that it is cached where a file system keeps them under another file (overlayfs): that is no answer either.
+        """
+        if not self._is_told:
+            return None
+        numbers = _Numbers(at, length)
+        address = ctypes.addressof(numbers)
+        if _syscall(_CACHESTAT, descriptor, address, address + _OFFSET_OF_RESULT, _NO_FLAGS):
+            self._is_told = ctypes.get_errno() not in _REFUSALS
+            return None
+        cached = numbers[2]
+        if not cached:
+            return None
+        pages = (at + length - 1) // mmap.PAGESIZE - at // mmap.PAGESIZE + 1
+        return bool(cached >= pages)

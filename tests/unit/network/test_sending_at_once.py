@@ -1,0 +1,255 @@
+"""Answers with regions of files that leave over a socket of the connection's own: at once, or the rest when there is room."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.network.request_channel import Parts
+from broker.network.sendfile import INLINE_BYTES, PAGE_BYTES, TURN_BYTES, FileSender
+from storage.file_region import FileRegion
+from storage.filesystem import RealFile, RealFileSystem
+
+DATA = random.Random(3).randbytes(3 * 1024 * 1024)
+
+
+class Loop:
+    """Knows who waits for room, and lets threads run when the test says so."""
+
+    def __init__(self) -> None:
+        self.writers: dict[int, Callable[[], None]] = {}
+        self.pulls: list[Callable[[], None]] = []
+
+    def add_writer(self, descriptor: int, callback: Callable[[], None]) -> None:
+        assert descriptor not in self.writers
+        self.writers[descriptor] = callback
+
+    def remove_writer(self, descriptor: int) -> None:
+        del self.writers[descriptor]
+
+    def run_in_executor(self, executor: None, work: Callable[..., None], *arguments: object) -> Any:
+        done: list[Callable[[Any], None]] = []
+        pulling = SimpleNamespace(add_done_callback=done.append, cancelled=lambda: False, exception=lambda: None)
+
+        def finish() -> None:
+            work(*arguments)
+            for each in done:
+                each(pulling)
+
+        self.pulls.append(finish)
+        return pulling
+
+    def there_is_room(self) -> None:
+        """Call whoever waits for it."""
+        for callback in list(self.writers.values()):
+            callback()
+
+
+class Side:
+    """A sender, what stands in for its connection and transport, and the client's socket."""
+
+    def __init__(self) -> None:
+        ours, self.client = socket.socketpair()
+        ours.setblocking(False)
+        self.client.setblocking(False)
+        self.ours = ours
+        self.loop = Loop()
+        self.held = 0
+        self.sent = 0
+        self.aborted = False
+        transport: Any = SimpleNamespace(get_write_buffer_size=lambda: self.held)
+        self.sender = FileSender(self, self.loop, transport, ours)  # type: ignore[arg-type]  # stand-ins with what a sender uses
+
+    info = SimpleNamespace(connection_id="test")
+
+    def touch(self) -> None: ...
+
+    def on_sent(self) -> None:
+        self.sent += 1
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def received(self) -> bytes:
+        """What has arrived at the client."""
+        got = bytearray()
+        while True:
+            try:
+                got += self.client.recv(1 << 20)
+            except BlockingIOError:
+                return bytes(got)
+
+    def all_received(self) -> bytes:
+        """The client reads until nobody waits for room."""
+        got = self.received()
+        while self.loop.writers and not self.aborted:
+            self.loop.there_is_room()
+            got += self.received()
+        return got
+
+
+@pytest.fixture
+def side() -> Iterator[Side]:
+    found = Side()
+    yield found
+    found.sender.close()
+    found.ours.close()
+    found.client.close()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> RealFile:
+    path = tmp_path / "segment.log"
+    path.write_bytes(DATA)
+    return RealFileSystem().open(str(path), read_only=True)
+
+
+def an_answer(file: object, position: int, length: int, *, end_is_cached: bool = False) -> tuple[Parts, bytes]:
+    """The parts of an answer, and the bytes they are."""
+    region = FileRegion(file, position, length, end_is_cached)  # type: ignore[arg-type]  # tests give files that pretend
+    return [b"<head>", region, b"<tail>"], b"<head>" + DATA[position : position + length] + b"<tail>"
+
+
+@pytest.mark.parametrize("end_is_cached", [False, True])
+@pytest.mark.parametrize("position", [0, 1, PAGE_BYTES - 1, 5 * PAGE_BYTES, 5 * PAGE_BYTES + 77])
+def test_what_the_socket_takes_leaves_at_once_and_nobody_is_told(side: Side, file: RealFile, position: int, end_is_cached: bool) -> None:
+    parts, expected = an_answer(file, position, INLINE_BYTES + 1000, end_is_cached=end_is_cached)
+    assert side.sender.send(parts)
+    assert side.received() == expected
+    assert not side.loop.writers
+    assert side.sent == 0
+
+
+def test_several_answers_and_parts_without_bytes_around_them_keep_their_order(side: Side, file: RealFile) -> None:
+    one, first = an_answer(file, 123, 20_000)
+    other, second = an_answer(file, 4096, 30_000)
+    bare = FileRegion(file, 99, 17_000)
+    empty = FileRegion(file, 5, 0)
+    assert side.sender.send([*one, empty, *other, bare, bare])
+    assert side.received() == first + second + DATA[99:17_099] * 2
+
+
+@pytest.mark.parametrize("position", [0, 77])
+@pytest.mark.parametrize("length", [200_000, 256 * 1024, 1_000_000, 2_500_000])
+def test_the_rest_leaves_in_order_when_there_is_room(side: Side, file: RealFile, position: int, length: int) -> None:
+    side.ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 50_000)
+    one, first = an_answer(file, position, length)
+    other, second = an_answer(file, 5, 20_000)
+    assert not side.sender.send(one)
+    assert not side.sender.send([b"between"])
+    assert not side.sender.send(other)
+    assert side.all_received() == first + b"between" + second
+    assert side.sent == 1
+
+
+def test_a_socket_that_takes_nothing_at_all_gets_everything_later(side: Side, file: RealFile) -> None:
+    filled = 0
+    while True:
+        try:
+            filled += side.ours.send(bytes(100_000))
+        except BlockingIOError:
+            break
+    parts, expected = an_answer(file, 77, 50_000)
+    assert not side.sender.send(parts)
+    assert side.all_received() == bytes(filled) + expected
+
+
+def test_who_waited_for_room_is_called_once_more_and_then_not(side: Side, file: RealFile) -> None:
+    side.ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 50_000)
+    parts, expected = an_answer(file, 0, 150_000)
+    assert not side.sender.send(parts)
+    got = b""
+    while not side.sent:
+        got += side.received()
+        side.loop.there_is_room()
+    assert len(side.loop.writers) == 1  # the next answer may have to wait as well: then nothing has to be set up again
+    side.loop.there_is_room()
+    assert not side.loop.writers
+    assert side.sent == 1
+    assert got + side.received() == expected
+
+
+def test_nothing_overtakes_what_the_transport_still_holds(side: Side, file: RealFile) -> None:
+    side.held = 5
+    parts, expected = an_answer(file, 0, 50_000)
+    assert not side.sender.send(parts)
+    assert side.received() == b""
+    side.held = 0
+    side.sender.pump()
+    assert side.received() == expected
+    assert side.sent == 1
+
+
+class ColdFile:
+    """A file of which nothing is in the page cache until a thread has read it."""
+
+    def __init__(self, file: RealFile) -> None:
+        self._file = file
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._file, name)
+
+    def is_cached(self, length: int, at: int) -> bool:
+        return False
+
+    def pread_cached(self, length: int, at: int) -> bytes | None:
+        return None
+
+
+@pytest.mark.parametrize("position", [0, 77])
+@pytest.mark.parametrize("length", [50_000, 1_000_000])
+def test_what_is_cold_is_read_by_a_thread_before_it_is_sent(
+    side: Side, file: RealFile, monkeypatch: pytest.MonkeyPatch, position: int, length: int
+) -> None:
+    monkeypatch.setattr(os, "preadv", lambda *_: (_ for _ in ()).throw(BlockingIOError))
+    parts, expected = an_answer(ColdFile(file), position, length)
+    assert not side.sender.send(parts)
+    assert not side.loop.writers
+    before = side.received()
+    assert len(before) <= len(b"<head>")
+    side.loop.pulls.pop()()
+    assert before + side.all_received() == expected
+    assert side.sent == 1
+
+
+def test_a_turn_sends_no_more_than_its_share(side: Side, file: RealFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+
+    def sendfile(out: int, source: int, position: int, count: int) -> int:
+        counts.append(count)
+        return count
+
+    monkeypatch.setattr(os, "sendfile", sendfile)
+    parts, _ = an_answer(file, 0, 2 * TURN_BYTES + 5)
+    assert not side.sender.send(parts)
+    assert counts == [TURN_BYTES]
+    side.loop.there_is_room()
+    assert sum(counts) == 2 * TURN_BYTES
+    side.loop.there_is_room()
+    assert sum(counts) == 2 * TURN_BYTES + 5
+    assert side.sent == 1
+
+
+def test_a_file_that_is_shorter_than_its_region_closes_the_connection(side: Side, file: RealFile) -> None:
+    region = FileRegion(file, len(DATA) - 20_000, 40_000, end_is_cached=True)
+    assert not side.sender.send([b"<", region, b">"])
+    while side.loop.pulls:
+        side.loop.pulls.pop()()
+    for _ in range(3):
+        side.loop.there_is_room()
+    assert side.aborted
+    assert side.sent == 0
+
+
+def test_a_client_that_is_gone_closes_the_connection(side: Side, file: RealFile) -> None:
+    side.client.close()
+    parts, _ = an_answer(file, 0, 50_000)
+    assert not side.sender.send(parts)
+    assert side.aborted
