@@ -109,6 +109,7 @@ def is_ordinary(partition: Partition, asked: SessionPartition, replica_id: int) 
         and asked.topic_id == log.topic_id
         and log.log_start_offset <= asked.offset <= log.log_end_offset
         and replica_id in partition.followers
+        and log.truncation is None
     )
 
 

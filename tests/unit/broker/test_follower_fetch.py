@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 
@@ -198,6 +199,20 @@ async def test_a_leader_that_is_deposed_before_the_turn_ends_says_so() -> None:
     follower.replicas.say(state(leader=1, isr=[0, 1], replicas=[0, 1], epoch=1, partition_epoch=1))
     await turns()
     assert [(index, error) for index, error, _, _ in told(waiting)] == [(0, ErrorCode.FENCED_LEADER_EPOCH)]
+
+
+@on_a_loop
+async def test_nothing_is_read_of_a_log_that_a_thread_still_truncates() -> None:
+    follower = Follower()
+    follower.replicas.append(1, index=0)
+    log: Any = follower.replicas.partition.log
+    waiting = follower.fetch({})
+    log.truncation = "under way"
+    await turns()
+    asked = follower.fetch({})
+    await turns()
+    for asking in (waiting, asked):
+        assert [(index, error) for index, error, _, _ in told(asking)] == [(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
 
 
 @on_a_loop
