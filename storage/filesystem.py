@@ -7,11 +7,13 @@ Invariants: a `File` writes everything or raises; it closes its descriptor with 
 stays readable.
 """
 
+import errno
 import fcntl
 import mmap
 import os
 import resource
 import sys
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
@@ -72,6 +74,9 @@ class FileSystem(Protocol):
 
     def is_short_of_files(self) -> bool:
         """Whether most of the files that this process may have open were open at some time since the last call."""
+
+    def relieve_with(self, close_some: Callable[[], None]) -> None:
+        """Calls `close_some` whenever a file is opened while most of those are, in the thread that opens it."""
 
     def exists(self, path: str) -> bool: ...
 
@@ -223,6 +228,10 @@ _PROBE_STEP = 64 * 1024
 _PROBE = [bytearray(1)]  # what is read into it does not matter
 
 
+def _close_nothing() -> None:
+    pass
+
+
 class RealFileSystem:
     """A `FileSystem` on the real disk."""
 
@@ -231,19 +240,30 @@ class RealFileSystem:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._many = sys.maxsize if limit == resource.RLIM_INFINITY else limit * 3 // 4
         self._has_many = False
+        self._close_some: Callable[[], None] = _close_nothing
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> RealFile:
         flags = _OPEN_READ if read_only else _OPEN_WRITE
         if create:
             flags |= os.O_CREAT
-        fd = os.open(path, flags, 0o644)
+        try:
+            fd = os.open(path, flags, 0o644)
+        except OSError as error:
+            if error.errno != errno.EMFILE:
+                raise
+            self._close_some()
+            fd = os.open(path, flags, 0o644)
         if fd > self._many:  # the system gives the lowest number that is free
             self._has_many = True
+            self._close_some()
         return RealFile(path, fd)
 
     def is_short_of_files(self) -> bool:
         found, self._has_many = self._has_many, False
         return found
+
+    def relieve_with(self, close_some: Callable[[], None]) -> None:
+        self._close_some = close_some
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)

@@ -4,10 +4,12 @@ of descriptors.
 `LogManager` starts it. Once a minute every log is looked at, a few per turn of the loop: segments that are read only lose their file and
 the maps of their indexes, and so does an active one to which nothing was appended since. The next read or append opens what it needs
 (20 µs). So what is open belongs to the logs and segments of the last two minutes. A map counts, too: it holds a descriptor. When most
-descriptors that the process may have are taken all the same, all that can be closed is closed within a second or two.
+descriptors that the process may have are taken all the same, all that can be closed is closed within a second or two; and until then each
+file that the loop opens closes some others first, so that a quarter is always left for sockets and threads.
 """
 
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 
@@ -21,6 +23,9 @@ PERIOD_MS = 60_000
 _PRESSURE_PERIOD_MS = 1000
 _SEGMENTS_PER_TURN = 1000
 """Half a millisecond at most."""
+_CLOSED_AT_ONCE = 64
+_LOOKED_AT_AT_ONCE = 2000
+"""Logs; half a millisecond."""
 _LOG_COSTS = 3
 """As much as so many segments."""
 
@@ -28,7 +33,7 @@ _LOG_COSTS = 3
 class IdleFiles:
     """Of all logs that `logs` gives."""
 
-    __slots__ = ("_background", "_closes_all", "_ends", "_filesystem", "_logs", "_waiting")
+    __slots__ = ("_background", "_closes_all", "_ends", "_filesystem", "_hand", "_logs", "_thread", "_waiting")
 
     def __init__(self, filesystem: FileSystem, background: Background, logs: Callable[[], Iterable[PartitionLog]]) -> None:
         self._filesystem = filesystem
@@ -36,11 +41,16 @@ class IdleFiles:
         self._closes_all = False
         self._logs = logs
         self._waiting: deque[PartitionLog] = deque()
+        self._thread = 0
+        self._hand: deque[PartitionLog] = deque()
+        """Whose files are closed next when there is need, the first that were opened first: it goes round."""
         self._ends: dict[PartitionLog, int] = {}
         """Where each log ended when it was looked at last."""
 
     def start(self) -> None:
         """Begins; on the loop."""
+        self._thread = threading.get_ident()
+        self._filesystem.relieve_with(self.close_some)
         self._background.schedule("idle-files", PERIOD_MS, PERIOD_MS, self.close_idle)
         self._background.schedule("idle-files", _PRESSURE_PERIOD_MS, _PRESSURE_PERIOD_MS, self.relieve)
 
@@ -52,6 +62,22 @@ class IdleFiles:
             )
             self._closes_all = True
             self.close_idle()
+
+    def close_some(self) -> None:
+        """Closes files of some logs, now; does nothing in another thread than the loop's."""
+        if threading.get_ident() != self._thread:
+            return
+        left = _CLOSED_AT_ONCE
+        if not self._hand:
+            self._hand.extend(self._logs())
+        for _ in range(min(_LOOKED_AT_AT_ONCE, len(self._hand))):
+            each = self._hand.popleft()
+            if each.is_closed or each.flushes or each.truncation is not None:
+                continue
+            each.read_hints.clear()
+            left -= sum(segment.release() for segment in each.segments)
+            if left <= 0:
+                return
 
     def close_idle(self) -> None:
         """One round over all logs."""

@@ -175,6 +175,8 @@ class LogLoading:
             recovery_point=task.recovery_point,
         )
         opened.update_high_watermark(task.high_watermark)
+        for segment in opened.segments:
+            segment.release()  # there may be more logs than files that may be open
         return opened
 
     def _collect(self, futures: list[Future[list[_Opened]]], total: int) -> None:

@@ -8,7 +8,7 @@ Invariant: what a call does, it does in the directory of the one log, whatever t
 long as one call takes, none of which waits for the disk longer than the loop itself would.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from storage.filesystem import File, FileSystem
@@ -37,6 +37,9 @@ class MovableDirectory:
 
     def is_short_of_files(self) -> bool:
         return self._filesystem.is_short_of_files()
+
+    def relieve_with(self, close_some: Callable[[], None]) -> None:
+        self._filesystem.relieve_with(close_some)
 
     def exists(self, path: str) -> bool:
         with self._now(path) as now:
@@ -94,7 +97,8 @@ class MovableDirectory:
             return self._filesystem.total_and_free_bytes(now)
 
     def try_lock(self, path: str) -> File | None:
-        return self._filesystem.try_lock(path)
+        with self._now(path) as now:
+            return self._filesystem.try_lock(now)
 
     def unlock(self, lock: File) -> None:
         self._filesystem.unlock(lock)

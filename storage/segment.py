@@ -386,15 +386,14 @@ class Segment:
         self._offset_index = None
         self._time_index = None
 
-    def release(self) -> None:
-        """Closes what the next use opens again."""
+    def release(self) -> bool:
+        """Closes what the next use opens again; tells whether the file was open."""
+        was_open = self._file is not None
         self._file = None
-        if self._offset_index is not None:
-            self._offset_index.release()
-        if self._time_index is not None:
-            self._time_index.release()
-        if self._transaction_index is not None:
-            self._transaction_index.release()
+        for index in (self._offset_index, self._time_index, self._transaction_index):
+            if index is not None:
+                index.release()
+        return was_open
 
     def update_settings(self, settings: LogSettings) -> None:
         self._settings = settings

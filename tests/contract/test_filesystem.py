@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from storage.filesystem import FileSystem, RealFileSystem
+from storage.movable_directory import MovableDirectory
+from storage.small_files import SmallFiles
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 
 Case = tuple[FileSystem, str]
@@ -29,7 +31,17 @@ def _faulty(tmp_path: Path) -> Case:
     return FaultyFileSystem(filesystem), root
 
 
-@pytest.fixture(params=[_real, _memory, _faulty], ids=["real", "memory", "faulty"])
+def _moved(tmp_path: Path) -> Case:
+    """A directory that is called otherwise by now."""
+    inner = RealFileSystem()
+    small_files = SmallFiles(inner, str(tmp_path / "before"))
+    inner.make_directory(small_files.directory)
+    filesystem = MovableDirectory(inner, small_files)
+    small_files.move_to(str(tmp_path / "after"))
+    return filesystem, str(tmp_path / "before")
+
+
+@pytest.fixture(params=[_real, _memory, _faulty, _moved], ids=["real", "memory", "faulty", "moved"])
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
     make: Callable[[Path], Case] = request.param
     return make(tmp_path)

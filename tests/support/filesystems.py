@@ -110,6 +110,9 @@ class MemoryFileSystem:
     def is_short_of_files(self) -> bool:
         return False
 
+    def relieve_with(self, close_some: Callable[[], None]) -> None:
+        """There is no such limit in memory."""
+
     def exists(self, path: str) -> bool:
         return path in self.nodes or path in self.directories
 
@@ -233,6 +236,9 @@ class FaultyFileSystem:
 
     def is_short_of_files(self) -> bool:
         return self._inner.is_short_of_files()
+
+    def relieve_with(self, close_some: Callable[[], None]) -> None:
+        self._inner.relieve_with(close_some)
 
     def is_due(self, name: str, path: str) -> bool:
         """Whether this call is to fail."""

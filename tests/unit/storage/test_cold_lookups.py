@@ -7,46 +7,16 @@ from typing import TypeVar
 
 import pytest
 
+from protocol.record_builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
 from storage.cold_lookups import ColdRead
 from storage.filesystem import RealFileSystem
+from storage.log_append import AppendOrigin
 from storage.partition_log import PartitionLog
-from tests.support.batches import a_batch
-from tests.support.filesystems import MemoryFile, MemoryFileSystem
+from tests.support.batches import FIRST_TIMESTAMP, a_batch
+from tests.support.cold_files import ColdFileSystem
 from tests.support.logs import a_context, a_log, append, read_all
 
 Found = TypeVar("Found")
-
-
-class ColdFile(MemoryFile):
-    """A file of which nothing is cached but what was read."""
-
-    cached: dict[str, set[int]]
-
-    def pread(self, length: int, at: int) -> bytes:
-        self.cached.setdefault(self.path, set()).update(range(at, at + length))
-        return super().pread(length, at)
-
-    def is_cached(self, length: int, at: int) -> bool:
-        return self.cached.get(self.path, set()).issuperset(range(at, at + length))
-
-    def pread_cached(self, length: int, at: int) -> bytes | None:
-        return super().pread(length, at) if self.is_cached(min(length, self.size() - at), at) else None
-
-
-class ColdFileSystem(MemoryFileSystem):
-    """Opens files cold once `cached` is set."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cached: dict[str, set[int]] | None = None
-
-    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> MemoryFile:
-        file = super().open(path, create=create, read_only=read_only)
-        if self.cached is not None:
-            file.__class__ = ColdFile
-            assert isinstance(file, ColdFile)
-            file.cached = self.cached
-        return file
 
 
 def a_cold_log(*, is_reopened: bool) -> PartitionLog:
@@ -131,3 +101,32 @@ def test_a_waiting_read_after_a_refused_one_is_the_same_log() -> None:
     with pytest.raises(ColdRead, match="not in the page cache"):
         log.read(11, 300, log.log_end_offset, True, False)
     assert len(read_all(log)) == log.size_bytes
+
+
+def test_aborted_transactions_of_an_old_segment_are_not_waited_for() -> None:
+    filesystem = ColdFileSystem()
+    log = a_log(a_context(filesystem), segment_bytes=700)
+    for at in range(12):
+        append(log, a_batch(3, producer_id=5, transactional=True, base_sequence=3 * at))
+        marker = EndTransactionMarker(ControlRecordType.ABORT, 0)
+        ending = build_end_transaction_marker(marker, timestamp=FIRST_TIMESTAMP, producer_id=5, producer_epoch=0)
+        append(log, ending, origin=AppendOrigin.COORDINATOR)
+    log.update_high_watermark(log.log_end_offset)
+    assert len(log.segments) > 3
+    expected = log.aborted_transactions(0, log.log_end_offset)
+    assert [each.last_offset for each in expected] == [4 * at + 3 for at in range(12)]
+    for segment in log.segments:
+        segment.release()
+    filesystem.cached = {}
+    rounds = 0
+    while True:
+        try:
+            found = log.aborted_transactions(0, log.log_end_offset, False)
+            break
+        except ColdRead as cold:
+            rounds += 1
+            cold.warm()
+    assert found == expected
+    assert rounds == len(log.segments) - 1
+    filesystem.cached = {}
+    assert log.aborted_transactions(0, log.log_end_offset, False) == expected, "kept in memory"

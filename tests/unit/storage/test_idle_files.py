@@ -1,6 +1,9 @@
 """Files of segments that nobody uses are closed, and open again when somebody does."""
 
 import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -103,6 +106,38 @@ def test_what_is_used_is_closed_too_when_descriptors_run_short(tmp_path: Path) -
     append(logs[0])
     assert len(read_all(logs[0])) > len(read_all(logs[1])) > 0
     manager.shutdown()
+
+
+@contextmanager
+def so_many_more_files(count: int) -> Iterator[None]:
+    """May be opened by this process."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + count, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_more_logs_than_files_that_may_be_open_are_created_written_and_opened_again(tmp_path: Path) -> None:
+    partitions = [TopicPartition("topic", number) for number in range(300)]
+    with so_many_more_files(100):
+        manager, background = a_manager(tmp_path)
+        manager.start()
+        for _ in range(2):
+            for each in partitions:  # within one turn of the loop: nothing is closed in between but for need
+                append(manager.get_or_create(each, is_new=True))
+        assert len(open_files(tmp_path)) < 100
+        background.run_work()
+        manager.shutdown()
+        manager, background = a_manager(tmp_path)
+        assert open_files(tmp_path) == []
+        manager.start()
+        assert {log.log_end_offset for log in manager.all_logs()} == {2}
+        for each in manager.all_logs():
+            assert len(read_all(each)) == 2 * len(a_batch())
+        assert manager.offline_log_dirs == []
+        manager.shutdown()
 
 
 def test_the_number_of_a_descriptor_tells_how_many_there_are(tmp_path: Path) -> None:

@@ -66,6 +66,21 @@ def test_epochs_that_no_thread_had_written_are_found_in_the_batches() -> None:
     assert found.leader_epochs.entries == [(0, 0), (3, 4), (9, 6)]
 
 
+def test_a_start_after_a_crash_syncs_nothing_for_logs_that_are_as_they_were() -> None:
+    filesystem = FaultyFileSystem(MemoryFileSystem())
+    disks = Disks(filesystem)
+    manager = disks.start()
+    for partition in range(20):
+        append(manager.get_or_create(TopicPartition("topic", partition), is_new=True), a_batch(3), epoch=4)
+    disks.settle()
+    disks.crash(manager)
+    calls = disks.watch("sync", "sync_directory")
+    manager = disks.start()
+    disks.settle()
+    assert {log.latest_epoch for log in manager.all_logs()} == {4}
+    assert [path for path in calls if "topic-" in path] == []
+
+
 def test_a_crash_while_loading_counts_as_a_crash() -> None:
     disks = Disks()
     disks.start().shutdown()

@@ -4,8 +4,10 @@ import pytest
 
 from storage.partition_log import PartitionLog
 from storage.retention import delete_old_segments
+from storage.retention_checks import SEGMENTS_PER_TURN
 from storage.topic_partition import TopicPartition
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
+from tests.support.cold_files import ColdFileSystem
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, topic
 from tests.support.logs import a_config, a_log, append
@@ -111,6 +113,44 @@ def test_the_manager_looks_at_every_log_in_slices() -> None:
     manager.delete(logs[7].topic_partition)
     disks.background.advance(2000)
     assert [log.log_start_offset for log in logs] == [1] * 7 + [0] + [1] * 112
+
+
+def test_a_log_loses_many_segments_in_slices() -> None:
+    disks = Disks()
+    disks.topics["topic"] = dict(topic(segment_bytes=len(a_batch()), retention_ms=1))
+    manager = disks.start()
+    log = manager.get_or_create(TopicPartition("topic", 0), is_new=True)
+    for _ in range(70):
+        append(log, a_batch(timestamps=[1000]))
+    log.update_high_watermark(log.log_end_offset)
+    disks.settle()
+    manager.check_retention()
+    assert log.segments.first.base_offset == SEGMENTS_PER_TURN
+    disks.settle()
+    assert (len(log.segments), log.log_start_offset) == (1, 70)
+
+
+def test_a_thread_reads_how_old_segments_are() -> None:
+    disks = Disks(ColdFileSystem())
+    assert isinstance(disks.filesystem, ColdFileSystem)
+    disks.topics["topic"] = dict(topic(segment_bytes=2 * len(a_batch()), retention_ms=1000))
+    manager = disks.start()
+    log = manager.get_or_create(TopicPartition("topic", 0), is_new=True)
+    for _ in range(10):
+        append(log, a_batch(timestamps=[1000]))
+    log.update_high_watermark(log.log_end_offset)
+    manager.shutdown()
+    manager = disks.start()
+    found = manager.get(TopicPartition("topic", 0))
+    assert found is not None
+    found.update_high_watermark(found.log_end_offset)
+    disks.settle()
+    disks.filesystem.cached = {}
+    manager.check_retention()
+    assert len(found.segments) == 5
+    assert [name for name, _, _ in disks.background.work] == ["log-retention"]
+    disks.settle()
+    assert len(found.segments) == 1
 
 
 def test_a_disk_that_refuses_a_deletion_takes_its_directory_offline() -> None:
