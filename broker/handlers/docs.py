@@ -7,6 +7,7 @@ from pathlib import Path
 
 import protocol.messages
 from broker.handlers.table import IMPLEMENTED, UNLISTED
+from broker.handlers.unread_fields import UNREAD_FIELDS
 from protocol.api_keys import ApiKey
 from protocol.registry import INTER_BROKER_APIS, ZOOKEEPER_MODE_APIS, api
 
@@ -18,8 +19,8 @@ _SENTENCE_END = re.compile(r"(?<=[^.]{2})\. ")
 _HEAD = """\
 # Protocol support
 
-This page is written by `python -m broker.handlers.docs` from `broker/handlers/table.py` and the first paragraphs of the handlers; change
-those, not the page.
+This page is written by `python -m broker.handlers.docs` from `broker/handlers/table.py`, `unread_fields.py` beside it, and the first
+paragraphs of the handlers; change those, not the page.
 
 A broker lists in ApiVersions exactly what stands in the first two tables, with the version ranges of Apache Kafka 3.9 in ZooKeeper mode.
 A request of any other API or version closes the connection, as with Apache Kafka; ApiVersions in an unknown version is answered in
@@ -36,6 +37,12 @@ _UNLISTED = """\
 ## Served, but not listed
 
 Apache Kafka 3.9 lists these only outside ZooKeeper mode. Clients go by the list and do not use them here; one that asks is answered.
+"""
+
+_UNREAD = """\
+## Fields that have no effect
+
+All other fields of requests are looked at; a test holds the handlers to it.
 """
 
 _MISSING = """\
@@ -61,6 +68,11 @@ def page() -> str:
             _UNLISTED,
             *_table(sorted(UNLISTED)),
             "",
+            _UNREAD,
+            "| API | Fields | Why |",
+            "|---|---|---|",
+            *(f"| {_name(key)} | {_fields(each.names)} | {each.why} |" for key in sorted(UNREAD_FIELDS) for each in UNREAD_FIELDS[key]),
+            "",
             _MISSING,
             "| API | Key | Versions in Apache Kafka |",
             "|---|---|---|",
@@ -73,6 +85,10 @@ def page() -> str:
 def _table(keys: list[ApiKey]) -> list[str]:
     rows = [f"| {_name(key)} | {int(key)} | {_versions(key)} | {_purpose(key)} | {_notes(key)} |" for key in keys]
     return ["| API | Key | Versions | What it is for | Here |", "|---|---|---|---|---|", *rows]
+
+
+def _fields(names: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name}`" for name in names) if names else "all"
 
 
 def _name(key: ApiKey) -> str:

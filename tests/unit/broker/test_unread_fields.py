@@ -1,0 +1,58 @@
+"""Every field of every request is looked at by its handler, or the page says why not."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.handlers.table import SERVED
+from broker.handlers.unread_fields import UNREAD_FIELDS
+from protocol.api_keys import ApiKey
+from protocol.fields import ArrayOf, StructOf, WireType
+from protocol.registry import api
+from protocol.schema import Message, Struct
+
+ROOT = Path(__file__).parents[3]
+
+CONTROL_REQUESTS = (
+    "broker/control_requests.py",
+    "replication/cluster.py",
+    "replication/controller_requests.py",
+    "replication/partition.py",
+    "replication/replica_manager.py",
+)
+READ_ELSEWHERE = {
+    ApiKey.FETCH: ("broker/fetch_sessions.py", "broker/handlers/fetch_one_partition.py", "replication/fetch_read.py"),
+    ApiKey.LEADER_AND_ISR: CONTROL_REQUESTS,
+    ApiKey.STOP_REPLICA: CONTROL_REQUESTS,
+    ApiKey.UPDATE_METADATA: (*CONTROL_REQUESTS, "broker/handlers/metadata.py"),
+}
+"""Who is handed the request, or parts of it, beside the handler."""
+
+
+def fields_of(cls: type[Struct | Message]) -> Iterator[str]:
+    """The names of all fields, those of nested structures too."""
+    for field in cls.SCHEMA.fields:
+        yield field.name
+        inner: WireType = field.type
+        while isinstance(inner, ArrayOf):
+            inner = inner.element
+        if isinstance(inner, StructOf):
+            yield from fields_of(inner.cls)
+
+
+def names_read(key: ApiKey) -> set[str]:
+    """What stands behind a dot in the handler, and in those to whom it hands the request."""
+    files = (f"broker/handlers/{key.name.lower()}.py", *READ_ELSEWHERE.get(key, ()))
+    return {name for file in files for name in re.findall(r"\.(\w+)", (ROOT / file).read_text(encoding="utf-8"))}
+
+
+@pytest.mark.parametrize("key", sorted(SERVED), ids=lambda key: key.name)
+def test_a_field_is_read_or_the_page_says_why_not(key: ApiKey) -> None:
+    unread = UNREAD_FIELDS.get(key, ())
+    fields = set(fields_of(api(key).request))
+    named = {name for each in unread for name in each.names}
+    assert named <= fields
+    if all(each.names for each in unread):
+        assert fields - names_read(key) <= named
