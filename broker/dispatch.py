@@ -14,21 +14,21 @@ import asyncio
 import inspect
 import logging
 import struct
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from struct import Struct
 from typing import TYPE_CHECKING, Any, cast
 
 from broker.error_map import error_code
 from broker.handlers.api_versions import unsupported_version_response
-from broker.handlers.table import SERVED, FrameHandler, Handler, handlers_of
+from broker.handlers.table import SERVED, handlers_of
 from broker.network.connection import Connection
 from broker.network.request_channel import CLOSE, Answer, Completion, Pending
 from broker.request_context import RequestContext
+from broker.route import CORRELATION_ID, Route
 from broker.services import Services
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.fetch_fast_path import read_fetch
-from protocol.registry import Api, api
+from protocol.registry import api
 from protocol.schema import Message
 from protocol.wire import ProtocolError, skip_tagged_fields
 
@@ -41,67 +41,6 @@ _MALFORMED = (ProtocolError, IndexError, struct.error, UnicodeDecodeError)
 """What decoders raise about bytes that are no such request."""
 
 _HEADER = Struct(">hhih")
-_CORRELATION_ID = Struct(">i")
-_FLEXIBLE_RESPONSE_HEADER = Struct(">ib")
-
-
-FAST_READERS: dict[ApiKey, Callable[[memoryview, int, int], Message | None]] = {ApiKey.FETCH: read_fetch}
-"""Hand-made readers of common shapes; None: the generated decoder reads it, or says what is wrong."""
-
-
-class Route:
-    """How one (api, version) is served."""
-
-    __slots__ = (
-        "api_key",
-        "encode",
-        "flexible_request_header",
-        "frame_handler",
-        "handler",
-        "has_error_code",
-        "read",
-        "request_class",
-        "requests",
-        "response_class",
-        "sample_at",
-        "version",
-    )
-
-    def __init__(self, types: Api, version: int, handler: Handler, frame_handler: FrameHandler | None) -> None:
-        self.api_key = types.key
-        self.version = version
-        self.handler = handler
-        self.frame_handler = frame_handler
-        self.read = FAST_READERS.get(types.key)
-        self.request_class = types.request
-        self.response_class: Callable[..., Message] = types.response
-        self.has_error_code = any(field.name == "error_code" for field in types.response.SCHEMA.fields)
-        self.flexible_request_header = types.request_header_version(version) >= 2
-        header_is_flexible = types.response_header_version(version) >= 1
-        self.encode = encoder(version, header_is_flexible=header_is_flexible, in_parts=types.key == ApiKey.FETCH)
-        self.requests = 0
-        self.sample_at = 0  # the request, counted from 1, that is measured next; 0: none
-
-
-def encoder(version: int, *, header_is_flexible: bool, in_parts: bool) -> Callable[[int, Message], Completion]:
-    """A function (correlation id, response) -> what the network sends: header and body.
-
-    A response that cannot be written is a fault of its handler; it closes the connection and disturbs nobody else, least of all the
-    request whose progress completed it.
-    """
-    header = _FLEXIBLE_RESPONSE_HEADER.pack if header_is_flexible else _CORRELATION_ID.pack
-    no_tagged_fields = (0,) if header_is_flexible else ()
-
-    def encode(correlation_id: int, response: Message) -> Completion:
-        try:
-            if in_parts:
-                return [header(correlation_id, *no_tagged_fields), *response.encode_parts(version)]
-            return header(correlation_id, *no_tagged_fields) + response.encode(version)
-        except Exception:
-            logger.exception("a %s cannot be written in version %d", type(response).__name__, version)
-            return CLOSE
-
-    return encode
 
 
 class Dispatcher:
@@ -186,7 +125,7 @@ class Dispatcher:
 
     def _unsupported(self, frame: memoryview, api_key: int, correlation_id: int, connection: Connection) -> Answer:
         if api_key == ApiKey.API_VERSIONS:
-            return _CORRELATION_ID.pack(correlation_id) + unsupported_version_response().encode(0)
+            return CORRELATION_ID.pack(correlation_id) + unsupported_version_response().encode(0)
         connection.offend(f"{name_of(frame)} is not supported here")
         return CLOSE
 

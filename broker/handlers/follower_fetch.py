@@ -19,6 +19,7 @@ from broker.fetch_sessions import FetchSession, SessionPartition
 from broker.network.request_channel import Completion, Parts, Pending
 from broker.purgatory import DelayedOperation
 from broker.request_context import RequestContext
+from broker.route import encoder
 from broker.services import Services
 from protocol.api_keys import ApiKey
 from protocol.follower_fetch import FIRST_VERSION, encode_follower_answer, read_follower_fetch
@@ -274,7 +275,6 @@ class FollowerFetch(DelayedOperation):
         return cast("Parts", encode_follower_answer(self._correlation_id, session.session_id, topics))
 
     def _ordinary_answer(self) -> Completion:
-        from broker.dispatch import encoder  # both import this module
         from broker.handlers.fetch import Fetch
 
         broker = self._broker

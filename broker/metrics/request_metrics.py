@@ -25,8 +25,8 @@ from broker.network.timings import add_timing
 from protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from broker.dispatch import Route
     from broker.network.connection import Connection
+    from broker.route import Route
     from replication.topic_stats import BrokerTopicStats
 
 MAX_INTERVAL: Final = 1024

@@ -16,8 +16,8 @@ from protocol.fields import ArrayOf, StructOf
 from protocol.registry import api
 
 if TYPE_CHECKING:
-    from broker.dispatch import Route
     from broker.network.request_channel import Completion
+    from broker.route import Route
     from protocol.fields import Field
     from protocol.schema import Message
 

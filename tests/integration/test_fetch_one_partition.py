@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from broker.dispatch import Route
 from broker.fetch_sessions import Partitions, SessionPartition, key_of
 from broker.handlers.fetch import handle_fetch, handle_fetch_frame
 from broker.network.request_channel import ConnectionInfo, Pending
 from broker.request_context import RequestContext
+from broker.route import Route
 from broker.services import Services
 from controller.topic_admin import NewTopic
 from protocol.api_keys import ApiKey

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from broker.dispatch import Route
 from broker.handlers.table import handlers_of
 from broker.metrics.request_metrics import MAX_INTERVAL, SAMPLE_SPACING_NS, RequestMetrics, request_name
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Pending
 from broker.network.timings import NO_TIMINGS, on_sent, on_write
+from broker.route import Route
 from protocol.api_keys import ApiKey
 from protocol.registry import api
 from replication.topic_stats import BrokerTopicStats

@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker.dispatch import Route
 from broker.handlers.table import SERVED, handlers_of
 from broker.metrics.response_errors import ErrorCounts, counting_encoder, walker
 from broker.network.request_channel import CLOSE
+from broker.route import Route
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData

@@ -1,0 +1,83 @@
+"""How one (API, version) is served: what reads its requests, who handles them, and how answers become bytes.
+
+The dispatcher makes a `Route` when the first such request comes; the metrics count on it, and watch what it encodes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from broker.network.request_channel import CLOSE, Completion
+from protocol.api_keys import ApiKey
+from protocol.fetch_fast_path import read_fetch
+from protocol.schema import Message
+
+if TYPE_CHECKING:
+    from broker.handlers.table import FrameHandler, Handler
+    from protocol.registry import Api
+
+logger = logging.getLogger(__name__)
+
+CORRELATION_ID = Struct(">i")
+_FLEXIBLE_RESPONSE_HEADER = Struct(">ib")
+
+FAST_READERS: dict[ApiKey, Callable[[memoryview, int, int], Message | None]] = {ApiKey.FETCH: read_fetch}
+"""Hand-made readers of common shapes; None: the generated decoder reads it, or says what is wrong."""
+
+
+class Route:
+    """How one (api, version) is served."""
+
+    __slots__ = (
+        "api_key",
+        "encode",
+        "flexible_request_header",
+        "frame_handler",
+        "handler",
+        "has_error_code",
+        "read",
+        "request_class",
+        "requests",
+        "response_class",
+        "sample_at",
+        "version",
+    )
+
+    def __init__(self, types: Api, version: int, handler: Handler, frame_handler: FrameHandler | None) -> None:
+        self.api_key = types.key
+        self.version = version
+        self.handler = handler
+        self.frame_handler = frame_handler
+        self.read = FAST_READERS.get(types.key)
+        self.request_class = types.request
+        self.response_class: Callable[..., Message] = types.response
+        self.has_error_code = any(field.name == "error_code" for field in types.response.SCHEMA.fields)
+        self.flexible_request_header = types.request_header_version(version) >= 2
+        header_is_flexible = types.response_header_version(version) >= 1
+        self.encode = encoder(version, header_is_flexible=header_is_flexible, in_parts=types.key == ApiKey.FETCH)
+        self.requests = 0
+        self.sample_at = 0  # the request, counted from 1, that is measured next; 0: none
+
+
+def encoder(version: int, *, header_is_flexible: bool, in_parts: bool) -> Callable[[int, Message], Completion]:
+    """A function (correlation id, response) -> what the network sends: header and body.
+
+    A response that cannot be written is a fault of its handler; it closes the connection and disturbs nobody else, least of all the
+    request whose progress completed it.
+    """
+    header = _FLEXIBLE_RESPONSE_HEADER.pack if header_is_flexible else CORRELATION_ID.pack
+    no_tagged_fields = (0,) if header_is_flexible else ()
+
+    def encode(correlation_id: int, response: Message) -> Completion:
+        try:
+            if in_parts:
+                return [header(correlation_id, *no_tagged_fields), *response.encode_parts(version)]
+            return header(correlation_id, *no_tagged_fields) + response.encode(version)
+        except Exception:
+            logger.exception("a %s cannot be written in version %d", type(response).__name__, version)
+            return CLOSE
+
+    return encode
