@@ -8,9 +8,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
-from tests.support.apache_kafka import run_tool
+from tests.support.apache_kafka import run_tool, run_tools
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.java_pair import (
     API_VERSIONS,
@@ -87,7 +88,7 @@ def test_configurations_of_brokers_are_altered_and_described(pair: Pair) -> None
 def test_all_configurations_of_a_broker_are_described_alike(pair: Pair) -> None:
     ours, theirs = pair.run(CONFIGS, "--describe", "--all", "--entity-type", "brokers", "--entity-name", "0")
 
-    by_place = ("zookeeper.connect=", "log.dirs=", "log.dir=", "listeners=", "advertised.listeners=")
+    by_place = ("zookeeper.connect=", "zookeeper.connection.timeout.ms=", "log.dirs=", "log.dir=", "listeners=", "advertised.listeners=")
     one_replica = re.compile(r"DEFAULT_CONFIG:(\S*(?:replication\.factor|log\.min\.isr))=[23]")  # a broker without ZooKeeper is alone
     told = [one_replica.sub(r"DEFAULT_CONFIG:\1=1", said.output).splitlines() for said in (ours, theirs)]
     lines = [[line for line in lines if not line.strip().startswith(by_place)] for lines in told]
@@ -145,6 +146,127 @@ def test_groups_are_listed_described_reset_and_deleted(pair: Pair) -> None:
     pair.same(CONSUMER, *topic, *group, "--from-beginning", "--max-messages", "1")
     assert "successful" in pair.same(GROUPS, *patient, "--delete", *group).output
     pair.same(GROUPS, *patient, "--describe", *group)
+
+
+def commit_at_the_end_of(bootstrap: str, topic: str, group: str, records: int) -> None:
+    """A new topic with so many records, and a group that has read them."""
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
+    for number in range(records):
+        producer.produce(topic, str(number), partition=0)
+    assert producer.flush(60) == 0
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    read = 0
+    while read < records:
+        read += len(consumer.consume(records, 1.0))
+    consumer.close()
+
+
+def test_groups_are_listed_in_every_mode(pair: Pair) -> None:
+    for bootstrap in (pair.ours.bootstrap, pair.theirs.bootstrap):
+        commit_at_the_end_of(bootstrap, "listed", "listed", records=1)
+    said = pair.run_each(
+        (
+            GROUPS,
+            "--list",
+        ),
+        (GROUPS, "--list", "--state", "Empty"),
+        (GROUPS, "--list", "--state", "Stable,Dead"),
+        (GROUPS, "--list", "--type", "classic", "--state", "Empty"),
+        (GROUPS, "--list", "--type", "consumer"),
+    )
+    # Consoles left groups with random names.
+    ours, theirs = [[re.findall("^listed.*", each.output, re.MULTILINE) for each in of_one] for of_one in zip(*said, strict=True)]
+    assert ours == theirs
+    assert [bool(lines) for lines in ours] == [True, True, False, True, False]
+
+
+def test_groups_are_administered_in_every_mode(pair: Pair, tmp_path: Path) -> None:
+    for bootstrap in (pair.ours.bootstrap, pair.theirs.bootstrap):
+        commit_at_the_end_of(bootstrap, "modes", "m", records=4)
+    plan = tmp_path / "plan.csv"
+    plan.write_text("modes,0,1\n")
+    group = ("--group", "m")
+    reset = (GROUPS, "--reset-offsets", *group, "--topic", "modes")
+    modes = {
+        "--to-earliest": "0",
+        "--to-latest": "4",
+        "--to-current": "4",
+        "--to-offset 2": "2",
+        "--to-offset 99": "4",
+        "--shift-by -3": "1",
+        "--shift-by 99": "4",
+        "--to-datetime 2020-01-01T00:00:00.000": "0",
+        "--by-duration PT1H": "0",
+        f"--from-file {plan}": "1",
+    }
+    said = pair.same_each(
+        *((*reset, *mode.split(), "--dry-run") for mode in modes),
+        (*reset, "--to-offset", "3", "--export", "--dry-run"),
+        (GROUPS, "--reset-offsets", *group, "--topic", "modes:0", "--to-offset", "3", "--execute"),
+        (GROUPS, "--reset-offsets", *group, "--all-topics", "--shift-by", "-1", "--execute"),
+        (GROUPS, "--reset-offsets", "--group", "nobody", "--topic", "modes", "--to-earliest", "--dry-run"),
+        (GROUPS, "--reset-offsets", *group, "--topic", "no-such-topic", "--to-earliest", "--dry-run"),
+        (GROUPS, "--describe", *group),
+        (GROUPS, "--describe", *group, "--offsets", "--verbose"),
+        (GROUPS, "--describe", *group, "--members", "--verbose"),
+        (GROUPS, "--describe", *group, "--state", "--verbose"),
+        (GROUPS, "--describe", "--group", "nobody"),
+        (GROUPS, "--delete-offsets", *group, "--topic", "modes:0"),
+        (GROUPS, "--delete-offsets", *group, "--topic", "no-such-topic"),
+        (GROUPS, "--delete-offsets", "--group", "nobody", "--topic", "modes"),
+        (GROUPS, "--delete", *group, "--group", "nobody"),
+    )
+    for (mode, offset), shown in zip(modes.items(), said, strict=False):
+        assert re.search(rf"m +modes +0 +{offset}$", shown.output), (mode, shown)
+
+
+def test_offsets_and_topics_are_asked_for_in_every_mode(pair: Pair) -> None:
+    described = (TOPICS, "--describe", "--topic", "asked-a")
+    pair.same_each(
+        (TOPICS, "--create", "--topic", "asked-a", "--partitions", "3"),
+        (OFFSETS, "--topic", "asked-a", "--partitions", "0,2", "--time", "earliest"),
+        (OFFSETS, "--topic-partitions", "asked-a:0-1,asked-a:2", "--time", "-2"),
+        (OFFSETS, "--topic", "asked-.*", "--exclude-internal-topics", "--time", "earliest"),
+        (OFFSETS, "--topic", "no-such-topic"),
+        (OFFSETS, "--topic", "asked-a", "--partitions", "9"),
+        (*described, "--under-replicated-partitions"),
+        (*described, "--unavailable-partitions"),
+        (*described, "--under-min-isr-partitions"),
+        (*described, "--at-min-isr-partitions"),
+        (*described, "--topics-with-overrides"),
+        (TOPICS, "--describe", "--topic", "no-such-topic"),
+        (TOPICS, "--describe", "--topic", "no-such-topic", "--if-exists"),
+        (TOPICS, "--create", "--topic", "asked-a", "--if-not-exists"),
+        (TOPICS, "--create", "--topic", "asked-b", "--replica-assignment", "0,0"),
+        (TOPICS, "--create", "--topic", "asked-c", "--replica-assignment", "0:7"),
+        (TOPICS, "--alter", "--topic", "asked-b", "--partitions", "4", "--replica-assignment", "0,0,0,0"),
+        (TOPICS, "--delete", "--topic", "no-such-topic", "--if-exists"),
+        (TOPICS, "--delete", "--topic", "asked-b"),
+    )
+
+
+def test_levels_of_loggers_are_changed_and_described(pair: Pair) -> None:
+    loggers = ("--entity-type", "broker-loggers", "--entity-name", "0")
+    shown, changed, again, wrong, unknown = list(
+        run_tools(
+            [
+                (CONFIGS, "--bootstrap-server", pair.ours.bootstrap, *arguments)
+                for arguments in (
+                    ("--describe", *loggers),
+                    ("--alter", *loggers, "--add-config", "broker.server=DEBUG,storage=WARN"),
+                    ("--describe", *loggers),
+                    ("--alter", *loggers, "--add-config", "broker.server=LOUD"),
+                    ("--alter", *loggers, "--add-config", "no.such.logger=DEBUG"),
+                )
+            ]
+        )
+    )
+    assert "broker.server=INFO" in shown.stdout
+    assert "Completed updating" in changed.stdout
+    assert "broker.server=DEBUG" in again.stdout
+    assert "storage.log_manager=WARN" in again.stdout
+    assert wrong.returncode == unknown.returncode == 1
 
 
 def test_versions_and_elections_are_told(pair: Pair) -> None:

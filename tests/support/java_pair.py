@@ -6,13 +6,13 @@ What must differ between any two brokers is replaced: addresses, directories, id
 import difflib
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.apache_kafka import ApacheKafka, run_tool
+from tests.support.apache_kafka import ApacheKafka, run_tool, run_tools
 from tests.support.broker_process import BrokerProcess, a_broker
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
@@ -78,6 +78,25 @@ class Pair:
         ours, theirs = self.run(tool, *arguments, input=input)
         assert ours == theirs, "\n".join(difflib.ndiff(repr(theirs).split("\\n"), repr(ours).split("\\n")))
         return ours
+
+    def run_each(self, *calls: Sequence[str]) -> list[tuple[Said, Said]]:
+        """What tools say of ours and of theirs, called one after the other as (tool, argument, ...)."""
+
+        def against(address: str, data: Path) -> list[Said]:
+            all_calls = [(tool, "--bootstrap-server", address, *arguments) for tool, *arguments in calls]
+            return [self._said(done, address, data) for done in run_tools(all_calls)]
+
+        with ThreadPoolExecutor(2) as both:
+            ours = both.submit(against, self.ours.bootstrap, self.ours.data)
+            theirs = both.submit(against, self.theirs.bootstrap, self.theirs.data_directory())
+            return list(zip(ours.result(), theirs.result(), strict=True))
+
+    def same_each(self, *calls: Sequence[str]) -> list[Said]:
+        """What they say of both, none of which may differ."""
+        said = self.run_each(*calls)
+        for call, (our, their) in zip(calls, said, strict=True):
+            assert our == their, "\n".join((*call, *difflib.ndiff(repr(their).split("\\n"), repr(our).split("\\n"))))
+        return [our for our, _ in said]
 
     @staticmethod
     def _said(done: subprocess.CompletedProcess[str], address: str, data: Path) -> Said:

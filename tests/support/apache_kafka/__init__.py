@@ -7,7 +7,7 @@ tools against any broker. The jars come from Maven once (`ensure_jars`). No proc
 from tests.support.apache_kafka.brokers import ApacheKafka
 from tests.support.apache_kafka.guard import ProcessGuard, process_guard
 from tests.support.apache_kafka.jars import KAFKA_VERSION, ToolMissingError, ensure_jars, java_available, maven_available
-from tests.support.apache_kafka.java import DidNotStartError, pinned_to, run_tool, start_tool
+from tests.support.apache_kafka.java import DidNotStartError, pinned_to, run_tool, run_tools, start_tool
 from tests.support.apache_kafka.ports import free_ports
 from tests.support.apache_kafka.serving import answers_api_versions, known_brokers
 from tests.support.apache_kafka.zookeeper import ZooKeeper
@@ -28,5 +28,6 @@ __all__ = [
     "pinned_to",
     "process_guard",
     "run_tool",
+    "run_tools",
     "start_tool",
 ]
