@@ -74,8 +74,8 @@ class ClusterWiring:
         """What was started, and how to end it."""
         self._held.push_async_callback(self._to_controller.close)
 
-    def begin(self, background: LoopBackground) -> None:
-        """Before the controller first speaks: what replicas here need of other brokers."""
+    def begin(self, background: LoopBackground, send_clients_away: Callable[[], None]) -> None:
+        """Before the controller first speaks: what replicas here need of other brokers. `send_clients_away` closes all connections."""
         services = self._services
         config = services.config
         if is_alone(config):
@@ -118,7 +118,8 @@ class ClusterWiring:
             manager.maybe_shrink_isrs(services.clock.now_ms())
 
         background.schedule("isr-expiration", period_ms, period_ms, let_laggards_go)
-        isolation = Isolation(manager, lambda: services.store.is_connected, config[ZOOKEEPER_SESSION_TIMEOUT_MS], services.clock)
+        timeout_ms = config[ZOOKEEPER_SESSION_TIMEOUT_MS]
+        isolation = Isolation(manager, lambda: services.store.is_connected, timeout_ms, services.clock, send_clients_away)
         background.schedule("isolation", ISOLATION_PERIOD_MS, ISOLATION_PERIOD_MS, isolation.look)
 
     def channel_to(self, broker: LiveBroker) -> BrokerChannel:

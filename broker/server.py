@@ -278,7 +278,7 @@ class Broker:
         """Register, elect, and lead what is ours, before the first request is served."""
         services = self.services
         self._held.push_async_callback(self.controller.shutdown)
-        self._cluster.begin(self._background)
+        self._cluster.begin(self._background, self._send_clients_away)
         services.groups.start()  # before the broker registers, or it would miss what it leads
         self._held.push_async_callback(services.groups.stop)
         self._held.push_async_callback(services.producer_ids.stop)
@@ -289,6 +289,11 @@ class Broker:
         self._background.schedule(
             "high-watermark-checkpoint", interval_ms, interval_ms, services.replica_manager.checkpoint_high_watermarks
         )
+
+    def _send_clients_away(self) -> None:
+        """Close all connections: whoever comes back may have found on the way that another broker leads."""
+        for connection in self.socket_server.connections():
+            connection.close()
 
     async def _in_thread(self, work: Callable[..., None], *arguments: object) -> None:
         await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)

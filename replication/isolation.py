@@ -5,6 +5,10 @@ its session has ended there, and another broker leads. Or ZooKeeper is away: the
 Produce with acks=all comes to nothing in both cases, so it is refused at once with NOT_LEADER_OR_FOLLOWER, which makes clients look for the
 leader elsewhere, instead of after their own timeout. Everything else goes on: where followers fetch, a cluster without ZooKeeper works.
 
+A broker of which that is true for everything it leads is alone. Clients that know no other broker would ask it again and again who leads,
+so it closes their connections, once in every session timeout: while they cannot reach it they ask others. Those who find nobody else are
+served as before.
+
 `broker.cluster_wiring` has `look` called twice a second. Time is counted from when the loss was noticed, so that a process that stood still
 hears what there is to hear before it judges.
 """
@@ -26,22 +30,31 @@ UNNOTICED = 2 / 3
 class Isolation:
     """The partitions of one broker."""
 
-    __slots__ = ("_clock", "_disconnected_since", "_is_connected", "_partitions", "_timeout_ms", "cut_off")
+    __slots__ = ("_clock", "_disconnected_since", "_is_connected", "_partitions", "_send_away", "_sent_away_at", "_timeout_ms", "cut_off")
 
-    def __init__(self, partitions: Iterable[Partition], is_connected: Callable[[], bool], timeout_ms: int, clock: Clock) -> None:
-        """`is_connected` to ZooKeeper; `timeout_ms` is that of the session."""
+    def __init__(
+        self,
+        partitions: Iterable[Partition],
+        is_connected: Callable[[], bool],
+        timeout_ms: int,
+        clock: Clock,
+        send_away: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`is_connected` to ZooKeeper; `timeout_ms` is that of the session; `send_away` closes the connections of clients."""
         self._partitions = partitions
         self._is_connected = is_connected
         self._timeout_ms = timeout_ms
         self._clock = clock
+        self._send_away = send_away
         self._disconnected_since: float | None = None
+        self._sent_away_at: float | None = None
         self.cut_off = 0
         """How many partitions are."""
 
     def look(self) -> None:
         """Mark what is cut off now, and nothing else."""
         if self._is_connected():
-            self._disconnected_since = None
+            self._disconnected_since = self._sent_away_at = None
             if self.cut_off:
                 self._mark(lambda partition: False)
             return
@@ -50,6 +63,10 @@ class Isolation:
             self._disconnected_since = now
         if (now - self._disconnected_since) * 1000 >= self._timeout_ms * (1 - UNNOTICED):
             self._mark(self._waits_in_vain)
+            is_alone = self.cut_off and not any(map(_is_replicated, self._partitions))
+            if is_alone and (self._sent_away_at is None or (now - self._sent_away_at) * 1000 >= self._timeout_ms):
+                self._sent_away_at = now
+                self._send_away()
 
     def _waits_in_vain(self, partition: Partition) -> bool:
         silent_since_ms = self._clock.now_ms() - self._timeout_ms
@@ -71,3 +88,8 @@ class Isolation:
             )  # fmt: skip
         elif before and not self.cut_off:
             logger.info("no partition led here is cut off from its followers any more")
+
+
+def _is_replicated(partition: Partition) -> bool:
+    """Whether somebody follows who is in sync, and is heard of."""
+    return partition.is_leader and len(partition.maximal_isr) > 1 and not partition.is_cut_off

@@ -91,6 +91,10 @@ class SimulatedServer:
         """See SocketServer."""
         self._accepting = True
 
+    def connections(self) -> list[Any]:
+        """See SocketServer. Here no connection is open but for its request."""
+        return []
+
     async def drain(self, seconds: float) -> None:
         """See SocketServer: nothing new, and what was appended is answered."""
         self._draining = True

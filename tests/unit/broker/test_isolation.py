@@ -17,7 +17,8 @@ class Leader:
         self.replicas.say(state(isr=isr), topic_id=TOPIC_ID)
         self.partition = self.replicas.partition
         self.is_connected = True
-        self.isolation = Isolation(self.replicas.manager, lambda: self.is_connected, TIMEOUT_MS, self.replicas.clock)
+        self.sent_away = 0
+        self.isolation = Isolation(self.replicas.manager, lambda: self.is_connected, TIMEOUT_MS, self.replicas.clock, self._on_sent_away)
         self.pass_seconds(1, *(broker_id for broker_id in isr if broker_id))
 
     def pass_seconds(self, seconds: float, *followers: int) -> None:
@@ -27,6 +28,9 @@ class Leader:
             for broker_id in followers:
                 self.replicas.follow(broker_id, max(self.partition.followers[broker_id].log_end_offset, 0))
             self.isolation.look()
+
+    def _on_sent_away(self) -> None:
+        self.sent_away += 1
 
     def is_refused(self, acks: int = -1) -> bool:
         """Whether a Produce is answered at once with the error that makes a client look for the leader."""
@@ -105,3 +109,32 @@ async def test_a_process_that_stood_still_listens_before_it_judges() -> None:
     leader.is_connected = False
     leader.isolation.look()
     assert not leader.is_refused()
+
+
+@on_a_loop
+async def test_who_is_alone_sends_its_clients_away_once_in_a_session_timeout() -> None:
+    leader = Leader()
+    leader.is_connected = False
+    leader.pass_seconds(5.5)
+    assert leader.sent_away == 0
+    leader.pass_seconds(1)
+    assert leader.sent_away == 1
+    leader.pass_seconds(3 * TIMEOUT_MS / 1000)
+    assert leader.sent_away == 4
+    leader.is_connected = True
+    leader.pass_seconds(60)
+    assert leader.sent_away == 4
+
+
+@on_a_loop
+async def test_who_is_followed_in_one_partition_keeps_its_clients() -> None:
+    leader = Leader()
+    leader.replicas.say(state(index=1, isr=(0, 1)), topic_id=TOPIC_ID)
+    other = leader.replicas.manager.partitions["orders"][1]
+    leader.is_connected = False
+    for _ in range(60):
+        other.on_follower_fetch(1, 0, 0, leader.replicas.clock.now_ms())
+        leader.pass_seconds(0.5)
+    assert leader.partition.is_cut_off
+    assert not other.is_cut_off
+    assert leader.sent_away == 0
