@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.support.apache_kafka.brokers import ApacheKafka
 from tests.support.apache_kafka.marks import needs_apache_kafka
+from tests.support.broker_process import eventually
 from tests.support.cluster import Cluster
 from tests.support.cluster_clients import a_reader, a_writer, read_all
 from tests.support.cluster_stores import needs_zookeeper_store
@@ -20,19 +21,36 @@ REPLICAS = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
 
 
 def commit(cluster: Cluster, offset: int) -> None:
-    """As a consumer that was given its partition by hand."""
+    """As a consumer that was given its partition by hand, again while the coordinator moves."""
     consumer = a_group(cluster)
+
+    def is_taken() -> bool:
+        try:
+            consumer.commit(offsets=[TopicPartition("t", 0, offset)], asynchronous=False)
+        except KafkaException:
+            return False
+        return True
+
     try:
-        consumer.commit(offsets=[TopicPartition("t", 0, offset)], asynchronous=False)
+        eventually(is_taken, SECONDS, f"{offset} is committed")
     finally:
         consumer.close()
 
 
 def committed(cluster: Cluster) -> int:
     consumer = a_group(cluster)
+    found: list[TopicPartition] = []
+
+    def is_told() -> bool:
+        try:
+            found[:] = consumer.committed([TopicPartition("t", 0)], timeout=SECONDS)
+        except KafkaException:
+            return False
+        return True
+
     try:
-        (found,) = consumer.committed([TopicPartition("t", 0)], timeout=SECONDS)
-        return int(found.offset)
+        eventually(is_told, SECONDS, "the committed offset is told")
+        return int(found[0].offset)
     finally:
         consumer.close()
 
