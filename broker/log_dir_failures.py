@@ -10,11 +10,9 @@ import logging
 from controller.change_znodes import encode_log_dir_event
 from controller.errors import StoreError
 from controller.store import MetadataStore
-from controller.znodes import LOG_DIR_EVENT_NOTIFICATION
+from controller.znodes import LOG_DIR_EVENT_PREFIX
 
 logger = logging.getLogger(__name__)
-
-EVENT_PREFIX = f"{LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_"
 
 
 class LogDirFailures:
@@ -33,7 +31,7 @@ class LogDirFailures:
 
     async def _report(self) -> None:
         try:
-            await self._store.create(EVENT_PREFIX, encode_log_dir_event(self._broker_id), sequential=True)
+            await self._store.create(LOG_DIR_EVENT_PREFIX, encode_log_dir_event(self._broker_id), sequential=True)
         except StoreError as error:
             logger.error(
                 "the controller cannot be told of the failed log directory; clients are still sent here for its partitions: %s", error

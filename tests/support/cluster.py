@@ -13,7 +13,6 @@ brokers, and between them and ZooKeeper.
 from __future__ import annotations
 
 import os
-import re
 import selectors
 import signal
 import subprocess
@@ -377,11 +376,6 @@ class Cluster:
             if segments:
                 found[broker.id] = b"".join(segment.read_bytes() for segment in segments)
         return found
-
-    def high_watermark_file(self, broker_id: int) -> dict[str, int]:
-        """What stands in a broker's replication-offset-checkpoint, by `topic-partition`."""
-        text = (self.brokers[broker_id].data / "replication-offset-checkpoint").read_text()
-        return {f"{topic}-{partition}": int(offset) for topic, partition, offset in re.findall(r"^(\S+) (\d+) (\d+)$", text, re.MULTILINE)}
 
 
 def _without_client_errors(condition: Callable[[], object]) -> Callable[[], object]:

@@ -35,11 +35,6 @@ class Cell(NamedTuple):
         """With acks=1, what only a leader has that is replaced. Sessions that ZooKeeper's absence ends have leaders replaced as well."""
         return self.acks == "1" and self.target != "follower"
 
-    @property
-    def stays_up(self) -> bool:
-        """Whether brokers must acknowledge during the fault, not only after it: nobody needs ZooKeeper to write."""
-        return self.target == ZOOKEEPER_TARGET
-
 
 def _all() -> list[Cell]:
     by_broker = [Cell(fault, role, acks) for acks, fault, role in product(("all", "1"), (*BROKER_FAULTS, "expire"), ROLES)]

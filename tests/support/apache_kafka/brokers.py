@@ -126,10 +126,6 @@ class ApacheKafka:
         """SIGKILL."""
         self._servers[broker_id].end(signal.SIGKILL)
 
-    def restart_broker(self, broker_id: int) -> None:
-        self.stop_broker(broker_id)
-        self.start_broker(broker_id)
-
     def _launch(self, broker_id: int) -> None:
         if broker_id not in self._ports:
             (self._ports[broker_id],) = free_ports(1)
