@@ -18,6 +18,7 @@ from protocol.record_errors import InvalidRecord
 from protocol.record_reader import read_varint
 from protocol.records import BatchHeader
 from storage.cleaner_hash_table import BYTES_PER_ENTRY, HashTable
+from storage.cleaner_runs import LONGEST_KEY, MISSES, add_run
 
 LIVE = 1
 TOMBSTONE = 2
@@ -25,8 +26,7 @@ MAX_LIVE_OFFSETS = 32 * 1024 * 1024
 """So many offsets are followed in `live`, a byte each; those beyond are looked up by their keys."""
 
 _DICT_ENTRY_BYTES = 200  # key object, value object and their place in the dict, at its worst just after it grew
-_LONGEST_KEY = 32
-_LONGEST_PLAIN = 2 * _LONGEST_KEY
+_LONGEST_PLAIN = 2 * LONGEST_KEY
 """Its length as a varint."""
 _DIGEST_BYTES = 24
 
@@ -73,13 +73,13 @@ class OffsetMap:
 
     def get(self, key: bytes) -> int:
         """The latest offset of the key, -1 if it is not in here."""
-        short = key if len(key) <= _LONGEST_KEY else _digest(key)
+        short = key if len(key) <= LONGEST_KEY else _digest(key)
         return (self._table.get(short) if self._dict is None else self._dict.get(short, -1)) >> 1
 
     def put(self, key: bytes, offset: int, *, is_tombstone: bool = False) -> None:
         """The key's latest record is that at `offset`."""
         self.latest_offset = offset
-        short = key if len(key) <= _LONGEST_KEY else _digest(key)
+        short = key if len(key) <= LONGEST_KEY else _digest(key)
         known = self._dict
         if known is not None:
             if len(known) < self._dict_limit:
@@ -221,7 +221,7 @@ class OffsetMap:
                     without_key += 1
                     dropped.add(offset)
                 else:
-                    key = data[at:stop] if length <= _LONGEST_KEY else _digest(data[at:stop])
+                    key = data[at:stop] if length <= LONGEST_KEY else _digest(data[at:stop])
                     value = known.get(key, -1) if known is not None else get(key) if get is not None else -1
                     if value >> 1 > offset or (is_tombstone and drop_tombstones):
                         dropped.add(offset)
@@ -244,42 +244,56 @@ def _add_plain(data: bytes, count: int, base_offset: int, entries: dict[bytes, i
     """Puts the first records of a batch into `entries`, as long as they look as nearly all do; how many, and where the next one begins.
 
     That is: a size of two bytes at most, offsets in order without gaps, and a key of no more than 32 bytes. Raises IndexError where a
-    record reaches beyond the batch. A record costs 0.9 µs so, and 1.15 with every case looked at.
+    record reaches beyond the batch. A record costs 0.9 µs so, and 1.15 with every case looked at; in a run of equal lengths 0.15.
     """
-    at = 0
+    at = next_index = 0
     value = 2 * base_offset
-    for index in range(count):
-        start = at
-        size = data[at]
-        if size < 0x80:
-            end = at + 1 + (size >> 1)
-            at += 2
-        else:
-            high = data[at + 1]
-            if high >= 0x80:
-                return index, start
-            end = at + 2 + ((size + (high << 7) - 0x80) >> 1)
-            at += 3
-        while data[at] >= 0x80:  # the timestamp
+    misses = 0
+    length_before = -1
+    while True:
+        for index in range(next_index, count):
+            start = at
+            size = data[at]
+            if size < 0x80:
+                end = at + 1 + (size >> 1)
+                at += 2
+            else:
+                high = data[at + 1]
+                if high >= 0x80:
+                    return index, start
+                end = at + 2 + ((size + (high << 7) - 0x80) >> 1)
+                at += 3
+            while data[at] >= 0x80:  # the timestamp
+                at += 1
             at += 1
-        at += 1
-        if index < 64:
-            if data[at] != index << 1:
+            if index < 64:
+                if data[at] != index << 1:
+                    return index, start
+                at += 1
+            else:
+                if index >= 8192 or data[at] != index << 1 & 0x7F | 0x80 or data[at + 1] != index >> 6:
+                    return index, start
+                at += 2
+            length = data[at]
+            if length > _LONGEST_PLAIN or length & 1:
                 return index, start
             at += 1
+            stop = at + (length >> 1)
+            entries[data[at:stop]] = value + 1 if data[stop] == 1 else value
+            value += 2
+            at = end
+            if end - start == length_before and misses < MISSES:
+                break
+            length_before = end - start
         else:
-            if index >= 8192 or data[at] != index << 1 & 0x7F | 0x80 or data[at + 1] != index >> 6:
-                return index, start
-            at += 2
-        length = data[at]
-        if length > _LONGEST_PLAIN or length & 1:
-            return index, start
-        at += 1
-        stop = at + (length >> 1)
-        entries[data[at:stop]] = value + 1 if data[stop] == 1 else value
-        value += 2
-        at = end
-    return count, at
+            return count, at
+        next_index = index + 1
+        taken = add_run(data, at, length_before, next_index, count - next_index, value, entries)
+        misses += not taken
+        next_index += taken
+        at += taken * length_before
+        value += 2 * taken
+        length_before = -1
 
 
 def _digest(key: bytes) -> bytes:

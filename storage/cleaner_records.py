@@ -7,6 +7,7 @@ sequence can be told from what is left.
 """
 
 from collections.abc import Container
+from itertools import compress as chosen
 
 from protocol.compression import compress
 from protocol.record_builder import encode_varint, encode_varlong, frame_batch
@@ -21,6 +22,7 @@ from protocol.records import (
     TRANSACTIONAL_MASK,
     BatchHeader,
 )
+from storage.cleaner_runs import MISSES, SHORTEST_RUN, run_length
 
 MAX_INT64 = (1 << 63) - 1
 _KNOWN_VARINTS = 1024
@@ -79,24 +81,46 @@ def keep(data: bytes, header: BatchHeader, dropped: Container[int]) -> list[Kept
 def keep_by_position(data: bytes, live: bytearray) -> list[KeptRecord]:
     """The records in `data`, the decompressed body, whose place in `live` is not 0. Raises InvalidRecord if they break the format."""
     kept: list[KeptRecord] = []
-    at = 0
+    at = next_index = misses = 0
+    count = len(live)
+    length_before = -1
     try:
-        for kind in live:
-            start = at
-            size = data[at]
-            at += 1
-            if size < 0x80:
-                end = at + (size >> 1)
-            elif (high := data[at]) < 0x80:
+        while next_index < count:
+            for index in range(next_index, count):
+                start = at
+                size = data[at]
                 at += 1
-                end = at + ((size + (high << 7) - 0x80) >> 1)
+                if size < 0x80:
+                    end = at + (size >> 1)
+                elif (high := data[at]) < 0x80:
+                    at += 1
+                    end = at + ((size + (high << 7) - 0x80) >> 1)
+                else:
+                    size, at = read_varint(data, at - 1)
+                    end = at + size
+                if live[index]:
+                    timestamp_delta, at = read_varlong(data, at + 1)
+                    kept.append((start, at, end, timestamp_delta))
+                at = end
+                if end - start == length_before and misses < MISSES:
+                    break
+                length_before = end - start
             else:
-                size, at = read_varint(data, at - 1)
-                end = at + size
-            if kind:
-                timestamp_delta, at = read_varlong(data, at + 1)
-                kept.append((start, at, end, timestamp_delta))
-            at = end
+                break
+            next_index = index + 1
+            taken = run_length(data, at, length_before, count - next_index)
+            if taken < SHORTEST_RUN:
+                misses += 1
+                taken = 0
+            else:
+                head = 2 if data[at] < 0x80 else 3
+                end = at + taken * length_before
+                for start in chosen(range(at, end, length_before), live[next_index : next_index + taken]):
+                    timestamp_delta, after_timestamp = read_varlong(data, start + head)
+                    kept.append((start, after_timestamp, start + length_before, timestamp_delta))
+                at = end
+                next_index += taken
+            length_before = -1
     except IndexError:
         raise InvalidRecord("a record reaches beyond its batch") from None
     if at != len(data):

@@ -8,7 +8,8 @@ from protocol.record_builder import build_batch
 from protocol.record_errors import InvalidRecord
 from protocol.record_reader import Record, iter_records, record_data
 from protocol.records import parse_header
-from storage.cleaner_offset_map import OffsetMap
+from storage.cleaner_offset_map import LIVE, TOMBSTONE, OffsetMap
+from storage.cleaner_records import keep, keep_by_position
 
 
 def records_of(seed: int, count: int) -> list[Record]:
@@ -49,6 +50,50 @@ def test_every_shape_of_record_is_found(seed: int, count: int) -> None:
     assert known.without_key == sum(record.key is None for record in iter_records(batch))
     offsets = [record.offset for record in iter_records(batch)]
     assert bool(known.irregular) == (offsets != list(range(offsets[0], offsets[0] + count)))
+
+
+def runs_of(seed: int, count: int) -> list[Record]:
+    """Runs of records of one length; here and there another key length in the same total, a tombstone, another time."""
+    random = Random(seed)
+    found: list[Record] = []
+    while len(found) < count:
+        key_length, value_length = random.choice([(8, 100), (1, 20), (32, 5), (16, 0), (10, 3000)])
+        later = random.choice([0, 1, 63, 64, 9000, 10**6])
+        for _ in range(random.choice([3, 9, 40, 200])):
+            odd = random.randrange(30)
+            key = b"%d" % random.randrange(count) + bytes(key_length)
+            key, value = key[:key_length], bytes(value_length)
+            if odd == 0 and value_length > 2:
+                key, value = key + b"x", value[1:]
+            elif odd == 1 and value_length > 2:
+                key, value = (key + bytes(value_length))[: key_length + value_length], None
+            found.append(Record(1000 + len(found), 10**12 + later + random.randrange(3), key, value))
+    return found[:count]
+
+
+@pytest.mark.parametrize("count", [9, 64, 200, 2000, 9000])
+@pytest.mark.parametrize("seed", range(8))
+def test_records_in_runs_are_found_and_kept_as_if_read_one_by_one(seed: int, count: int) -> None:
+    records = runs_of(seed, count)
+    batch = bytes(build_batch(records))
+    header = parse_header(batch)
+    data = record_data(batch, 0, header)
+    known = OffsetMap(64 << 20, 1000)
+    assert known.add(data, header, 1000, known.max_slots)
+    known.latest_offset = records[-1].offset
+    known.finish()
+    latest = {record.key: record for record in records}
+    assert {key: known.get(key) for key in latest if key is not None} == {key: record.offset for key, record in latest.items()}
+    expected = bytearray(count)
+    for record in latest.values():
+        expected[record.offset - 1000] = TOMBSTONE if record.value is None else LIVE
+    assert known.live_in(1000, 999 + count) == expected
+    random = Random(seed)
+    for live in (expected, bytearray(count), bytearray([1]) * count, bytearray(random.choices([0, 1], [9, 1], k=count))):
+        dropped = {1000 + at for at, kind in enumerate(live) if not kind}
+        assert keep_by_position(data, live) == keep(data, header, dropped)
+    with pytest.raises(InvalidRecord):
+        keep_by_position(data[:-1], expected)
 
 
 @pytest.mark.parametrize("cut", [1, 40, 300])
