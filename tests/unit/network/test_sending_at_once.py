@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from broker.network.request_channel import Parts
-from broker.network.sendfile import INLINE_BYTES, PAGE_BYTES, TURN_BYTES, FileSender
+from broker.network.sendfile import INLINE_BYTES, PACED_BYTES, PACKET_BYTES, PAGE_BYTES, TURN_BYTES, FileSender, piece_of
 from storage.file_region import FileRegion
 from storage.filesystem import RealFile, RealFileSystem
 
@@ -253,3 +253,45 @@ def test_a_client_that_is_gone_closes_the_connection(side: Side, file: RealFile)
     parts, _ = an_answer(file, 0, 50_000)
     assert not side.sender.send(parts)
     assert side.aborted
+
+
+class Paced:
+    """A socket that says how it controls congestion."""
+
+    def __init__(self, algorithm: bytes) -> None:
+        self._algorithm = algorithm
+
+    def getsockopt(self, level: int, option: int, size: int) -> bytes:
+        return self._algorithm.ljust(size, b"\x00")
+
+
+def test_a_socket_that_paces_its_packets_is_given_one_at_a_time() -> None:
+    assert piece_of(Paced(b"bbr")) == PACED_BYTES  # type: ignore[arg-type]  # only asked for that option
+    assert piece_of(Paced(b"cubic")) == TURN_BYTES  # type: ignore[arg-type]  # as above
+    assert piece_of(None) == TURN_BYTES
+    with socket.socket(socket.AF_UNIX) as without_the_option:
+        assert piece_of(without_the_option) == TURN_BYTES
+
+
+@pytest.mark.parametrize("length", [PACKET_BYTES, PACKET_BYTES + 1, 1_000_000, TURN_BYTES + PACKET_BYTES])
+def test_in_pieces_the_same_leaves(side: Side, file: RealFile, length: int) -> None:
+    side.sender._piece = PACED_BYTES
+    one, first = an_answer(file, 77, length)
+    other, second = an_answer(file, 4096, length)
+    side.sender.send(one)
+    side.sender.send(other)
+    assert side.all_received() == first + second
+
+
+def test_a_region_that_fits_a_packet_is_not_cut(side: Side, file: RealFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+
+    def sendfile(out: int, source: int, position: int, count: int) -> int:
+        counts.append(count)
+        return count
+
+    monkeypatch.setattr(os, "sendfile", sendfile)
+    side.sender._piece = PACED_BYTES
+    for length in (PACKET_BYTES, 2 * PACED_BYTES + PACKET_BYTES):
+        assert side.sender.send(an_answer(file, 0, length)[0])
+    assert counts == [PACKET_BYTES, PACED_BYTES, PACED_BYTES, PACKET_BYTES]
