@@ -67,10 +67,6 @@ class NotEnoughReplicas(ReplicationError):
         self.required = required
 
 
-class NotEnoughReplicasAfterAppend(ReplicationError):
-    """Appended, but the ISR shrank below min.insync.replicas before every member had it."""
-
-
 class RecordsNotDeletable(ReplicationError):
     """DeleteRecords on a topic whose cleanup.policy does not have `delete`."""
 

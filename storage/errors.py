@@ -176,16 +176,8 @@ class OutOfOrderSequence(ProducerStateError):
     """A batch's first sequence does not follow the producer's last one."""
 
 
-class DuplicateSequence(ProducerStateError):
-    """A batch that was appended before and is no longer among the five that are remembered."""
-
-
 class InvalidProducerEpoch(ProducerStateError):
     """A batch of an epoch older than the producer's current one."""
-
-
-class UnknownProducerId(ProducerStateError):
-    """Nothing is known of this producer, and the batch does not begin at sequence 0."""
 
 
 class InvalidTxnState(ProducerStateError):

@@ -78,18 +78,23 @@ class FileSystem(Protocol):
     def relieve_with(self, close_some: Callable[[], None]) -> None:
         """Calls `close_some` whenever a file is opened while most of those are, in the thread that opens it."""
 
-    def exists(self, path: str) -> bool: ...
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or directory of this name."""
 
-    def is_directory(self, path: str) -> bool: ...
+    def is_directory(self, path: str) -> bool:
+        """Whether it is a directory; False when there is nothing."""
 
-    def size(self, path: str) -> int: ...
+    def size(self, path: str) -> int:
+        """Bytes of the file. FileNotFoundError when there is none."""
 
     def modified_ms(self, path: str) -> int:
         """Time of the last change of the file's content, in milliseconds since the epoch."""
 
-    def set_modified_ms(self, path: str, modified_ms: int) -> None: ...
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Have `modified_ms` say this from now on."""
 
-    def read_file(self, path: str) -> bytes: ...
+    def read_file(self, path: str) -> bytes:
+        """All of a small file. FileNotFoundError when there is none."""
 
     def list_directory(self, path: str) -> list[str]:
         """Names of the entries, sorted."""
@@ -100,7 +105,8 @@ class FileSystem(Protocol):
     def rename(self, old: str, new: str) -> None:
         """Atomic; replaces `new`."""
 
-    def unlink(self, path: str) -> None: ...
+    def unlink(self, path: str) -> None:
+        """Removes a file. FileNotFoundError when there is none."""
 
     def remove_directory(self, path: str) -> None:
         """Removes an empty directory."""
@@ -114,7 +120,8 @@ class FileSystem(Protocol):
     def try_lock(self, path: str) -> File | None:
         """Exclusive lock on the file `path`, created if need be, against this and other processes; None if another has it."""
 
-    def unlock(self, lock: File) -> None: ...
+    def unlock(self, lock: File) -> None:
+        """Gives up what `try_lock` gave."""
 
 
 class RealFile:
