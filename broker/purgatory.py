@@ -10,19 +10,25 @@ like), so what is dead stays bounded, as in Apache Kafka.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
+from broker.deadlines import Deadlines
 from broker.timing_wheel import TimerTask, TimingWheel
 from replication.waiters import Waiters
+
+MAX_TIMEOUTS: Final = 16
+"""How many timeouts have a queue of their own; an operation with yet another one has a timer."""
 
 
 class DelayedOperation:
     """Something that completes once: when `try_complete` finds its condition true, or when its time is up."""
 
-    __slots__ = ("_purgatory", "_timer", "completed", "watched")
+    __slots__ = ("_purgatory", "_timer", "completed", "deadline_ms", "watched")
 
     def __init__(self) -> None:
         self.completed = False
         self.watched = 0  # watch lists it stands in while it waits
+        self.deadline_ms = 0  # for the queue of its timeout
         self._timer: TimerTask | None = None
         self._purgatory: Purgatory | None = None
 
@@ -56,8 +62,8 @@ class DelayedOperation:
             self.on_expiration()
             self.force_complete()
 
-    def park(self, purgatory: "Purgatory", timer: TimerTask) -> None:
-        """For the purgatory: it waits there now."""
+    def park(self, purgatory: "Purgatory", timer: TimerTask | None) -> None:
+        """For the purgatory: it waits there now, until its time is up, of which a queue thinks if not `timer`."""
         self._purgatory = purgatory
         self._timer = timer
 
@@ -77,7 +83,7 @@ class DelayedOperation:
 class Purgatory:
     """The delayed operations of one kind: `delayed` of them wait (NumDelayedOperations), in `watched` lists (PurgatorySize)."""
 
-    __slots__ = ("_dead", "_lists", "_timing_wheel", "delayed", "expirations", "name", "purge_interval", "watched")
+    __slots__ = ("_dead", "_deadlines", "_lists", "_timing_wheel", "delayed", "expirations", "name", "purge_interval", "watched")
 
     def __init__(self, name: str, timing_wheel: TimingWheel, purge_interval: int = 1000) -> None:
         self.name = name
@@ -86,6 +92,7 @@ class Purgatory:
         self.watched = 0
         self.expirations = 0
         self._timing_wheel = timing_wheel
+        self._deadlines: dict[float, Deadlines] = {}
         self._lists: set[Waiters] = set()  # those that something was added to since the last sweep
         self._dead = 0  # operations that finished since the last sweep and may still stand in lists
 
@@ -107,7 +114,7 @@ class Purgatory:
         operation.watched = count
         self.watched += count
         self.delayed += 1
-        operation.park(self, self._timing_wheel.add(timeout_ms, operation.expire))
+        self._expire_in(timeout_ms, operation)
         return False
 
     def watch(self, operation: DelayedOperation, waiters: Waiters, timeout_ms: float) -> None:
@@ -122,7 +129,28 @@ class Purgatory:
         operation.watched = 1
         self.watched += 1
         self.delayed += 1
-        operation.park(self, self._timing_wheel.add(timeout_ms, operation.expire))
+        self._expire_in(timeout_ms, operation)
+
+    def _expire_in(self, timeout_ms: float, operation: DelayedOperation) -> None:
+        deadlines = self._deadlines.get(timeout_ms)
+        if deadlines is None:
+            deadlines = self._deadlines_of(timeout_ms)
+            if deadlines is None:
+                operation.park(self, self._timing_wheel.add(timeout_ms, operation.expire))
+                return
+        operation.park(self, None)
+        deadlines.add(operation)
+
+    def _deadlines_of(self, timeout_ms: float) -> Deadlines | None:
+        """A queue for a timeout that has none, if there are not too many."""
+        known = self._deadlines
+        if len(known) >= MAX_TIMEOUTS:
+            for other in [other for other, deadlines in known.items() if deadlines.is_idle]:
+                del known[other]
+        if len(known) >= MAX_TIMEOUTS:
+            return None
+        deadlines = known[timeout_ms] = Deadlines(self._timing_wheel, timeout_ms)
+        return deadlines
 
     def on_finished(self, operation: DelayedOperation) -> None:
         """For operations: one that waited is complete or cancelled."""

@@ -86,7 +86,7 @@ class _Level:
 class TimingWheel:
     """See the module. `clock` gives monotonic seconds."""
 
-    __slots__ = ("_armed", "_armed_ms", "_call_later", "_clock", "_closed", "_heap", "_levels", "_now_ms", "_size", "count")
+    __slots__ = ("_armed", "_armed_ms", "_call_later", "_closed", "_heap", "_levels", "_now_ms", "_size", "clock", "count")
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class TimingWheel:
         tick_ms: int = 1,
         wheel_size: int = 20,
     ) -> None:
-        self._clock = clock
+        self.clock = clock
         self._call_later = call_later
         self._size: Final = wheel_size
         self._levels = [_Level(tick_ms, wheel_size)]
@@ -109,7 +109,7 @@ class TimingWheel:
 
     def add(self, delay_ms: float, callback: Callable[[], object]) -> TimerTask:
         """Call back once, `delay_ms` from now; never before the call returns."""
-        now_ms = int(self._clock() * 1000)
+        now_ms = int(self.clock() * 1000)
         heap = self._heap
         if not heap or heap[0][0] > now_ms:
             self._now_ms = now_ms
@@ -126,7 +126,7 @@ class TimingWheel:
 
     def advance(self) -> None:
         """Fire what is due. The loop timer calls it; a simulation may too."""
-        now_ms = int(self._clock() * 1000)
+        now_ms = int(self.clock() * 1000)
         heap = self._heap
         due: list[TimerTask] = []
         while heap and heap[0][0] <= now_ms:
@@ -187,7 +187,7 @@ class TimingWheel:
             self._armed.cancel()
         self._armed_ms = due_ms
         # Half a tick late, so that a loop that rounds its timers down does not come too early and once more.
-        self._armed = self._call_later(max(0.0, (due_ms + 0.5) / 1000 - self._clock()), self._on_timer)
+        self._armed = self._call_later(max(0.0, (due_ms + 0.5) / 1000 - self.clock()), self._on_timer)
 
     def _on_timer(self) -> None:
         self._armed = None

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 MOST_TURNS: Final = 4
 """For how many turns of the loop an answer is held back while every one of them brings more."""
-IN_MEMORY_BYTES: Final = 256 * 1024
-"""An answer up to this size goes out in one piece: a handful of small regions costs twice as much when each is sent for itself."""
 
 
 def handle_follower_fetch_frame(
@@ -120,8 +118,7 @@ def has_parted(log: PartitionLog, asked: SessionPartition) -> bool:
     return epoch != asked.last_fetched_epoch or end_offset < asked.offset
 
 
-Records = FileRegion | bytes
-Told = tuple[int, int, int, int, Records | None]
+Told = tuple[int, int, int, int, FileRegion | None]
 """(partition, high watermark, last stable offset, log start offset, records)."""
 
 
@@ -226,14 +223,12 @@ class FollowerFetch(DelayedOperation):
         broker = self._broker
         left = min(self._max_bytes, broker.fetch_max_bytes)
         is_first = True
-        in_memory = IN_MEMORY_BYTES
         served: list[tuple[bytes, int]] = []
         topics: list[tuple[bytes, list[Told]]] = []
         last_id = b""
         try:
             for partition, asked in watched:
                 log = partition.log
-                records: Records | None = None
                 offset = asked.offset
                 end_offset = log.log_end_offset
                 region = None
@@ -246,8 +241,6 @@ class FollowerFetch(DelayedOperation):
                     is_first = False
                     size = region.length
                     left = left - size if size < left else 0
-                    in_memory -= size
-                    records = (region.file.pread_cached(size, region.position) if in_memory >= 0 else None) or region
                     stats = partition.stats
                     stats.replication_bytes_out += size
                     if replica_id in partition.adding_replicas:
@@ -261,8 +254,8 @@ class FollowerFetch(DelayedOperation):
                     last_id = topic_id
                     told: list[Told] = []
                     topics.append((topic_id, told))
-                told.append((asked.partition, high_watermark, log.last_stable_offset, log_start_offset, records))
-        except (StorageError, OSError):
+                told.append((asked.partition, high_watermark, log.last_stable_offset, log_start_offset, region))
+        except StorageError:
             for _, asked in watched:
                 asked.high_watermark = -1  # what was to be said is not sent, so it is said again
             return None
