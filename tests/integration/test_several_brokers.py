@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from config.topic import MAX_MESSAGE_BYTES, RETENTION_MS
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.controlled_shutdown import ControlledShutdownRequest
@@ -22,6 +23,7 @@ from protocol.messages.stop_replica import StopReplicaRequest
 from protocol.messages.update_metadata import UpdateMetadataRequest
 from protocol.schema import Message
 from storage.topic_partition import TopicPartition
+from tests.support.admin_requests import BROKER, OK, SET, TOPIC, change
 from tests.support.in_process_broker import InProcessBroker
 from tests.support.several_brokers import create_topic, leaders_of, metadata_of, start_broker, three_brokers, until
 from tests.support.wire_client import a_wire_client
@@ -60,6 +62,25 @@ def test_every_broker_says_the_same_of_the_cluster(brokers: Brokers) -> None:
     described = [ask(broker, DescribeClusterRequest(), 1) for broker in brokers]
     assert {each.controller_id for each in described} == {0}  # type: ignore[attr-defined]  # DescribeCluster has it
     assert sorted(leaders_of(brokers[0], "orders").values()) == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_change_of_a_configuration_is_in_force_on_every_broker(brokers: Brokers) -> None:
+    create_topic(brokers[0], "orders", partitions=3)
+    until(lambda: all(leaders_of(broker, "orders") for broker in brokers))
+    with a_wire_client(brokers[2].port) as client:
+        assert change(client, TOPIC, "orders", ("max.message.bytes", SET, "12345")) == OK
+        assert change(client, BROKER, "", ("log.retention.ms", SET, "77777")) == OK
+
+    def in_force(broker: InProcessBroker) -> set[tuple[object, object]]:
+        return broker.run(
+            lambda: {
+                (each.log.config[MAX_MESSAGE_BYTES], each.log.config[RETENTION_MS])
+                for each in broker.services.replica_manager
+                if each.topic_partition.topic == "orders"
+            }
+        )
+
+    until(lambda: [in_force(broker) for broker in brokers] == [{(12345, 77777)}] * 3)
 
 
 def test_a_broker_that_is_not_the_controller_says_so(brokers: Brokers) -> None:
