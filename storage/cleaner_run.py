@@ -27,6 +27,8 @@ from storage.segment import Segment
 from storage.transaction_index import AbortedTransaction, TransactionIndex
 
 _SMALLEST_BUFFER = 4096
+_LARGEST_GROUP = 20
+"""Segments: the broker's event loop renames the files of all of them at once, which takes 30 µs for each."""
 
 
 class CleanerPorts(NamedTuple):
@@ -236,6 +238,7 @@ def group_segments(segments: list[Segment], settings: LogSettings, first_unclean
         log_bytes, offset_index_bytes, time_index_bytes = (a + b for a, b in zip(bytes_of_group, sizes, strict=True))
         if (
             groups
+            and len(groups[-1]) < _LARGEST_GROUP
             and log_bytes <= settings.segment_bytes
             and offset_index_bytes <= settings.index_bytes
             and time_index_bytes <= settings.index_bytes

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 class Flusher:
     """All flushes of a broker."""
 
-    __slots__ = ("_background", "_due_again", "_flushed_at_ms", "_on_failure", "_started_ms", "_under_way", "on_flushed")
+    __slots__ = ("_background", "_due_again", "_flushed_at_ms", "_held", "_on_failure", "_started_ms", "_under_way", "on_flushed")
 
     def __init__(self, background: Background, on_failure: Callable[[LogDirFailure], None], now_ms: int) -> None:
         """`on_failure` is called on the loop when the disk refuses."""
@@ -32,12 +32,13 @@ class Flusher:
         self._started_ms = now_ms
         self._under_way: set[PartitionLog] = set()
         self._due_again: set[PartitionLog] = set()
+        self._held: set[PartitionLog] = set()
         self._flushed_at_ms: dict[PartitionLog, int] = {}
         """Only of logs with a `flush.ms`."""
 
     def flush(self, partition_log: PartitionLog) -> None:
         """Flushes what is due of a log: everything after `flush.messages`, else the segments that are complete."""
-        if partition_log in self._under_way:
+        if partition_log in self._under_way or partition_log in self._held:
             self._due_again.add(partition_log)
             return
         only_complete = partition_log.flush_due_offset <= partition_log.recovery_point
@@ -47,18 +48,31 @@ class Flusher:
         """Flushes the logs whose last flush is `flush.ms` ago."""
         for partition_log in logs:
             flush_ms = partition_log.config[FLUSH_MS]
-            if flush_ms == LONG_MAX or partition_log in self._under_way:
+            if flush_ms == LONG_MAX or partition_log in self._under_way or partition_log in self._held:
                 continue
             waited_ms = now_ms - self._flushed_at_ms.get(partition_log, self._started_ms)
             if waited_ms >= flush_ms or waited_ms < 0:  # a clock that was set back must not put it off until it has caught up
                 self._flushed_at_ms[partition_log] = now_ms
                 self._flush(partition_log, None)
 
+    def hold(self, partition_log: PartitionLog) -> None:
+        """Begins no flush of the log until `release`: another log that is to take its place shall be as far on the disk by then."""
+        self._held.add(partition_log)
+
+    def release(self, partition_log: PartitionLog) -> None:
+        """Flushes again, and at once what became due meanwhile. Harmless when the log is not held."""
+        if partition_log in self._held:
+            self._held.remove(partition_log)
+            if partition_log in self._due_again and partition_log not in self._under_way:
+                self._due_again.remove(partition_log)
+                self.flush(partition_log)
+
     def forget(self, partition_log: PartitionLog) -> None:
         """The log is gone: what becomes of a flush that is under way is nobody's business any more."""
         self._flushed_at_ms.pop(partition_log, None)
         self._under_way.discard(partition_log)
         self._due_again.discard(partition_log)
+        self._held.discard(partition_log)
 
     def _flush(self, partition_log: PartitionLog, up_to: int | None) -> None:
         try:

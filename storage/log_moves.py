@@ -103,6 +103,7 @@ class LogMoves:
         move = self._moves.pop(topic_partition, None)
         if move is not None:
             move.is_stopped = True
+            self._release_flushes(move)
             self._manager.cleaner.resume_cleaning(topic_partition)
 
     def on_truncated(self, each: PartitionLog) -> None:
@@ -180,6 +181,7 @@ class LogMoves:
             return
         wait_ms = self._throttle_ms()
         if wait_ms > 0:
+            self._release_flushes(move)
             self._later(move, wait_ms)
             return
         end_offset = current.log_end_offset
@@ -247,24 +249,37 @@ class LogMoves:
         """Everything is copied: takes the place, as soon as the disk has as much of it."""
         current, future = move.current, move.future
         if future.flushes:
+            # Without any other: a log that is flushed with every append would never get there.
+            self._hold_flushes(move)
             self._later(move, _POLL_MS)
             return
-        # Producers may wait for what is below the flush due offset.
-        if future.recovery_point < max(current.recovery_point, min(current.flush_due_offset, current.log_end_offset)):
-            if not move.was_flushed:
-                self._flush_in_thread(move)
-                return
-            # What little came since the flush in the thread. Else a log that is flushed with every append would never get there.
-            future.flush()
+        if future.recovery_point < current.recovery_point:
+            if move.was_flushed:
+                self._hold_flushes(move)
+            self._flush_in_thread(move)
+            return
         if future.log_start_offset < current.log_start_offset:
             future.update_high_watermark(current.high_watermark)
             future.increment_log_start_offset(current.log_start_offset, "as in the log that it replaces")
         _take_latest_epoch(current, future)
         topic_partition = current.topic_partition
+        due = min(current.flush_due_offset, current.log_end_offset)
         replaced = self._manager.replace_current_with_future(topic_partition)
+        if due > future.recovery_point:
+            # Producers wait for that.
+            future.on_flush_due()
         self.stop(topic_partition)
         self.on_replaced(replaced)
         self._release()
+
+    def _hold_flushes(self, move: Move) -> None:
+        """Producers that wait for one have it once the move is over."""
+        self._manager.flusher.hold(move.current)
+        self._manager.flusher.hold(move.future)
+
+    def _release_flushes(self, move: Move) -> None:
+        self._manager.flusher.release(move.current)
+        self._manager.flusher.release(move.future)
 
     def _flush_in_thread(self, move: Move) -> None:
         move.was_flushed = True

@@ -1,6 +1,7 @@
 """Moving a log into another log directory while it is in use."""
 
 import errno
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -14,7 +15,7 @@ from storage.partition_log import PartitionLog
 from storage.topic_partition import TopicPartition
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
-from tests.support.log_manager import Disks, offsets
+from tests.support.log_manager import Disks, offsets, topic
 from tests.support.logs import append, read_all
 
 T0 = TopicPartition("topic", 0)
@@ -184,6 +185,39 @@ def test_a_leader_epoch_without_records_moves_too() -> None:
     disks.settle()
     assert future.leader_epochs.entries == [(0, 0), (7, 2)]
     assert disks.filesystem.read_file("/b/topic-0/leader-epoch-checkpoint") == b"0\n2\n0 0\n7 2\n"
+
+
+def test_a_log_that_is_flushed_with_every_append_moves_without_a_sync_on_the_event_loop() -> None:
+    filesystem = FaultyFileSystem(MemoryFileSystem())
+    disks = Disks(filesystem, log_dirs="/a,/b")
+    disks.topics["topic"] = dict(topic(flush_messages=1))
+    manager = disks.start()
+    log = a_log_in_a(manager, 3)
+    disks.settle()
+    assert log.recovery_point == log.log_end_offset
+    syncs = disks.watch("sync", "sync_directory")
+    on_loop: list[str] = []
+    submit = disks.background.submit
+
+    def in_thread(name: str, work: Callable[[], None], then: Callable[[BaseException | None], None]) -> None:
+        def run() -> None:
+            on_loop.extend(syncs)
+            work()
+            syncs.clear()  # those are the thread's
+
+        submit(name, run, then)
+
+    disks.background.submit = in_thread  # type: ignore[method-assign]  # to tell who syncs
+    future = begin_move(manager, log)
+    for _ in range(40):
+        now = manager.get(T0)
+        assert now is not None
+        append(now, a_batch(2), epoch=1)
+        disks.background.advance(3)
+    assert manager.get(T0) is future
+    disks.background.advance(100)
+    assert future.recovery_point == future.log_end_offset
+    assert on_loop + syncs == []
 
 
 def test_what_was_flushed_is_flushed_in_the_new_directory_before_it_serves() -> None:
