@@ -95,16 +95,17 @@ class Elections:
             )
         except Exception:
             logger.exception("%s: groups and offsets could not be loaded. They are missing until the partition gets a new leader", name)
+        else:
+            logger.info(
+                "%s: loaded %d groups with %d offsets in %d ms, leader epoch %d; %d records were left out",
+                name,
+                len(owned.groups),
+                sum(len(group.offsets.committed) for group in owned.groups.values()),
+                (self._clock.monotonic() - began) * 1000,
+                owned.leader_epoch,
+                loader.skipped,
+            )
         owned.is_loading = False
-        logger.info(
-            "%s: loaded %d groups with %d offsets in %d ms, leader epoch %d; %d records were left out",
-            name,
-            len(owned.groups),
-            sum(len(group.offsets.committed) for group in owned.groups.values()),
-            (self._clock.monotonic() - began) * 1000,
-            owned.leader_epoch,
-            loader.skipped,
-        )
 
     async def _read(self, partition: Partition, owned: OffsetsPartition, loader: GroupLoader) -> None:
         loop = asyncio.get_running_loop()
