@@ -16,6 +16,10 @@ class ManualClock:
         """Seconds since an arbitrary point."""
         return self._monotonic
 
+    def set_back(self, milliseconds: int) -> None:
+        """The clock on the wall is wrong, or was; no time passes."""
+        self._now_ms -= milliseconds
+
     def move(self, milliseconds: int) -> None:
         """Let time pass."""
         self._now_ms += milliseconds

@@ -113,6 +113,19 @@ def test_the_jitter_shortens_the_life_of_a_segment() -> None:
     assert log.segments.bases == [0, 1, 3]
 
 
+def test_a_segment_is_rolled_before_its_relative_offsets_overflow() -> None:
+    log = a_log()
+    for base_offset in (0, 2**31 - 1, 2**31):  # the furthest that four bytes can say, and one more
+        log.append_as_follower(memoryview(bytes(a_batch(1, base_offset=base_offset, leader_epoch=0))), 0)
+    assert log.segments.bases == [0, 2**31]
+    log.append_as_follower(memoryview(bytes(a_batch(3, base_offset=2**32 - 2, leader_epoch=0))), 0)
+    assert log.segments.bases == [0, 2**31, 2**32 - 2]
+    content = read_all(log)
+    log = a_log(log.context, clean=False)
+    assert log.log_end_offset == 2**32 + 1
+    assert read_all(log) == content
+
+
 def test_a_segment_is_rolled_when_an_index_is_full() -> None:
     log = a_log(index_interval_bytes=0, segment_index_bytes=36)
     for n in range(8):

@@ -81,6 +81,33 @@ def test_a_start_after_a_crash_syncs_nothing_for_logs_that_are_as_they_were() ->
     assert [path for path in calls if "topic-" in path] == []
 
 
+def test_a_clock_that_is_set_back_by_years_loses_nothing_and_stops_nothing() -> None:
+    disks = Disks()
+    disks.topics["topic"] = dict(topic(retention_ms=3_600_000, segment_ms=60_000, flush_ms=5000))
+    manager = disks.start(log_flush_scheduler_interval_ms=1000)
+    log = manager.get_or_create(TopicPartition("topic", 0), is_new=True)
+    now_ms = disks.clock.now_ms()
+    for _ in range(3):
+        append(log, a_batch(timestamps=[now_ms]))
+    log.update_high_watermark(log.log_end_offset)
+    disks.clock.set_back(5 * 365 * 24 * 3_600_000)
+    append(log, a_batch(timestamps=[disks.clock.now_ms()]))
+    append(log, a_batch(timestamps=[-1]))
+    manager.check_retention()
+    manager.flush_dirty_logs()
+    manager.remove_expired_producers()
+    disks.settle()
+    assert offsets(log) == (0, 3, 5)
+    assert log.recovery_point == 5
+    content = read_all(log)
+    manager.shutdown()
+    manager = disks.start()
+    found = manager.get(TopicPartition("topic", 0))
+    assert found is not None
+    assert read_all(found) == content
+    assert append(found).first_offset == 5
+
+
 def test_a_crash_while_loading_counts_as_a_crash() -> None:
     disks = Disks()
     disks.start().shutdown()
