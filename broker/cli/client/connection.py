@@ -24,7 +24,7 @@ from protocol.wire import ProtocolError
 
 MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
 _READ_BYTES: Final = 256 * 1024
-_SOFTWARE: Final = ("ottla", "0.1.0")
+CLIENT_SOFTWARE: Final = ("ottla", "0.1.0")
 _ERROR = struct.Struct(">4xh")  # correlation id, error code
 
 AnyResponse = TypeVar("AnyResponse", bound=Message)
@@ -156,7 +156,7 @@ class Connection:
     def _negotiate(self) -> ApiTable:
         spoken = api(ApiKey.API_VERSIONS)
         version = 3
-        request = ApiVersionsRequest(client_software_name=_SOFTWARE[0], client_software_version=_SOFTWARE[1])
+        request = ApiVersionsRequest(client_software_name=CLIENT_SOFTWARE[0], client_software_version=CLIENT_SOFTWARE[1])
         while True:
             self._send(request if version >= 3 else ApiVersionsRequest(), spoken, version)
             try:

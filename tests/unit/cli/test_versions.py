@@ -1,10 +1,11 @@
 """Which versions are spoken, from the recorded answers of a real broker."""
 
 import json
+from importlib.metadata import version
 
 import pytest
 
-from broker.cli.client.connection import decode_api_versions
+from broker.cli.client.connection import CLIENT_SOFTWARE, decode_api_versions
 from broker.cli.client.errors import Unreachable, UnsupportedByBroker
 from broker.cli.client.versions import api_table, choose_version
 from protocol.api_keys import ApiKey
@@ -57,3 +58,7 @@ def test_what_a_broker_does_not_speak_is_said() -> None:
 def test_what_is_no_broker_is_said() -> None:
     with pytest.raises(Unreachable, match="does not speak Kafka's protocol"):
         decode_api_versions(b"HTTP/1.1 400 Bad Request", 3)
+
+
+def test_the_client_names_the_version_of_its_package() -> None:
+    assert ("ottla", version("ottla")) == CLIENT_SOFTWARE
