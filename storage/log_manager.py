@@ -53,6 +53,8 @@ from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
+_CLOSING_THREADS = 4
+"""At least: they wait for the disk, which brings together what is synced at the same time."""
 _NEVER_MS = 365 * 24 * 60 * 60 * 1000
 
 
@@ -183,7 +185,7 @@ class LogManager:
         for each in self.all_logs():
             each.leader_epochs.on_change = None
         self._checkpoints.run_now()
-        threads = self._config[NUM_RECOVERY_THREADS_PER_DATA_DIR]
+        threads = max(self._config[NUM_RECOVERY_THREADS_PER_DATA_DIR], _CLOSING_THREADS)
         for directory in [each for each in self.directories.live if each.is_loaded]:
             logs = [each for each in self.all_logs() if each.log_dir == directory.path]
             with ThreadPoolExecutor(threads, thread_name_prefix=f"log-closing-{directory.path}") as pool:

@@ -10,8 +10,10 @@ import logging
 from collections import Counter
 from random import Random
 
+import pytest
+
 from protocol.records import iter_batches
-from storage.errors import LogDirFailure
+from storage.errors import LogBeingTruncated, LogDirFailure
 from storage.log_manager import LogManager
 from storage.partition_log import PartitionLog
 from storage.start_errors import DuplicateLog
@@ -143,7 +145,17 @@ class LogsRound:
     def _truncate(self, topic_partition: TopicPartition, log: PartitionLog, model: Model) -> None:
         bases = [base for base, _, _ in model.batches if base >= model.start] or [model.end]
         offset = self.rng.choice([*bases, model.end])
-        log.truncate_to(offset)
+        if self.rng.random() < 0.5:
+            log.truncate_to(offset)
+        else:
+            ended: list[Exception | None] = []
+            log.truncate_in_thread(offset, ended.append)
+            if not ended:
+                with pytest.raises(LogBeingTruncated):
+                    append(log)
+            self.disks.background.run_work()
+            assert ended == [None]
+            self.counts["truncate in a thread"] += 1
         model.batches = [batch for batch in model.batches if batch[0] < offset]
         model.end = offset
         model.deleted = min(model.deleted, offset)
