@@ -148,7 +148,8 @@ def test_members_share_the_partitions_anew_when_one_leaves_after_the_coordinator
 
 
 def test_a_group_is_where_its_partition_is_led_again_after_the_broker_came_back(tmp_path: Path) -> None:
-    with a_cluster(tmp_path, 3, leader_imbalance_check_interval_seconds=1, leader_imbalance_per_broker_percentage=0) as cluster:
+    often = {"leader_imbalance_check_interval_seconds": 1, "leader_imbalance_per_broker_percentage": 0}
+    with a_cluster(tmp_path, 3, auto_leader_rebalance_enable="true", **often) as cluster:
         cluster.create_topic("t")
         write(cluster, "t", 0, 5)
         with a_member(cluster, "g", "t") as member:

@@ -42,12 +42,15 @@ _LOG_CHARACTERS = 6_000
 
 QUICK = {
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "zookeeper.connection.timeout.ms": "90000",  # else it is that of the session, which is soon over on a busy machine
     "replica.lag.time.max.ms": "2000",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
+    # Five seconds after a failover leaders would go back to the preferred replicas: whoever wants that says so.
+    "auto.leader.rebalance.enable": "false",
 }
-"""What makes a test wait less than an operator would want to."""
+"""What makes a test wait less than an operator would want to, and keeps chance out of it."""
 
 
 class HasConnect(Protocol):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from protocol.errors import ErrorCode
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData, TopicProduceResponse
 from tests.support.batches import a_batch
 from tests.support.broker_process import eventually
 from tests.support.cluster import SESSION_TIMEOUT_MS, Cluster, a_cluster
@@ -167,7 +167,7 @@ class FaultCluster:
         return [broker.id for broker in self.cluster.others(victim)] + [ZOOKEEPER]
 
     def _cut_off(self, cell: Cell, victim: int, topic: str, writer: FaultWriter) -> None:
-        """Clients still reach it, and it still believes what it believed; so do clients that ask nobody else, until the links are back."""
+        """Clients still reach it, and it still believes what it believed; producers with acks=all get away from it all the same."""
         self.links.isolate(victim, *self._others(victim))
         until = time.monotonic() + max(AWAY_SECONDS, self._cut_seconds)
         time.sleep(AWAY_SECONDS)
@@ -176,6 +176,8 @@ class FaultCluster:
             self._another_is_acknowledged(cell, victim, topic, writer.history)
             if cell.acks == "all" and cell.target != "follower":
                 self._refuses_to_acknowledge(victim, topic)
+                if self._is_strict:
+                    writer.go_on_for()  # it is sent to look for the other leader
         time.sleep(max(0.0, until - time.monotonic()))
         self.links.heal()
 
@@ -196,8 +198,19 @@ class FaultCluster:
         """Another leads partition 0 now; this one must not acknowledge a record, which is not to be found anywhere afterwards either."""
         records = memoryview(a_batch())
         data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])
-        with a_wire_client(self.cluster.broker(victim).port) as client:
-            (told,) = client.ask(ProduceRequest(acks=-1, timeout_ms=500, topic_data=[data]), 9).responses
+        request = ProduceRequest(acks=-1, timeout_ms=500, topic_data=[data])
+        found: list[TopicProduceResponse] = []
+
+        def is_answered() -> bool:
+            try:
+                with a_wire_client(self.cluster.broker(victim).port) as client:
+                    found[:] = client.ask(request, 9).responses
+            except ConnectionError:
+                return False  # who is cut off sends its clients away now and then
+            return True
+
+        eventually(is_answered, RECOVERY_SECONDS, f"broker {victim} answers")
+        (told,) = found
         assert told.partition_responses[0].error_code in {
             ErrorCode.REQUEST_TIMED_OUT,
             ErrorCode.NOT_LEADER_OR_FOLLOWER,

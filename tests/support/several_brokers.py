@@ -22,7 +22,12 @@ def start_broker(directory: Path, broker_id: int, **config: object) -> InProcess
     """Broker `broker_id` of the cluster under `directory`."""
     logs = directory / f"broker-{broker_id}"
     logs.mkdir(exist_ok=True)
-    shared = {"ottla_metadata_file": directory / "metadata.sqlite3", "broker_id": broker_id, "auto_create_topics_enable": "false"}
+    shared = {
+        "ottla_metadata_file": directory / "metadata.sqlite3",
+        "broker_id": broker_id,
+        "auto_create_topics_enable": "false",
+        "auto_leader_rebalance_enable": "false",
+    }
     return InProcessBroker(logs, **(shared | config))
 
 

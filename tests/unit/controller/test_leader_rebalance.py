@@ -8,7 +8,7 @@ from storage.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, Cluster, P
 from tests.support.virtual_time import in_virtual_time
 
-INTERVAL = {"leader.imbalance.check.interval.seconds": "20"}
+INTERVAL = {"auto.leader.rebalance.enable": "true", "leader.imbalance.check.interval.seconds": "20"}
 
 
 async def a_cluster_led_by_the_wrong_broker(**properties: str) -> Cluster:
