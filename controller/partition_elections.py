@@ -45,6 +45,8 @@ class PartitionElections:
         self._config = config
         self._knows_recovery = is_at_least(config[INTER_BROKER_PROTOCOL_VERSION], "3.2-IV0")
         """Whether every broker knows of leaders that recover from an unclean election."""
+        self._without_replica: set[TopicPartition] = set()
+        """New partitions that nobody can lead, as it was logged: they are looked at with every change of the brokers."""
         self.unclean_elections = 0
         """Leaders that were not in sync, so that records may have been lost."""
 
@@ -55,8 +57,11 @@ class PartitionElections:
         for partition in partitions:
             state = first_state(context.replicas(partition), self._online(partition), context.epoch)
             if state is None:
-                logger.warning("%s has no live replica among %s; it has no leader yet", partition, list(context.replicas(partition)))
+                if partition not in self._without_replica:
+                    logger.warning("%s has no live replica among %s; it has no leader yet", partition, list(context.replicas(partition)))
+                self._without_replica.add(partition)
             else:
+                self._without_replica.discard(partition)
                 states[partition] = state
         created = set(await self._states.create(states)) if states else set()
         for partition in states:
