@@ -113,11 +113,11 @@ def lines(broker: Broker, scratch: Path) -> list[Line]:
     probe = looking_up(broker.services.replica_manager.partitions[TOPIC][0].log.active_segment.path)
     for fetch in FETCH:
         asked = [memoryview(bytearray(frame[4:])) for frame in fetch.load(topic, _PACE).frames]
-        found.append(Line(f"{fetch.title}, random offsets", fetching(dispatcher, asked), probe, 15.0))
+        found.append(Line(f"{fetch.title}, random offsets", fetching(dispatcher, asked), probe, 13.0))
     step = RECORDS_OF_16_KIB * 4
     ends = PREFILL_BYTES // PARTITIONS // (16 << 10) * RECORDS_OF_16_KIB - step
     asked = [memoryview(bytearray(frames.fetch(topic_id, 0, offset, 64 << 10)[4:])) for offset in range(0, ends, step)]
-    found.append(Line("fetch, 64 KiB, in order", fetching(dispatcher, asked), probe, 10.0))
+    found.append(Line("fetch, 64 KiB, in order", fetching(dispatcher, asked), probe, 9.0))
     return found
 
 
