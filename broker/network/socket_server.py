@@ -184,7 +184,11 @@ class SocketServer:
         self.quotas.close(info.listener_name, info.client_host)
         for acceptor in self._acceptors.values():
             acceptor.resume()
-        if self._emptied is not None and not self._emptied.done() and not self.connections():
+        if (
+            self._emptied is not None
+            and not self._emptied.done()
+            and not any(each.connections for each in (*self.processors, *self._retired))
+        ):
             self._emptied.set_result(None)
 
     def _close_most_idle(self) -> None:

@@ -190,7 +190,8 @@ class AiokafkaMember:
         return [Seen(generation, r.topic, r.partition, r.offset, int(r.value or b"")) for records in polled.values() for r in records]
 
     def generation(self) -> int:
-        return int(self._consumer._coordinator.generation)
+        coordinator = self._consumer._coordinator
+        return -1 if coordinator is None else int(coordinator.generation)  # there is none before it has connected
 
     def assignment(self) -> set[Partition]:
         return {(each.topic, each.partition) for each in self._consumer.assignment()}
