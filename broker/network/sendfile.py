@@ -182,7 +182,10 @@ class FileSender:
                     memory.append(first)
                     position += len(first)
                     warm = length = length - len(first)
-                    is_cold = not (part.end_is_cached or file.is_cached(1, position + length - 1))
+                    if length > PACKET_BYTES:
+                        is_cold = not file.is_cached(length, position)
+                    else:
+                        is_cold = not (part.end_is_cached or file.is_cached(1, position + length - 1))
                 else:
                     warm = length if length < TURN_BYTES else TURN_BYTES
                     is_cold = not file.is_cached(warm, position)

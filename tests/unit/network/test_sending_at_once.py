@@ -219,6 +219,25 @@ def test_what_is_cold_is_read_by_a_thread_before_it_is_sent(
     assert side.sent == 1
 
 
+class HalfColdFile(ColdFile):
+    """A file whose ends are in the page cache, and what lies between is not."""
+
+    def is_cached(self, length: int, at: int) -> bool:
+        return length == 1
+
+    def pread_cached(self, length: int, at: int) -> bytes | None:
+        return self._file.pread(length, at)
+
+
+def test_of_more_than_a_packet_not_only_the_ends_are_looked_at(side: Side, file: RealFile) -> None:
+    parts, expected = an_answer(HalfColdFile(file), 77, 200_000, end_is_cached=True)
+    assert not side.sender.send(parts)
+    before = side.received()
+    assert len(before) <= len(b"<head>") + PAGE_BYTES
+    side.loop.pulls.pop()()
+    assert before + side.all_received() == expected
+
+
 def test_a_turn_sends_no_more_than_its_share(side: Side, file: RealFile, monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
 
