@@ -8,7 +8,7 @@ from tests.support.broker_process import BrokerProcess, a_broker
 from tests.support.rebalance_history import History, are_shared, check_offsets_topic
 from tests.support.rebalance_kinds import CONFIG, RECORDS, Kind, all_of, every_client, every_kind, fill
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_a_member_that_thinks_for_too_long_loses_its_partitions_and_cannot_commi
 @every_client
 def test_a_static_member_that_is_killed_and_comes_back_disturbs_nobody(kind: Kind, broker: BrokerProcess) -> None:
     topic = group = f"static-{kind}"
-    patient = {"session_timeout_ms": 20_000, "max_poll_interval_ms": 20_000}
+    patient = {"session_timeout_ms": 300_000, "max_poll_interval_ms": 300_000}
     with History() as history:
         values = fill(broker, topic)
         staying = kind.member(broker, group, topic, group_instance_id="staying", **patient)

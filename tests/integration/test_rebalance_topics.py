@@ -13,7 +13,7 @@ from tests.support.rebalance_history import History, are_shared, check_offsets_t
 from tests.support.rebalance_kinds import CONFIG, PARTITIONS, RANGE, Kind, all_of, every_client, fill
 from tests.support.rebalance_members import CLIENTS, Member
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
