@@ -198,7 +198,7 @@ def new_ensemble() -> MemoryEnsemble:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for what happens on the event loop."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 90
     while not condition():
         assert time.monotonic() < deadline, "it did not come"
         await asyncio.sleep(0)
