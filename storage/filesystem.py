@@ -7,6 +7,7 @@ Invariants: a `File` writes everything or raises; it closes its descriptor with 
 stays readable.
 """
 
+import ctypes
 import errno
 import fcntl
 import mmap
@@ -15,7 +16,7 @@ import resource
 import sys
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
     from storage.page_cache import PageCache
@@ -113,6 +114,9 @@ class FileSystem(Protocol):
 
     def sync_directory(self, path: str) -> None:
         """Makes creations, renames and removals in this directory durable."""
+
+    def sync_everything(self, path: str) -> bool:
+        """Makes durable all that was written to the file system of the directory `path`; False where that cannot be asked for. Blocks."""
 
     def total_and_free_bytes(self, path: str) -> tuple[int, int]:
         """Size of the file system of `path`, and what is left for this process."""
@@ -239,6 +243,17 @@ def _close_nothing() -> None:
     pass
 
 
+@cache
+def _syncfs() -> Callable[[int], int] | None:
+    # Linux has it, os does not.
+    try:
+        found = ctypes.CDLL(None, use_errno=True).syncfs
+    except (OSError, AttributeError):
+        return None
+    found.argtypes = [ctypes.c_int]
+    return cast("Callable[[int], int]", found)
+
+
 class RealFileSystem:
     """A `FileSystem` on the real disk."""
 
@@ -312,6 +327,19 @@ class RealFileSystem:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def sync_everything(self, path: str) -> bool:
+        syncfs = _syncfs()
+        if syncfs is None:
+            return False
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if syncfs(fd):
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), path)
+        finally:
+            os.close(fd)
+        return True
 
     def total_and_free_bytes(self, path: str) -> tuple[int, int]:
         stat = os.statvfs(path)

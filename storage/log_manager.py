@@ -10,7 +10,6 @@ directory that failed is offline until the next start, and `on_log_dir_failure` 
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
 from config.broker import BrokerConfig
@@ -38,6 +37,7 @@ from storage.filesystem import FileSystem
 from storage.flusher import Flusher
 from storage.idle_files import IdleFiles
 from storage.log_checkpoints import LogCheckpoints
+from storage.log_closing import close_logs
 from storage.log_context import LogContext
 from storage.log_deletion_schedule import LogDeletions
 from storage.log_directories import LogDirectories, LogDirectory
@@ -53,8 +53,6 @@ from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
-_CLOSING_THREADS = 4
-"""At least: they wait for the disk, which brings together what is synced at the same time."""
 _NEVER_MS = 365 * 24 * 60 * 60 * 1000
 
 
@@ -185,12 +183,10 @@ class LogManager:
         for each in self.all_logs():
             each.leader_epochs.on_change = None
         self._checkpoints.run_now()
-        threads = max(self._config[NUM_RECOVERY_THREADS_PER_DATA_DIR], _CLOSING_THREADS)
         for directory in [each for each in self.directories.live if each.is_loaded]:
             logs = [each for each in self.all_logs() if each.log_dir == directory.path]
-            with ThreadPoolExecutor(threads, thread_name_prefix=f"log-closing-{directory.path}") as pool:
-                closed = all(list(pool.map(_flush_and_close, logs)))
             try:
+                closed = close_logs(self._fs, directory.path, logs, self._config[NUM_RECOVERY_THREADS_PER_DATA_DIR])
                 self._checkpoints.write_all(directory.path, logs)
                 if closed:
                     self.directories.write_clean_shutdown(directory, broker_epoch)
@@ -366,17 +362,6 @@ class LogManager:
     def _every(self, name: str, period_ms: int, callback: Callable[[], None]) -> None:
         if period_ms < _NEVER_MS:
             self._background.schedule(name, self._config[LOG_INITIAL_TASK_DELAY_MS], period_ms, callback)
-
-
-def _flush_and_close(each: PartitionLog) -> bool:
-    try:
-        each.finish_truncations()
-        each.flush()
-        each.close()
-    except LogDirFailure as failure:
-        log.error("%s: not closed properly, the next start will check it: %s", each.topic_partition, failure)
-        return False
-    return True
 
 
 def _say_nothing() -> None:

@@ -92,6 +92,11 @@ class MovableDirectory:
             where = now
         self._filesystem.sync_directory(where)
 
+    def sync_everything(self, path: str) -> bool:
+        with self._now(path) as now:
+            where = now
+        return self._filesystem.sync_everything(where)
+
     def total_and_free_bytes(self, path: str) -> tuple[int, int]:
         with self._now(path) as now:
             return self._filesystem.total_and_free_bytes(now)

@@ -250,17 +250,17 @@ class PartitionLog:
         for segment in self.segments:
             segment.move_to(directory)
 
-    def close(self) -> None:
+    def close(self, *, sync: bool = True) -> None:
         """Leaves the directory as a clean shutdown does: indexes complete and trimmed, producers in a snapshot. Raises LogDirFailure.
 
-        A flush comes first: after a clean shutdown everything is taken to be durable.
+        After a clean shutdown everything is taken to be durable: a flush comes first; or, without `sync`, the caller syncs all afterwards.
         """
         if self.is_closed:
             return
         try:
             self.leader_epochs.flush()
             self.producer_state.map_end_offset = self.log_end_offset
-            self.producer_state.take_snapshot()
+            self.producer_state.take_snapshot(sync=sync)
             for segment in self.segments:
                 segment.close()
         except OSError as error:

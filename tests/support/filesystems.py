@@ -171,6 +171,11 @@ class MemoryFileSystem:
         if path not in self.directories:
             raise _missing(path)
 
+    def sync_everything(self, path: str) -> bool:
+        for node in self.nodes.values():
+            node.durable = bytes(node.data)
+        return True
+
     def total_and_free_bytes(self, path: str) -> tuple[int, int]:
         return 1 << 40, 1 << 39
 
@@ -204,7 +209,7 @@ def _missing(path: str) -> FileNotFoundError:
 
 
 _CHANGES_OF_FILES = frozenset(["open", "write", "pwrite", "truncate", "sync", "rename", "unlink", "set_modified_ms", "try_lock"])
-_CHANGES = _CHANGES_OF_FILES | {"make_directory", "remove_directory", "sync_directory"}
+_CHANGES = _CHANGES_OF_FILES | {"make_directory", "remove_directory", "sync_directory", "sync_everything"}
 
 
 class FaultyFileSystem:

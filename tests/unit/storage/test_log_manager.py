@@ -2,6 +2,7 @@
 
 import pytest
 
+from storage import log_closing
 from storage.directory_names import DirectoryKind, parse_directory_name, suffixed_name
 from storage.errors import LogDirFailure
 from storage.log_directories import CLEAN_SHUTDOWN_FILE
@@ -116,6 +117,34 @@ def test_a_crash_while_loading_counts_as_a_crash() -> None:
     manager.load()
     disks.crash(manager)
     assert not disks.start().directories["/data"].had_clean_shutdown
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_many_logs_are_synced_together_and_a_stop_that_fails_is_no_clean_one(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_closing, "MANY_LOGS", 3)
+    for fail_at in range(part, 120, 3):
+        inner = MemoryFileSystem()
+        filesystem = FaultyFileSystem(inner)
+        disks = Disks(filesystem)
+        manager = disks.start()
+        for partition in range(5):
+            append(manager.get_or_create(TopicPartition("topic", partition), is_new=True), a_batch(3))
+        disks.settle()
+        calls = disks.watch("sync", "sync_everything")
+        filesystem.calls = 0
+        filesystem.fail_at = fail_at or None
+        manager.shutdown()
+        if not fail_at:
+            assert calls.count("/data") == 2
+            assert not [path for path in calls if "topic-" in path]
+        inner.release_locks()
+        found = inner.after_power_cut(fail_at)
+        again = Disks(found)
+        manager = again.start()
+        if manager.directories["/data"].had_clean_shutdown or not fail_at:
+            assert {log.log_end_offset for log in manager.all_logs()} == {3}
+            assert len(list(manager.all_logs())) == 5
+        assert all(log.log_end_offset in (0, 3) for log in manager.all_logs())
 
 
 def test_nothing_is_marked_clean_when_a_log_cannot_be_closed(caplog: pytest.LogCaptureFixture) -> None:
