@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -66,12 +67,19 @@ LINES = (
 
 
 def create(cluster: Cluster, topic: str, partitions: int) -> AdminClient:
-    """A topic whose partition i is led by broker i % 3; returns when it is led."""
+    """A topic whose partition i is led by broker i % 3; returns when it is led, as far as every broker knows."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     assignment = [[(index + k) % BROKERS for k in range(BROKERS)] for index in range(partitions)]
     admin.create_topics([NewTopic(topic, partitions, replica_assignment=assignment)], request_timeout=60)[topic].result(90)
-    wait(lambda: all(leader_of(admin, topic, index) >= 0 for index in range(partitions)), "leaders")
+    for broker_id in range(BROKERS):
+        wait(partial(knows, cluster.port(broker_id), topic, partitions), "leaders")
     return admin
+
+
+def knows(port: int, topic: str, partitions: int) -> bool:
+    """Whether the broker there knows all leaders of a topic. A client asks whom it begins with, as long as it knows nobody else."""
+    asked = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
+    return all(leader_of(asked, topic, index) >= 0 for index in range(partitions))
 
 
 def wait(condition: Callable[[], bool], what: str) -> float:
