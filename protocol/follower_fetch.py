@@ -3,7 +3,7 @@
 `read_follower_fetch` and `encode_follower_answer` are the leader's side, `read_follower_answer` is the follower's. The messages in
 `protocol.messages.fetch` are the authority, and tests hold both equal, on recorded frames of Apache Kafka's followers, too. Whatever is not
 the common shape (forgotten topics, racks, directory ids, other tags, anything malformed) is answered with None, and the generated decoder
-reads it. Versions 15 to 17, which say the same. A request that names four partitions takes 2 µs, where the generated decoder takes 9.
+reads it. Versions 15 to 17, which say the same. A request that names four partitions takes 2 µs, where the generated decoder takes 4.
 """
 
 from __future__ import annotations
