@@ -10,6 +10,9 @@ from storage.filesystem import File, FileSystem
 
 Data = bytes | bytearray | memoryview
 
+SECTOR_BYTES = 512
+"""What a disk writes as a whole."""
+
 
 class _Node:
     """The content of a file, which lives as long as somebody has it open."""
@@ -54,6 +57,7 @@ class MemoryFile:
         content = self._node.data
         del content[size:]
         content.extend(bytes(size - len(content)))
+        self._node.durable = self._node.durable[:size]  # blocks that were given back do not return among new ones
 
     def size(self) -> int:
         return len(self._node.data)
@@ -85,7 +89,11 @@ class MemoryFileSystem:
         self._locked: set[str] = set()
 
     def after_power_cut(self, seed: int) -> "MemoryFileSystem":
-        """What may be found after it: every file as last synced, plus any beginning of what was written since, cut somewhere."""
+        """What may be found after it: every file as last synced, plus what was written since as far as it came to the disk.
+
+        That is a beginning of it, or any of its sectors, in no order; what did not come is as it was, or zeros. A file that was only made
+        longer or shorter since keeps any length between.
+        """
         rng = random.Random(seed)
         found = MemoryFileSystem()
         found.directories = set(self.directories)
@@ -93,6 +101,8 @@ class MemoryFileSystem:
             copy = found.nodes[path] = _Node()
             kept = rng.randint(min(len(node.durable), len(node.data)), len(node.data))
             copy.data = node.data[:kept]
+            if rng.random() < 0.5:
+                _lose_sectors(copy.data, node.durable, rng)
             copy.durable = bytes(copy.data)
             copy.modified_ms = node.modified_ms
         return found
@@ -202,6 +212,15 @@ class MemoryFileSystem:
     def _check_parent(self, path: str) -> None:
         if path.rpartition("/")[0] not in self.directories:
             raise _missing(path)
+
+
+def _lose_sectors(data: bytearray, durable: bytes, rng: random.Random) -> None:
+    """Put back some of the sectors that were written since `durable`."""
+    for start in range(0, len(data), SECTOR_BYTES):
+        end = min(start + SECTOR_BYTES, len(data))
+        before = durable[start:end].ljust(end - start, b"\0")
+        if data[start:end] != before and rng.random() < 0.5:
+            data[start:end] = before
 
 
 def _missing(path: str) -> FileNotFoundError:
