@@ -87,9 +87,11 @@ class Side:
                 return bytes(got)
 
     def all_received(self) -> bytes:
-        """The client reads until nobody waits for room."""
+        """The client reads until nobody waits for room, or for pages that the system took from the cache."""
         got = self.received()
-        while self.loop.writers and not self.aborted:
+        while (self.loop.writers or self.loop.pulls) and not self.aborted:
+            while self.loop.pulls:
+                self.loop.pulls.pop(0)()
             self.loop.there_is_room()
             got += self.received()
         return got
@@ -104,11 +106,27 @@ def side() -> Iterator[Side]:
     found.client.close()
 
 
+class WarmFile:
+    """A file that is in the page cache, whatever the system has taken from there meanwhile."""
+
+    def __init__(self, file: RealFile | WarmFile) -> None:
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def is_cached(self, length: int, at: int) -> bool:
+        return True
+
+    def pread_cached(self, length: int, at: int) -> bytes | None:
+        return self._file.pread(length, at)
+
+
 @pytest.fixture
-def file(tmp_path: Path) -> RealFile:
+def file(tmp_path: Path) -> WarmFile:
     path = tmp_path / "segment.log"
     path.write_bytes(DATA)
-    return RealFileSystem().open(str(path), read_only=True)
+    return WarmFile(RealFileSystem().open(str(path), read_only=True))
 
 
 def an_answer(file: object, position: int, length: int, *, end_is_cached: bool = False) -> tuple[Parts, bytes]:
@@ -119,7 +137,7 @@ def an_answer(file: object, position: int, length: int, *, end_is_cached: bool =
 
 @pytest.mark.parametrize("end_is_cached", [False, True])
 @pytest.mark.parametrize("position", [0, 1, PAGE_BYTES - 1, 5 * PAGE_BYTES, 5 * PAGE_BYTES + 77])
-def test_what_the_socket_takes_leaves_at_once_and_nobody_is_told(side: Side, file: RealFile, position: int, end_is_cached: bool) -> None:
+def test_what_the_socket_takes_leaves_at_once_and_nobody_is_told(side: Side, file: WarmFile, position: int, end_is_cached: bool) -> None:
     parts, expected = an_answer(file, position, INLINE_BYTES + 1000, end_is_cached=end_is_cached)
     assert side.sender.send(parts)
     assert side.received() == expected
@@ -127,7 +145,7 @@ def test_what_the_socket_takes_leaves_at_once_and_nobody_is_told(side: Side, fil
     assert side.sent == 0
 
 
-def test_several_answers_and_parts_without_bytes_around_them_keep_their_order(side: Side, file: RealFile) -> None:
+def test_several_answers_and_parts_without_bytes_around_them_keep_their_order(side: Side, file: WarmFile) -> None:
     one, first = an_answer(file, 123, 20_000)
     other, second = an_answer(file, 4096, 30_000)
     bare = FileRegion(file, 99, 17_000)
@@ -138,7 +156,7 @@ def test_several_answers_and_parts_without_bytes_around_them_keep_their_order(si
 
 @pytest.mark.parametrize("position", [0, 77])
 @pytest.mark.parametrize("length", [200_000, 256 * 1024, 1_000_000, 2_500_000])
-def test_the_rest_leaves_in_order_when_there_is_room(side: Side, file: RealFile, position: int, length: int) -> None:
+def test_the_rest_leaves_in_order_when_there_is_room(side: Side, file: WarmFile, position: int, length: int) -> None:
     side.ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 50_000)
     one, first = an_answer(file, position, length)
     other, second = an_answer(file, 5, 20_000)
@@ -149,7 +167,7 @@ def test_the_rest_leaves_in_order_when_there_is_room(side: Side, file: RealFile,
     assert side.sent == 1
 
 
-def test_a_socket_that_takes_nothing_at_all_gets_everything_later(side: Side, file: RealFile) -> None:
+def test_a_socket_that_takes_nothing_at_all_gets_everything_later(side: Side, file: WarmFile) -> None:
     filled = 0
     while True:
         try:
@@ -161,7 +179,7 @@ def test_a_socket_that_takes_nothing_at_all_gets_everything_later(side: Side, fi
     assert side.all_received() == bytes(filled) + expected
 
 
-def test_who_waited_for_room_is_called_once_more_and_then_not(side: Side, file: RealFile) -> None:
+def test_who_waited_for_room_is_called_once_more_and_then_not(side: Side, file: WarmFile) -> None:
     side.ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 50_000)
     parts, expected = an_answer(file, 0, 150_000)
     assert not side.sender.send(parts)
@@ -176,7 +194,7 @@ def test_who_waited_for_room_is_called_once_more_and_then_not(side: Side, file: 
     assert got + side.received() == expected
 
 
-def test_nothing_overtakes_what_the_transport_still_holds(side: Side, file: RealFile) -> None:
+def test_nothing_overtakes_what_the_transport_still_holds(side: Side, file: WarmFile) -> None:
     side.held = 5
     parts, expected = an_answer(file, 0, 50_000)
     assert not side.sender.send(parts)
@@ -187,14 +205,8 @@ def test_nothing_overtakes_what_the_transport_still_holds(side: Side, file: Real
     assert side.sent == 1
 
 
-class ColdFile:
+class ColdFile(WarmFile):
     """A file of which nothing is in the page cache until a thread has read it."""
-
-    def __init__(self, file: RealFile) -> None:
-        self._file = file
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._file, name)
 
     def is_cached(self, length: int, at: int) -> bool:
         return False
@@ -206,7 +218,7 @@ class ColdFile:
 @pytest.mark.parametrize("position", [0, 77])
 @pytest.mark.parametrize("length", [50_000, 1_000_000])
 def test_what_is_cold_is_read_by_a_thread_before_it_is_sent(
-    side: Side, file: RealFile, monkeypatch: pytest.MonkeyPatch, position: int, length: int
+    side: Side, file: WarmFile, monkeypatch: pytest.MonkeyPatch, position: int, length: int
 ) -> None:
     monkeypatch.setattr(os, "preadv", lambda *_: (_ for _ in ()).throw(BlockingIOError))
     parts, expected = an_answer(ColdFile(file), position, length)
@@ -219,17 +231,14 @@ def test_what_is_cold_is_read_by_a_thread_before_it_is_sent(
     assert side.sent == 1
 
 
-class HalfColdFile(ColdFile):
+class HalfColdFile(WarmFile):
     """A file whose ends are in the page cache, and what lies between is not."""
 
     def is_cached(self, length: int, at: int) -> bool:
         return length == 1
 
-    def pread_cached(self, length: int, at: int) -> bytes | None:
-        return self._file.pread(length, at)
 
-
-def test_of_more_than_a_packet_not_only_the_ends_are_looked_at(side: Side, file: RealFile) -> None:
+def test_of_more_than_a_packet_not_only_the_ends_are_looked_at(side: Side, file: WarmFile) -> None:
     parts, expected = an_answer(HalfColdFile(file), 77, 200_000, end_is_cached=True)
     assert not side.sender.send(parts)
     before = side.received()
@@ -238,7 +247,7 @@ def test_of_more_than_a_packet_not_only_the_ends_are_looked_at(side: Side, file:
     assert before + side.all_received() == expected
 
 
-def test_a_turn_sends_no_more_than_its_share(side: Side, file: RealFile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_sends_no_more_than_its_share(side: Side, file: WarmFile, monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
 
     def sendfile(out: int, source: int, position: int, count: int) -> int:
@@ -256,7 +265,7 @@ def test_a_turn_sends_no_more_than_its_share(side: Side, file: RealFile, monkeyp
     assert side.sent == 1
 
 
-def test_a_file_that_is_shorter_than_its_region_closes_the_connection(side: Side, file: RealFile) -> None:
+def test_a_file_that_is_shorter_than_its_region_closes_the_connection(side: Side, file: WarmFile) -> None:
     region = FileRegion(file, len(DATA) - 20_000, 40_000, end_is_cached=True)
     assert not side.sender.send([b"<", region, b">"])
     while side.loop.pulls:
@@ -267,7 +276,7 @@ def test_a_file_that_is_shorter_than_its_region_closes_the_connection(side: Side
     assert side.sent == 0
 
 
-def test_a_client_that_is_gone_closes_the_connection(side: Side, file: RealFile) -> None:
+def test_a_client_that_is_gone_closes_the_connection(side: Side, file: WarmFile) -> None:
     side.client.close()
     parts, _ = an_answer(file, 0, 50_000)
     assert not side.sender.send(parts)
@@ -293,7 +302,7 @@ def test_a_socket_that_paces_its_packets_is_given_one_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("length", [PACKET_BYTES, PACKET_BYTES + 1, 1_000_000, TURN_BYTES + PACKET_BYTES])
-def test_in_pieces_the_same_leaves(side: Side, file: RealFile, length: int) -> None:
+def test_in_pieces_the_same_leaves(side: Side, file: WarmFile, length: int) -> None:
     side.sender._piece = PACED_BYTES
     one, first = an_answer(file, 77, length)
     other, second = an_answer(file, 4096, length)
@@ -302,7 +311,7 @@ def test_in_pieces_the_same_leaves(side: Side, file: RealFile, length: int) -> N
     assert side.all_received() == first + second
 
 
-def test_a_region_that_fits_a_packet_is_not_cut(side: Side, file: RealFile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_region_that_fits_a_packet_is_not_cut(side: Side, file: WarmFile, monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
 
     def sendfile(out: int, source: int, position: int, count: int) -> int:
