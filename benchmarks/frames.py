@@ -4,6 +4,7 @@ One version per API, the one that Apache Kafka's own 3.9 clients use. The correl
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from protocol.api_keys import ApiKey
 from protocol.framing import frame
@@ -61,12 +62,19 @@ def produce(topic: str, partition: int, batch: bytes) -> bytes:
 
 def produce_error_offsets(topic: str) -> tuple[int, ...]:
     """Where the error code stands in the answer to `produce`, counted from the correlation id."""
+    return (error_offset(ApiKey.PRODUCE, partial(_produced, topic)),)
 
-    def answer(code: int) -> ProduceResponse:
-        partition = PartitionProduceResponse(index=0, error_code=code, base_offset=0)
-        return ProduceResponse(responses=[TopicProduceResponse(name=topic, partition_responses=[partition])])
 
-    return (error_offset(ApiKey.PRODUCE, answer),)
+def produce_answer_bytes(topic: str) -> int:
+    """How long the answer to `produce` is, length included."""
+    version = VERSIONS[ApiKey.PRODUCE]
+    header = ResponseHeader(correlation_id=0).encode(api(ApiKey.PRODUCE).response_header_version(version))
+    return len(frame(header, _produced(topic, 0).encode(version)))
+
+
+def _produced(topic: str, code: int) -> ProduceResponse:
+    partition = PartitionProduceResponse(index=0, error_code=code, base_offset=0)
+    return ProduceResponse(responses=[TopicProduceResponse(name=topic, partition_responses=[partition])])
 
 
 def fetch(topic_id: bytes, partition: int, offset: int, max_bytes: int) -> bytes:
