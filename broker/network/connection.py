@@ -1,13 +1,12 @@
 """One client connection: bytes in, frames to the handler, answers out in request order.
 
 The `Processor` owns it. `FrameReader` receives the bytes; a frame that is complete in the shared receive buffer is handled there, without a
-copy, in the callback that read it. What cannot be handled yet is kept and the connection is not read meanwhile.
+copy, in the callback that read it. What cannot be handled yet is kept and the connection is not read meanwhile. `AnswerWriter` writes.
 
 Invariants:
 * Answers leave in request order. `_waiting` holds the answers from the oldest `Pending` on.
 * No frame is handled while `_state` has a bit other than APPENDED; with APPENDED only a Produce is.
 * A connection that may handle nothing and has frames is not read (`_paused`), so it holds at most one read of kept bytes.
-* While the sender is at work on file regions nothing is written to the transport. The high-water mark is 0: PAUSED is "it holds bytes".
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Final, cast
 
+from broker.network.answer_writer import TURN_BYTES, AnswerWriter
 from broker.network.connection_state import APPENDED, CLOSED, CLOSING, DRAINING, MUTED, PAUSED, QUEUED, SENDING, WAITING, YIELDED
-from broker.network.frame_reader import FrameReader, holds_frame, size_at
+from broker.network.frame_reader import holds_frame, size_at
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, ConnectionInfo, Parts, Pending, Request
-from broker.network.sendfile import FileSender, gather
-from broker.network.timings import NO_TIMINGS, add_timing, on_sent, on_write
+from broker.network.timings import add_timing, on_sent
 
 if TYPE_CHECKING:
     from broker.network.processor import Processor
@@ -34,43 +33,23 @@ logger = logging.getLogger(__name__)
 
 _prefix: Final = Struct(">i").pack
 
-TURN_BYTES: Final = 256 * 1024
-"""Answers of one read are written at once, but after about this many bytes other connections have their turn first."""
 ANSWER_WEIGHT: Final = 2048
 """What an answer counts besides its bytes, so that a turn handles at most 128 requests however small."""
 MAX_APPENDED: Final = 128
 """Produce requests of one connection that may wait for replicas at once before the next has to wait."""
 
 
-class Connection(FrameReader):
-    """See the module. `info` is what handlers may know; `received_ns` is when the bytes of the request at hand were read (monotonic)."""
+class Connection(AnswerWriter):
+    """See the module. `received_ns` is when the bytes of the request at hand were read (monotonic)."""
 
-    __slots__ = (
-        "_has_regions",
-        "_paused",
-        "_request",
-        "_sender",
-        "_sock",
-        "_state",
-        "_transport",
-        "_waiting",
-        "info",
-        "timings",
-    )
+    __slots__ = ("_paused", "_request", "_waiting")
 
     def __init__(self, processor: Processor, info: ConnectionInfo, sock: socket.socket | None) -> None:
         """`sock` is the transport's own socket when file regions may be sent around the transport; None on TLS."""
-        super().__init__(processor)
-        self.info = info
-        self._sock = sock
-        self._state = 0
+        super().__init__(processor, info, sock)
         self._paused = False
-        self._has_regions = False  # whether file regions are among the parts gathered for the next write
         self._request: Request | None = None  # in the request channel while QUEUED
         self._waiting: deque[Answer] | None = None
-        self._sender: FileSender | None = None
-        self._transport: asyncio.Transport = _NO_TRANSPORT
-        self.timings = NO_TIMINGS
 
     # Frames in -----------------------------------------------------------------------------------------------------------------------
 
@@ -92,7 +71,9 @@ class Connection(FrameReader):
             self._keep_or_wait(view, position, end)
 
     def _handle_frames(self, view: memoryview, start: int, end: int, admitted: bool) -> int:
-        """Handles frames until one is incomplete or must wait; returns where it begins. Writes the answers once, at the end."""
+        """Handles frames until one is incomplete or must wait; returns where it begins. The answers are written once, soon."""
+        if self._unsent is not None:
+            self.send_unsent()
         processor = self._processor
         handler = processor.handler
         channel = processor.channel
@@ -126,14 +107,18 @@ class Connection(FrameReader):
                 out.append(answer)
                 gathered += length + ANSWER_WEIGHT
             elif not state and type(answer) is list:
-                gathered += self._append_parts(answer, out) + ANSWER_WEIGHT
+                gathered += self.append_parts(answer, out) + ANSWER_WEIGHT
             else:
                 gathered += self._on_answer(answer, out) + ANSWER_WEIGHT
             if gathered >= TURN_BYTES and position != end:
                 self._state |= YIELDED
                 processor.wake(self)
                 break
-        self._write(out)
+        if gathered >= TURN_BYTES:
+            self._write(out)
+        elif out:
+            self._unsent = out
+            processor.send_soon(self)
         return position if not self._state & CLOSED else end
 
     def _may_produce(self, view: memoryview, position: int) -> bool:
@@ -215,6 +200,7 @@ class Connection(FrameReader):
 
     def _send_waiting(self, waiting: deque[Answer]) -> None:
         """Send from the front what is ready."""
+        self.send_unsent()
         self.touch()
         out: Parts = []
         while waiting:
@@ -253,7 +239,7 @@ class Connection(FrameReader):
             out.append(answer)
             return len(answer)
         if isinstance(answer, list):
-            return self._append_parts(answer, out)
+            return self.append_parts(answer, out)
         if answer is CLOSE:
             self._write(out)
             out.clear()
@@ -261,37 +247,6 @@ class Connection(FrameReader):
         elif answer is not NO_RESPONSE:
             raise TypeError(f"a handler answered with {type(answer).__name__}")
         return 0
-
-    def _append_parts(self, parts: Parts, out: Parts) -> int:
-        size, has_regions = gather(parts, out)
-        if has_regions:
-            self._has_regions = True
-        if size >= TURN_BYTES:
-            self._write(out)
-            out.clear()
-        return size
-
-    def _write(self, out: Parts) -> None:
-        """Writes the parts in one go."""
-        if not out or self._state & CLOSED:
-            return
-        if self.timings:
-            on_write(self)
-        if self._has_regions or self._state & SENDING:
-            self._has_regions = False
-            sender = self._sender
-            if sender is None:
-                sender = self._sender = FileSender(self, self._processor.loop, self._transport, self._sock)
-            if not sender.send(out):
-                self._state |= SENDING
-                return
-        else:
-            self._transport.write(b"".join(cast("list[bytes]", out)))
-        if self.timings:
-            on_sent(self)
-
-    def pause_writing(self) -> None:
-        self._state |= PAUSED
 
     def resume_writing(self) -> None:
         self._state &= ~PAUSED
@@ -311,11 +266,6 @@ class Connection(FrameReader):
             self._processor.wake(self)  # there is something to do
 
     # The end --------------------------------------------------------------------------------------------------------------------------
-
-    @property
-    def was_made(self) -> bool:
-        """Whether it ever had a transport."""
-        return self._transport is not _NO_TRANSPORT
 
     @property
     def busy(self) -> bool:
@@ -355,6 +305,7 @@ class Connection(FrameReader):
 
     def close(self) -> None:
         """Close once what is written has left; nothing more is read or handled."""
+        self.send_unsent()
         self._state |= CLOSING
         self._pause()
         if not self._state & SENDING:
@@ -365,17 +316,9 @@ class Connection(FrameReader):
         logger.exception("%s: a request failed in an unforeseen way; closing the connection", self.info.connection_id)
         self.abort()
 
-    def abort(self) -> None:
-        """Close now."""
-        self._state |= CLOSING | CLOSED
-        self._transport.abort()
-
     def connection_lost(self, exc: Exception | None) -> None:
         self._state |= CLOSING | CLOSED
         self.forget()
-        if self._sender is not None:
-            self._sender.close()
-            self._sender = None
         self._withdraw()
         waiting = self._waiting
         self._waiting = None
@@ -388,6 +331,3 @@ class Connection(FrameReader):
                         pending.on_closed()
                     except Exception:
                         logger.exception("%s: cancelling a request of a closed connection failed", self.info.connection_id)
-
-
-_NO_TRANSPORT: Final = asyncio.Transport()

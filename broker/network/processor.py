@@ -2,6 +2,8 @@
 
 `num.network.threads` of them share the loop; each acceptor deals connections to them in turn. Answers that an event completes (`wake`) are
 sent together in one callback of the next loop turn: completing a request never runs a handler or a write inside somebody else's call.
+So are answers to what was just read (`send_soon`), when every connection that had something to read was handled: a client that waits for
+several of them is woken once and not for each. On a virtual machine a wake-up costs the one who sends 6 to 13 µs, half a small request.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+MAX_UNSENT = 16
+"""Connections whose answers may wait for others to be handled."""
+
 
 class Processor:
     """See the module. The hot path reads the plain attributes."""
@@ -29,6 +34,7 @@ class Processor:
         "_offenders",
         "_on_closed",
         "_ready",
+        "_unsent",
         "buffer",
         "channel",
         "clock_ns",
@@ -65,11 +71,12 @@ class Processor:
         self._on_closed = on_closed
         self._ready: list[Connection] = []
         self._armed = False
+        self._unsent: list[Connection] = []
 
     @property
     def response_queue_size(self) -> int:
         """Connections with answers that leave in the next loop turn (ResponseQueueSize)."""
-        return len(self._ready)
+        return len(self._ready) + len(self._unsent)
 
     def wake(self, connection: Connection) -> None:
         """Let the connection send what is ready and handle what waited, once, in the next loop turn."""
@@ -85,6 +92,21 @@ class Processor:
         # Several answers of one connection leave together.
         for connection in dict.fromkeys(ready) if len(ready) > 1 else ready:
             connection.run()
+
+    def send_soon(self, connection: Connection) -> None:
+        """Have the connection write what is `unsent` once others that were read in this loop turn are handled, too."""
+        unsent = self._unsent
+        unsent.append(connection)
+        if len(unsent) == 1:
+            self.loop.call_soon(self._send_unsent)
+        elif len(unsent) == MAX_UNSENT:
+            self._send_unsent()
+
+    def _send_unsent(self) -> None:
+        unsent = self._unsent
+        self._unsent = []
+        for connection in unsent:
+            connection.send_unsent()
 
     def on_connection_made(self, connection: Connection) -> None:
         self.connections.add(connection)

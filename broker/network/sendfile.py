@@ -25,7 +25,7 @@ from broker.network.request_channel import Parts
 from storage.file_region import FileRegion
 
 if TYPE_CHECKING:
-    from broker.network.connection import Connection
+    from broker.network.answer_writer import AnswerWriter
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ class FileSender:
     __slots__ = ("_closed", "_connection", "_loop", "_parts", "_piece", "_position", "_pulling", "_sock", "_transport", "_warm", "_writer")
 
     def __init__(
-        self, connection: Connection, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, sock: socket.socket | None
+        self, connection: AnswerWriter, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, sock: socket.socket | None
     ) -> None:
         self._connection = connection
         self._loop = loop

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from broker.network.connection import Connection
+    from broker.network.answer_writer import AnswerWriter
 
 
 class Timing(Protocol):
@@ -28,18 +28,18 @@ class Timing(Protocol):
 NO_TIMINGS: Final[tuple[Timing, ...]] = ()
 
 
-def add_timing(connection: Connection, timing: Timing) -> None:
+def add_timing(connection: AnswerWriter, timing: Timing) -> None:
     """The answer of this request goes out with the next write."""
     connection.timings = (*connection.timings, timing)
 
 
-def on_write(connection: Connection) -> None:
+def on_write(connection: AnswerWriter) -> None:
     """The connection writes."""
     for timing in connection.timings:
         timing.on_write()
 
 
-def on_sent(connection: Connection) -> None:
+def on_sent(connection: AnswerWriter) -> None:
     """Everything written has left."""
     timings = connection.timings
     connection.timings = NO_TIMINGS

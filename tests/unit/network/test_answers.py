@@ -26,13 +26,13 @@ class Later:
 
 def test_a_list_of_parts_is_one_answer_with_one_length() -> None:
     client = Bench(lambda frame, connection: [b"head", memoryview(b"body"), bytearray(b"tail")]).connect()
-    client.send(framed(b"x"))
+    client.send_all(framed(b"x"))
     assert client.answers == [b"headbodytail"]
 
 
 def test_no_response_sends_nothing_and_the_next_request_goes_on() -> None:
     client = Bench(lambda frame, connection: NO_RESPONSE if frame[0] == 1 else bytes(frame)).connect()
-    client.send(framed(b"\x01", b"two"))
+    client.send_all(framed(b"\x01", b"two"))
     assert client.answers == [b"two"]
 
 
@@ -266,7 +266,7 @@ def test_a_muted_connection_neither_reads_nor_handles_until_it_is_unmuted() -> N
     assert not client.transport.reading
     client.connection.unmute()
     bench.turns.run()
-    client.send(framed(b"again"))
+    client.send_all(framed(b"again"))
     assert client.answers == [b"again"]
 
 

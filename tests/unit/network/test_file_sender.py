@@ -147,7 +147,7 @@ def test_a_small_region_that_is_cold_waits_for_the_thread_too(path: Path, monkey
     turns = TurnsWithThreads()
     bench = a_bench(ColdFile(path), turns)
     client = bench.connect()
-    client.send(framed(fetch(100)))
+    client.send_all(framed(fetch(100)))
     assert len(turns.pulls) == 1
     turns.pulls.pop().finish()
     turns.run()
@@ -165,7 +165,7 @@ def test_a_file_that_cannot_be_read_closes_its_connection(path: Path, caplog: py
     while turns.pulls:  # what is not in the file is not in the page cache either
         turns.pulls.pop().finish()
         turns.run()
-    healthy.send(framed(other(b"fine")))
+    healthy.send_all(framed(other(b"fine")))
     assert client.transport.aborted
     assert healthy.answers == [other(b"fine")]
     assert [record.exc_info for record in caplog.records] == [None]

@@ -21,14 +21,14 @@ def numbered(size: int, number: int = 1) -> bytes:
 def test_one_frame_in_one_read_is_handled_and_answered() -> None:
     bench = Bench()
     client = bench.connect()
-    client.send(framed(b"hello"))
+    client.send_all(framed(b"hello"))
     assert client.answers == [b"hello"]
 
 
 def test_frames_of_one_read_are_answered_by_one_write() -> None:
     bench = Bench()
     client = bench.connect()
-    client.send(framed(b"one", b"two", b"three"))
+    client.send_all(framed(b"one", b"two", b"three"))
     assert client.answers == [b"one", b"two", b"three"]
     assert client.transport.writes == 1
 
@@ -173,7 +173,7 @@ def test_a_handler_that_raises_closes_that_connection_only(caplog: pytest.LogCap
     bench = Bench(handler)
     bad, good = bench.connect(), bench.connect()
     bad.send(framed(b"B", b"never"))
-    good.send(framed(b"A"))
+    good.send_all(framed(b"A"))
     assert bad.transport.aborted
     assert bench.handled == [b"B", b"A"]
     assert good.answers == [b"A"]
