@@ -43,7 +43,7 @@ class Size:
 
 
 NORMAL = Size(
-    pace=Pace(warm_up_limit_s=60, warm_up_s=1.5, duration_s=3.0, max_bytes=3072 * _MIB, prefill_bytes=512 * _MIB),
+    pace=Pace(warm_up_limit_s=60, warm_up_s=1.5, duration_s=3.0, max_bytes=1024 * _MIB, prefill_bytes=512 * _MIB),
     repeats=2,
     produce_rates=(1000, 4000, 8000, 12000, 16000),
     fetch_rates=(1000, 4000, 8000),
