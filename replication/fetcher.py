@@ -26,7 +26,6 @@ from replication.leader_requests import FIRST_FETCH_WITH_REPLICA_STATE
 from replication.partition import Partition
 from replication.peer import Peer, PeerUnavailable
 from storage.errors import CorruptRecord, InvalidRecord, LogBeingTruncated, OffsetOutOfRange, UnexpectedAppendOffset
-from storage.log_append import Appended
 from storage.partition_log import PartitionLog
 from storage.topic_partition import TopicPartition
 
@@ -50,6 +49,7 @@ class Fetcher:
         "_on_idle",
         "_replica_state",
         "_task",
+        "beginning_lower",
         "bytes_in",
         "client_id",
         "delayed",
@@ -106,6 +106,8 @@ class Fetcher:
         """Those that wait for the quota."""
         self.truncating: dict[FollowedPartition, None] = {}
         """Those that are to be cut before they are fetched."""
+        self.beginning_lower: list[tuple[FollowedPartition, PartitionData, UnexpectedAppendOffset]] = []
+        """Those whose log is empty and begins inside the batch that came."""
 
     on_error_code = fetcher_failures.on_error_code
     on_unreachable = fetcher_failures.on_unreachable
@@ -116,6 +118,7 @@ class Fetcher:
     resume = fetcher_failures.resume
     truncate_before_fetching = truncation.truncate_before_fetching
     cut = truncation.cut
+    begin_lower = truncation.begin_lower
     on_out_of_range = truncation.on_out_of_range
 
     # -- what the pool says
@@ -274,16 +277,18 @@ class Fetcher:
                 elif data.diverging_epoch.epoch >= 0:
                     diverging.append((followed, data.diverging_epoch.epoch, data.diverging_epoch.end_offset))
                 else:
-                    in_this_turn += self._process(followed, data)
+                    in_this_turn += self.process(followed, data)
                     if in_this_turn >= BYTES_PER_TURN:
                         in_this_turn = 0
                         await asyncio.sleep(0)
+        while self.beginning_lower:
+            await self.begin_lower(*self.beginning_lower.pop())
         for followed, epoch, end_offset in diverging:
             await self.cut(followed, epoch, end_offset)
         for followed in out_of_range:
             await self.on_out_of_range(followed)
 
-    def _process(self, followed: FollowedPartition, data: PartitionData) -> int:
+    def process(self, followed: FollowedPartition, data: PartitionData) -> int:
         """Append what came and move the offsets; how many bytes were appended."""
         partition = followed.partition
         if partition.leader_epoch != followed.leader_epoch or partition.is_leader:
@@ -313,6 +318,12 @@ class Fetcher:
                          self.leader_id, followed.offset, error, self.settings.backoff_ms)  # fmt: skip
             self.delay(followed)
             return 0
+        except UnexpectedAppendOffset as unexpected:
+            if log.begins_inside_batch(unexpected):
+                self.beginning_lower.append((followed, data, unexpected))
+            else:
+                self.on_broken(followed, unexpected)
+            return 0
         except LogBeingTruncated:
             self.delay(followed, fetcher_failures.FIRST_LATE_MS)  # another fetcher cut it and has lost it to this one
             return 0
@@ -326,10 +337,7 @@ class Fetcher:
         offset = followed.offset
         if log.log_end_offset != offset:
             raise UnexpectedAppendOffset(log.topic_partition, offset, offset, log.log_end_offset)
-        try:
-            appended = log.append_as_follower(records, followed.leader_epoch)
-        except UnexpectedAppendOffset as unexpected:
-            appended = _begin_lower(log, records, followed.leader_epoch, unexpected)
+        appended = log.append_as_follower(records, followed.leader_epoch)
         next_offset = appended.last_offset + 1
         if next_offset == offset:
             # A batch that does not fit, or one of a later leader: asking again at once would bring the same.
@@ -376,15 +384,3 @@ class Fetcher:
                 if not followed.is_in_sync and quota.is_throttled(followed.partition.log):
                     self.session.remove(followed)
                     self.throttled[followed] = None
-
-
-def _begin_lower(log: PartitionLog, records: memoryview, leader_epoch: int, unexpected: UnexpectedAppendOffset) -> Appended:
-    """An empty log may begin in the middle of a batch, for the leader's does after DeleteRecords: then it begins with that batch.
-
-    Raises UnexpectedAppendOffset in any other case.
-    """
-    end_offset = log.log_end_offset
-    if not (log.log_start_offset == end_offset and unexpected.first_offset < end_offset <= unexpected.last_offset):
-        raise unexpected
-    log.truncate_fully_and_start_at(unexpected.first_offset)
-    return log.append_as_follower(records, leader_epoch)

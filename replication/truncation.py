@@ -12,10 +12,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import ErrorCode
+from protocol.messages.fetch import PartitionData
 from replication.fetch_session import FollowedPartition
 from replication.leader_requests import EARLIEST, LATEST, LeaderRefused, end_offsets_of_epochs, list_offset
 from replication.peer import PeerUnavailable
-from storage.errors import StorageError
+from storage.errors import StorageError, UnexpectedAppendOffset
 from storage.partition_log import PartitionLog
 from storage.topic_partition import TopicPartition
 
@@ -119,6 +120,22 @@ async def _truncate_to(self: Fetcher, followed: FollowedPartition, offset: int, 
         followed.is_truncating = False
         self.truncating.pop(followed, None)
         self.session.add(followed)
+
+
+async def begin_lower(self: Fetcher, followed: FollowedPartition, data: PartitionData, unexpected: UnexpectedAppendOffset) -> None:
+    """An empty log may begin inside a batch, for the leader's does after DeleteRecords: it is made to begin with `data`, which does."""
+    log = followed.partition.log
+    if not self.is_current(followed) or not log.begins_inside_batch(unexpected):
+        return
+    try:
+        await truncate_fully(log, unexpected.first_offset)
+    except Exception as error:
+        self.on_broken(followed, error)
+        return
+    if self.is_current(followed):
+        _fetch_from_end(self, followed)
+        if followed.partition.log is log:
+            self.process(followed, data)
 
 
 def _fetch_from_end(self: Fetcher, followed: FollowedPartition) -> None:

@@ -213,35 +213,41 @@ class LogCleaner:
         scan = self._scan
         if scan is None or self._is_stopped:
             return
+        deletable = SEGMENTS_PER_TURN
         for _ in range(min(_LOGS_PER_TURN, len(scan))):
-            self._look_at(scan.popleft(), now_ms)
+            deletable -= self._look_at(scan.popleft(), now_ms, deletable)
+            if deletable <= 0:
+                break
         if scan:
             self._background.schedule("log-cleaner", 0, 0, lambda: self._look_at_some(now_ms))
             return
         self._scan = None
         self._take_filthiest()
 
-    def _look_at(self, each: PartitionLog, now_ms: int) -> None:
+    def _look_at(self, each: PartitionLog, now_ms: int, deletable: int) -> int:
+        """Returns how many segments of it were deleted, `deletable` at most."""
         if each.is_closed or each.truncation is not None or not self._may_clean(each):
-            return
+            return 0
+        deleted = 0
         try:
-            delete_old_segments(each, now_ms, at_most=SEGMENTS_PER_TURN, may_wait=each.topic_partition in self._cold)
+            deleted = delete_old_segments(each, now_ms, at_most=deletable, may_wait=each.topic_partition in self._cold)
             self._cold.discard(each.topic_partition)
             found = log_to_clean(each, self.checkpoints.get(each), now_ms)
         except ColdRead as cold:
             self._cold.add(each.topic_partition)
             self._background.submit("log-cleaner-warm", cold.warm, lambda error: None)  # in the next round it is looked at
-            return
+            return deleted
         except LogDirFailure as failure:
             self._on_failure(failure)
-            return
+            return deleted
         except OSError as error:
             self._on_failure(each.disk_failure(each.directory, error))
-            return
+            return deleted
         if found.is_checkpoint_wrong:
             self.checkpoints.update(each, found.first_dirty_offset)
         if found.clean_bytes + found.cleanable_bytes:
             self._candidates.append(found)
+        return deleted
 
     def _may_clean(self, each: PartitionLog) -> bool:
         topic_partition = each.topic_partition

@@ -29,7 +29,11 @@ def delete_old_segments(
 
     No more than `at_most`. When that takes the active one too, an empty one follows. Moves the log start offset. Returns how many; raises
     LogDirFailure.
+
+    None while a thread writes a snapshot of producers, which may be all that is left of them when the segments are gone: the next time.
     """
+    if _waits_for_snapshot(self):
+        return 0
     segments = list(self.segments)
     deletable = []
     for at, segment in enumerate(segments[:at_most]):
@@ -40,24 +44,31 @@ def delete_old_segments(
         if self.high_watermark < upper_bound or not should_delete(segment, following):
             break
         deletable.append(segment)
-    if deletable:
+    if not deletable:
+        return 0
+    try:
+        if len(deletable) == len(segments):
+            self.roll()
+            if _waits_for_snapshot(self):
+                return 0
         log.info("%s: segments %s are deleted: %s", self.topic_partition, _bases(deletable), reason)
-        remove_segments(self, deletable)
+        _remove_segments(self, deletable)
+    except OSError as error:
+        raise self.disk_failure(self.directory, error) from error
     return len(deletable)
 
 
-def remove_segments(self: "PartitionLog", deletable: Sequence[Segment]) -> None:
-    """Deletes the oldest segments, `deletable`, and moves the log start offset behind them. Raises LogDirFailure."""
-    try:
-        if len(deletable) == len(self.segments):
-            self.roll()
-        following = self.segments.higher(deletable[-1].base_offset)
-        if following is not None:
-            self.increment_log_start_offset(following.base_offset, "segment deletion")
-        discard_segments(self, deletable)
-        forget_snapshots(self, deletable)
-    except OSError as error:
-        raise self.disk_failure(self.directory, error) from error
+def _waits_for_snapshot(self: "PartitionLog") -> bool:
+    return self.producer_state.writing is not None
+
+
+def _remove_segments(self: "PartitionLog", deletable: Sequence[Segment]) -> None:
+    """Deletes the oldest segments, `deletable`, but not all, and moves the log start offset behind them. May raise OSError."""
+    following = self.segments.higher(deletable[-1].base_offset)
+    if following is not None:
+        self.increment_log_start_offset(following.base_offset, "segment deletion")
+    discard_segments(self, deletable)
+    forget_snapshots(self, deletable)
 
 
 def discard_segments(self: "PartitionLog", segments: Sequence[Segment]) -> None:

@@ -63,10 +63,13 @@ class FlushPlan:
 def prepare_flush(self: "PartitionLog", up_to: int | None = None) -> FlushPlan | None:
     """What has to be flushed so that everything below `up_to` (the log end offset) survives a crash; None if nothing has to be.
 
-    Raises LogDirFailure.
+    None, too, while a thread is writing a snapshot of producers: a recovery from there on would need it. `on_flush_due` is told when it is
+    complete. Raises LogDirFailure.
     """
     recovery_point = self.log_end_offset if up_to is None else up_to
     if recovery_point <= self.recovery_point or self.is_closed or self.truncation is not None:
+        return None
+    if self.producer_state.writing is not None:
         return None
     segments = self.segments.between(self.recovery_point, recovery_point)
     try:
@@ -95,6 +98,10 @@ def finish_flush(self: "PartitionLog", plan: FlushPlan) -> None:
 
 def flush(self: "PartitionLog") -> None:
     """All three steps at once, for shutdown and for callers that may block. Raises LogDirFailure."""
+    try:
+        self.producer_state.finish_snapshot()
+    except OSError as error:
+        raise self.disk_failure(self.directory, error) from error
     plan = self.prepare_flush()
     if plan is not None:
         try:

@@ -46,6 +46,7 @@ from storage.log_loading import LogLoading
 from storage.log_moves import LogMoves
 from storage.partition_log import PartitionLog
 from storage.partition_metadata import ZERO_UUID
+from storage.producer_expirations import ProducerExpirations
 from storage.recovery import open_log
 from storage.retention_checks import RetentionChecks
 from storage.start_errors import NoUsableLogDirectory
@@ -94,6 +95,7 @@ class LogManager:
         self._deletions = LogDeletions(filesystem, background, self._on_failure)
         self._left_by_deletions: list[tuple[str, str]] = []
         self._retention = RetentionChecks(background, clock, self._has, self._on_failure)
+        self._expirations = ProducerExpirations(background, clock)
         self.context = LogContext(
             filesystem,
             clock,
@@ -340,14 +342,9 @@ class LogManager:
         self.flusher.flush_by_age(list(self.all_logs()), self._clock.now_ms())
 
     def remove_expired_producers(self) -> None:
-        """Forgets producers that have been idle for `producer.id.expiration.ms`."""
+        """Forgets producers that have been idle for `producer.id.expiration.ms`, a few per turn of the loop."""
         expiration_ms = self.context.producer_id_expiration_ms = self._config[PRODUCER_ID_EXPIRATION_MS]
-        now_ms = self._clock.now_ms()
-        for each in self.all_logs():
-            producers = each.producer_state
-            producers.producer_id_expiration_ms = expiration_ms
-            if producers.state.producers:
-                producers.remove_expired_producers(now_ms)
+        self._expirations.check(self.all_logs(), expiration_ms)
 
     def check_retention(self) -> None:
         """Deletes old segments of all logs but those that the cleaner sees to, a few logs per turn of the loop."""

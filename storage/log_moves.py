@@ -233,15 +233,32 @@ class LogMoves:
         try:
             future.append_as_follower(records, _ANY_EPOCH)
         except UnexpectedAppendOffset as error:
-            if not (future.log_end_offset == future.log_start_offset and error.first_offset < future.log_end_offset <= error.last_offset):
+            if not future.begins_inside_batch(error):
                 raise
-            # The log start offset is inside a batch, and batches are copied whole.
-            future.truncate_fully_and_start_at(error.first_offset)
-            future.append_as_follower(records, _ANY_EPOCH)
+            self._begin_lower(move, error.first_offset, data)
+            return
         self._count(len(data))
         future.update_high_watermark(current.high_watermark)
         if future.log_start_offset < current.log_start_offset <= future.high_watermark:
             future.increment_log_start_offset(current.log_start_offset, "as in the log that it is to replace")
+
+    def _begin_lower(self, move: Move, offset: int, data: bytes) -> None:
+        """The log start offset is inside a batch, and batches are copied whole: the future log begins with that one."""
+        move.cuts += 1
+        cuts = move.cuts
+
+        def then(error: Exception | None) -> None:
+            self._on_cut(move, error)
+            if error is None and not move.is_stopped and move.cuts == cuts:
+                try:
+                    self._append(move, data)
+                except LogDirFailure as failure:
+                    self._fail(move, failure)
+                except StorageError as problem:
+                    # It is read again.
+                    log.error("%s: %s; the move to %s is tried again", move.current.topic_partition, problem, move.future.log_dir)
+
+        move.future.truncate_fully_in_thread(offset, then)
 
     # ---- the end
 
@@ -285,7 +302,7 @@ class LogMoves:
         move.was_flushed = True
         plan = move.future.prepare_flush()
         if plan is None:
-            self._later(move, 0)
+            self._later(move, _POLL_MS)
             return
         self._background.submit(_NAME, plan.run, lambda error: self._on_flushed(move, plan, error))
 

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from storage.errors import LogBeingTruncated, LogClosed, LogDirFailure
+from storage.errors import LogBeingTruncated, LogClosed, LogDirFailure, UnexpectedAppendOffset
 from storage.file_names import INDEX_SUFFIXES, LOG_SUFFIX, offset_of_file_name
 from storage.filesystem import FileSystem
 from storage.log_deletion import delete_later, delete_snapshots_later, discard_files, rename_snapshots
@@ -94,6 +94,7 @@ class Truncation:
             if not self._has_run:
                 self._has_run = True
                 try:
+                    self.producers.finish_snapshot()
                     if self.segment is None:
                         self._begin_anew()
                     else:
@@ -166,6 +167,15 @@ def truncate_in_thread(self: "PartitionLog", offset: int, then: Then) -> None:
 def truncate_fully_in_thread(self: "PartitionLog", offset: int, then: Then) -> None:
     """As `truncate_fully_and_start_at`, in the way of `truncate_in_thread`."""
     _in_thread(self, lambda: _begin_anew(self, offset, None, then), lambda: truncate_fully_in_thread(self, offset, then), then)
+
+
+def begins_inside_batch(self: "PartitionLog", unexpected: UnexpectedAppendOffset) -> bool:
+    """Whether the log is empty and begins inside the batch that could not be appended, as a leader's does after DeleteRecords.
+
+    Then it is to be truncated to `unexpected.first_offset`, and to begin with that batch.
+    """
+    end_offset = self.log_end_offset
+    return self.log_start_offset == end_offset and unexpected.first_offset < end_offset <= unexpected.last_offset
 
 
 def finish_truncations(self: "PartitionLog") -> None:

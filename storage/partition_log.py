@@ -11,7 +11,7 @@ and begins at or below the log end offset. An OSError becomes a `LogDirFailure`:
 import logging
 
 from config.topic import TopicConfig
-from storage import log_append, log_deletion, log_flush, log_read, log_truncation
+from storage import log_append, log_deletion, log_flush, log_read, log_snapshot, log_truncation
 from storage.closed_segment import ClosedSegment
 from storage.errors import LogClosed, LogDirFailure, OffsetOutOfRange
 from storage.file_names import INDEX_SUFFIXES, LOG_SUFFIX, file_name
@@ -117,9 +117,9 @@ class PartitionLog:
     truncate_fully_and_start_at = log_truncation.truncate_fully_and_start_at
     truncate_in_thread = log_truncation.truncate_in_thread
     truncate_fully_in_thread = log_truncation.truncate_fully_in_thread
+    begins_inside_batch = log_truncation.begins_inside_batch
     finish_truncations = log_truncation.finish_truncations
     delete_old_segments = log_deletion.delete_old_segments
-    remove_segments = log_deletion.remove_segments
     replace_segments = log_deletion.replace_segments
     delete = log_deletion.delete
 
@@ -214,9 +214,12 @@ class PartitionLog:
             active.become_inactive()
         segment = self.new_segment(base_offset)
         self.producer_state.map_end_offset = base_offset
-        self.producer_state.take_snapshot(sync=False)
+        writing = self.producer_state.begin_snapshot()
         log.info("%s: rolled a new segment at offset %d", self.topic_partition, base_offset)
-        self.context.on_flush_due(self)
+        if writing is None:
+            self.context.on_flush_due(self)
+        else:
+            log_snapshot.write_in_thread(self, writing)
         return segment
 
     def new_segment(self, base_offset: int) -> Segment:

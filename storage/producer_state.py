@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from storage.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequence, TransactionCoordinatorFenced
+from storage.thawing_producers import ThawingProducers
 from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -111,6 +112,14 @@ class ProducerStateEntry:
             self.batches.clear()
             self.producer_epoch = producer_epoch
 
+    def copy(self) -> "ProducerStateEntry":
+        """One that changes on its own."""
+        found = ProducerStateEntry(
+            self.producer_id, self.producer_epoch, self.coordinator_epoch, self.last_timestamp, self.current_txn_first_offset
+        )
+        found.batches.extend(self.batches)
+        return found
+
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={getattr(self, name)}" for name in self.__slots__)
         return f"ProducerStateEntry({fields})"
@@ -123,7 +132,7 @@ class ProducerState:
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
-        self.producers: dict[int, ProducerStateEntry] = {}
+        self.producers: dict[int, ProducerStateEntry] | ThawingProducers = {}
         self.first_unstable_offset = NONE
         """The first offset of a transaction that is open, or whose marker is not below the high watermark; -1 without one."""
         self._ongoing: dict[int, int] = {}
@@ -269,12 +278,34 @@ class ProducerState:
             return False
         return now_ms - entry.last_timestamp > max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
 
-    def remove_expired(self, now_ms: int, producer_id_expiration_ms: int) -> int:
-        """Forgets the producers that were idle that long and have no open transaction; returns how many."""
-        expired = [entry.producer_id for entry in self.producers.values() if is_expired(entry, now_ms, producer_id_expiration_ms)]
+    def remove_expired(self, now_ms: int, producer_id_expiration_ms: int, producer_ids: Iterable[int] | None = None) -> int:
+        """Forgets the producers, of `producer_ids` if given, that were idle that long and have no open transaction; returns how many.
+
+        None while they are frozen.
+        """
+        producers = self.producers
+        if isinstance(producers, ThawingProducers):
+            return 0
+        entries: Iterable[ProducerStateEntry] = producers.values()
+        if producer_ids is not None:
+            entries = [entry for producer_id in producer_ids if (entry := producers.get(producer_id)) is not None]
+        expired = [entry.producer_id for entry in entries if is_expired(entry, now_ms, producer_id_expiration_ms)]
         for producer_id in expired:
-            del self.producers[producer_id]
+            del producers[producer_id]
         return len(expired)
+
+    def freeze(self) -> dict[int, ProducerStateEntry]:
+        """All producers as they are now, for a snapshot to be made of them; until `thaw` what is returned does not change."""
+        producers = self.producers
+        assert not isinstance(producers, ThawingProducers), "two snapshots at the same time"
+        self.producers = ThawingProducers(producers)
+        return producers
+
+    def thaw(self) -> None:
+        """The snapshot is done. Costs as much as there are producers that wrote meanwhile."""
+        producers = self.producers
+        if isinstance(producers, ThawingProducers):
+            self.producers = producers.thawed()
 
     def load(self, entries: Iterable[ProducerStateEntry]) -> None:
         """Takes the entries of a snapshot in place of what is known."""
@@ -286,7 +317,7 @@ class ProducerState:
 
     def clear(self) -> None:
         """Forgets everything."""
-        self.producers.clear()
+        self.producers = {}
         self._ongoing.clear()
         self._unreplicated.clear()
         self.first_unstable_offset = NONE

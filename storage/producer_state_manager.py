@@ -4,30 +4,36 @@
 `<offset>.snapshot` stands beside the segment that begins at that offset, and one at the log end offset is written at a clean stop, so that
 a start need not read the log.
 
+A snapshot of many producers takes long: 100,000 of them 50 ms. `begin_snapshot`, which the log calls when it rolls, then leaves the writing
+to a thread, which does it a piece at a time; meanwhile the producers of the snapshot are frozen, and who changes one changes a copy.
+
 Invariants: `state` covers the log below `map_end_offset`; a snapshot file is complete or its CRC says so (it is written in place, as Kafka
-does). The log sets `map_end_offset` before it calls `take_snapshot` or `truncate_and_reload`; the append path does not touch it.
+does); one snapshot at a time is being written, and nothing that came before it goes from the disk meanwhile. The log sets `map_end_offset`
+before it calls `take_snapshot`, `begin_snapshot` or `truncate_and_reload`; the append path does not touch it.
 """
 
 import logging
 from bisect import bisect_left, insort
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from storage.errors import CorruptSnapshot
 from storage.filesystem import FileSystem
-from storage.producer_snapshot import decode_snapshot, encode_snapshot
+from storage.producer_snapshot import SnapshotWrite, decode_snapshot, encode_snapshot
 from storage.producer_state import ProducerState, ProducerStateEntry, is_expired
 from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
 SNAPSHOT_SUFFIX = ".snapshot"
+WRITTEN_AT_ONCE = 500
+"""Producers of which a snapshot takes less than half a millisecond."""
 _OFFSET_DIGITS = 20
 
 
 class ProducerStateManager:
     """`ProducerState` with its snapshots in `directory`."""
 
-    __slots__ = ("_fs", "_last_snapshot_offset", "_offsets", "directory", "map_end_offset", "producer_id_expiration_ms", "state")
+    __slots__ = ("_fs", "_last_snapshot_offset", "_offsets", "directory", "map_end_offset", "producer_id_expiration_ms", "state", "writing")
 
     def __init__(
         self,
@@ -46,6 +52,8 @@ class ProducerStateManager:
         self._fs = filesystem
         self._last_snapshot_offset = 0
         self._offsets: list[int] = [] if is_new else self._list_snapshots()
+        self.writing: SnapshotWrite | None = None
+        """The snapshot that was begun and is not finished."""
 
     def use_filesystem(self, filesystem: FileSystem) -> None:
         """From now on the snapshots are reached through that one."""
@@ -91,6 +99,7 @@ class ProducerStateManager:
 
         With `sync` false the caller syncs the file when it may wait.
         """
+        self.finish_snapshot()
         offset = self.map_end_offset
         if offset <= self._last_snapshot_offset:
             return None
@@ -109,6 +118,40 @@ class ProducerStateManager:
         self._last_snapshot_offset = offset
         return path
 
+    @property
+    def has_many(self) -> bool:
+        """Whether there are too many producers to write a snapshot at once."""
+        return len(self.state.producers) > WRITTEN_AT_ONCE
+
+    def begin_snapshot(self) -> SnapshotWrite | None:
+        """As `take_snapshot` without a sync; but of many producers it is only begun, and what is returned has to be run, in a thread, and
+        then `finish_snapshot` be called. Until then a crash finds the snapshots that were there before.
+
+        Waits for the one that was begun before.
+        """
+        if not self.has_many:
+            self.take_snapshot(sync=False)
+            return None
+        self.finish_snapshot()
+        offset = self.map_end_offset
+        if offset <= self._last_snapshot_offset:
+            return None
+        # Opened here: by the time a thread comes to it, the directory may have another name, and its name another directory.
+        file = self._fs.open(self.snapshot_path(offset), create=True)
+        self.writing = SnapshotWrite(file, self.state.freeze())
+        self._remember(offset)
+        self._last_snapshot_offset = offset
+        return self.writing
+
+    def finish_snapshot(self) -> None:
+        """The snapshot that was begun, if there is one, is complete on return. Blocks unless it was written already; may raise OSError."""
+        writing, self.writing = self.writing, None
+        if writing is not None:
+            try:
+                writing.run()
+            finally:
+                self.state.thaw()
+
     def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
         """The log now starts at `log_start_offset`: markers below it need no replication any more."""
         self.state.on_high_watermark(log_start_offset)
@@ -116,9 +159,12 @@ class ProducerStateManager:
         latest = self.latest_snapshot_offset
         self._last_snapshot_offset = log_start_offset if latest is None else latest
 
-    def remove_expired_producers(self, now_ms: int) -> int:
-        """Forgets producers that were idle for `producer.id.expiration.ms` and have no open transaction; returns how many."""
-        return self.state.remove_expired(now_ms, self.producer_id_expiration_ms)
+    def remove_expired_producers(self, now_ms: int, producer_ids: Iterable[int] | None = None) -> int:
+        """Forgets producers, of `producer_ids` if given, that were idle for `producer.id.expiration.ms` and have no open transaction.
+
+        Returns how many.
+        """
+        return self.state.remove_expired(now_ms, self.producer_id_expiration_ms, producer_ids)
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
         """Deletes snapshots without a segment, but for the newest if it is beyond all segments: a clean stop wrote that one."""

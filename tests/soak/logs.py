@@ -13,6 +13,7 @@ from random import Random
 import pytest
 
 from protocol.records import iter_batches
+from storage import producer_state_manager
 from storage.errors import LogBeingTruncated, LogDirFailure
 from storage.log_manager import LogManager
 from storage.partition_log import PartitionLog
@@ -77,11 +78,15 @@ class LogsRound:
         quiet = logging.getLogger("storage")
         level = quiet.level
         quiet.setLevel(logging.CRITICAL + 1)
+        many = producer_state_manager.WRITTEN_AT_ONCE
         try:
+            # In half of the rounds threads write the snapshots of producers.
+            producer_state_manager.WRITTEN_AT_ONCE = self.rng.choice([0, many])
             for _ in range(steps):
                 self._step()
         finally:
             quiet.setLevel(level)
+            producer_state_manager.WRITTEN_AT_ONCE = many
         return self.counts
 
     def _step(self) -> None:
@@ -244,6 +249,10 @@ class LogsRound:
         model.sequences.clear()
         for entry in log.active_producers():
             model.sequences[entry.producer_id] = entry.last_sequence + 1
+        # Of what was deleted once and came back its producers are not known any more.
+        headers = [header for _, header in iter_batches(data) if header.producer_id >= 0 and header.base_offset >= model.deleted]
+        written = {header.producer_id: header.last_sequence + 1 for header in headers}
+        assert written.items() <= model.sequences.items(), f"{topic_partition}: a producer is forgotten"
 
     def _start_again(self) -> None:
         try:

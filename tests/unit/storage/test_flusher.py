@@ -2,6 +2,7 @@
 
 import pytest
 
+from storage import producer_expirations
 from storage.topic_partition import TopicPartition
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
@@ -122,3 +123,22 @@ def test_producers_that_were_idle_too_long_are_forgotten() -> None:
     assert [entry.producer_id for entry in log.active_producers()] == [7]
     disks.background.advance(31_000)
     assert log.active_producers() == []
+
+
+def test_producers_of_many_logs_are_looked_at_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_expirations, "PRODUCERS_PER_TURN", 4)
+    disks = Disks()
+    manager = disks.start(producer_id_expiration_ms=1000)
+    logs = [manager.get_or_create(TopicPartition("topic", index), is_new=True) for index in range(3)]
+    for log in logs:
+        for producer_id in range(6):
+            append(log, a_batch(producer_id=producer_id))
+    disks.clock.move(1 << 45)
+    append(logs[2], a_batch(producer_id=9, timestamps=[disks.clock.now_ms()]))
+    manager.remove_expired_producers()
+    assert [len(log.active_producers()) for log in logs] == [2, 6, 7]
+    append(logs[0], a_batch(producer_id=5, base_sequence=1, timestamps=[disks.clock.now_ms()]))
+    manager.delete(logs[1].topic_partition)
+    manager.remove_expired_producers()  # the round goes on, and is no other
+    disks.settle()
+    assert [[entry.producer_id for entry in log.active_producers()] for log in logs] == [[5], [], [9]]

@@ -55,6 +55,29 @@ def step(disks: Disks) -> str:
     return timer[2]
 
 
+def on_the_loop(disks: Disks, manager: LogManager, *names: str) -> Callable[[], list[str]]:
+    """Gives the paths of the calls of these names from now on that no thread made."""
+    calls = disks.watch(*names)
+    found: list[str] = []
+    submit = disks.background.submit
+
+    def in_thread(name: str, work: Callable[[], None], then: Callable[[BaseException | None], None]) -> None:
+        def run() -> None:
+            take()
+            work()
+            calls.clear()  # those are the thread's
+
+        submit(name, run, then)
+
+    def take() -> list[str]:
+        found.extend(calls)
+        calls.clear()
+        return found
+
+    disks.background.submit = manager.context.submit = in_thread  # type: ignore[method-assign]  # to tell who calls
+    return take
+
+
 def kinds_in(disks: Disks, log_dir: str) -> list[DirectoryKind]:
     found = (parse_directory_name(name) for name in disks.filesystem.list_directory(log_dir))
     return [parsed[1] for parsed in found if parsed is not None]
@@ -176,6 +199,43 @@ def test_a_log_whose_records_were_deleted_moves_from_its_log_start_offset() -> N
     assert read_all(future) == read_all(log)
 
 
+def test_a_log_that_begins_inside_a_batch_moves_and_nothing_is_cut_on_the_event_loop() -> None:
+    disks = Disks(FaultyFileSystem(MemoryFileSystem()), log_dirs="/a,/b")
+    manager = disks.start()
+    log = a_log_in_a(manager, 3)
+    log.increment_log_start_offset(3, "test")
+    disks.settle()
+    on_loop = on_the_loop(disks, manager, "rename", "truncate", "unlink", "sync")
+    future = begin_move(manager, log)
+    name = future.directory
+    on_loop().clear()  # it was created
+    disks.background.advance(100)
+    assert manager.get(T0) is future
+    assert (offsets(future), read_all(future)) == ((3, 6, 6), read_all(log))
+    assert on_loop() == [name, log.directory.partition(".")[0]]
+
+
+@pytest.mark.parametrize("what", ["the move is called off", "the log is cut"])
+def test_what_happens_while_a_log_begins_lower_counts(what: str) -> None:
+    disks = Disks(log_dirs="/a,/b")
+    manager = disks.start()
+    log = a_log_in_a(manager, 3)
+    log.increment_log_start_offset(3, "test")
+    future = begin_move(manager, log)
+    while not (future.truncation is not None and future.log_end_offset == 2):
+        step(disks)
+    if what == "the log is cut":
+        log.truncate_to(4)
+    else:
+        manager.moves.stop(T0)
+    disks.background.advance(2000)
+    if what == "the log is cut":
+        assert manager.get(T0) is future
+        assert (read_all(future), future.log_end_offset) == (read_all(log), 4)
+    else:
+        assert (future.log_start_offset, future.log_end_offset) == (2, 2)
+
+
 def test_a_leader_epoch_without_records_moves_too() -> None:
     disks = Disks(log_dirs="/a,/b")
     manager = disks.start()
@@ -195,19 +255,7 @@ def test_a_log_that_is_flushed_with_every_append_moves_without_a_sync_on_the_eve
     log = a_log_in_a(manager, 3)
     disks.settle()
     assert log.recovery_point == log.log_end_offset
-    syncs = disks.watch("sync", "sync_directory")
-    on_loop: list[str] = []
-    submit = disks.background.submit
-
-    def in_thread(name: str, work: Callable[[], None], then: Callable[[BaseException | None], None]) -> None:
-        def run() -> None:
-            on_loop.extend(syncs)
-            work()
-            syncs.clear()  # those are the thread's
-
-        submit(name, run, then)
-
-    disks.background.submit = in_thread  # type: ignore[method-assign]  # to tell who syncs
+    on_loop = on_the_loop(disks, manager, "sync", "sync_directory")
     future = begin_move(manager, log)
     for _ in range(40):
         now = manager.get(T0)
@@ -217,7 +265,7 @@ def test_a_log_that_is_flushed_with_every_append_moves_without_a_sync_on_the_eve
     assert manager.get(T0) is future
     disks.background.advance(100)
     assert future.recovery_point == future.log_end_offset
-    assert on_loop + syncs == []
+    assert on_loop() == []
 
 
 def test_what_was_flushed_is_flushed_in_the_new_directory_before_it_serves() -> None:
