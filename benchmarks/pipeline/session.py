@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 _IVY_SETTINGS = """<ivysettings>
   <settings defaultResolver="central"/>
   <caches defaultCacheDir="{cache}/cache" resolutionCacheDir="{cache}/resolution"/>
-  <resolvers><ibiblio name="central" m2compatible="true" root="https://repo1.maven.org/maven2/"/></resolvers>
+  <timeout-constraints><timeout-constraint name="patience" connectionTimeout="10000" readTimeout="30000"/></timeout-constraints>
+  <resolvers>
+    <ibiblio name="central" m2compatible="true" root="https://repo1.maven.org/maven2/" timeoutConstraint="patience"/>
+  </resolvers>
 </ivysettings>
 """
 _NOT_FETCHED = ("unresolved dependency", "UNRESOLVED DEPENDENCIES", "download failed", "FAILED DOWNLOADS")
@@ -54,11 +57,16 @@ def connector() -> str:
     return f"org.apache.spark:spark-sql-kafka-0-10_{found.group(1) if found else '2.13'}:{pyspark.__version__}"
 
 
+def java_wanted() -> int:
+    """The oldest Java with which the installed PySpark runs. Raises Unusable when there is no PySpark."""
+    return _JAVA_WANTED.get(int(pyspark_version().partition(".")[0]), 17)
+
+
 def check_java() -> str:
     """The version of the Java that Spark will use. Raises Unusable when it is missing or too old."""
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home) / "bin" / "java") if home else "java"
-    needed = _JAVA_WANTED.get(int(pyspark_version().partition(".")[0]), 17)
+    needed = java_wanted()
     if shutil.which(program) is None:
         where = f"{program} (from JAVA_HOME) is not there" if home else "there is no java on the PATH"
         raise Unusable(f"{where}; Spark {pyspark_version()} needs Java {needed} or newer")

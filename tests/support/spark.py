@@ -38,7 +38,8 @@ _MISSING = "PySpark is not installed" if importlib.util.find_spec("pyspark") is 
 
 needs_spark = [
     pytest.mark.java,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1800),  # most of which may be another process's turn with Spark
+    pytest.mark.usefixtures("only_spark"),
     pytest.mark.skipif(bool(_MISSING), reason=_MISSING or "Spark can be started"),
     # py4j leaves sockets to the garbage collector, which closes them in whatever test runs by then.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -70,7 +71,19 @@ def a_session() -> Iterator[SparkSession]:
         yield spark
     finally:
         spark.stop()
+        _end_jvm()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end_jvm() -> None:
+    """PySpark leaves it until Python ends; the next session starts another."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(60)
 
 
 def validated(spark: SparkSession, plan: Plan) -> dict[str, Any]:

@@ -1,8 +1,15 @@
-"""One Spark session per test process, since it takes longer to start than most tests to run."""
+"""One Spark session for the tests of this folder, since it takes longer to start than most tests to run, and one Spark at a time.
+
+A JVM wants both cores, so the processes of pytest-xdist take turns: who needs Spark holds a lock until its next test is in another folder.
+Tests whose commands start a JVM of their own come first, before there is the shared one.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,8 +19,28 @@ from tests.support.spark import a_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+HERE = Path(__file__).parent
 
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    ours = [at for at, item in enumerate(items) if item.path.parent == HERE]
+    in_order = sorted((items[at] for at in ours), key=lambda item: "spark" in getattr(item, "fixturenames", ()))
+    for at, item in zip(ours, in_order, strict=True):
+        items[at] = item
+
+
+@pytest.fixture(scope="package")
+def only_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No other test process runs Spark meanwhile."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    with (shared / "spark.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture(scope="package")
+def spark(only_spark: None) -> Iterator[SparkSession]:
     with a_session() as session:
         yield session

@@ -67,7 +67,9 @@ def until(spark: SparkSession, folder: Path, expected: list[int]) -> None:
     eventually(lambda: values(spark, folder) == expected, SECONDS, "everything is there once")
 
 
-def test_a_job_that_was_killed_goes_on_without_loss_or_duplicates(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> None:
+def test_a_job_that_was_killed_goes_on_without_loss_or_duplicates(
+    broker: BrokerProcess, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     make_topic(broker.bootstrap, "killed")
     write(broker.bootstrap, "killed", [numbered(0, 5_000)])
     command = [sys.executable, "-c", KILLED_JOB, broker.bootstrap, str(tmp_path)]
@@ -83,6 +85,7 @@ def test_a_job_that_was_killed_goes_on_without_loss_or_duplicates(spark: SparkSe
         assert job.poll() is None, (tmp_path / "job.log").read_text()
         os.killpg(job.pid, signal.SIGKILL)  # Python and its JVM
         job.wait()
+    spark = request.getfixturevalue("spark")  # not before: the job has a JVM of its own
     assert 0 < len(values(spark, tmp_path)) < 5_000
     query = start(spark, broker, tmp_path, "killed")
     try:
