@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from pathlib import Path
 
@@ -51,7 +52,11 @@ def _pairs(_: click.Context, option: click.Parameter, texts: tuple[str, ...]) ->
 @click.option("--topic", help="The topic; a new one by default, deleted when everything holds.")
 @click.option("--keep-topic", is_flag=True, help="Do not delete the new topic.")
 @click.option("--verify-only", is_flag=True, help="Write nothing: verify the topic that an earlier run with the same rows and seed wrote.")
-@click.option("--max-offsets-per-trigger", type=click.IntRange(1), help="Records per micro-batch at most.")
+@click.option(
+    "--max-offsets-per-trigger",
+    type=click.IntRange(1),
+    help="Records per micro-batch at most; a million by default, or more in large runs.",
+)
 @click.option("--stall", type=click.FloatRange(1), default=120.0, metavar="SECONDS", help="Give up when nothing comes for so long.")
 @click.option("--producer", multiple=True, callback=_pairs, metavar="KEY=VALUE", help="A configuration of the producers.")
 @click.option(
@@ -98,6 +103,7 @@ def validate(
     )
     from benchmarks.pipeline.run import run
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was begun is cleared away, as with Ctrl-C
     raise SystemExit(run(plan))
 
 

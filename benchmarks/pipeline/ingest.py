@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
@@ -22,6 +23,8 @@ from benchmarks.pipeline.topic import Offsets, Topic
 POOL = "ingest"
 _LOOK_S = 0.2
 _LOG_APPEND_TIME = 1
+_LEAST_PER_BATCH = 1_000_000  # a reader that fell behind still shows how far it is before --stall is over
+_BATCHES = 20
 
 
 _SCHEMA = (
@@ -41,6 +44,7 @@ class Ingest:
         self._checkpoint = f"{work}/checkpoint"
         self._query: StreamingQuery | None = None
         self._reached: Offsets = dict(topic.first)
+        self._seen: tuple[object, object] | None = None
         self.batches: dict[int, dict[str, object]] = {}
         self.restarts = 0
 
@@ -103,9 +107,20 @@ class Ingest:
         self.start()
 
     def _look(self) -> None:
+        """Learn from what the query says about its micro-batches.
+
+        PySpark makes dozens of calls into the JVM for each report, so all that Spark keeps are asked for only when one was not seen.
+        """
         assert self._query is not None
-        for progress in self._query.recentProgress:
-            seen = progress if isinstance(progress, dict) else json.loads(progress.json)  # Spark 3.5, and 4
+        last = self._query.lastProgress
+        if last is None:
+            return
+        newest = _as_mapping(last)
+        if (newest["batchId"], newest["timestamp"]) == self._seen:
+            return
+        self._seen = newest["batchId"], newest["timestamp"]
+        is_next = newest["batchId"] <= max(self.batches, default=-1) + 1
+        for seen in [newest] if is_next else [*map(_as_mapping, self._query.recentProgress), newest]:
             for source in seen["sources"]:
                 self._reached |= _offsets_in(source.get("endOffset"), self._topic.name)
             if seen["numInputRows"]:
@@ -135,8 +150,8 @@ def records_read(spark: SparkSession, plan: Plan, topic: Topic) -> DataFrame:
         "startingOffsets": starting,
         "failOnDataLoss": "true",
     }
-    if plan.max_offsets_per_trigger:
-        options["maxOffsetsPerTrigger"] = str(plan.max_offsets_per_trigger)
+    most = plan.max_offsets_per_trigger or max(_LEAST_PER_BATCH, plan.rows // _BATCHES)
+    options["maxOffsetsPerTrigger"] = str(most)
     read = spark.readStream.format("kafka").options(**options).load()
     said = parsed(fn.col("key"), fn.col("value"))
     return read.select(
@@ -149,6 +164,11 @@ def records_read(spark: SparkSession, plan: Plan, topic: Topic) -> DataFrame:
         (fn.coalesce(fn.length("key"), fn.lit(0)) + fn.coalesce(fn.length("value"), fn.lit(0))).alias("bytes"),
         *(column.alias(name) for name, column in said.items()),
     )
+
+
+def _as_mapping(progress: Any) -> Mapping[str, Any]:
+    """A progress report of Spark 3.5, or of 4."""
+    return progress if isinstance(progress, dict) else json.loads(progress.json)
 
 
 def _offsets_in(said: object, topic: str) -> Offsets:

@@ -23,8 +23,8 @@ class Measurements:
     frames: dict[str, DataFrame]
 
 
-def measure(received: DataFrame) -> Measurements:
-    """Numbers of all that came through; there must be a record at least."""
+def measure(received: DataFrame) -> Measurements | None:
+    """Numbers of all that came through; None when there was no record."""
     latency = (fn.col("arrived_ms") - fn.col("event_ms")).cast("double")
     timed = received.withColumn("latency_ms", latency)
     totals = _named(
@@ -38,7 +38,8 @@ def measure(received: DataFrame) -> Measurements:
             *_percentiles(),
         )
     ).first()
-    assert totals is not None
+    if totals is None or not totals.records:
+        return None
     begin = min(totals.first_written_ms, totals.first_read_ms)
     seconds = (max(totals.last_written_ms, totals.last_read_ms) - begin) // _MS + 1
     slice_s = max(1, -(-seconds // _MOST_SLICES))

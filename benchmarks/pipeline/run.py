@@ -9,6 +9,8 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +19,7 @@ from benchmarks.pipeline import session, topic
 from benchmarks.pipeline.chaos import brokers_of
 from benchmarks.pipeline.console import Console
 from benchmarks.pipeline.plan import DidNotFinish, Plan, Unusable
+from benchmarks.pipeline.reasons import innermost
 from benchmarks.pipeline.report import ReportFolder, write_html, write_json
 from broker.cli.client.errors import ClientError
 
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from benchmarks.pipeline.verdict import Verdict
+
+_ROWS_PER_TASK = 1_000_000
 
 
 def run(plan: Plan) -> int:
@@ -54,19 +59,29 @@ def run(plan: Plan) -> int:
 def _run(plan: Plan, console: Console, log: Path) -> int:
     with ReportFolder(plan.report) as folder:
         session.check_java()
-        topic.check(plan)
         if plan.chaos is not None:
             brokers_of(plan.chaos)
+        topic.check(plan)
         console.say(f"Spark {session.pyspark_version()} on {plan.master}, {session.connector()}")
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
+        from pyspark.errors import PySparkException
+
         spark = _spark(plan, log)
         try:
-            verdict = stages(spark, plan, folder.growing, console)
-        finally:
-            spark.stop()
-        shutil.copyfile(log, folder.growing / "spark.log")
-        folder.publish()
-    if plan.generates and not plan.keeps_topic and verdict.holds and verdict.made_topic:
-        _remove_topic(plan, console)
+            try:
+                verdict = stages(spark, plan, folder.growing, console)
+            finally:
+                with suppress(Py4JError, OSError):  # of a JVM that is not there any more
+                    spark.stop()
+            shutil.copyfile(log, folder.growing / "spark.log")
+            folder.publish()
+        except (PySparkException, Py4JError, OSError) as error:  # a full disk, a JVM that was killed
+            raise DidNotFinish(innermost(error)) from None
+    if plan.generates and not plan.keeps_topic and verdict.made_topic:
+        if verdict.holds:
+            _remove_topic(plan, console)
+        else:
+            console.say(f"topic {plan.topic} is kept")
     console.result(f"{verdict.text}\nreport: {plan.report / 'report.html'}")
     return 0 if verdict.holds else 1
 
@@ -88,14 +103,44 @@ def stages(spark: SparkSession, plan: Plan, folder: Path, console: Console) -> V
 
     source = source_of(spark, plan)
     plan = replace(plan, rows=source.count)
-    where = topic.prepare(plan)
-    work = folder / "work"
-    began = time.monotonic()
-    transfer = Transfer(spark, plan, where, source, plan.work or str(work), console)
-    transfer.run()
-    console.say(f"{transfer.ingest.rows:,} records read, {time.monotonic() - began:.1f} s; verifying")
+    if "spark.sql.shuffle.partitions" not in plan.spark_conf:
+        few = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+        # What a task sorts then fits into its share of a driver with one gigabyte.
+        spark.conf.set("spark.sql.shuffle.partitions", str(max(few, plan.rows // _ROWS_PER_TASK)))
+    with _work_folder(plan, folder) as work:
+        where = topic.prepare(plan)
+        began = time.monotonic()
+        transfer = Transfer(spark, plan, where, source, work, console)
+        transfer.run()
+        console.say(f"{transfer.ingest.rows:,} records read, {time.monotonic() - began:.1f} s; verifying")
+        verdict = judge(transfer, folder, _environment(plan, where), console.say)
+    write_json(folder, verdict.report)
+    write_html(folder, verdict.report, verdict.plots)
+    return verdict
+
+
+@contextmanager
+def _work_folder(plan: Plan, folder: Path) -> Iterator[str]:
+    """Checkpoint and records of one run, which go when it is over; at a URL they stay. Raises Unusable."""
+    if plan.work is not None and "://" in plan.work:
+        yield f"{plan.work}/{plan.topic}-{time.time_ns()}"
+        return
+    base = folder if plan.work is None else Path(plan.work)
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix="work-", dir=base))
+        made.chmod(0o755)
+    except OSError as error:
+        raise Unusable(f"{base}: no checkpoint can be written there: {error.strerror}; name another folder with --work") from None
+    try:
+        yield str(made)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _environment(plan: Plan, where: topic.Topic) -> dict[str, str]:
     versions = f"Spark {session.pyspark_version()}, {session.connector()}, Java {session.check_java()}"
-    environment = {
+    return {
         "command": shlex.join(["ottla", "validate", *sys.argv[1:]]),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores, {platform.system()} {platform.release()}",
@@ -105,11 +150,6 @@ def stages(spark: SparkSession, plan: Plan, folder: Path, console: Console) -> V
         "topic": f"{where.name}, {where.partitions} partitions",
         "seed": str(plan.seed),
     }
-    verdict = judge(transfer, folder, environment)
-    shutil.rmtree(work, ignore_errors=True)
-    write_json(folder, verdict.report)
-    write_html(folder, verdict.report, verdict.plots)
-    return verdict
 
 
 def _remove_topic(plan: Plan, console: Console) -> None:

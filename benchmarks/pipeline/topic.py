@@ -12,6 +12,7 @@ from broker.cli.client.offsets import end_offsets, start_offsets
 from broker.cli.client.topic_admin import NewTopic, create_topics, delete_topics
 
 _TIMEOUT_S = 20.0
+_FIRST_S = 8.0  # a broker that is not there is told within seconds
 
 Offsets = dict[int, int]
 """By partition."""
@@ -29,26 +30,28 @@ class Topic:
 
 
 def check(plan: Plan) -> None:
-    """Whether the cluster answers and the topic, if it is there, is what the plan wants. Makes nothing. Raises Unusable."""
-    _look(plan, make=False)
+    """Whether all brokers answer and the topic is, or could be made, as the plan wants. Makes nothing. Raises Unusable."""
+    _look(plan, _FIRST_S, make=False)
 
 
 def prepare(plan: Plan) -> Topic:
     """Make the topic or look at the one that is there. Raises Unusable."""
-    topic = _look(plan, make=True)
+    topic = _look(plan, _TIMEOUT_S, make=True)
     assert topic is not None
     return topic
 
 
-def _look(plan: Plan, *, make: bool) -> Topic | None:
+def _look(plan: Plan, timeout_s: float, *, make: bool) -> Topic | None:
     try:
-        with _cluster(plan) as cluster:
-            cluster.broker_ids()
+        with connected(plan, timeout_s) as cluster:
+            for broker_id in cluster.broker_ids():
+                cluster.broker(broker_id)  # Spark will connect to the addresses that brokers say, not to the one that was given
             try:
                 found = cluster.topic(plan.topic)
             except UnknownTopic:
                 if not plan.generates:
                     raise Unusable(f"there is no topic {plan.topic} to verify at {plan.bootstrap}") from None
+                _create(cluster, plan, validate_only=not make)
                 return _made(cluster, plan) if make else None
             partitions = len(found.partitions)
             configs = {one.name: one.value or "" for one in describe_configs(cluster, ResourceType.TOPIC, plan.topic)}
@@ -62,27 +65,31 @@ def _look(plan: Plan, *, make: bool) -> Topic | None:
 
 def ends(plan: Plan, topic: Topic, timeout_s: float = _TIMEOUT_S) -> Offsets:
     """Behind the last record of each partition. Raises ClientError."""
-    with _cluster(plan, timeout_s) as cluster:
+    with connected(plan, timeout_s) as cluster:
         return _by_number(end_offsets(cluster, _names(topic.name, topic.partitions)))
 
 
 def remove(plan: Plan) -> None:
     """Delete the topic. Raises ClientError."""
-    with _cluster(plan) as cluster:
+    with connected(plan) as cluster:
         for error in delete_topics(cluster, [plan.topic]).values():
             if error is not None:
                 raise error
 
 
-def _cluster(plan: Plan, timeout_s: float = _TIMEOUT_S) -> Cluster:
+def connected(plan: Plan, timeout_s: float = _TIMEOUT_S) -> Cluster:
+    """The cluster of a run; use it as a context manager. Asking it raises ClientError."""
     return Cluster(plan.bootstrap, client_id="ottla-validate", timeout_seconds=timeout_s)
 
 
-def _made(cluster: Cluster, plan: Plan) -> Topic:
-    for error in create_topics(cluster, [NewTopic(plan.topic, plan.partitions, plan.replication_factor, plan.topic_configs)]).values():
+def _create(cluster: Cluster, plan: Plan, *, validate_only: bool) -> None:
+    new = NewTopic(plan.topic, plan.partitions, plan.replication_factor, plan.topic_configs)
+    for error in create_topics(cluster, [new], validate_only=validate_only).values():
         if error is not None:
             raise Unusable(f"topic {plan.topic} cannot be made: {error}")
 
+
+def _made(cluster: Cluster, plan: Plan) -> Topic:
     def offsets() -> dict[TopicPartition, int]:
         return start_offsets(cluster, _names(plan.topic, plan.partitions))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +30,7 @@ class Verdict:
     made_topic: bool
 
 
-def judge(transfer: Transfer, folder: Path, environment: Mapping[str, str]) -> Verdict:
+def judge(transfer: Transfer, folder: Path, environment: Mapping[str, str], say: Callable[[str], None]) -> Verdict:
     """Verify, measure, and write the Parquet folders `findings`, `throughput`, `latency`, `partitions` and `batches`."""
     began = time.monotonic()
     received = transfer.ingest.received()
@@ -40,7 +40,8 @@ def judge(transfer: Transfer, folder: Path, environment: Mapping[str, str]) -> V
     counts = {row.kind: row["count"] for row in found.groupBy("kind").count().collect()}
     checks = {kind: counts.get(kind, 0) for kind in KINDS}
     verified = time.monotonic()
-    measured = measure(received) if transfer.ingest.rows else None
+    say(f"verified, {verified - began:.1f} s; measuring")
+    measured = measure(received)
     series = {name: _rows(_written(frame, folder / name)) for name, frame in measured.frames.items()} if measured else {}
     _write_batches(spark, transfer, folder)
     holds = not any(checks.values())
@@ -50,7 +51,7 @@ def judge(transfer: Transfer, folder: Path, environment: Mapping[str, str]) -> V
         "holds": holds,
         "verdict": text,
         "rows": transfer.source.count,
-        "records": transfer.ingest.rows,
+        "records": measured.totals.records if measured else 0,
         "checks": checks,
         "examples": _examples(found, checks),
         "summary": _summary(transfer, measured, series),

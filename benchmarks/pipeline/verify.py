@@ -9,9 +9,10 @@
 | out of order | within a stream and partition, a row stands behind one that was written later |
 | key out of order | the same among the rows of one key |
 | misplaced | a record is not in the partition that Java's producer chooses for its key |
-| gap | an offset between the first and the last that no record has |
+| gap | an offset between the first and the last at which there is neither a record nor a transaction's marker |
 | read twice | an offset that Spark got more than once |
 | time went back | a timestamp is below that of the record before it, of the same stream, or of the same partition with LogAppendTime |
+| in the future | a timestamp or an event time lies after the moment at which the record was read |
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from benchmarks.pipeline.accounts import BUCKET, difference
+from benchmarks.pipeline.markers import markers_among
 from benchmarks.pipeline.murmur2 import partition_of_key
 from benchmarks.pipeline.plan import Plan
 from benchmarks.pipeline.source import Source
@@ -38,9 +40,12 @@ KINDS = (
     "gap",
     "read twice",
     "time went back",
+    "in the future",
 )
 COLUMNS = ("kind", "stream", "sequence", "partition", "offset", "key", "detail")
 _LOCATED = 1000  # missing rows for which the place is looked for
+_ASKED = 100_000  # places without a record for which the broker is asked what stands there
+_CLOCKS_MS = 60_000  # so much may the clocks of machines differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +59,12 @@ class Run:
 
 
 def findings(received: DataFrame, run: Run) -> DataFrame:
-    """All findings; empty when everything holds. Runs a few jobs while it looks."""
-    own = received.where(_is_own(run))
+    """All findings; empty when everything holds. Runs a few jobs while it looks. Raises DidNotFinish."""
+    own = received.where(_is_own(run)).withColumn("event_ms", fn.when(fn.col("intact"), fn.col("event_ms")))
     missing, duplicated = _accounted(own, run)
     parts = [_unreadable(received, run), missing, duplicated, *_dense(received, run)]
     ordered = _ordered(own, duplicated).cache()
-    parts += [ordered, _keys_out_of_order(own, ordered), _misplaced(own, run)]
+    parts += [ordered, _keys_out_of_order(own, ordered), _misplaced(own, run), _in_the_future(own)]
     if run.topic.log_append_time:
         parts.append(_log_append_time(received))
     together, *others = (part for part in parts if part is not None)
@@ -134,16 +139,31 @@ def _dense(received: DataFrame, run: Run) -> list[DataFrame]:
         return []
     where = {"partition": fn.col("group"), "offset": fn.col("number")}
     return [
-        found.missing.select(*_cells(fn.lit("gap"), fn.lit("no record has this offset"), **where)),
+        _without_markers(found.missing, run).select(*_cells(fn.lit("gap"), fn.lit("no record has this offset"), **where)),
         found.repeated.select(*_cells(fn.lit("read twice"), fn.concat(fn.col("times").cast("string"), fn.lit(" times")), **where)),
     ]
 
 
+def _without_markers(missing: DataFrame, run: Run) -> DataFrame:
+    places = [(row.group, row.number) for row in missing.orderBy("group", "number").limit(_ASKED).collect()]
+    markers = markers_among(run.plan, places)
+    if not markers:
+        return missing
+    return missing.join(
+        fn.broadcast(missing.sparkSession.createDataFrame(markers, "group int, number bigint")), ["group", "number"], "left_anti"
+    )
+
+
 def _ordered(own: DataFrame, duplicated: DataFrame | None) -> DataFrame:
-    """Within a stream and a partition, sequence and timestamps rise with the offset; what is named as a duplicate is not named again."""
+    """Within a stream and a partition, sequence and timestamps rise with the offset; what is named as a duplicate is not named again.
+
+    Nor is the record behind one with a time in the future: that one is named.
+    """
     along = Window.partitionBy("partition", "stream").orderBy("offset")
     names = ("sequence", "timestamp_ms", "event_ms")
-    lines = own.select("partition", "stream", "offset", "key", *names, *(fn.lag(name).over(along).alias(f"last_{name}") for name in names))
+    measures = {"sequence": fn.col("sequence"), **{name: fn.when(~_is_ahead(name), fn.col(name)) for name in names[1:]}}
+    last = (fn.lag(measure).over(along).alias(f"last_{name}") for name, measure in measures.items())
+    lines = own.select("partition", "stream", "offset", "key", *names, *last)
     behind = {name: fn.coalesce(fn.col(name) < fn.col(f"last_{name}"), fn.lit(False)) for name in names}
     wrong = lines.where(behind["sequence"] | behind["timestamp_ms"] | behind["event_ms"])
     if duplicated is not None:
@@ -156,6 +176,17 @@ def _ordered(own: DataFrame, duplicated: DataFrame | None) -> DataFrame:
         fn.lit(" ms"),
     )
     return wrong.select(*_record(kind, fn.when(behind["sequence"], order).otherwise(time)))
+
+
+def _is_ahead(time: str) -> Column:
+    return fn.col(time) > fn.col("arrived_ms") + _CLOCKS_MS
+
+
+def _in_the_future(own: DataFrame) -> DataFrame:
+    """Whose clock it was does not matter: nothing is read a minute before it is made or written."""
+    ahead = fn.greatest("timestamp_ms", "event_ms") - fn.col("arrived_ms")
+    wrong = own.where(_is_ahead("timestamp_ms") | _is_ahead("event_ms"))
+    return wrong.select(*_record(fn.lit("in the future"), fn.concat(fn.lit("by "), ahead.cast("string"), fn.lit(" ms"))))
 
 
 def _misplaced(own: DataFrame, run: Run) -> DataFrame | None:

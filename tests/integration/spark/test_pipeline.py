@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +14,8 @@ import pytest
 
 from benchmarks.pipeline.plan import Plan
 from benchmarks.pipeline.verify import KINDS
+from protocol import record_reader
+from protocol.record_builder import ControlRecordType, EndTransactionMarker, build_batch, build_end_transaction_marker
 from tests.support.broker_process import BrokerProcess, a_broker
 from tests.support.spark import Partitions, Record, deep, make_topic, needs_spark, records_in, validated, verify_only, write
 
@@ -60,7 +64,7 @@ def test_the_report_is_a_page_that_needs_nothing_else(written: Written) -> None:
     assert report["holds"] is True
     for frame in ("findings", "throughput", "latency", "partitions", "batches"):
         assert list((written.plan.report / frame).glob("*.parquet")), frame
-    assert not (written.plan.report / "work").exists()
+    assert not list(written.plan.report.glob("work*"))
 
 
 class Wrong(NamedTuple):
@@ -128,7 +132,36 @@ def of_somebody_else(partitions: Partitions) -> Wrong:
     return Wrong("corrupted", 2, partitions[2][-1])
 
 
-CHANGES = [on_a_wrong_partition, dropped, duplicated, swapped, swapped_with_the_same_key, corrupted, of_somebody_else]
+def said_anew(record: Record, *, run: bytes = b"", event_ms: int = 0) -> Record:
+    """The record with another run or event time in its value, and a checksum that fits."""
+    fields = record.value.split(b"|", 5)
+    head = b"|".join([run or fields[0], *fields[1:3], str(event_ms).encode() if event_ms else fields[3]])
+    checksum = zlib.crc32(b"|".join([head + record.key, fields[5]]))
+    return record._replace(value=b"%s|%08x|%s" % (head, checksum, fields[5]))
+
+
+def of_another_run(partitions: Partitions) -> Wrong:
+    partitions[2].append(said_anew(partitions[2][7], run=b"0badcafe"))
+    return Wrong("foreign", 2, partitions[2][-1])
+
+
+def of_a_time_to_come(partitions: Partitions) -> Wrong:
+    record = partitions[1][200]
+    partitions[1][200] = said_anew(record, event_ms=record.timestamp + 3_600_000)
+    return Wrong("in the future", 1, partitions[1][200])
+
+
+CHANGES = [
+    on_a_wrong_partition,
+    dropped,
+    duplicated,
+    swapped,
+    swapped_with_the_same_key,
+    corrupted,
+    of_somebody_else,
+    of_another_run,
+    of_a_time_to_come,
+]
 
 
 def verified(spark: SparkSession, written: Written, partitions: Partitions, topic: str, folder: Path) -> dict[str, Any]:
@@ -147,7 +180,7 @@ def test_records_that_are_wrong_are_named_with_sequence_and_offset(spark: SparkS
     for one in wrong:
         expected = one.found_in(partitions)
         assert len([example for example in report["examples"] if expected.items() <= example.items()]) == 1, (expected, report["examples"])
-    exact = {"missing": 1, "duplicated": 1, "corrupted": 2, "misplaced": 1, "foreign": 0, "gap": 0, "read twice": 0}
+    exact = {"missing": 1, "duplicated": 1, "corrupted": 2, "misplaced": 1, "foreign": 1, "in the future": 1, "gap": 0, "read twice": 0}
     assert {kind: report["checks"][kind] for kind in exact} == exact
     assert not report["holds"]
     assert "It does not hold" in (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
@@ -180,3 +213,30 @@ def test_a_dropped_record_is_said_to_belong_behind_the_offset_before_it(spark: S
     (found,) = verified(spark, written, partitions, "behind", tmp_path)["examples"]
     before = max(i for i, record in enumerate(partitions[0]) if record.stream == lost.stream and record.sequence < lost.sequence)
     assert found["detail"].endswith(f"behind offset {before}")
+
+
+def segment(records: list[Record]) -> bytes:
+    """A log with a transaction's marker at offset 100, nothing at 101, and the records at the other offsets."""
+    placed = [(n if n < 100 else n + 2, record) for n, record in enumerate(records)]
+    made = [record_reader.Record(offset, record.timestamp, record.key, record.value) for offset, record in placed]
+    commit = EndTransactionMarker(ControlRecordType.COMMIT, 0)
+    marker = build_end_transaction_marker(
+        commit, timestamp=made[99].timestamp, producer_id=7, producer_epoch=0, base_offset=100, partition_leader_epoch=0
+    )
+    return b"".join([build_batch(made[:100], partition_leader_epoch=0), marker, build_batch(made[100:], partition_leader_epoch=0)])
+
+
+def test_the_marker_of_a_transaction_is_no_gap_but_an_offset_at_which_nothing_stands_is_one(
+    spark: SparkSession, written: Written, tmp_path: Path
+) -> None:
+    with a_broker(tmp_path / "broker") as broker:
+        make_topic(broker.bootstrap, "gaps", partitions=PARTITIONS)
+        broker.kill()
+        (tmp_path / "broker" / "data" / "gaps-0" / f"{0:020}.log").write_bytes(segment(written.records[0]))
+        broker.start()
+        write(broker.bootstrap, "gaps", [[], *written.records[1:]])
+        plan = replace(verify_only(written.plan, "gaps", tmp_path / "report"), bootstrap=broker.bootstrap)
+        report = validated(spark, plan)
+    (gap,) = report["examples"]
+    assert (gap["kind"], gap["partition"], gap["offset"]) == ("gap", 0, 101)
+    assert report["records"] == ROWS
