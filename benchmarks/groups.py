@@ -2,12 +2,14 @@
 
 Each kind in turn, on all cores, with one partition of `__consumer_offsets`:
 
-    commits   offset commits of eight consumers, each with four requests under way, answered per second
+    commits   offset commits of eight consumers, each with four requests under way, answered per second; of one partition, and of 100
     rebalance from the first JoinGroup to the moment when every member of a group of N has its assignment; the initial delay of 200 ms,
               which begins anew with every member that joins, is part of it
-    load      the broker is killed and started again: until the group's offsets are served, from a log of N offset records
+    load      the broker is killed and started again: until offsets are served, from a log of N offset records. They are N / 200 commits of
+              one group's 200 offsets, or each is another group's, so that all N offsets are there afterwards
 
-The members are played by this process with frames made beforehand, so what is compared is the brokers.
+The members are played by this process with frames made beforehand, so what is compared is the brokers. Beside what somebody waits for
+stands what it cost the broker: processor seconds of its process, from its start on where it was started.
 """
 
 import argparse
@@ -18,9 +20,10 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,6 +37,7 @@ from benchmarks.brokers import COMMON_CONFIG, KINDS, REFERENCE, Broker
 from benchmarks.choices import several
 from benchmarks.frames import request_frame
 from benchmarks.loadgen.runner import Load, run_load
+from benchmarks.process import cpu_s, resident_bytes
 from benchmarks.table import side_by_side
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -59,6 +63,7 @@ PARTITIONS = 200
 COMMIT_CONNECTIONS = 8
 COMMITS_IN_FLIGHT = 4
 COMMIT_SECONDS = 4.0
+COMMIT_SIZES = (1, 100)
 CONFIG = {"group.initial.rebalance.delay.ms": "200", "offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "1"}
 PATIENCE_S = 120.0
 HEARTBEAT_S = 0.5
@@ -70,12 +75,44 @@ _Answer = TypeVar("_Answer", bound=Message)
 
 @dataclass(slots=True)
 class Result:
-    """What the turns of one kind showed, in commits per second and seconds."""
+    """What the turns of one kind showed, by line."""
 
-    commits: list[float] = field(default_factory=list)
-    commit_p99_ms: list[float] = field(default_factory=list)
-    rebalances: dict[int, list[float]] = field(default_factory=dict)
-    loads: list[float] = field(default_factory=list)
+    numbers: dict[str, list[float]] = field(default_factory=dict)
+
+    def add(self, line: str, value: float) -> None:
+        """One turn's number."""
+        self.numbers.setdefault(line, []).append(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A line of the table: its key in `Result.numbers`, and how it is shown."""
+
+    key: str
+    title: str
+    unit: str
+    digits: int
+    more_is_better: bool = False
+
+
+def measures(members: Sequence[int], records: int) -> list[Measure]:
+    """All lines, in order."""
+    found = []
+    for size in COMMIT_SIZES:
+        what = "offset commits" if size == 1 else f"commits of {size} offsets"
+        found += [
+            Measure(f"commits_{size}", what, "1/s", 0, more_is_better=True),
+            Measure(f"commits_{size}_p99_ms", f"{what}: p99", "ms", 2),
+            Measure(f"commits_{size}_cpu_us", f"{what}: processor time", "µs", 0),
+        ]
+    for count in members:
+        what = f"{count:,} members: first join to stable"
+        found += [Measure(f"rebalance_{count}_s", what, "s", 3), Measure(f"rebalance_{count}_cpu_s", f"{what}: processor time", "s", 2)]
+    for key, offsets in (("load", PARTITIONS), ("load_distinct", records)):
+        what = f"{records:,} records of {offsets:,} offsets: killed, started, served again"
+        found += [Measure(f"{key}_s", what, "s", 2), Measure(f"{key}_cpu_s", f"{what}: processor time", "s", 2)]
+    found.append(Measure("load_distinct_mb", f"resident memory with {records:,} offsets", "MB", 0))
+    return found
 
 
 class Asker:
@@ -124,18 +161,20 @@ def commit_error_offsets(count: int) -> tuple[int, ...]:
     return (frames.error_offset(ApiKey.OFFSET_COMMIT, answer),)
 
 
-def commits_per_second(port: int) -> tuple[float, float]:
-    """(commits per second, p99 in ms)."""
+def measure_commits(broker: Broker, size: int, result: Result) -> None:
+    """Commits of so many partitions each, as fast as they are answered."""
     load = Load(
-        frames=[commit_frame(f"committing-{number}", number, 1) for number in range(COMMIT_CONNECTIONS)],
+        frames=[commit_frame(f"committing-{number}", number, size) for number in range(COMMIT_CONNECTIONS)],
         connections=COMMIT_CONNECTIONS,
         in_flight=COMMITS_IN_FLIGHT,
         warm_up_s=COMMIT_SECONDS,
         duration_s=COMMIT_SECONDS,
-        error_offsets=commit_error_offsets(1),
+        error_offsets=commit_error_offsets(size),
     )
-    measured = run_load("127.0.0.1", port, load)
-    return measured.per_second, measured.latency_ns.percentile(99) / 1e6
+    measured = run_load("127.0.0.1", broker.port, load, probe=lambda: cpu_s(broker.pid))
+    result.add(f"commits_{size}", measured.per_second)
+    result.add(f"commits_{size}_p99_ms", measured.latency_ns.percentile(99) / 1e6)
+    result.add(f"commits_{size}_cpu_us", measured.broker_cpu_s / measured.answered * 1e6)
 
 
 async def wait_for_coordinator(port: int) -> None:
@@ -237,12 +276,17 @@ async def seconds_to_stable(port: int, members: int) -> float:
     return took
 
 
-def fill(port: int, records: int) -> None:
-    """Commit `records` offsets of one group, a topic's worth at a time."""
+def loaded_group(number: int) -> str:
+    """The name of one of the groups that are loaded; all are equally long."""
+    return f"loaded-{number:06}"
+
+
+def fill(port: int, records: int, groups: int) -> None:
+    """Commit `records` offsets of so many groups in turn, a topic's worth at a time."""
     load = Load(
-        frames=[commit_frame("loaded", 0, PARTITIONS)],
-        connections=2,
-        in_flight=2,
+        frames=[commit_frame(loaded_group(number), 0, PARTITIONS) for number in range(groups)],
+        connections=1,  # so that the groups come in order
+        in_flight=4,
         warm_up_s=0.0,
         duration_s=PATIENCE_S,
         total=records // PARTITIONS,
@@ -251,11 +295,11 @@ def fill(port: int, records: int) -> None:
     run_load("127.0.0.1", port, load)
 
 
-async def seconds_to_load(port: int) -> float:
+async def seconds_to_load(port: int, group_id: str) -> float:
     """Until the offsets of the group are answered, from now."""
     began = time.monotonic()
     asker = Asker(port)
-    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="loaded", topics=None)])
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
     while True:
         (group,) = (await asker.ask(ApiKey.OFFSET_FETCH, request, OffsetFetchResponse)).groups
         if group.error_code == ErrorCode.NONE and group.topics:
@@ -266,49 +310,67 @@ async def seconds_to_load(port: int) -> float:
         await asyncio.sleep(0.005)
 
 
-def take_turn(broker: Broker, result: Result, members: Sequence[int], records: int) -> None:
-    """All of it on one broker, started fresh."""
+def measure_load(broker: Broker, records: int, groups: int, key: str, result: Result) -> None:
+    """Kill the broker once the log has that many records, and start it again."""
+    fill(broker.port, records, groups)
+    broker.restart()
+    result.add(f"{key}_s", uvloop.run(seconds_to_load(broker.port, loaded_group(groups - 1))))
+    result.add(f"{key}_cpu_s", cpu_s(broker.pid))
+
+
+def measure_rebalance(broker: Broker, members: int, result: Result) -> None:
+    """A group of so many members comes into being."""
+    uvloop.run(seconds_to_stable(broker.port, min(members, 20)))  # warm
+    before_s = cpu_s(broker.pid)
+    result.add(f"rebalance_{members}_s", uvloop.run(seconds_to_stable(broker.port, members)))
+    result.add(f"rebalance_{members}_cpu_s", cpu_s(broker.pid) - before_s)
+
+
+def prepared(broker: Broker) -> None:
+    """Started, with the topic that offsets are committed of, and a coordinator."""
     broker.start()
+    with Admin("127.0.0.1", broker.port) as admin:
+        admin.create_topic(TOPIC, PARTITIONS)
+    uvloop.run(wait_for_coordinator(broker.port))
+
+
+def take_turn(new_broker: Callable[[str], Broker], result: Result, members: Sequence[int], records: int) -> None:
+    """All of it on a broker started fresh, and the last part on another; `new_broker` gets a name that tells them apart."""
+    broker = new_broker("first")
     try:
-        with Admin("127.0.0.1", broker.port) as admin:
-            admin.create_topic(TOPIC, PARTITIONS)
-        uvloop.run(wait_for_coordinator(broker.port))
-        per_second, p99_ms = commits_per_second(broker.port)
-        result.commits.append(per_second)
-        result.commit_p99_ms.append(p99_ms)
+        prepared(broker)
+        for size in COMMIT_SIZES:
+            measure_commits(broker, size, result)
         for count in members:
-            uvloop.run(seconds_to_stable(broker.port, min(count, 20)))  # warm
-            result.rebalances.setdefault(count, []).append(uvloop.run(seconds_to_stable(broker.port, count)))
-        fill(broker.port, records)
-        broker.restart()
-        result.loads.append(uvloop.run(seconds_to_load(broker.port)))
+            measure_rebalance(broker, count, result)
     finally:
         broker.stop()
+    for key, groups in (("load", 1), ("load_distinct", records // PARTITIONS)):
+        broker = new_broker(key)
+        try:
+            prepared(broker)
+            measure_load(broker, records, groups, key, result)
+            result.add(f"{key}_mb", resident_bytes(broker.pid) / 1e6)
+        finally:
+            broker.stop()
 
 
-def table(results: dict[str, Result], records: int) -> Table:
+def table(results: dict[str, Result], members: Sequence[int], records: int) -> Table:
     """A line per measure: medians of the turns, and how many times better the others are than the first."""
     reference, *others = results
     shown = side_by_side("Consumer groups, side by side", list(results))
-
-    def line(title: str, unit: str, values: dict[str, list[float]], *, more_is_better: bool, digits: int) -> None:
-        medians = {label: statistics.median(found) for label, found in values.items()}
-        ratios = [medians[each] / medians[reference] if more_is_better else medians[reference] / medians[each] for each in others]
-        shown.add_row(title, unit, *(f"{value:,.{digits}f}" for value in medians.values()), *(f"{ratio:.2f} ×" for ratio in ratios))
-
-    line("offset commits", "1/s", {k: r.commits for k, r in results.items()}, more_is_better=True, digits=0)
-    line("offset commits: p99", "ms", {k: r.commit_p99_ms for k, r in results.items()}, more_is_better=False, digits=2)
-    for count in results[reference].rebalances:
-        rebalances = {k: r.rebalances[count] for k, r in results.items()}
-        line(f"{count:,} members: first join to stable", "s", rebalances, more_is_better=False, digits=3)
-    line(
-        f"{records:,} offset records: kill -9 and served again, after start",
-        "s",
-        {k: r.loads for k, r in results.items()},
-        more_is_better=False,
-        digits=2,
-    )
+    for measure in measures(members, records):
+        medians = {label: statistics.median(result.numbers[measure.key]) for label, result in results.items()}
+        base = medians[reference]
+        ratios = [medians[each] / base if measure.more_is_better else base / medians[each] for each in others]
+        cells = [f"{value:,.{measure.digits}f}" for value in medians.values()]
+        shown.add_row(measure.title, measure.unit, *cells, *(f"{ratio:.2f} ×" for ratio in ratios))
     return shown
+
+
+def a_broker(kind: str, directory: Path, config: Mapping[str, str], name: str) -> Broker:
+    """One of a kind, with a folder of its own in the directory."""
+    return KINDS[kind](directory / name, config=config)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -326,13 +388,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for turn in range(asked.repeats):
             for kind in kinds:
                 directory = scratch / f"{kind}-{turn}"
-                take_turn(
-                    KINDS[kind](directory, config={**COMMON_CONFIG, **CONFIG}), results[KINDS[kind].label], asked.members, asked.records
-                )
+                new_broker = partial(a_broker, kind, directory, {**COMMON_CONFIG, **CONFIG})
+                take_turn(new_broker, results[KINDS[kind].label], asked.members, asked.records)
                 shutil.rmtree(directory, ignore_errors=True)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    Console().print(table(results, asked.records))
+    Console().print(table(results, asked.members, asked.records))
     return 0
 
 

@@ -69,6 +69,18 @@ class CoordinatedGroups:
             return ErrorCode.NOT_COORDINATOR
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if owned.is_loading else ErrorCode.NONE
 
+    def find(self, group_id: str, *, may_be_empty: bool = False) -> tuple[ErrorCode, Group | None]:
+        """What `check` and then `get` say, in one step: heartbeats and commits are many."""
+        if not self.is_active or not group_id:
+            error = self.check(group_id, may_be_empty=may_be_empty)
+            return error, None if error else self.get(group_id)
+        owned = self.partitions.get(self.partition_for(group_id))
+        if owned is None:
+            return ErrorCode.NOT_COORDINATOR, None
+        if owned.is_loading:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None
+        return ErrorCode.NONE, owned.groups.get(group_id)
+
     def get(self, group_id: str) -> Group | None:
         """The group, if it is coordinated here."""
         owned = self.partitions.get(self.partition_for(group_id))

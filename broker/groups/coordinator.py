@@ -155,8 +155,7 @@ class GroupCoordinator:
 
     def sync(self, group_id: str, sync: Sync) -> None:
         """SyncGroup; `sync.waiter` is a SyncReply and is called once, now or when the leader's assignment is stored."""
-        error = self.groups.check(group_id)
-        group = None if error else self.groups.get(group_id)
+        error, group = self.groups.find(group_id)
         if group is None:
             reply: SyncReply = sync.waiter  # type: ignore[assignment]  # opaque to the state machine, ours to know
             if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -168,10 +167,9 @@ class GroupCoordinator:
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
         """Heartbeat. While the group loads every member is taken to live."""
-        error = self.groups.check(group_id)
+        error, group = self.groups.find(group_id)
         if error:
             return ErrorCode.NONE if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
-        group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         error, effects = on_heartbeat(group, member_id, group_instance_id, generation_id)
@@ -180,10 +178,9 @@ class GroupCoordinator:
 
     def leave(self, group_id: str, leaving: Sequence[Leaving]) -> tuple[ErrorCode, list[ErrorCode]]:
         """LeaveGroup: (error of all, error of each)."""
-        error = self.groups.check(group_id)
+        error, group = self.groups.find(group_id)
         if error:
             return error, []
-        group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
         error, errors, effects = on_leave(group, leaving, self._clock.now_ms())
@@ -194,8 +191,7 @@ class GroupCoordinator:
 
     def describe(self, group_id: str) -> tuple[ErrorCode, Group | None]:
         """The group as it is now; None without an error when there is none, which Kafka calls Dead."""
-        error = self.groups.check(group_id, may_be_empty=True)
-        return error, None if error else self.groups.get(group_id)
+        return self.groups.find(group_id, may_be_empty=True)
 
     def list(self, states: Iterable[str], types: Iterable[str]) -> tuple[ErrorCode, list[Group]]:
         """The groups coordinated here in one of these states and of one of these types (any, when empty), in any case of letters."""

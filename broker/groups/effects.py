@@ -6,7 +6,7 @@ A transition returns a list of these; the coordinator carries them out. Every wa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
@@ -101,7 +101,13 @@ class Store(NamedTuple):
     then: Completion
 
 
-Effect: TypeAlias = Reply | Arm | Disarm | Store
+class Many(NamedTuple):
+    """Do all of these in order, each made when its turn comes: what concerns thousands is decided in one go and done a part at a time."""
+
+    effects: Iterator[Reply | Arm]
+
+
+Effect: TypeAlias = Reply | Arm | Disarm | Store | Many
 
 
 def reply_to_join(group: Group, member: Member, result: JoinResult, out: list[Effect]) -> None:

@@ -73,6 +73,7 @@ class Member:
         "member_id",
         "protocols",
         "rebalance_timeout_ms",
+        "record_part",
         "session_timeout_ms",
         "sync_waiter",
     )
@@ -99,6 +100,11 @@ class Member:
         self.is_new = False
         self.join_waiter: object | None = None
         self.sync_waiter: object | None = None
+        self.record_part: tuple[str | None, bytes] | None = None
+        """What the group's record says of it, as `records.member_part` makes it; None when that is to be made anew.
+
+        It is made when a member joins, for soon after that the record is written for all of them in one go.
+        """
 
     def metadata(self, protocol: str | None) -> bytes:
         """What the member said about itself in a protocol that it supports."""
@@ -223,6 +229,7 @@ class Group:
         old = member.member_id
         del self.members[old]
         member.member_id = member_id
+        member.record_part = None
         self.members[member_id] = member
         if self.leader_id == old:
             self.leader_id = member_id
@@ -235,11 +242,15 @@ class Group:
         self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int, waiter: object | None
     ) -> None:
         """What a member that joins again says about itself. Whoever waited for it before must have been answered."""
-        self._vote(member.protocols, -1)
-        member.protocols = protocols
-        self._vote(protocols, 1)
-        member.rebalance_timeout_ms = rebalance_timeout_ms
-        member.session_timeout_ms = session_timeout_ms
+        if protocols != member.protocols:
+            self._vote(member.protocols, -1)
+            member.protocols = protocols
+            self._vote(protocols, 1)
+            member.record_part = None
+        if (rebalance_timeout_ms, session_timeout_ms) != (member.rebalance_timeout_ms, member.session_timeout_ms):
+            member.rebalance_timeout_ms = rebalance_timeout_ms
+            member.session_timeout_ms = session_timeout_ms
+            member.record_part = None
         self.awaiting_join += (waiter is not None) - (member.join_waiter is not None)
         member.join_waiter = waiter
 

@@ -25,7 +25,7 @@ from broker.groups.effects import (
 )
 from broker.groups.group import NO_MEMBER_ID, Group, GroupState, Member, Protocols
 from broker.groups.rebalance import joined, maybe_complete_join, maybe_prepare_rebalance, prepare_rebalance
-from broker.groups.records import group_value
+from broker.groups.records import group_value, member_part
 from protocol.errors import ErrorCode
 from protocol.wire import MAX_STRING_BYTES
 
@@ -138,6 +138,7 @@ def _add(group: Group, join: Join, member_id: str, now_ms: int, out: list[Effect
     if group.state is GroupState.PREPARING_REBALANCE and group.generation_id == 0:
         group.new_member_added = True
     group.add(member, join.protocol_type, join.waiter)
+    member.record_part = member_part(member, join.protocols[0][0])
     out.append(Arm(member_id, NEW_MEMBER_JOIN_TIMEOUT_MS))
     maybe_prepare_rebalance(group, f"{member_id} is new; its reason: {join.reason}", now_ms, out)
 
@@ -165,6 +166,8 @@ def _update(group: Group, member: Member, join: Join, out: list[Effect]) -> None
     # Two JoinGroups of one member: the client gave up the first, or two clients share an id. The first must not wait for ever.
     reply_to_join(group, member, JoinResult(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS), out)
     group.update(member, join.protocols, join.rebalance_timeout_ms, join.session_timeout_ms, join.waiter)
+    if member.record_part is None:
+        member.record_part = member_part(member, join.protocols[0][0])
 
 
 def _replace_static_member(group: Group, join: Join, member: Member, new_member_id: str, now_ms: int, out: list[Effect]) -> None:

@@ -1,23 +1,41 @@
 """Reading groups and offsets back out of the records of `__consumer_offsets`.
 
-Pure: `GroupLoader` takes the bytes of the log in order, then makes the groups. Of every key only the latest value is decoded, which makes
-loading a log that was not compacted yet cheap. Both halves are generators that pause every few records, so that the event loop can do
-other things.
+Pure: `GroupLoader` takes the bytes of the log in order, then makes the groups. Both halves are generators that pause every few records, so
+that the event loop can do other things.
+
+A log has millions of offsets, so those are read by hand, in the form in which nearly all are written: 0.5 µs each. They go where they
+belong at once, as slices of the log (`committed`), found by the part of their key that names group and topic; values are looked at when
+all is read, for then only the latest is left of each. A batch that holds anything else is read again from its start by the functions that
+know every case, which takes nothing back: the last record of a key wins. Of groups only the latest record is decoded.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from struct import Struct
+from sys import intern
 from typing import TypeAlias
 
+from broker.groups.committed import RECORD_OFFSET_SIZE, CommittedOffset, Stored, checked, is_plain, record_offset_of
 from broker.groups.group import Group, GroupSettings, GroupState, Member
-from broker.groups.offsets import CommittedOffset
-from broker.groups.records import GroupKey, OffsetKey, read_group_value, read_key, read_offset_value
+from broker.groups.offset_records import KEY_VERSION, OffsetKey, read_offset_key, read_offset_value
+from broker.groups.records import GroupKey, read_group_value, read_key
+from broker.groups.repeated_commits import FEWEST_RECORDS, RepeatedCommits
 from protocol.record_builder import ControlRecordType, control_record_type
 from protocol.record_errors import RecordFormatError
-from protocol.record_reader import iter_keys_and_values, iter_records, record_data
-from protocol.records import iter_batches
+from protocol.record_reader import iter_keys_and_values, iter_records, read_varint, read_varlong, record_data
+from protocol.records import (
+    CODEC_MASK,
+    CONTROL_MASK,
+    CURRENT_MAGIC,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    next_batch_size,
+    parse_header,
+)
 from protocol.wire import ProtocolError
 
 logger = logging.getLogger(__name__)
@@ -25,109 +43,257 @@ logger = logging.getLogger(__name__)
 RECORDS_PER_PAUSE = 64
 NO_TIMESTAMP = -1
 
+_HEADER = Struct(">qi4xb4xh34xi")  # base offset, length, magic, attributes, number of records
+_INDEX = Struct(">i")
+_OFFSET_KEY_VERSIONS = [version.to_bytes(2, "big") for version in range(KEY_VERSION + 1)]
+_TOMBSTONE = 1
+"""The length of a value that is null, as a varint."""
 
-_Stored: TypeAlias = tuple[int, bytes]
-"""Where the batch of a key's latest value begins, and the value. A plain tuple: a log may have millions of records."""
+_KEY_OVERHEAD = 10
+"""Bytes of an offset's key beside its strings: the version, their lengths, the partition."""
+
+_Transaction: TypeAlias = dict[bytes, tuple[int, bytes]]
+"""Where the batch of a key's latest value begins, and the value, in a transaction that is still open."""
 
 
 class GroupLoader:
-    """See the module. `skipped` counts records that cannot be read; they are left out, and the rest is served."""
+    """See the module. `offsets` counts those that were found, `skipped` records that cannot be read; they are left out."""
 
-    __slots__ = ("_latest", "_open", "name", "skipped")
+    __slots__ = ("_names", "_offsets", "_open", "_others", "_repeated", "name", "offsets", "skipped")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.skipped = 0
-        self._latest: dict[bytes, _Stored] = {}
-        self._open: dict[int, dict[bytes, _Stored]] = {}
+        self.offsets = 0
+        self._offsets: dict[bytes, dict[int, Stored]] = {}
+        """By a key without its last four bytes, which are the partition: the offsets of one group in one topic. All such keys are valid."""
+        self._names: dict[tuple[str, str], dict[int, Stored]] = {}
+        """The same by group and topic."""
+        self._others: dict[bytes, Stored] = {}
+        """The latest values of groups, and of keys that nobody writes, behind the offset of their batch."""
+        self._open: dict[int, _Transaction] = {}
+        self._repeated = RepeatedCommits()
 
     def feed(self, data: bytes) -> Iterator[None]:
         """Take in whole batches, the next in the log."""
-        count = 0
-        for position, header in iter_batches(data):
+        end = len(data)
+        position = 0
+        pause_after = RECORDS_PER_PAUSE
+        offsets_of = self._offsets.get
+        index_at = _INDEX.unpack_from
+        while end - position >= HEADER_SIZE:
+            start = position
+            _, length, magic, attributes, count = _HEADER.unpack_from(data, position)
+            position += length + LOG_OVERHEAD
+            if magic != CURRENT_MAGIC or length < HEADER_SIZE - LOG_OVERHEAD:
+                next_batch_size(data, start, end)  # says what is wrong with it
+            if position > end:
+                break
+            if attributes & (CODEC_MASK | TRANSACTIONAL_MASK | CONTROL_MASK):
+                yield from self._any_batch(data, start)
+                continue
+            at = start + HEADER_SIZE
+            place = data[start : start + 8]
+            if count >= FEWEST_RECORDS and self._repeated.take(data[at:position], place, count, self._offsets):
+                yield
+                continue
             try:
-                if header.is_control:
-                    for record in iter_records(data, position, header):
-                        self._end_transaction(header.producer_id, is_commit=control_record_type(record.key) is ControlRecordType.COMMIT)
-                        break
-                    continue
-                target = self._open.setdefault(header.producer_id, {}) if header.is_transactional else self._latest
-                base_offset = header.base_offset
-                for key, value in iter_keys_and_values(record_data(data, position, header), header):
-                    if key is None:
-                        self.skipped += 1
-                    elif value is None:
-                        target.pop(key, None)
+                # `iter_keys_and_values` for the common case: sizes of two bytes at most, no headers, and of an offset that is known.
+                for _ in range(count):
+                    size = data[at]
+                    if size < 0x80:
+                        at += 1
+                        record_end = at + (size >> 1)
                     else:
-                        target[key] = (base_offset, value)
-                    count += 1
-                    if count % RECORDS_PER_PAUSE == 0:
+                        high = data[at + 1]
+                        if high >= 0x80:
+                            break
+                        at += 2
+                        record_end = at + ((size + (high << 7) - 0x80) >> 1)
+                    at += 1  # attributes, all unused
+                    if data[at] < 0x80:
+                        at += 1
+                    else:
+                        _, at = read_varlong(data, at)
+                    if data[at] < 0x80:
+                        at += 1
+                    else:
+                        _, at = read_varint(data, at)
+                    key_size = data[at]
+                    if key_size < 0x80:
+                        at += 1
+                    else:
+                        high = data[at + 1]
+                        if high >= 0x80:
+                            break
+                        key_size += (high << 7) - 0x80
+                        at += 2
+                    index_position = at + (key_size >> 1) - 4
+                    value_at = index_position + 5
+                    value_size = data[index_position + 4]
+                    if value_size >= 0x80:
+                        high = data[value_at]
+                        if high >= 0x80:
+                            break
+                        value_size += (high << 7) - 0x80
+                        value_at += 1
+                    elif value_size == _TOMBSTONE:
+                        break
+                    value_end = value_at + (value_size >> 1)
+                    if value_end + 1 != record_end or record_end > position or data[value_end] or (size | key_size | value_size) & 1:
+                        break
+                    offsets = offsets_of(data[at:index_position])
+                    if offsets is None:
+                        offsets = self._offsets_of(data[at : index_position + 4])
+                        if offsets is None:
+                            break
+                    offsets[index_at(data, index_position)[0]] = place + data[value_at:value_end]
+                    at = record_end
+                    pause_after -= 1
+                    if not pause_after:
                         yield
-            except RecordFormatError as error:
+                        pause_after = RECORDS_PER_PAUSE
+                else:
+                    if at == position and count >= 0:
+                        continue
+            except (IndexError, RecordFormatError):
+                pass
+            yield from self._any_batch(data, start)
+
+    def _offsets_of(self, key: bytes) -> dict[int, Stored] | None:
+        """The offsets that an offset's key belongs to; None if it is the key of something else, or cannot be read."""
+        offsets = self._offsets.get(key[: -_INDEX.size])
+        if offsets is not None or key[:2] not in _OFFSET_KEY_VERSIONS:
+            return offsets
+        try:
+            found = read_offset_key(key)
+        except ProtocolError:
+            return None
+        if len(key) != len(found.group_id.encode()) + len(found.partition.topic.encode()) + _KEY_OVERHEAD:
+            return None  # there is something behind the partition
+        offsets = self._offsets[key[: -_INDEX.size]] = self._offsets_in(found)
+        return offsets
+
+    def _offsets_in(self, key: OffsetKey) -> dict[int, Stored]:
+        return self._names.setdefault((key.group_id, intern(key.partition.topic)), {})
+
+    # -- every case ----------------------------------------------------------------------------------------------------------
+
+    def _any_batch(self, data: bytes, position: int) -> Iterator[None]:
+        yield from self._repeated.flush()
+        header = parse_header(data, position)
+        try:
+            if header.is_control:
+                for record in iter_records(data, position, header):
+                    self._end_transaction(header.producer_id, is_commit=control_record_type(record.key) is ControlRecordType.COMMIT)
+                    break
+                return
+            yield from self._any_records(record_data(data, position, header), header)
+        except RecordFormatError as error:
+            self.skipped += 1
+            logger.error("%s: the batch at offset %d cannot be read (%s); left out", self.name, header.base_offset, error)
+
+    def _any_records(self, data: bytes, header: BatchHeader) -> Iterator[None]:
+        transaction = self._open.setdefault(header.producer_id, {}) if header.is_transactional else None
+        place = record_offset_of(header.base_offset)
+        for number, (key, value) in enumerate(iter_keys_and_values(data, header), 1):
+            if key is None:
                 self.skipped += 1
-                logger.error("%s: the batch at offset %d cannot be read (%s); left out", self.name, header.base_offset, error)
-            yield
+            elif transaction is None:
+                self._put(key, place, value)
+            else:
+                name = _OFFSET_KEY_VERSIONS[-1] + key[2:] if key[:2] == _OFFSET_KEY_VERSIONS[0] else key
+                if value is None:
+                    transaction.pop(name, None)
+                else:
+                    transaction[name] = (header.base_offset, value)
+            if number % RECORDS_PER_PAUSE == 0:
+                yield
+        yield
+
+    def _put(self, key: bytes, place: bytes, value: bytes | None) -> None:
+        offsets = self._offsets_of(key)
+        if offsets is None:
+            if value is None:
+                self._others.pop(key, None)
+            else:
+                self._others[key] = place + value
+        elif value is None:
+            offsets.pop(_INDEX.unpack(key[-_INDEX.size :])[0], None)
+        else:
+            offsets[_INDEX.unpack(key[-_INDEX.size :])[0]] = place + value
 
     def _end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        committed = self._open.pop(producer_id, {})
+        transaction = self._open.pop(producer_id, {})
         if not is_commit:
             return
-        for key, stored in committed.items():
-            known = self._latest.get(key)
-            if known is None or known[0] < stored[0]:
-                self._latest[key] = stored
+        for key, (record_offset, value) in transaction.items():
+            place = record_offset_of(record_offset)
+            offsets = self._offsets_of(key)
+            known = None if offsets is None else offsets.get(_INDEX.unpack(key[-_INDEX.size :])[0])
+            if known is None or known[: len(place)] < place:
+                self._put(key, place, value)
+
+    # -- what was found ------------------------------------------------------------------------------------------------------
 
     def groups(self, settings: GroupSettings, now_ms: int, into: dict[str, Group]) -> Iterator[None]:
         """Put the groups that were found into `into`."""
-        offsets: list[tuple[OffsetKey, int | None, _Stored]] = []
-        count = 0
-        for key, stored in self._latest.items():
-            self._sort(key, stored, None, settings, now_ms, into, offsets)
-            count += 1
-            if count % RECORDS_PER_PAUSE == 0:
-                yield
-        for producer_id, of_producer in self._open.items():
-            for key, stored in of_producer.items():
-                self._sort(key, stored, producer_id, settings, now_ms, into, offsets)
-        for (group_id, partition), owner, stored in offsets:
-            count += 1
-            if count % RECORDS_PER_PAUSE == 0:
-                yield
+        yield from self._repeated.flush()
+        for key, stored in self._others.items():
             try:
-                commit = CommittedOffset(stored[0], read_offset_value(stored[1]))
+                found = read_key(key)
+                if isinstance(found, GroupKey):
+                    into[found.group_id] = _group(found.group_id, stored[RECORD_OFFSET_SIZE:], settings, now_ms)
+                elif found is not None:
+                    self._offsets_in(found).setdefault(found.partition.partition, stored)
             except ProtocolError as error:
-                self._skip(f"an offset of group {group_id}", error)
-                continue
-            group = into.get(group_id)
-            if group is None:
-                group = into[group_id] = Group(group_id, settings, now_ms)
-            if owner is None:
-                group.offsets.committed[partition] = commit
-            else:
-                group.offsets.transactional.setdefault(owner, {})[partition] = commit
+                self._skip("a record", error)
+            yield
+        for (group_id, topic), offsets in self._names.items():
+            yield from self._check(group_id, offsets)
+            if offsets:
+                self.offsets += len(offsets)
+                _group_in(into, group_id, settings, now_ms).offsets.committed.adopt(topic, offsets)
+        for producer_id, transaction in self._open.items():
+            for key, (record_offset, value) in transaction.items():
+                try:
+                    found = read_key(key)
+                    if isinstance(found, OffsetKey):
+                        commit = CommittedOffset(record_offset, read_offset_value(value))
+                        group = _group_in(into, found.group_id, settings, now_ms)
+                        group.offsets.transactional.setdefault(producer_id, {})[found.partition] = commit
+                except ProtocolError as error:
+                    self._skip("an offset in a transaction", error)
+                yield
 
-    def _sort(
-        self,
-        key: bytes,
-        stored: _Stored,
-        producer_id: int | None,
-        settings: GroupSettings,
-        now_ms: int,
-        into: dict[str, Group],
-        offsets: list[tuple[OffsetKey, int | None, _Stored]],
-    ) -> None:
-        try:
-            found = read_key(key)
-            if isinstance(found, OffsetKey):
-                offsets.append((found, producer_id, stored))
-            elif isinstance(found, GroupKey):
-                into[found.group_id] = _group(found.group_id, stored[1], settings, now_ms)
-        except ProtocolError as error:
-            self._skip("a record", error)
+    def _check(self, group_id: str, offsets: dict[int, Stored]) -> Iterator[None]:
+        """Leaves out the values that cannot be read, and sees to it that the others are in a version that is written here."""
+        changed: dict[int, Stored | None] = {}
+        for number, (index, stored) in enumerate(offsets.items()):
+            if not is_plain(stored):
+                try:
+                    changed[index] = checked(stored)
+                except ProtocolError as error:
+                    self._skip(f"an offset of group {group_id}", error)
+                    changed[index] = None
+            if number % RECORDS_PER_PAUSE == 0:
+                yield
+        for index, known in changed.items():
+            if known is None:
+                del offsets[index]
+            else:
+                offsets[index] = known
 
     def _skip(self, what: str, error: ProtocolError) -> None:
         self.skipped += 1
         logger.error("%s: %s cannot be read (%s); left out", self.name, what, error)
+
+
+def _group_in(groups: dict[str, Group], group_id: str, settings: GroupSettings, now_ms: int) -> Group:
+    group = groups.get(group_id)
+    if group is None:
+        group = groups[group_id] = Group(group_id, settings, now_ms)
+    return group
 
 
 def _group(group_id: str, value: bytes, settings: GroupSettings, now_ms: int) -> Group:

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from broker.groups.committed import read_stored
 from broker.groups.coordinated import CoordinatedGroups
 from broker.groups.group import Group, GroupState
 from broker.groups.membership import on_commit
-from broker.groups.offsets import OffsetAndMetadata
+from broker.groups.offset_records import OffsetAndMetadata, offset_keys, offset_value
+from broker.groups.offsets import GroupOffsets
 from broker.groups.offsets_log import UNAVAILABLE, OffsetsLog
-from broker.groups.records import group_key, offset_keys, offset_value
+from broker.groups.records import group_key
 from broker.groups.runner import EffectRunner
 from protocol.errors import ErrorCode
+from protocol.messages.offset_fetch import OffsetFetchResponsePartitions
 from protocol.wire import MAX_STRING_BYTES
 from storage.clock import Clock
 from storage.topic_partition import TopicPartition
@@ -33,20 +36,26 @@ COMMIT_ERRORS = {
 }
 """What a failed append of offsets means to the committer."""
 
-NO_OFFSET = OffsetAndMetadata(-1, -1, "", -1)
-GROUPS_PER_TURN = 256
+NO_OFFSET = -1
+NO_LEADER_EPOCH = -1
+OFFSETS_PER_TURN = 2_000
+"""How many are looked at for their age before others have their turn: 1 ms. Each group counts for some."""
+
+OFFSETS_PER_GROUP = 8
+
+NO_OFFSETS = GroupOffsets()
+"""Of a group that does not exist; nobody puts any in."""
 
 Offsets: TypeAlias = Sequence[tuple[TopicPartition, OffsetAndMetadata]]
 CommitReply: TypeAlias = Callable[[Sequence[ErrorCode]], None]
 """Called once with an error for each offset."""
 
 
-class FetchedOffset(NamedTuple):
-    """What is known of one partition; offset -1 when nothing is."""
+class Expiry(NamedTuple):
+    """Offsets age from `since_ms` on, or from their commit on when that is None; those of subscribed topics do not."""
 
-    partition: TopicPartition
-    value: OffsetAndMetadata
-    error: ErrorCode = ErrorCode.NONE
+    since_ms: int | None
+    subscribed_topics: frozenset[str] = frozenset()
 
 
 class OffsetCommits:
@@ -70,11 +79,10 @@ class OffsetCommits:
         self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int, offsets: Offsets, reply: CommitReply
     ) -> None:
         """OffsetCommit: append the offsets, and reply when they are safe."""
-        error = self._groups.check(group_id, may_be_empty=True)
+        error, group = self._groups.find(group_id, may_be_empty=True)
         if error:
             reply([error] * len(offsets))
             return
-        group = self._groups.get(group_id)
         if group is None:
             if generation_id >= 0:
                 reply([ErrorCode.ILLEGAL_GENERATION] * len(offsets))  # the group is gone, and its members do not know yet
@@ -102,7 +110,7 @@ class OffsetCommits:
             if error:
                 group.offsets.on_append_failed(kept)
             elif group.state is not GroupState.DEAD:
-                group.offsets.on_appended(kept, base_offset)
+                group.offsets.on_appended(kept, values, base_offset)
             code = COMMIT_ERRORS.get(error, error)
             if all_fit:
                 reply([code] * len(offsets))
@@ -110,8 +118,8 @@ class OffsetCommits:
             reply([code if is_kept else ErrorCode.OFFSET_METADATA_TOO_LARGE for is_kept in fits])
 
         keys = offset_keys(group.group_id, [partition for partition, _ in kept])
-        pairs = [(key, offset_value(value)) for key, (_, value) in zip(keys, kept, strict=True)]
-        self._log.append(self._groups.partition_for(group.group_id), pairs, stored, base_sequence=0)
+        values = [offset_value(value) for _, value in kept]
+        self._log.append(self._groups.partition_for(group.group_id), list(zip(keys, values, strict=True)), stored, base_sequence=0)
 
     def _fits(self, metadata: str) -> bool:
         """offset.metadata.max.bytes, which Kafka counts in UTF-16 units; and what a string of the record can hold."""
@@ -123,23 +131,34 @@ class OffsetCommits:
     # -- fetch -------------------------------------------------------------------------------------------------------------
 
     def fetch(
-        self, group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
-    ) -> tuple[ErrorCode, list[FetchedOffset]]:
-        """OffsetFetch: the committed offsets of these partitions, or of all (None)."""
-        error = self._groups.check(group_id, may_be_empty=True)
+        self, group_id: str, partitions: Mapping[str, Iterable[int]] | None, *, require_stable: bool
+    ) -> tuple[ErrorCode, dict[str, list[OffsetFetchResponsePartitions]]]:
+        """OffsetFetch: by topic, the committed offsets of these partitions, or of all (None). Offset -1 where nothing is known."""
+        error, group = self._groups.find(group_id, may_be_empty=True)
         if error:
-            return error, []
-        group = self._groups.get(group_id)
-        if group is None or group.state is GroupState.DEAD:
-            return ErrorCode.NONE, [FetchedOffset(partition, NO_OFFSET) for partition in partitions or ()]
-        offsets = group.offsets
-        found = []
-        for partition in offsets.committed if partitions is None else partitions:
-            if require_stable and offsets.is_unstable(partition):
-                found.append(FetchedOffset(partition, NO_OFFSET, ErrorCode.UNSTABLE_OFFSET_COMMIT))
-            else:
-                known = offsets.committed.get(partition)
-                found.append(FetchedOffset(partition, NO_OFFSET if known is None else known.value))
+            return error, {}
+        offsets = NO_OFFSETS if group is None or group.state is GroupState.DEAD else group.offsets
+        by_topic = offsets.committed.by_topic
+        require_stable = require_stable and not offsets.is_all_stable
+        found: dict[str, list[OffsetFetchResponsePartitions]] = {}
+        for topic, indexes in (by_topic if partitions is None else partitions).items():
+            known = by_topic.get(topic, {})
+            answers: list[OffsetFetchResponsePartitions] = []
+            for index in indexes:
+                stored = known.get(index)
+                if require_stable and offsets.is_unstable(TopicPartition(topic, index)):
+                    answers.append(_nothing(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+                elif stored is None:
+                    answers.append(_nothing(index))
+                else:
+                    offset, leader_epoch, metadata = read_stored(stored)
+                    answers.append(
+                        OffsetFetchResponsePartitions(
+                            partition_index=index, committed_offset=offset, committed_leader_epoch=leader_epoch, metadata=metadata
+                        )
+                    )
+            if answers:
+                found[topic] = answers
         return ErrorCode.NONE, found
 
     # -- delete ------------------------------------------------------------------------------------------------------------
@@ -149,8 +168,7 @@ class OffsetCommits:
         errors: dict[str, ErrorCode] = {}
         deleted: list[Group] = []
         for group_id in dict.fromkeys(group_ids):
-            error = self._groups.check(group_id, may_be_empty=True)
-            group = None if error else self._groups.get(group_id)
+            error, group = self._groups.find(group_id, may_be_empty=True)
             if error:
                 errors[group_id] = error
             elif group is None:
@@ -168,10 +186,9 @@ class OffsetCommits:
 
     def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> tuple[ErrorCode, list[ErrorCode]]:
         """OffsetDelete: forget offsets of topics that no member subscribes to; (error of all, error of each)."""
-        error = self._groups.check(group_id)
+        error, group = self._groups.find(group_id)
         if error:
             return error, []
-        group = self._groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND, []
         if group.state is GroupState.EMPTY:
@@ -190,57 +207,62 @@ class OffsetCommits:
 
     def on_partitions_deleted(self, deleted: Sequence[TopicPartition]) -> None:
         """Topics were deleted: so are the offsets in them."""
-        gone = set(deleted)
+        by_topic: dict[str, set[int]] = {}
+        for topic, index in deleted:
+            by_topic.setdefault(topic, set()).add(index)
         count = 0
         for group in list(self._groups):
-            # Pending ones too, which a smaller intersection would miss.
-            known = group.offsets.committed.keys() | group.offsets.pending.keys()
-            for of_producer in group.offsets.transactional.values():
-                known |= of_producer.keys()
-            affected = known & gone if len(known) > len(gone) else [partition for partition in known if partition in gone]
-            if affected:
-                removed = group.offsets.remove(affected)
-                count += len(removed)
-                self._forget(group, removed)
+            removed = [partition for topic, gone in by_topic.items() for partition in group.offsets.remove_of_topic(topic, gone)]
+            count += len(removed)
+            self._forget(group, removed)
         if count:
-            logger.info("%d offsets in %d deleted partitions were removed", count, len(gone))
+            logger.info("%d offsets in %d deleted partitions were removed", count, len(deleted))
 
     # -- expiry ------------------------------------------------------------------------------------------------------------
 
     async def expire(self) -> None:
         """Forget offsets that were kept long enough, and groups that are left without any."""
         now_ms = self._clock.now_ms()
-        count = 0
-        for number, group in enumerate(list(self._groups), 1):
-            if group.state is not GroupState.DEAD:
-                removed = self._remove_expired(group, now_ms)
+        count = looked_at = 0
+        for group in list(self._groups):
+            topics = list(reversed(group.offsets.committed.by_topic))
+            while True:
+                if looked_at >= OFFSETS_PER_TURN:
+                    await asyncio.sleep(0)
+                    looked_at = 0
+                removed: list[TopicPartition] = []
+                expiry = self._expiry(group)
+                while topics and looked_at < OFFSETS_PER_TURN:
+                    topic = topics.pop()
+                    if expiry is not None and topic not in expiry.subscribed_topics:
+                        looked_at += len(group.offsets.committed.by_topic.get(topic, ()))
+                        removed += group.offsets.remove_expired(topic, expiry.since_ms, now_ms, self._retention_ms)
+                self._forget(group, removed)  # in the same turn, or somebody might commit one of them anew before it has its tombstone
                 count += len(removed)
-                self._forget(group, removed)
-            if number % GROUPS_PER_TURN == 0:
-                await asyncio.sleep(0)
+                looked_at += OFFSETS_PER_GROUP
+                if not topics:
+                    break
         if count:
             logger.info("%d offsets had not been used for offsets.retention.minutes and were removed", count)
 
-    def _remove_expired(self, group: Group, now_ms: int) -> list[TopicPartition]:
-        offsets = group.offsets
-        if not offsets.committed:
-            return []
-        if group.protocol_type is not None and group.state is GroupState.EMPTY:
-            since_ms = group.state_timestamp_ms
-            return offsets.remove_expired(
-                lambda value: value.commit_timestamp if since_ms is None else since_ms, now_ms, self._retention_ms, frozenset()
-            )
+    @staticmethod
+    def _expiry(group: Group) -> Expiry | None:
+        """What the age of a group's offsets goes by (KIP-211); None while none of them may expire."""
+        if not group.offsets.committed or group.state is GroupState.DEAD:
+            return None
         if group.protocol_type is None:
-            return offsets.remove_expired(_commit_timestamp, now_ms, self._retention_ms, frozenset())
-        if group.is_consumer_group and group.state is GroupState.STABLE:
-            topics = group.subscribed_topics()
-            if topics is not None:
-                return offsets.remove_expired(_commit_timestamp, now_ms, self._retention_ms, topics)
-        return []
+            return Expiry(None)
+        if group.state is GroupState.EMPTY:
+            return Expiry(group.state_timestamp_ms)
+        topics = group.subscribed_topics() if group.is_consumer_group and group.state is GroupState.STABLE else None
+        return None if topics is None else Expiry(None, topics)
 
     def _forget(self, group: Group, removed: Sequence[TopicPartition]) -> None:
         """Write tombstones for offsets that were removed, and for the group when nothing is left of it."""
-        if group.state is GroupState.EMPTY and not group.offsets:
+        is_left = group.state is GroupState.EMPTY and not group.offsets
+        if not removed and not is_left and group.state is not GroupState.DEAD:
+            return
+        if is_left:
             logger.info("group %s has no members and no offsets and is removed, generation %d", group.group_id, group.generation_id)
             group.transition_to(GroupState.DEAD, self._clock.now_ms())
         keys = offset_keys(group.group_id, removed)
@@ -252,5 +274,7 @@ class OffsetCommits:
             self._log.append_tombstones(self._groups.partition_for(group.group_id), keys)
 
 
-def _commit_timestamp(value: OffsetAndMetadata) -> int:
-    return value.commit_timestamp
+def _nothing(index: int, error: ErrorCode = ErrorCode.NONE) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index, committed_offset=NO_OFFSET, committed_leader_epoch=NO_LEADER_EPOCH, metadata="", error_code=error
+    )

@@ -1,4 +1,4 @@
-"""The committed offsets of one group: what is in the log, and what is on its way there.
+"""The offsets of one group: what is in the log (`committed`), and what is on its way there.
 
 Pure bookkeeping, called by the coordinator. An offset counts once its record is in the log and replicated; until then it is pending, and a
 reader that wants stable offsets has to come again (KIP-447). Of two commits the one further up in the log wins, whichever answer came
@@ -7,30 +7,13 @@ first. Offsets committed in a transaction wait per producer id until its marker 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Container, Iterable, Sequence
 
+from broker.groups.committed import CommittedOffset, CommittedOffsets, record_offset_of
+from broker.groups.offset_records import OffsetAndMetadata, offset_value
 from storage.topic_partition import TopicPartition
 
-NO_EXPIRY = -1
 NO_RECORD_OFFSET = -1
-
-
-class OffsetAndMetadata(NamedTuple):
-    """What a client commits. `expire_timestamp` is -1 unless the client gave a retention time (OffsetCommit 2 to 4)."""
-
-    offset: int
-    leader_epoch: int
-    metadata: str
-    commit_timestamp: int
-    expire_timestamp: int = NO_EXPIRY
-
-
-class CommittedOffset(NamedTuple):
-    """A commit and the offset of its batch in the log; -1 for one that is not there yet."""
-
-    record_offset: int
-    value: OffsetAndMetadata
 
 
 class GroupOffsets:
@@ -39,7 +22,7 @@ class GroupOffsets:
     __slots__ = ("by_consumers", "by_transactions", "committed", "pending", "transactional")
 
     def __init__(self) -> None:
-        self.committed: dict[TopicPartition, CommittedOffset] = {}
+        self.committed = CommittedOffsets()
         self.pending: dict[TopicPartition, OffsetAndMetadata] = {}
         self.transactional: dict[int, dict[TopicPartition, CommittedOffset]] = {}
         self.by_consumers = False
@@ -65,17 +48,16 @@ class GroupOffsets:
         self.by_consumers = True
         self.pending.update(offsets)
 
-    def on_appended(self, offsets: Iterable[tuple[TopicPartition, OffsetAndMetadata]], record_offset: int) -> None:
-        """What was prepared is in the log, in the batch at `record_offset`."""
+    def on_appended(self, offsets: Iterable[tuple[TopicPartition, OffsetAndMetadata]], values: Sequence[bytes], record_offset: int) -> None:
+        """What was prepared is in the log, in the batch at `record_offset`, with these values."""
         pending = self.pending
-        committed = self.committed
-        for partition, value in offsets:
+        put = self.committed.put
+        place = record_offset_of(record_offset)
+        for (partition, value), encoded in zip(offsets, values, strict=True):
             waiting = pending.get(partition)
             if waiting is None:
                 continue  # it was deleted meanwhile
-            known = committed.get(partition)
-            if known is None or known[0] < record_offset:
-                committed[partition] = CommittedOffset(record_offset, value)
+            put(partition, place, encoded)
             if waiting is value or waiting == value:
                 del pending[partition]
 
@@ -116,11 +98,15 @@ class GroupOffsets:
     def complete_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """The marker of the producer's transaction is written."""
         for partition, commit in self.transactional.pop(producer_id, {}).items():
-            known = self.committed.get(partition)
-            if is_commit and commit.record_offset != NO_RECORD_OFFSET and (known is None or known.record_offset < commit.record_offset):
-                self.committed[partition] = commit
+            if is_commit and commit.record_offset != NO_RECORD_OFFSET:
+                self.committed.put(partition, record_offset_of(commit.record_offset), offset_value(commit.value))
 
     # -- reading and forgetting --------------------------------------------------------------------------------------------------
+
+    @property
+    def is_all_stable(self) -> bool:
+        """Whether no commit is on its way."""
+        return not self.pending and not self.transactional
 
     def is_unstable(self, partition: TopicPartition) -> bool:
         """Whether a commit of this partition is on its way."""
@@ -133,7 +119,7 @@ class GroupOffsets:
             self.pending.pop(partition, None)
             for of_producer in self.transactional.values():
                 of_producer.pop(partition, None)
-            if self.committed.pop(partition, None) is not None:
+            if self.committed.discard(partition):
                 removed.append(partition)
         return removed
 
@@ -141,22 +127,22 @@ class GroupOffsets:
         """Forget everything that is committed."""
         return self.remove(list(self.committed))
 
-    def remove_expired(
-        self, base_timestamp: Callable[[OffsetAndMetadata], int], now_ms: int, retention_ms: int, subscribed_topics: frozenset[str]
-    ) -> list[TopicPartition]:
-        """Forget what was kept long enough: `retention_ms` from `base_timestamp` on, or until the time that the client gave.
+    def remove_of_topic(self, topic: str, gone: Container[int]) -> list[TopicPartition]:
+        """Forget these partitions of a topic as `remove` does."""
+        committed = self.committed.by_topic.get(topic, ())
+        if not committed and self.is_all_stable:
+            return []
+        known = {index for index in committed if index in gone}
+        known |= {index for name, index in self.pending if name == topic and index in gone}
+        for of_producer in self.transactional.values():
+            known |= {index for name, index in of_producer if name == topic and index in gone}
+        return self.remove([TopicPartition(topic, index) for index in known])
 
-        Not what a member subscribes to, nor what is being committed.
-        """
+    def remove_expired(self, topic: str, since_ms: int | None, now_ms: int, retention_ms: int) -> list[TopicPartition]:
+        """Forget what was kept long enough of a topic (`CommittedOffsets.expired`), but not what is being committed."""
         expired = [
-            partition
-            for partition, (_, value) in self.committed.items()
-            if partition.topic not in subscribed_topics
-            and partition not in self.pending
-            and (
-                now_ms - base_timestamp(value) >= retention_ms if value.expire_timestamp == NO_EXPIRY else now_ms >= value.expire_timestamp
-            )
+            partition for partition in self.committed.expired(topic, since_ms, now_ms, retention_ms) if partition not in self.pending
         ]
         for partition in expired:
-            del self.committed[partition]
+            self.committed.discard(partition)
         return expired

@@ -16,7 +16,7 @@ from functools import partial
 from typing import NamedTuple, cast
 
 from broker.groups.coordinated import CoordinatedGroups
-from broker.groups.effects import Arm, Completion, Disarm, Effect, JoinResult, Reply, Store, SyncResult, TimerKey
+from broker.groups.effects import Arm, Completion, Disarm, Effect, JoinResult, Many, Reply, Store, SyncResult, TimerKey
 from broker.groups.group import Group, GroupState
 from broker.groups.offsets_log import UNAVAILABLE, OffsetsLog
 from broker.groups.rebalance import on_timer
@@ -71,6 +71,9 @@ class EffectRunner:
         if queue is not None:
             queue.extend(effects)
             return
+        if len(effects) == 1 and isinstance(effects[0], Arm):  # a heartbeat or a commit, from which nothing else follows
+            self._carry_out(group, effects[0])
+            return
         self._behind[group] = queue = deque(effects)
         self._carry_out_some(group, queue, EFFECTS_PER_TURN)
         if self._behind and not self._scheduled:
@@ -80,7 +83,7 @@ class EffectRunner:
         """Carry out all that is left, at once."""
         while self._behind:
             group, queue = next(iter(self._behind.items()))
-            self._carry_out_some(group, queue, len(queue))
+            self._carry_out_some(group, queue, EFFECTS_PER_TURN)
 
     def _schedule(self) -> None:
         self._scheduled = True
@@ -97,9 +100,15 @@ class EffectRunner:
 
     def _carry_out_some(self, group: Group, queue: deque[Effect | Due], count: int) -> None:
         for _ in range(count):
-            effect = queue.popleft()
+            effect = queue[0]
             try:
-                self._carry_out(group, effect)
+                if not isinstance(effect, Many):
+                    queue.popleft()
+                    self._carry_out(group, effect)
+                elif (one := next(effect.effects, None)) is not None:
+                    self._carry_out(group, one)
+                else:
+                    queue.popleft()
             except Exception:
                 logger.exception("group %s: %s could not be carried out; the rest goes on", group.group_id, type(effect).__name__)
             if not queue:
@@ -112,7 +121,7 @@ class EffectRunner:
             cast("TimerTask", timer).cancel()
         group.timers.clear()
 
-    def _carry_out(self, group: Group, effect: Effect | Due) -> None:
+    def _carry_out(self, group: Group, effect: Reply | Arm | Disarm | Store | Due) -> None:
         if isinstance(effect, Reply):
             cast("Callable[[JoinResult | SyncResult], None]", effect.waiter)(effect.result)
         elif isinstance(effect, Arm):

@@ -6,15 +6,17 @@ The assignment is stored before anybody is told, so that the next coordinator kn
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from broker.groups.effects import (
     AfterEmpty,
     AfterStaticRejoin,
     AfterSync,
+    Arm,
     Completion,
     Effect,
+    Many,
     Reply,
     Store,
     SyncResult,
@@ -107,9 +109,19 @@ def _on_assignment_stored(group: Group, then: AfterSync, error: ErrorCode, now_m
         fail_syncs(group, error, out)
         maybe_prepare_rebalance(group, f"the assignment could not be stored: {error.name}", now_ms, out)
         return
-    for member in group.members.values():
-        member.assignment = then.assignment[member.member_id]
-        result = SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
-        if reply_to_sync(member, result, out):
-            arm_session(member, out)
+    protocol_type, protocol_name = group.protocol_type, group.protocol_name
+    waiting = []
+    for member_id, member in group.members.items():
+        assignment = member.assignment = then.assignment[member_id]
+        waiter = member.sync_waiter
+        if waiter is not None:
+            member.sync_waiter = None
+            waiting.append((waiter, assignment, member_id, member.session_timeout_ms))
     group.transition_to(GroupState.STABLE, now_ms)
+
+    def effects() -> Iterator[Reply | Arm]:
+        for waiter, assignment, member_id, session_timeout_ms in waiting:
+            yield Reply(waiter, SyncResult(ErrorCode.NONE, protocol_type, protocol_name, assignment))
+            yield Arm(member_id, session_timeout_ms)
+
+    out.append(Many(effects()))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from broker.groups.offsets import NO_EXPIRY, OffsetAndMetadata
+from broker.groups.offset_records import NO_EXPIRY, OffsetAndMetadata
 from broker.handlers.delayed_answer import DelayedAnswer
 from broker.handlers.group_topics import PartitionErrors, partitions_of, partitions_to_serve
 from broker.handlers.offsets_in_store import commit_to_store

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from broker.groups.offset_commits import FetchedOffset
 from broker.handlers.offsets_in_store import fetch_from_store
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
@@ -61,39 +60,23 @@ def _fetch(
         return OffsetFetchResponseGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     offsets = context.broker.groups.offsets
     refused: list[OffsetFetchResponseTopics] = []
-    partitions: list[TopicPartition] | None = None
+    partitions: dict[str, dict[int, None]] | None = None
     if topics is not None:
-        allowed = []
+        partitions = {}
         for topic in topics:
             if context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
-                allowed.append(topic)
+                partitions.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))  # each once
             else:
                 refused += _refused([topic], ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        partitions = list(dict.fromkeys(TopicPartition(topic.name, index) for topic in allowed for index in topic.partition_indexes))
     error, found = offsets.fetch(group_id, partitions, require_stable=request.require_stable)
     if error:
         return OffsetFetchResponseGroup(group_id=group_id, error_code=error)
-    if topics is None:
-        found = [each for each in found if context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, each.partition.topic)]
-    return OffsetFetchResponseGroup(group_id=group_id, topics=_by_topic(found) + refused)
-
-
-def _by_topic(found: list[FetchedOffset]) -> list[OffsetFetchResponseTopics]:
-    topics: dict[str, OffsetFetchResponseTopics] = {}
-    for (name, index), value, error in found:
-        topic = topics.get(name)
-        if topic is None:
-            topic = topics[name] = OffsetFetchResponseTopics(name=name)
-        topic.partitions.append(
-            OffsetFetchResponsePartitions(
-                partition_index=index,
-                committed_offset=value.offset,
-                committed_leader_epoch=value.leader_epoch,
-                metadata=value.metadata,
-                error_code=error,
-            )
-        )
-    return list(topics.values())
+    answers = [
+        OffsetFetchResponseTopics(name=name, partitions=answered)
+        for name, answered in found.items()
+        if topics is not None or context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name)
+    ]
+    return OffsetFetchResponseGroup(group_id=group_id, topics=answers + refused)
 
 
 def _refused(

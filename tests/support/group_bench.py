@@ -17,12 +17,13 @@ from broker.groups.coordinator import GroupCoordinator
 from broker.groups.effects import JoinResult, SyncResult
 from broker.groups.group import Protocols
 from broker.groups.joining import Join
-from broker.groups.offsets import OffsetAndMetadata
+from broker.groups.offset_records import OffsetAndMetadata
 from broker.groups.syncing import Sync
 from broker.purgatory import Purgatory
 from broker.timing_wheel import TimingWheel
 from protocol.errors import ErrorCode
 from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
+from protocol.messages.offset_fetch import OffsetFetchResponsePartitions
 from protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 from protocol.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -189,8 +190,10 @@ class GroupBench:
 
     def committed(self, group: str = "g", partition: TopicPartition = T0, *, require_stable: bool = False) -> int | ErrorCode:
         """What an OffsetFetch says of one partition: an offset, or an error."""
-        error, (fetched, *_) = self.groups.offsets.fetch(group, [partition], require_stable=require_stable)
-        return error or fetched.error or fetched.value.offset
+        topic, index = partition
+        error, found = self.groups.offsets.fetch(group, {topic: [index]}, require_stable=require_stable)
+        (fetched,) = found.get(topic, [OffsetFetchResponsePartitions()])
+        return error or ErrorCode.of(fetched.error_code) or fetched.committed_offset
 
 
 @asynccontextmanager

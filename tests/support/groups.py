@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from broker.groups.effects import Arm, Completion, Disarm, Effect, JoinResult, Reply, Store, SyncResult, TimerKey
+from broker.groups.effects import Arm, Completion, Disarm, Effect, JoinResult, Many, Reply, Store, SyncResult, TimerKey
 from broker.groups.group import Group, GroupSettings, GroupState, Protocols
 from broker.groups.joining import Join, on_join
 from broker.groups.membership import Leaving, on_heartbeat, on_leave, on_loaded, on_unloaded
@@ -134,7 +134,9 @@ class GroupDriver:
     def run(self, effects: Iterable[Effect]) -> None:
         """Carry out effects."""
         for effect in effects:
-            if isinstance(effect, Reply):
+            if isinstance(effect, Many):
+                self.run(effect.effects)
+            elif isinstance(effect, Reply):
                 assert isinstance(effect.waiter, int)
                 assert effect.waiter in self.waiting, f"waiter {effect.waiter} was answered already"
                 self.waiting.discard(effect.waiter)

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
-from broker.groups.records import GroupKey, OffsetKey, read_group_value, read_key, read_offset_value
+from broker.groups.offset_records import OffsetKey, read_offset_value
+from broker.groups.records import GroupKey, read_group_value, read_key
 from protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from protocol.record_reader import iter_records
 from protocol.records import iter_batches

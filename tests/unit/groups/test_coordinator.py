@@ -38,7 +38,7 @@ def test_a_broker_that_leads_nothing_coordinates_nothing() -> None:
         assert bench.groups.heartbeat("g", "x", None, 1) == ErrorCode.NOT_COORDINATOR
         assert bench.groups.leave("g", [])[0] == ErrorCode.NOT_COORDINATOR
         assert bench.commit() == [ErrorCode.NOT_COORDINATOR]
-        assert bench.groups.offsets.fetch("g", None, require_stable=False) == (ErrorCode.NOT_COORDINATOR, [])
+        assert bench.groups.offsets.fetch("g", None, require_stable=False) == (ErrorCode.NOT_COORDINATOR, {})
         assert bench.groups.describe("g") == (ErrorCode.NOT_COORDINATOR, None)
         assert bench.groups.list([], []) == (ErrorCode.NONE, [])
         assert bench.groups.offsets.delete_groups(["g"]) == {"g": ErrorCode.NOT_COORDINATOR}
@@ -159,7 +159,7 @@ def test_the_next_coordinator_goes_on_with_groups_and_offsets() -> None:
             loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             assert bench.commit(10, member_id=member_id, generation=1) == [loading]
             assert bench.commit(6, group="simple") == [loading]
-            assert bench.groups.offsets.fetch("g", [T0], require_stable=False) == (loading, [])
+            assert bench.groups.offsets.fetch("g", {"t": [0]}, require_stable=False) == (loading, {})
             assert bench.groups.offsets.delete_offsets("g", [T0]) == (loading, [])
             assert bench.groups.offsets.delete_groups(["g"]) == {"g": loading}
             assert bench.groups.leave("g", []) == (loading, [])

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from broker.groups.group import Group, GroupSettings, GroupState
 from broker.groups.loading import GroupLoader
-from broker.groups.offsets import OffsetAndMetadata
-from broker.groups.records import group_key, group_value, offset_key, offset_value, read_group_value, read_key, read_offset_value
+from broker.groups.offset_records import OffsetAndMetadata, offset_key, offset_value, read_offset_value
+from broker.groups.records import group_key, group_value, read_group_value, read_key
 from protocol.record_builder import ControlRecordType, EndTransactionMarker, build_batch, build_end_transaction_marker
 from protocol.record_reader import Record
 from storage.topic_partition import TopicPartition
@@ -98,7 +98,8 @@ def test_recorded_logs_load_as_the_groups_and_offsets_that_apache_kafka_had(mani
     loaded = {
         (group.group_id, *partition): (commit.record_offset, commit.value.offset, commit.value.metadata, commit.value.leader_epoch)
         for group in groups.values()
-        for partition, commit in group.offsets.committed.items()
+        for partition in group.offsets.committed
+        for commit in [group.offsets.committed[partition]]
     }
     assert loaded == {
         where: (base, value["offset"], value["metadata"], value.get("leaderEpoch", -1)) for where, (base, value) in expected_offsets.items()

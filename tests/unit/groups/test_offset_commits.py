@@ -3,8 +3,9 @@
 import asyncio
 
 from broker.groups.group import GroupState
-from broker.groups.offsets import GroupOffsets, OffsetAndMetadata
-from broker.groups.records import GroupKey, OffsetKey, read_key, read_offset_value
+from broker.groups.offset_records import OffsetAndMetadata, OffsetKey, offset_value, read_offset_value
+from broker.groups.offsets import GroupOffsets
+from broker.groups.records import GroupKey, read_key
 from protocol.errors import ErrorCode
 from protocol.records import iter_batches
 from tests.support.group_bench import T0, T1, GroupBench, a_bench, run
@@ -145,8 +146,8 @@ def test_of_two_commits_the_later_in_the_log_wins() -> None:
     first, second = [(T0, OffsetAndMetadata(1, -1, "", 0))], [(T0, OffsetAndMetadata(2, -1, "", 0))]
     offsets.prepare(first)
     offsets.prepare(second)
-    offsets.on_appended(second, 11)
-    offsets.on_appended(first, 10)
+    offsets.on_appended(second, [offset_value(second[0][1])], 11)
+    offsets.on_appended(first, [offset_value(first[0][1])], 10)
     assert offsets.committed[T0].value.offset == 2
     assert not offsets.is_unstable(T0)
 

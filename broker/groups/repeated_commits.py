@@ -1,0 +1,143 @@
+"""Batches of `__consumer_offsets` that commit the same partitions as one before, which is most of what a log has that was not cleaned yet.
+
+A consumer commits what it was assigned again and again: its batches differ in nothing but their values. So of a batch that came twice it
+is remembered where the values stand and what is between them; the next ones are only compared with that, 0.06 µs a record where reading
+one takes 0.5, and kept until the values are asked for. Called by `loading` alone.
+
+Invariant: `flush` puts a kept value in its place unless a later one is there already; before anything is deleted it must have been called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from operator import itemgetter
+from struct import Struct
+
+from broker.groups.committed import RECORD_OFFSET_SIZE, Stored
+from protocol.record_errors import InvalidRecord
+from protocol.record_reader import read_varint, read_varlong
+
+FEWEST_RECORDS = 8
+"""A smaller batch is read as fast as it is compared."""
+
+MOST_RECORDS = 20_000
+"""So many are remembered at a time, at 300 bytes each."""
+
+MOST_HEADS = 10_000
+RECORDS_PER_PAUSE = 64
+
+_INDEX = Struct(">i")
+
+
+class _Repeated:
+    """A batch that came more than once. `body` is the latest of those that were not put in place yet, and `place` where it stands."""
+
+    __slots__ = ("between", "body", "fixed", "place", "targets", "values")
+
+    def __init__(self, body: bytes, values: list[slice], targets: list[tuple[dict[int, Stored], int]]) -> None:
+        starts = [0, *(value.stop for value in values)]
+        ends = [*(value.start for value in values), len(body)]
+        self.between = itemgetter(*map(slice, starts, ends))
+        self.fixed = self.between(body)
+        self.values = itemgetter(*values)
+        self.targets = targets
+        self.body: bytes | None = None
+        self.place = b""
+
+
+class RepeatedCommits:
+    """See the module."""
+
+    __slots__ = ("_head_sizes", "_known", "_room", "_seen", "_waiting")
+
+    def __init__(self) -> None:
+        self._head_sizes: dict[int, int] = {}
+        """Where the first value begins in bodies of a length, as it was seen last."""
+        self._seen: set[tuple[int, bytes]] = set()
+        self._known: dict[tuple[int, bytes], _Repeated | None] = {}
+        """By length and all that is before the first value; None for one that cannot be remembered."""
+        self._room = MOST_RECORDS
+        self._waiting: list[_Repeated] = []
+
+    def take(self, body: bytes, place: bytes, count: int, offsets: Mapping[bytes, dict[int, Stored]]) -> bool:
+        """Whether this batch repeats one that is known, and need not be read. `offsets` stand by a key without its last four bytes."""
+        size = len(body)
+        head_size = self._head_sizes.get(size, 0)
+        head = size, body[:head_size]
+        known = self._known.get(head)
+        if known is None:
+            if head in self._known:
+                return False
+            known = self._remember(body, count, head, offsets)
+            if known is None:
+                return False
+        elif known.between(body) != known.fixed:
+            return False
+        if known.body is None:
+            self._waiting.append(known)
+        known.body = body
+        known.place = place
+        return True
+
+    def _remember(self, body: bytes, count: int, head: tuple[int, bytes], offsets: Mapping[bytes, dict[int, Stored]]) -> _Repeated | None:
+        if head not in self._seen:
+            first = _parts(body, 1)
+            if first:
+                self._head_sizes[len(body)] = first[0][2].start
+                if len(self._seen) >= MOST_HEADS:
+                    self._seen.clear()
+                self._seen.add((len(body), body[: first[0][2].start]))
+            return None
+        if count > self._room:
+            return None
+        found = _parts(body, count)
+        targets = [(offsets[key], index) for key, index, _ in found if key in offsets]
+        if len(targets) != count:
+            if len(found) != count:
+                self._known[head] = None
+            return None
+        self._room -= count
+        known = self._known[head] = _Repeated(body, [value for _, _, value in found], targets)
+        return known
+
+    def flush(self) -> Iterator[None]:
+        """Put the values that were kept where they belong. Pauses every few records."""
+        count = 0
+        for repeated in self._waiting:
+            assert repeated.body is not None
+            place = repeated.place
+            for (offsets, index), value in zip(repeated.targets, repeated.values(repeated.body), strict=True):
+                known = offsets.get(index)
+                if known is None or known[:RECORD_OFFSET_SIZE] < place:
+                    offsets[index] = place + value
+                count += 1
+                if count % RECORDS_PER_PAUSE == 0:
+                    yield
+            repeated.body = None
+        self._waiting.clear()
+
+
+def _parts(body: bytes, count: int) -> list[tuple[bytes, int, slice]]:
+    """(the key without the partition, the partition, where the value stands) of the first records; fewer if one has no value, or headers.
+
+    If all are asked for, they are also fewer when more follows.
+    """
+    parts: list[tuple[bytes, int, slice]] = []
+    at = 0
+    try:
+        for _ in range(count):
+            size, at = read_varint(body, at)
+            end = at + size
+            _, at = read_varlong(body, at + 1)
+            _, at = read_varint(body, at)
+            key_size, at = read_varint(body, at)
+            key_end = at + key_size
+            value_size, value_at = read_varint(body, key_end)
+            stop = value_at + value_size
+            if key_size < _INDEX.size or value_size < 0 or stop + 1 != end or body[stop]:
+                break
+            parts.append((body[at : key_end - _INDEX.size], _INDEX.unpack_from(body, key_end - _INDEX.size)[0], slice(value_at, stop)))
+            at = end
+    except (IndexError, InvalidRecord):
+        pass
+    return parts if at == len(body) or count == 1 else parts[:-1]
