@@ -40,8 +40,9 @@ from storage.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-PARTITIONS_PER_TURN = 16
-"""Log directories made per turn of the event loop while a LeaderAndIsr request is worked off: 16 take about 2 ms."""
+PARTITIONS_PER_TURN = 15
+LOGS_PER_TURN = 5
+"""What is made or renamed of them in a turn of the event loop while a request is worked off: 5 logs take about 0.8 ms."""
 
 REPLICA_LAG_TIME_MAX_MS = 30_000
 """Kafka's default of replica.lag.time.max.ms."""
@@ -171,10 +172,11 @@ class ReplicaManager:
         for name, topic_id, states in states_by_topic(request):
             topic_errors: list[LeaderAndIsrPartitionError] = []
             for state in states:
+                done += 1 if self.partition(name, state.partition_index) is not None else PARTITIONS_PER_TURN // LOGS_PER_TURN
                 code = self._apply(name, topic_id, state)
                 topic_errors.append(LeaderAndIsrPartitionError(topic_name=name, partition_index=state.partition_index, error_code=code))
-                done += 1
-                if done % PARTITIONS_PER_TURN == 0:
+                if done >= PARTITIONS_PER_TURN:
+                    done = 0
                     await asyncio.sleep(0)
                     # a new controller may have spoken meanwhile
                     if self._is_deposed(request):
@@ -193,7 +195,7 @@ class ReplicaManager:
             errors.append(
                 StopReplicaPartitionError(topic_name=topic_partition.topic, partition_index=topic_partition.partition, error_code=code)
             )
-            if len(errors) % PARTITIONS_PER_TURN == 0:
+            if len(errors) % LOGS_PER_TURN == 0:
                 await asyncio.sleep(0)
                 if self._is_deposed(request):
                     return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)

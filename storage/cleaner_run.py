@@ -27,8 +27,8 @@ from storage.segment import Segment
 from storage.transaction_index import AbortedTransaction, TransactionIndex
 
 _SMALLEST_BUFFER = 4096
-_LARGEST_GROUP = 20
-"""Segments: the broker's event loop renames the files of all of them at once, which takes 30 µs for each."""
+_LARGEST_GROUP = 10
+"""Segments: the broker's event loop renames the files of all of them at once, which takes 60 µs for each."""
 
 
 class CleanerPorts(NamedTuple):

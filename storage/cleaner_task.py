@@ -6,6 +6,14 @@ Made by `LogCleaner` on the event loop.
 import logging
 from typing import NamedTuple
 
+from config.broker import BrokerConfig
+from config.broker_cleaner import (
+    LOG_CLEANER_DEDUPE_BUFFER_SIZE,
+    LOG_CLEANER_IO_BUFFER_LOAD_FACTOR,
+    LOG_CLEANER_IO_BUFFER_SIZE,
+    LOG_CLEANER_IO_MAX_BYTES_PER_SECOND,
+    LOG_CLEANER_THREADS,
+)
 from config.topic import DELETE_RETENTION_MS, MAX_MESSAGE_BYTES
 from storage.cleaner_choice import LogToClean
 from storage.cleaner_job import CleanedGroup, CleaningJob, CleaningStats, SourceSegment
@@ -27,6 +35,17 @@ class WorkerLimits(NamedTuple):
     load_factor: float
     io_buffer_bytes: int
     max_bytes_per_second: float
+
+
+def limits_of(config: BrokerConfig) -> WorkerLimits:
+    """Each worker has its part of what all may take together."""
+    threads = config[LOG_CLEANER_THREADS]
+    return WorkerLimits(
+        map_bytes=min(config[LOG_CLEANER_DEDUPE_BUFFER_SIZE] // threads, 2**31 - 1),
+        load_factor=config[LOG_CLEANER_IO_BUFFER_LOAD_FACTOR],
+        io_buffer_bytes=config[LOG_CLEANER_IO_BUFFER_SIZE] // threads // 2,
+        max_bytes_per_second=config[LOG_CLEANER_IO_MAX_BYTES_PER_SECOND] / threads,
+    )
 
 
 class CleaningTask:

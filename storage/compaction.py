@@ -29,7 +29,7 @@ from storage.cleaner_checkpoints import CleanerCheckpoints
 from storage.cleaner_choice import LogToClean, is_compacted, log_to_clean
 from storage.cleaner_job import CleanedGroup, CleaningStats
 from storage.cleaner_process import CleanerMessage, CleanerProcess, CleanerWorker, CleaningEnded
-from storage.cleaner_task import CleaningTask, WorkerLimits
+from storage.cleaner_task import CleaningTask, limits_of
 from storage.clock import Clock
 from storage.cold_lookups import ColdRead
 from storage.errors import LogDirFailure
@@ -42,7 +42,9 @@ from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
-_LOGS_PER_TURN = 20
+_LOGS_PER_TURN = 300
+_COMPACTED_COSTS = 14
+"""As much as so many that are not."""
 _FIRST_POLL_MS = 2
 _LAST_POLL_MS = 50
 _IDLE_MS = 30_000
@@ -204,7 +206,7 @@ class LogCleaner:
     def _on_wake(self, wake: int) -> None:
         if wake == self._wakes and not self._is_stopped and self._scan is None:
             now_ms = self.last_run_ms = self._clock.now_ms()
-            self._scan = deque(each for each in self._logs() if is_compacted(each))
+            self._scan = deque(self._logs())
             self._candidates = []
             self._look_at_some(now_ms)
 
@@ -213,11 +215,13 @@ class LogCleaner:
         scan = self._scan
         if scan is None or self._is_stopped:
             return
-        deletable = SEGMENTS_PER_TURN
-        for _ in range(min(_LOGS_PER_TURN, len(scan))):
-            deletable -= self._look_at(scan.popleft(), now_ms, deletable)
-            if deletable <= 0:
-                break
+        left, deletable = _LOGS_PER_TURN, SEGMENTS_PER_TURN
+        while scan and left > 0 and deletable > 0:
+            each = scan.popleft()
+            left -= 1
+            if is_compacted(each):
+                left -= _COMPACTED_COSTS
+                deletable -= self._look_at(each, now_ms, deletable)
         if scan:
             self._background.schedule("log-cleaner", 0, 0, lambda: self._look_at_some(now_ms))
             return
@@ -236,17 +240,15 @@ class LogCleaner:
         except ColdRead as cold:
             self._cold.add(each.topic_partition)
             self._background.submit("log-cleaner-warm", cold.warm, lambda error: None)  # in the next round it is looked at
-            return deleted
         except LogDirFailure as failure:
             self._on_failure(failure)
-            return deleted
         except OSError as error:
             self._on_failure(each.disk_failure(each.directory, error))
-            return deleted
-        if found.is_checkpoint_wrong:
-            self.checkpoints.update(each, found.first_dirty_offset)
-        if found.clean_bytes + found.cleanable_bytes:
-            self._candidates.append(found)
+        else:
+            if found.is_checkpoint_wrong:
+                self.checkpoints.update(each, found.first_dirty_offset)
+            if found.clean_bytes + found.cleanable_bytes:
+                self._candidates.append(found)
         return deleted
 
     def _may_clean(self, each: PartitionLog) -> bool:
@@ -279,15 +281,7 @@ class LogCleaner:
 
     def _clean(self, found: LogToClean) -> None:
         worker = self._idle.pop() if self._idle else self._new_worker()
-        config = self._config
-        threads = config[LOG_CLEANER_THREADS]
-        limits = WorkerLimits(
-            map_bytes=min(config[LOG_CLEANER_DEDUPE_BUFFER_SIZE] // threads, 2**31 - 1),
-            load_factor=config[LOG_CLEANER_IO_BUFFER_LOAD_FACTOR],
-            io_buffer_bytes=config[LOG_CLEANER_IO_BUFFER_SIZE] // threads // 2,
-            max_bytes_per_second=config[LOG_CLEANER_IO_MAX_BYTES_PER_SECOND] / threads,
-        )
-        task = CleaningTask(found, worker, limits, self._clock.now_ms())
+        task = CleaningTask(found, worker, limits_of(self._config), self._clock.now_ms())
         self._tasks[found.log.topic_partition] = task
         self._background.submit("log-cleaner-start", lambda: worker.start(task.job), lambda error: self._on_started(task, error))
 

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 PERIOD_MS = 60_000
 _PRESSURE_PERIOD_MS = 1000
-_SEGMENTS_PER_TURN = 1000
+_SEGMENTS_PER_TURN = 500
 """Half a millisecond at most."""
 _CLOSED_AT_ONCE = 64
 _LOOKED_AT_AT_ONCE = 2000

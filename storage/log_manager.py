@@ -10,6 +10,7 @@ directory that failed is offline until the next start, and `on_log_dir_failure` 
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from random import Random
 
 from config.broker import BrokerConfig
@@ -94,7 +95,7 @@ class LogManager:
         self.flusher = Flusher(background, self._on_failure, clock.now_ms())
         self._deletions = LogDeletions(filesystem, background, self._on_failure)
         self._left_by_deletions: list[tuple[str, str]] = []
-        self._retention = RetentionChecks(background, clock, self._has, self._on_failure)
+        self._retention = RetentionChecks(background, clock, self._sees_to_retention, self._on_failure)
         self._expirations = ProducerExpirations(background, clock)
         self.context = LogContext(
             filesystem,
@@ -206,8 +207,7 @@ class LogManager:
 
     def all_logs(self) -> Iterator[PartitionLog]:
         """Current and future ones."""
-        yield from self._current.values()
-        yield from self._future.values()
+        return chain(self._current.values(), self._future.values())
 
     def current_logs(self) -> Iterable[PartitionLog]:
         """Without the future ones."""
@@ -348,10 +348,11 @@ class LogManager:
 
     def check_retention(self) -> None:
         """Deletes old segments of all logs but those that the cleaner sees to, a few logs per turn of the loop."""
-        self._retention.check([each for each in self.all_logs() if not is_compacted(each)])
+        self._retention.check(self.all_logs())
 
-    def _has(self, each: PartitionLog) -> bool:
-        return each in (self._current.get(each.topic_partition), self._future.get(each.topic_partition))
+    def _sees_to_retention(self, each: PartitionLog) -> bool:
+        has_it = each in (self._current.get(each.topic_partition), self._future.get(each.topic_partition))
+        return has_it and not is_compacted(each)
 
     def _live_paths(self) -> Iterable[str]:
         return [directory.path for directory in self.directories.live]

@@ -13,6 +13,7 @@ from storage.partition_log import PartitionLog
 
 PRODUCERS_PER_TURN = 1000
 """Half a millisecond."""
+_LISTED_PER_LOOKED_AT = 50
 _LOGS_PER_TURN = 500
 _NAME = "producer-expiration"
 
@@ -48,8 +49,12 @@ class ProducerExpirations:
                     return
                 each = self._of_one = self._waiting.popleft()
                 each.producer_state.producer_id_expiration_ms = self._expiration_ms
-                self._producer_ids = iter(list(each.producer_state.state.producers))
+                producer_ids = list(each.producer_state.state.producers)
+                self._producer_ids = iter(producer_ids)
+                producers_left -= len(producer_ids) // _LISTED_PER_LOOKED_AT
                 logs_left -= 1
+                if producers_left <= 0:
+                    break
             some = list(islice(self._producer_ids, producers_left))
             if some and not each.is_closed:
                 each.producer_state.remove_expired_producers(now_ms, some)

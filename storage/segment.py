@@ -8,6 +8,7 @@ append overwrites them. Every method may raise OSError.
 """
 
 import logging
+from contextlib import suppress
 
 from protocol.records import Buffer
 from storage import segment_indexing, segment_search
@@ -338,7 +339,7 @@ class Segment:
         old = self.paths
         self._suffix = suffix
         for source, target in zip(old, self.paths, strict=True):
-            if self.filesystem.exists(source):
+            with suppress(FileNotFoundError):
                 self.filesystem.rename(source, target)
         self._tell_indexes_their_paths()
 

@@ -1,10 +1,11 @@
-"""Small files that a thread writes find the directory of their log, wherever that went meanwhile."""
+"""Small files that threads write: in which order, and that they find the directory of their log wherever that went meanwhile."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from storage.deferred_writes import WRITES_PER_BATCH
 from storage.leader_epochs import read_leader_epochs
 from storage.log_manager import LogManager
 from storage.partition_log import PartitionLog
@@ -147,3 +148,18 @@ def test_a_topic_id_that_a_power_cut_emptied_is_learned_anew(content: bytes, cap
     assert again.offline_log_dirs == []
     again.get_or_create(T0, TOPIC_ID)
     assert read_topic_id(disks.filesystem, "/data/topic-0") == TOPIC_ID
+
+
+def test_many_small_files_are_written_in_slices_and_checkpoints_after_all_of_them() -> None:
+    disks = Disks(FaultyFileSystem(MemoryFileSystem()))
+    manager = disks.start()
+    disks.settle()
+    logs = [manager.get_or_create(TopicPartition("topic", index), is_new=True) for index in range(WRITES_PER_BATCH + 50)]
+    for log in logs:
+        append(log, epoch=3)
+    manager.checkpoint_recovery_points()
+    renames = disks.watch("rename")
+    disks.settle()
+    written = [path for path in renames if path.endswith("leader-epoch-checkpoint.tmp")]
+    assert len(written) == len(logs)
+    assert renames.index("/data/recovery-point-offset-checkpoint.tmp") > renames.index(written[-1])
