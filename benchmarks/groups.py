@@ -178,16 +178,21 @@ def measure_commits(broker: Broker, size: int, result: Result) -> None:
 
 
 async def wait_for_coordinator(port: int) -> None:
-    """Ask until there is one: the first question creates `__consumer_offsets`."""
+    """Ask until there is one, which the first question brings about, and until it has loaded what it coordinates, which is nothing yet."""
     asker = Asker(port)
     deadline = time.monotonic() + PATIENCE_S
-    request = FindCoordinatorRequest(key_type=0, coordinator_keys=["any"])
+    find = FindCoordinatorRequest(key_type=0, coordinator_keys=["any"])
+    fetch = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="any", topics=None)])
     while True:
-        (found,) = (await asker.ask(ApiKey.FIND_COORDINATOR, request, FindCoordinatorResponse)).coordinators
-        if found.error_code == ErrorCode.NONE:
+        (found,) = (await asker.ask(ApiKey.FIND_COORDINATOR, find, FindCoordinatorResponse)).coordinators
+        error = found.error_code
+        if error == ErrorCode.NONE:
+            (group,) = (await asker.ask(ApiKey.OFFSET_FETCH, fetch, OffsetFetchResponse)).groups
+            error = group.error_code
+        if error == ErrorCode.NONE:
             asker.close()
             return
-        assert time.monotonic() < deadline, f"no coordinator: {ErrorCode.of(found.error_code).name}"
+        assert time.monotonic() < deadline, f"no coordinator: {ErrorCode.of(error).name}"
         await asyncio.sleep(0.05)
 
 

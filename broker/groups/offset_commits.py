@@ -15,9 +15,10 @@ from broker.groups.committed import read_stored
 from broker.groups.coordinated import CoordinatedGroups
 from broker.groups.group import Group, GroupState
 from broker.groups.membership import on_commit
-from broker.groups.offset_records import OffsetAndMetadata, offset_keys, offset_value
+from broker.groups.offset_records import OffsetAndMetadata, offset_keys
 from broker.groups.offsets import GroupOffsets
 from broker.groups.offsets_log import UNAVAILABLE, OffsetsLog
+from broker.groups.record_encoding import encode_commits
 from broker.groups.records import group_key
 from broker.groups.runner import EffectRunner
 from protocol.errors import ErrorCode
@@ -102,24 +103,32 @@ class OffsetCommits:
         if not kept:
             reply([ErrorCode.OFFSET_METADATA_TOO_LARGE] * len(offsets))
             return
-        group.offsets.prepare(kept)
-        if group.offsets.is_mixed:
-            logger.warning("group %s: both consumers and transactional producers commit offsets, and may undo each other's", group.group_id)
+        records, values = encode_commits(group.group_id, kept)
+        is_prepared = is_stored = False
 
         def stored(error: ErrorCode, base_offset: int) -> None:
+            nonlocal is_stored
+            is_stored = True
             if error:
-                group.offsets.on_append_failed(kept)
+                if is_prepared:
+                    group.offsets.on_append_failed(kept)
             elif group.state is not GroupState.DEAD:
-                group.offsets.on_appended(kept, values, base_offset)
+                if is_prepared:
+                    group.offsets.on_appended(kept, values, base_offset)
+                else:
+                    group.offsets.on_appended_at_once(kept, values, base_offset)
             code = COMMIT_ERRORS.get(error, error)
             if all_fit:
                 reply([code] * len(offsets))
                 return
             reply([code if is_kept else ErrorCode.OFFSET_METADATA_TOO_LARGE for is_kept in fits])
 
-        keys = offset_keys(group.group_id, [partition for partition, _ in kept])
-        values = [offset_value(value) for _, value in kept]
-        self._log.append(self._groups.partition_for(group.group_id), list(zip(keys, values, strict=True)), stored, base_sequence=0)
+        self._log.append(self._groups.partition_for(group.group_id), records, len(kept), stored, base_sequence=0)
+        if not is_stored:
+            group.offsets.prepare(kept)
+            is_prepared = True
+        if group.offsets.is_mixed:
+            logger.warning("group %s: both consumers and transactional producers commit offsets, and may undo each other's", group.group_id)
 
     def _fits(self, metadata: str) -> bool:
         """offset.metadata.max.bytes, which Kafka counts in UTF-16 units; and what a string of the record can hold."""

@@ -61,6 +61,13 @@ class GroupOffsets:
             if waiting is value or waiting == value:
                 del pending[partition]
 
+    def on_appended_at_once(
+        self, offsets: Iterable[tuple[TopicPartition, OffsetAndMetadata]], values: Sequence[bytes], record_offset: int
+    ) -> None:
+        """What was not prepared, because nothing had to be waited for, is in the log."""
+        self.by_consumers = True
+        self.committed.put_all(offsets, record_offset_of(record_offset), values)
+
     def on_append_failed(self, offsets: Iterable[tuple[TopicPartition, OffsetAndMetadata]]) -> None:
         """What was prepared is not in the log."""
         for partition, value in offsets:

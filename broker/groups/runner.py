@@ -20,6 +20,7 @@ from broker.groups.effects import Arm, Completion, Disarm, Effect, JoinResult, M
 from broker.groups.group import Group, GroupState
 from broker.groups.offsets_log import UNAVAILABLE, OffsetsLog
 from broker.groups.rebalance import on_timer
+from broker.groups.record_encoding import encode_pairs
 from broker.groups.records import group_key
 from broker.groups.syncing import on_stored
 from broker.timing_wheel import TimerTask, TimingWheel
@@ -156,7 +157,8 @@ class EffectRunner:
 
     def _store(self, group: Group, store: Store) -> None:
         index = self._groups.partition_for(group.group_id)
-        self._log.append(index, [(group_key(group.group_id), store.value)], partial(self._on_stored, group, store.then))
+        records = encode_pairs([(group_key(group.group_id), store.value)])
+        self._log.append(index, records, 1, partial(self._on_stored, group, store.then))
 
     def _on_stored(self, group: Group, then: Completion, error: ErrorCode, _: int) -> None:
         self.run(group, on_stored(group, then, STORE_ERRORS.get(error, error), self._clock.now_ms()))

@@ -29,6 +29,9 @@ from storage.topic_partition import TopicPartition
 
 DEFAULT_TIMESTAMP = -1
 DEFAULT_RETENTION_MS = -1
+MOST_ACCEPTED = 4096
+_ACCEPTED: dict[int, OffsetCommitResponsePartition] = {}
+"""What is answered for a partition whose offset is stored: the same for every topic and group, and nobody changes it."""
 
 
 def handle_offset_commit(request: OffsetCommitRequest, context: RequestContext) -> Message | Pending | Coroutine[Any, Any, Message]:
@@ -48,8 +51,13 @@ def handle_offset_commit(request: OffsetCommitRequest, context: RequestContext) 
     answer = DelayedAnswer(context)
 
     def reply(codes: Sequence[ErrorCode]) -> None:
+        by_topic = errors.by_topic
         for (topic, index), code in zip(offsets, codes, strict=True):
-            errors.add(topic, index, code)
+            answers = by_topic.get(topic)
+            if answers is None:
+                by_topic[topic] = [(index, code)]
+            else:
+                answers.append((index, code))
         answer.complete(_response(errors))
 
     context.broker.groups.offsets.commit(
@@ -69,6 +77,7 @@ def _offsets_to_commit(
     """What can be committed; the rest is put into `errors`. One loop, because there may be hundreds."""
     now_ms = context.broker.clock.now_ms()
     expire_timestamp = NO_EXPIRY if request.retention_time_ms == DEFAULT_RETENTION_MS else now_ms + request.retention_time_ms
+    new = tuple.__new__  # 0.1 µs; the constructors of named tuples, which call it, take 0.3
     offsets: dict[TopicPartition, OffsetAndMetadata] = {}
     for topic in request.topics:
         name = topic.name
@@ -77,13 +86,14 @@ def _offsets_to_commit(
             index = partition.partition_index
             if index in partitions:
                 timestamp = partition.commit_timestamp
-                offsets[TopicPartition(name, index)] = OffsetAndMetadata(
+                value = (
                     partition.committed_offset,
                     partition.committed_leader_epoch,
                     partition.committed_metadata or "",
                     now_ms if timestamp == DEFAULT_TIMESTAMP else timestamp,
                     expire_timestamp,
                 )
+                offsets[new(TopicPartition, (name, index))] = new(OffsetAndMetadata, value)
             else:
                 errors.add(name, index, error)
     return offsets
@@ -102,9 +112,15 @@ def _response(errors: PartitionErrors) -> OffsetCommitResponse:
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
-                name=topic,
-                partitions=[OffsetCommitResponsePartition(partition_index=index, error_code=code) for index, code in partitions],
+                name=topic, partitions=[(None if code else _ACCEPTED.get(index)) or _answer(index, code) for index, code in partitions]
             )
             for topic, partitions in errors.by_topic.items()
         ]
     )
+
+
+def _answer(index: int, code: ErrorCode) -> OffsetCommitResponsePartition:
+    answer = OffsetCommitResponsePartition(partition_index=index, error_code=code)
+    if not code and len(_ACCEPTED) < MOST_ACCEPTED:
+        _ACCEPTED[index] = answer
+    return answer

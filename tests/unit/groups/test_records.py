@@ -1,11 +1,14 @@
-"""The records of committed offsets that are packed by hand: the bytes that the declared messages say."""
+"""What is packed by hand of the records of `__consumer_offsets`: the bytes that the declared messages and other producers write."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.groups.offset_records import NO_EXPIRY, OffsetAndMetadata, OffsetKey, offset_key, offset_keys, offset_value, read_offset_value
+from broker.groups.record_encoding import encode_commits, encode_pairs
 from broker.groups.records import read_key
 from protocol.messages.offset_commit_records import OffsetCommitKey, OffsetCommitValue
+from protocol.record_builder import encode_records
+from protocol.record_reader import Record
 from storage.topic_partition import TopicPartition
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -35,3 +38,32 @@ def test_values_are_those_of_the_message(offset: int, leader_epoch: int, metadat
     assert value == version.to_bytes(2, "big") + message.encode(version)
     epoch = leader_epoch if version == 3 else -1
     assert read_offset_value(value) == OffsetAndMetadata(offset, epoch, metadata, timestamp, expires)
+
+
+COMMITS = st.lists(
+    st.tuples(
+        st.builds(TopicPartition, st.sampled_from(["t", "u", "größer"]), INT32),
+        st.builds(OffsetAndMetadata, INT64, INT32, st.one_of(st.just(""), NAMES), INT64, st.one_of(st.just(NO_EXPIRY), INT64)),
+    ),
+    max_size=8,
+)
+
+
+@settings(deadline=None)
+@given(NAMES, COMMITS, st.sampled_from([0, 60, 1_020, 8_190]))
+def test_records_of_commits_are_those_of_any_producer(
+    group: str, commits: list[tuple[TopicPartition, OffsetAndMetadata]], before: int
+) -> None:
+    commits = [(TopicPartition("t", index), OffsetAndMetadata(index, -1, "", 5)) for index in range(before)] + commits
+    records, values = encode_commits(group, commits)
+    keys = offset_keys(group, [partition for partition, _ in commits])
+    assert values == [offset_value(value) for _, value in commits]
+    expected = [Record(delta, 7, key, value) for delta, (key, value) in enumerate(zip(keys, values, strict=True))]
+    assert records == encode_records(expected, 0, 7)
+    assert encode_pairs(list(zip(keys, values, strict=True))) == records
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.binary(max_size=80), st.one_of(st.none(), st.binary(max_size=1_100))), max_size=5))
+def test_records_of_groups_and_deletions_are_those_of_any_producer(pairs: list[tuple[bytes, bytes | None]]) -> None:
+    assert encode_pairs(pairs) == encode_records([Record(delta, 7, key, value) for delta, (key, value) in enumerate(pairs)], 0, 7)
