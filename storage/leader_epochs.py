@@ -13,6 +13,7 @@ stands in the file until the broker runs; loading again removes it again.
 import logging
 from bisect import bisect_right
 from collections.abc import Callable
+from contextlib import suppress
 
 from storage.checkpoint import read_lines, replace_file
 from storage.errors import CorruptCheckpoint
@@ -42,9 +43,10 @@ class LeaderEpochCache:
         self._fs = filesystem
         self._epochs: list[int] = []
         self._start_offsets: list[int] = []
-        if not is_new and filesystem.exists(self.path):
-            for epoch, start_offset in read_leader_epochs(self.path, filesystem):
-                self._append(epoch, start_offset)
+        if not is_new:
+            with suppress(FileNotFoundError):
+                for epoch, start_offset in read_leader_epochs(self.path, filesystem):
+                    self._append(epoch, start_offset)
 
     @property
     def path(self) -> str:
@@ -152,10 +154,11 @@ class LeaderEpochCache:
         keep = len(epochs)
         while keep and (epochs[keep - 1] >= epoch or start_offsets[keep - 1] >= start_offset):
             keep -= 1
-        removed = self.entries[keep:]
-        if len(removed) > 1 or (removed and removed[0][1] != start_offset):
-            log.warning("%s: epoch %d from offset %d contradicts and replaces %s", self.topic_partition, epoch, start_offset, removed)
-        del epochs[keep:], start_offsets[keep:]
+        if keep < len(epochs):
+            removed = self.entries[keep:]
+            if len(removed) > 1 or removed[0][1] != start_offset:
+                log.warning("%s: epoch %d from offset %d contradicts and replaces %s", self.topic_partition, epoch, start_offset, removed)
+            del epochs[keep:], start_offsets[keep:]
         epochs.append(epoch)
         start_offsets.append(start_offset)
         return True

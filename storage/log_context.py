@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from storage.clock import Clock
 from storage.errors import LogDirFailure
 from storage.filesystem import FileSystem
+from storage.log_settings import LogSettings
 from storage.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -78,3 +79,8 @@ class LogContext:
         """`Background.submit` of the broker, for what takes long: without it, that happens where it is asked for."""
         self.on_failure: Callable[[LogDirFailure], None] = _nobody_hears
         """Told, on the loop, when the disk refused something that was done in a thread."""
+
+    def roll_jitter_ms(self, settings: LogSettings) -> int:
+        """By how much earlier a new segment is rolled, so that not all of a topic are at once."""
+        jitter_ms = min(settings.segment_jitter_ms, settings.segment_ms)
+        return int(self.random() * jitter_ms) if jitter_ms else 0  # a random number costs a system call

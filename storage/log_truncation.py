@@ -63,7 +63,7 @@ class Truncation:
         self._directory = log.directory
         self._filesystem = MovableDirectory(context.filesystem, log.small_files)
         self._now_ms = context.clock.now_ms()
-        self._jitter_ms = int(context.random() * min(settings.segment_jitter_ms, settings.segment_ms))
+        self._jitter_ms = context.roll_jitter_ms(settings)
         self._settings = settings
         self._earlier = [] if segment is None else [base for base in log.segments.bases if base < segment.base_offset]
         self._end_offset = end_offset
@@ -246,7 +246,7 @@ def _begin(self: "PartitionLog", truncation: Truncation, offset: int, base_offse
     self.segments.add(self.active_segment)
     # Nobody asks it anything: who reads or appends is refused before.
     self.producer_state = ProducerStateManager(
-        self.topic_partition, self.directory, context.producer_id_expiration_ms, context.filesystem, is_new=True
+        self.topic_partition, self.directory, context.producer_id_expiration_ms, context.filesystem, ()
     )
     self.log_end_offset = offset
     self.latest_epoch = self.leader_epochs.latest_epoch

@@ -225,7 +225,7 @@ class PartitionLog:
     def new_segment(self, base_offset: int) -> Segment:
         """An empty active segment. May raise OSError."""
         settings = self.settings
-        jitter_ms = int(self.context.random() * min(settings.segment_jitter_ms, settings.segment_ms))
+        jitter_ms = self.context.roll_jitter_ms(settings)
         now_ms = self.context.clock.now_ms()
         segment = Segment.create(self.context.filesystem, self.directory, base_offset, settings, now_ms=now_ms, roll_jitter_ms=jitter_ms)
         self.segments.add(segment)

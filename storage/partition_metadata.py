@@ -23,9 +23,10 @@ _TOPIC_ID = "topic_id: "
 def read_topic_id(filesystem: FileSystem, directory: str) -> bytes | None:
     """The topic's id, None when there is no file. Raises CorruptCheckpoint."""
     path = f"{directory}/{PARTITION_METADATA}"
-    if not filesystem.exists(path):
+    try:
+        data = filesystem.read_file(path)
+    except FileNotFoundError:
         return None
-    data = filesystem.read_file(path)
     if not data.strip(b"\0"):
         # Written when the partition was created, and a power cut came before it was durable: the controller tells the id again.
         log.warning("%s is empty: a power cut came right after the partition was created; its topic id is learned anew", path)

@@ -41,17 +41,16 @@ class ProducerStateManager:
         directory: str,
         producer_id_expiration_ms: int,
         filesystem: FileSystem,
-        *,
-        is_new: bool = False,
+        snapshot_offsets: Iterable[int],
     ) -> None:
-        """`is_new` promises an empty directory, which spares listing it."""
+        """`snapshot_offsets` are those of the snapshots that are in the directory, ascending."""
         self.state = ProducerState(topic_partition)
         self.directory = directory
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.map_end_offset = 0
         self._fs = filesystem
         self._last_snapshot_offset = 0
-        self._offsets: list[int] = [] if is_new else self._list_snapshots()
+        self._offsets = list(snapshot_offsets)
         self.writing: SnapshotWrite | None = None
         """The snapshot that was begun and is not finished."""
 
@@ -168,7 +167,6 @@ class ProducerStateManager:
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
         """Deletes snapshots without a segment, but for the newest if it is beyond all segments: a clean stop wrote that one."""
-        self._offsets = self._list_snapshots()
         strays = sorted(set(self._offsets).difference(segment_base_offsets))
         if strays and (not segment_base_offsets or strays[-1] >= max(segment_base_offsets)):
             strays.pop()
@@ -213,8 +211,8 @@ class ProducerStateManager:
         if at == len(self._offsets) or self._offsets[at] != offset:
             insort(self._offsets, offset)
 
-    def _list_snapshots(self) -> list[int]:
-        if not self._fs.is_directory(self.directory):
-            return []
-        stems = [name.removesuffix(SNAPSHOT_SUFFIX) for name in self._fs.list_directory(self.directory) if name.endswith(SNAPSHOT_SUFFIX)]
-        return sorted(int(stem) for stem in stems if stem.isdecimal())
+
+def snapshot_offsets(names: Iterable[str]) -> list[int]:
+    """The offsets of those of the files that are snapshots, ascending."""
+    stems = [name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
+    return sorted(int(stem) for stem in stems if stem.isdecimal())

@@ -36,7 +36,7 @@ from storage.offset_index import MAX_RELATIVE_OFFSET
 from storage.partition_log import PartitionLog
 from storage.partition_metadata import ZERO_UUID, read_topic_id, write_topic_id
 from storage.producer_replay import rebuild_producer_state
-from storage.producer_state_manager import ProducerStateManager
+from storage.producer_state_manager import ProducerStateManager, snapshot_offsets
 from storage.segment import Segment
 from storage.segment_split import split_overflowed_segment
 from storage.topic_partition import TopicPartition
@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 
 _LEGACY_HEADER = struct.Struct(">8xiI")  # offset, size, CRC-32 of the rest
 _READ_BYTES = 1024 * 1024
+_WORTH_A_LINE_BYTES = 16 * 1024 * 1024
+"""A segment that is checked for some milliseconds: after a crash a broker has one for each of thousands of partitions."""
 _NEEDED_INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 MAX_OFFSET = 2**63 - 1
 
@@ -64,12 +66,14 @@ def open_log(
 ) -> PartitionLog:
     """The log in `directory` (that of the partition in `log_dir` unless given), created if need be.
 
-    `log_start_offset` and `recovery_point` are what the checkpoints say. `is_new` promises an empty or missing directory. Raises
-    LogDirFailure, InconsistentTopicId, UnsupportedForMessageFormat (batches of magic 0 or 1), CorruptCheckpoint. Blocks.
+    `log_start_offset` and `recovery_point` are what the checkpoints say. `is_new` promises an empty or missing directory; otherwise a
+    `directory` that is given has to be there. Raises LogDirFailure, InconsistentTopicId, UnsupportedForMessageFormat (batches of magic 0
+    or 1), CorruptCheckpoint. Blocks.
     """
     where = directory or f"{log_dir}/{topic_partition}"
     try:
-        context.filesystem.make_directory(where)
+        if is_new or directory is None:
+            context.filesystem.make_directory(where)
         opened = _Loader(context, topic_partition, log_dir, where, config, clean_shutdown, is_new).load(log_start_offset, recovery_point)
         opened.topic_id = _topic_id(context, topic_partition, where, topic_id)
     except OSError as error:
@@ -120,6 +124,8 @@ class _Loader:
         self.log_start_offset = 0
         self._recovered: ProducerStateManager | None = None
         """What the recovery of the last segment found of producers."""
+        self._snapshot_offsets: list[int] = []
+        """Of the snapshots of producers that are there."""
 
     def load(self, log_start_offset: int, recovery_point: int) -> PartitionLog:
         self.log_start_offset = log_start_offset
@@ -138,7 +144,7 @@ class _Loader:
         self.leader_epochs.truncate_from_start(log_start_offset)
         producer_state = self._recovered
         if producer_state is None or producer_state.map_end_offset != log_end_offset:
-            producer_state = self._producer_state(is_new=self.is_new)
+            producer_state = self._producer_state()
         else:
             producer_state.remove_expired_producers(self.now_ms)  # as if the snapshot were read that was just taken
         if not self.is_new:
@@ -172,6 +178,7 @@ class _Loader:
         while True:
             self._recovered = None
             names = settle_leftovers(self.filesystem, self.directory, self.settings, self.now_ms)
+            self._snapshot_offsets = snapshot_offsets(names)
             try:
                 self._open_segments(names, recovery_point)
                 if not self.clean:
@@ -214,32 +221,21 @@ class _Loader:
         return True
 
     def _segment(self, base_offset: int) -> Segment:
-        jitter_ms = int(self.context.random() * min(self.settings.segment_jitter_ms, self.settings.segment_ms))
+        jitter_ms = self.context.roll_jitter_ms(self.settings)
         return Segment(self.filesystem, self.directory, base_offset, self.settings, now_ms=self.now_ms, roll_jitter_ms=jitter_ms)
 
     def _new_segment(self, base_offset: int) -> Segment:
         return Segment.create(self.filesystem, self.directory, base_offset, self.settings, now_ms=self.now_ms)
 
-    def _producer_state(self, *, is_new: bool = False) -> ProducerStateManager:
-        return ProducerStateManager(
-            self.topic_partition, self.directory, self.context.producer_id_expiration_ms, self.filesystem, is_new=is_new
-        )
+    def _producer_state(self) -> ProducerStateManager:
+        expiration_ms = self.context.producer_id_expiration_ms
+        return ProducerStateManager(self.topic_partition, self.directory, expiration_ms, self.filesystem, self._snapshot_offsets)
 
     def _log_end_offset(self) -> int | None:
         """Where the log ends; None when there is no segment, or none that reaches the log start offset."""
         if not len(self.segments):
             return None
-        active = self.segments.active
-        try:
-            if self.clean:
-                active.check_indexes()
-            log_end_offset, end = active.read_end()
-        except RecordFormatError:
-            end = -1
-        if end != active.size:
-            log.warning("%s: it does not end with a batch although the log was closed properly; it is checked", active.path)
-            self._recover_segment(active)
-            log_end_offset, end = active.read_end()
+        log_end_offset = self._find_end() if self.clean or self._recovered is None else self._recovered.map_end_offset
         if log_end_offset >= self.log_start_offset:
             return log_end_offset
         log.warning(
@@ -254,7 +250,23 @@ class _Loader:
         self.leader_epochs.clear()
         self.leader_epochs.flush()
         self._producer_state().truncate_fully_and_start_at(self.log_start_offset)
+        self._snapshot_offsets = []
         return None
+
+    def _find_end(self) -> int:
+        """Where the active segment ends, which was not just checked."""
+        active = self.segments.active
+        try:
+            if self.clean:
+                active.check_indexes()
+            log_end_offset, end = active.read_end()
+        except RecordFormatError:
+            end = -1
+        if end != active.size:
+            log.warning("%s: it does not end with a batch although the log was closed properly; it is checked", active.path)
+            self._recover_segment(active)
+            log_end_offset, end = active.read_end()
+        return log_end_offset
 
     # ---- after a crash
 
@@ -264,7 +276,8 @@ class _Loader:
             # What the file says of epochs from here on may be of batches that are lost; those that are left tell.
             self.leader_epochs.truncate_from_end(unflushed[0].base_offset)
         for at, segment in enumerate(unflushed):
-            log.info("%s: checking unflushed segment %d of %d, offset %d", self.directory, at + 1, len(unflushed), segment.base_offset)
+            if segment.size >= _WORTH_A_LINE_BYTES:
+                log.info("%s: checking unflushed segment %d of %d, offset %d", self.directory, at + 1, len(unflushed), segment.base_offset)
             if self._recover_segment(segment, is_last=segment is unflushed[-1]):
                 self._delete_behind(unflushed[at + 1 :])
                 return
@@ -332,6 +345,7 @@ class _Loader:
             segment.finish_rebuild()
         manager.map_end_offset = next_offset
         manager.take_snapshot(sync=False)
+        self._snapshot_offsets = manager.snapshot_offsets
         self._recovered = manager if is_last or torn else None
         return torn
 

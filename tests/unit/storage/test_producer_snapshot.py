@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from storage.errors import CorruptSnapshot
 from storage.producer_snapshot import decode_snapshot, encode_snapshot
 from storage.producer_state import ProducerStateEntry
-from storage.producer_state_manager import ProducerStateManager
+from storage.producer_state_manager import ProducerStateManager, snapshot_offsets
 from storage.topic_partition import TopicPartition
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.golden_logs import LOGS
@@ -25,7 +25,9 @@ GOLDEN_SNAPSHOTS = sorted(LOGS.glob("*/*/*.snapshot"))
 def a_manager(filesystem: MemoryFileSystem | None = None) -> ProducerStateManager:
     filesystem = filesystem or MemoryFileSystem()
     filesystem.make_directory("/data/topic-0")
-    return ProducerStateManager(PARTITION, "/data/topic-0", DAY_MS, filesystem)
+    return ProducerStateManager(
+        PARTITION, "/data/topic-0", DAY_MS, filesystem, snapshot_offsets(filesystem.list_directory("/data/topic-0"))
+    )
 
 
 def write(manager: ProducerStateManager, offset: int, producer_id: int = 7, *, transactional: bool = False) -> None:
@@ -189,9 +191,9 @@ STRAYS = [
 @pytest.mark.parametrize(("segments", "before", "after"), STRAYS)
 def test_snapshots_without_a_segment_are_removed(segments: list[int], before: list[int], after: list[int]) -> None:
     filesystem = MemoryFileSystem()
-    manager = a_manager(filesystem)
     for offset in before:
-        filesystem.open(manager.snapshot_path(offset), create=True)
+        filesystem.open(a_manager(filesystem).snapshot_path(offset), create=True)
+    manager = a_manager(filesystem)
     manager.remove_stray_snapshots(segments)
     assert manager.snapshot_offsets == after
     assert filesystem.list_directory("/data/topic-0") == [f"{offset:020d}.snapshot" for offset in after]
@@ -226,7 +228,7 @@ def test_a_snapshot_that_cannot_be_written_is_taken_again_next_time() -> None:
     inner = MemoryFileSystem()
     inner.make_directory("/data/topic-0")
     filesystem = FaultyFileSystem(inner)
-    manager = ProducerStateManager(PARTITION, "/data/topic-0", DAY_MS, filesystem)
+    manager = ProducerStateManager(PARTITION, "/data/topic-0", DAY_MS, filesystem, ())
     write(manager, 0)
     filesystem.fail_at, filesystem.fails_for_ever = filesystem.calls + 2, False
     with pytest.raises(OSError, match="Input/output"):
