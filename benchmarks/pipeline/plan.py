@@ -61,3 +61,9 @@ class Plan:
     def streams(self) -> int:
         """How many producers write generated rows, one after the other or side by side; each promises the order of its own rows."""
         return max(1, min(self.rows, max(_LEAST_STREAMS, -(-self.rows // ROWS_PER_STREAM)), MAX_STREAMS))
+
+
+def check_input(plan: Plan) -> None:
+    """Whether the user's file is there. Raises Unusable."""
+    if plan.input is not None and not plan.input.exists():
+        raise Unusable(f"{plan.input}: there is no such file")

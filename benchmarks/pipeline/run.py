@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from benchmarks.pipeline import session, topic
 from benchmarks.pipeline.chaos import brokers_of
 from benchmarks.pipeline.console import Console
-from benchmarks.pipeline.plan import DidNotFinish, Plan, Unusable
+from benchmarks.pipeline.plan import DidNotFinish, Plan, Unusable, check_input
 from benchmarks.pipeline.reasons import innermost
 from benchmarks.pipeline.report import ReportFolder, write_html, write_json
 from broker.cli.client.errors import ClientError
@@ -59,6 +59,10 @@ def run(plan: Plan) -> int:
 def _run(plan: Plan, console: Console, log: Path) -> int:
     with ReportFolder(plan.report) as folder:
         session.check_java()
+        session.check_master(plan.master)
+        check_input(plan)
+        with _work_folder(plan, folder.growing):
+            pass  # one can be made: Spark takes long to start
         if plan.chaos is not None:
             brokers_of(plan.chaos)
         topic.check(plan)

@@ -11,11 +11,12 @@ import fcntl
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ _IVY_SETTINGS = """<ivysettings>
 _NOT_FETCHED = ("unresolved dependency", "UNRESOLVED DEPENDENCIES", "download failed", "FAILED DOWNLOADS")
 _NO_MASTER = ("Could not parse Master URL", "Master must either be")
 _JAVA_WANTED = {4: 17, 3: 8}
+_MASTER_S = 5.0
 
 
 def pyspark_version() -> str:
@@ -85,6 +87,17 @@ def local_cores(master: str) -> int | None:
     if found is None:
         return None
     return len(os.sched_getaffinity(0)) if found.group(1) == "*" else int(found.group(1) or 1)
+
+
+def check_master(master: str) -> None:
+    """Whether something listens where a standalone master is said to be: Spark tries for a minute. Raises Unusable."""
+    if not master.startswith("spark://"):
+        return
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        with suppress(OSError, ValueError), socket.create_connection((host.strip("[]"), int(port)), _MASTER_S):
+            return
+    raise Unusable(f"there is no Spark master at {master}")
 
 
 def open_session(master: str, conf: Mapping[str, str]) -> SparkSession:

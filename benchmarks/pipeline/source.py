@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.types import AtomicType, BinaryType, StringType
 
-from benchmarks.pipeline.plan import MAX_ROWS, MAX_STREAMS, Plan, Unusable
+from benchmarks.pipeline.plan import MAX_ROWS, MAX_STREAMS, Plan, Unusable, check_input
 from benchmarks.pipeline.reasons import innermost
 from benchmarks.pipeline.records import HEADER_BYTES, payload_of
 
@@ -63,7 +63,9 @@ def _read(spark: SparkSession, plan: Plan) -> Source:
     table = _table(spark, plan)
     key, payload = _key(table, plan), _payload(table, plan)
     try:
-        sizes = {row[0]: row[1] for row in table.groupBy(fn.spark_partition_id()).count().collect()}
+        # The lengths are of no use, but rows that cannot be read show now, and not when half of them are written.
+        read = table.groupBy(fn.spark_partition_id()).agg(fn.count("*"), fn.max(fn.length(key)), fn.max(fn.length(payload)))
+        sizes = {row[0]: row[1] for row in read.collect()}
     except (PySparkException, Py4JError) as error:
         raise Unusable(f"{plan.input}: cannot be read: {innermost(error)}") from None
     if not 0 < sum(sizes.values()) <= MAX_ROWS or max(sizes) > MAX_STREAMS:
@@ -85,8 +87,7 @@ def _read(spark: SparkSession, plan: Plan) -> Source:
 
 def _table(spark: SparkSession, plan: Plan) -> DataFrame:
     assert plan.input is not None
-    if not plan.input.exists():
-        raise Unusable(f"{plan.input}: there is no such file")
+    check_input(plan)
     path = str(plan.input.absolute())
     try:
         if plan.input.suffix.lower() == ".csv":

@@ -150,18 +150,33 @@ def test_a_master_that_is_none(tmp_path: Path, broker: BrokerProcess) -> None:
     assert_refused(ended, tmp_path, "'nonsense' is no Spark master")
 
 
+def test_a_cluster_of_executors_that_is_not_there(tmp_path: Path) -> None:
+    master = f"spark://127.0.0.1:{free_ports(1)[0]}"
+    assert_refused(validate(tmp_path, "--master", master), tmp_path, f"there is no Spark master at {master}")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    assert_refused(validate(tmp_path, "--input", "nothing.csv"), tmp_path, "nothing.csv: there is no such file")
+
+
+def test_a_folder_for_the_checkpoint_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert_refused(validate(tmp_path, "--work", str(tmp_path / "file" / "work")), tmp_path, "no checkpoint can be written there")
+
+
 def test_a_file_whose_schema_cannot_be_used(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> None:
     spark.range(3).selectExpr("id", "array(id) AS value").write.parquet(str(tmp_path / "arrays"))
     spark.range(0).selectExpr("'k' AS key", "'v' AS value").write.parquet(str(tmp_path / "empty"))
     spark.range(3).selectExpr("named_struct('a', id) AS key", "'v' AS value").write.parquet(str(tmp_path / "struct"))
     (tmp_path / "text.parquet").write_text("no parquet")
+    (tmp_path / "ragged.csv").write_text("name,age\nana,31\nbo\n")
     plan = Plan(broker.bootstrap, "unused", 1, tmp_path / "report")
     refused = {
         "arrays": "column value is array<bigint>; it must be text, bytes or a number",
         "struct": "column key is struct<a:bigint>",
         "empty": "has 0 rows",
         "text.parquet": "is neither Parquet nor, by its name, CSV",
-        "nothing.csv": "there is no such file",
+        "ragged.csv": "cannot be read: org.apache.spark.SparkRuntimeException: [MALFORMED_CSV_RECORD]",
     }
     for number, (name, why) in enumerate(refused.items()):
         with pytest.raises(Unusable) as reason:

@@ -103,7 +103,7 @@ def test_a_stream_takes_no_more_than_it_may_at_once(spark: SparkSession, broker:
     stream = spark.readStream.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap).options(**options).load()
     query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()
-    taken = [json.loads(progress.json)["numInputRows"] for progress in query.recentProgress]
+    taken = [progress["numInputRows"] for progress in query.recentProgress]
     assert [rows for rows in taken if rows] == [20, 20, 20, 20]
 
 
