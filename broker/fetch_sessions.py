@@ -57,7 +57,7 @@ class SessionPartition:
         self.partition = asked.partition
         self.high_watermark = -1
         self.log_start_offset = -1
-        self.leader_epoch = asked.current_leader_epoch
+        self.leader_epoch = known_epoch(asked.current_leader_epoch)
         self.update(asked)
 
     def update(self, asked: FetchPartition) -> None:
@@ -66,12 +66,13 @@ class SessionPartition:
         Who asks in another leader epoch began anew, and may have thrown away the answer that told the high watermark: it is told again.
         Apache Kafka would leave a follower with its old one until the next record.
         """
-        if asked.current_leader_epoch != self.leader_epoch:
+        leader_epoch = known_epoch(asked.current_leader_epoch)
+        if leader_epoch != self.leader_epoch:
             self.high_watermark = -1
         self.offset = asked.fetch_offset
         self.max_bytes = asked.partition_max_bytes
-        self.leader_epoch = asked.current_leader_epoch
-        self.last_fetched_epoch = asked.last_fetched_epoch
+        self.leader_epoch = leader_epoch
+        self.last_fetched_epoch = known_epoch(asked.last_fetched_epoch)
         self.start = asked.log_start_offset
 
     def has_news(self, answer: PartitionData) -> bool:
@@ -127,6 +128,11 @@ class FetchSession:
             self.partitions[key] = self.partitions.pop(key)
 
 
+def known_epoch(epoch: int) -> int:
+    """A leader epoch of a Fetch; any negative one means that the client knows none."""
+    return epoch if epoch >= 0 else -1
+
+
 def next_epoch(epoch: int) -> int:
     """The epoch of the request that follows; wraps to 1, since 0 begins a session."""
     if epoch == FINAL_EPOCH:
@@ -172,9 +178,7 @@ class FetchSessionCache:
 
     def maybe_create(self, partitions: Partitions, *, is_follower: bool, uses_topic_ids: bool, now_ms: int) -> int:
         """Make a session if there is room for one of this size; its id, or NO_SESSION."""
-        if not partitions or (
-            len(self.sessions) >= self.slots and not self._evict(len(partitions), is_follower=is_follower, now_ms=now_ms)
-        ):
+        if len(self.sessions) >= self.slots and not self._evict(len(partitions), is_follower=is_follower, now_ms=now_ms):
             return NO_SESSION
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self.sessions:

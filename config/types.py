@@ -17,8 +17,15 @@ from config.errors import ConfigValueError
 T = TypeVar("T")
 
 _COMMA = re.compile(r"\s*,\s*")
-_INTEGER = re.compile(r"[+-]?[0-9]+")
+_INTEGER = re.compile(r"[+-]?\d+")  # of any script, as in Java
 _DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
+
+
+def java_int(text: str) -> int:
+    """The number that Java's Integer.parseInt reads. Raises ValueError, unlike int() also for blanks, underscores and too many bits."""
+    if not _INTEGER.fullmatch(text) or not -(1 << 31) <= int(text) < 1 << 31:
+        raise ValueError(text)
+    return int(text)
 
 
 class ConfigKind(IntEnum):

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from config.broker import BrokerConfig
 from config.broker_keys import key_of
@@ -17,7 +17,7 @@ from config.errors import ConfigError, TopicConfigError
 from config.key import Key
 from config.passwords import PasswordEncoder, UndecodablePassword
 from config.topic import TOPIC_KEYS, validate_topic_overrides
-from config.types import ConfigKind
+from config.types import ConfigKind, java_int
 from controller.change_znodes import decode_config, encode_config, encode_config_change
 from controller.errors import (
     BadVersion,
@@ -123,8 +123,7 @@ class ConfigAdmin:
         await self._change_topic(topic, lambda current: apply_ops(ops, current, TOPIC_KEYS.get), validate_only=validate_only)
 
     async def _change_topic(self, topic: str, change: Change, *, validate_only: bool) -> None:
-        if not topic:
-            raise InvalidAdminRequest("Default topic resources are not allowed.")
+        check_topic_named(topic)
         try:
             validate_topic_name(topic)
         except InvalidTopicName:
@@ -155,8 +154,7 @@ class ConfigAdmin:
 
     async def _change_broker(self, resource_name: str, change: Change, *, validate_only: bool) -> None:
         per_broker = resource_name != ""
-        if per_broker:
-            self._check_broker_id(resource_name)
+        self.check_broker_name(resource_name)
 
         def checked(current: dict[str, str]) -> dict[str, str]:
             known = self.decoded(current)
@@ -206,9 +204,12 @@ class ConfigAdmin:
         if self.passwords is not None and any(map(is_password, await self.read("brokers", str(self._broker_id)))):
             await self._change("brokers", str(self._broker_id), again, validate_only=False)
 
-    def _check_broker_id(self, resource_name: str) -> None:
+    def check_broker_name(self, resource_name: str) -> None:
+        """Raises InvalidAdminRequest unless this is the id of this broker, or empty for all brokers."""
+        if not resource_name:
+            return
         try:
-            broker_id = int(resource_name)
+            broker_id = java_int(resource_name)
         except ValueError:
             raise InvalidAdminRequest(f"Node id must be an integer, but it is: {resource_name}") from None
         if broker_id != self._broker_id:
@@ -282,10 +283,23 @@ class ConfigAdmin:
         return True
 
 
-def apply_ops(ops: Sequence[ConfigOp], current: Mapping[str, str], key: Callable[[str], Key[object] | None]) -> dict[str, str]:
+def check_topic_named(topic: str) -> None:
+    """Raises InvalidAdminRequest for an empty name, which with brokers stands for all of them."""
+    if not topic:
+        raise InvalidAdminRequest("Default topic resources are not allowed.")
+
+
+def check_is_list(op: ConfigOp, declared: Key[Any]) -> None:
+    """Raises InvalidTopicConfig for an APPEND or SUBTRACT of what is no list."""
+    if declared.type.kind is not ConfigKind.LIST:
+        raise InvalidTopicConfig(f"Config value {op.op.name.lower()} is not allowed for config key: {op.name}")
+
+
+def apply_ops(ops: Sequence[ConfigOp], current: Mapping[str, str], key: Callable[[str], Key[Any] | None]) -> dict[str, str]:
     """`current` with the incremental changes made. Raises InvalidTopicConfig for an APPEND or SUBTRACT of what is no list."""
     overrides = dict(current)
-    for name, value, op in ops:
+    for change in ops:
+        name, value, op = change
         if op is OpType.DELETE:
             overrides.pop(name, None)
         elif op is OpType.SET:
@@ -294,8 +308,7 @@ def apply_ops(ops: Sequence[ConfigOp], current: Mapping[str, str], key: Callable
             declared = key(name)
             if declared is None:
                 raise InvalidTopicConfig(f"Unknown config name: {name}")
-            if declared.type.kind is not ConfigKind.LIST:
-                raise InvalidTopicConfig(f"Config value {op.name.lower()} is not allowed for config key: {name}")
+            check_is_list(change, declared)
             old = overrides.get(name, declared.render(declared.default)) or ""
             given = (value or "").split(",")
             if op is OpType.APPEND:

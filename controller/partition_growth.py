@@ -95,7 +95,7 @@ class PartitionGrowth:
             raise InvalidPartitions(f"Topic currently has {old_count} partitions, which is higher than the requested {wanted.total}.")
         if increment == 0:
             raise InvalidPartitions(f"Topic already has {old_count} partitions.")
-        if increment > MAX_NEW_PARTITIONS:
+        if increment > MAX_NEW_PARTITIONS and wanted.assignments is None:
             raise InvalidPartitions(
                 f"Excessively large number of partitions per request: {increment}, at most {MAX_NEW_PARTITIONS} can be created at once."
             )

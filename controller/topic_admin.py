@@ -258,10 +258,10 @@ def check_manual_assignment(assignments: Mapping[int, tuple[int, ...]]) -> None:
     if any(len(set(replicas)) != len(replicas) for replicas in assignments.values()):
         shown = ", ".join(f"{index} -> ArrayBuffer({', '.join(map(str, replicas))})" for index, replicas in assignments.items())
         raise InvalidReplicaAssignment(f"Duplicate replica assignment found: HashMap({shown})")
-    if any(not replicas for replicas in assignments.values()):
-        raise InvalidReplicaAssignment("A partition needs at least one replica")
     if sorted(assignments) != list(range(len(assignments))):
         raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
+    if any(not replicas for replicas in assignments.values()):
+        raise InvalidReplicaAssignment("A partition needs at least one replica")
 
 
 def _check_amount(num_partitions: int, remaining: int) -> None:

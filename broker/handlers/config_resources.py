@@ -65,7 +65,7 @@ async def change_each(resources: Sequence[R], change: Callable[[R], Coroutine[An
             outcomes.append(denied or (ErrorCode.NONE, None))
         except (ControllerError, ConfigError, StoreError) as error:
             outcomes.append(api_error(error))
-    if any(resource.resource_type == ConfigResourceType.BROKER for resource in resources):
+    if any(resource.resource_type in (ConfigResourceType.TOPIC, ConfigResourceType.BROKER) for resource in resources):
         # The next request of this client finds this broker as it asked it to be.
         await context.broker.dynamic_config.catch_up()
     return outcomes

@@ -5,9 +5,11 @@ A broker that is not the controller answers STALE_CONTROLLER_EPOCH, as Apache Ka
 
 from broker.error_map import error_code
 from broker.request_context import RequestContext
-from controller.errors import ControllerError, NotController
+from controller.errors import BrokerNotAvailable, ControllerError, NotController
 from protocol.errors import ErrorCode
 from protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse, RemainingPartition
+
+UNKNOWN_BROKER_EPOCH = -1
 
 
 async def handle_controlled_shutdown(request: ControlledShutdownRequest, context: RequestContext) -> ControlledShutdownResponse:
@@ -16,6 +18,11 @@ async def handle_controlled_shutdown(request: ControlledShutdownRequest, context
         remaining = await context.broker.controller.controlled_shutdown(request.broker_id, request.broker_epoch)
     except NotController:
         return ControlledShutdownResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+    except BrokerNotAvailable:
+        # Apache Kafka stumbles here over a broker that it compares the epoch of.
+        is_compared = request.broker_epoch != UNKNOWN_BROKER_EPOCH
+        code = ErrorCode.UNKNOWN_SERVER_ERROR if is_compared else ErrorCode.BROKER_NOT_AVAILABLE
+        return ControlledShutdownResponse(error_code=code)
     except ControllerError as error:
         return ControlledShutdownResponse(error_code=error_code(error))
     return ControlledShutdownResponse(

@@ -12,7 +12,7 @@ def handle_create_delegation_token(request: CreateDelegationTokenRequest, contex
     principal = context.connection.principal
     response = CreateDelegationTokenResponse(
         error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
-        principal_type=request.owner_principal_type or principal.principal_type,
+        principal_type=(request.owner_principal_type or "") if request.owner_principal_name else principal.principal_type,
         principal_name=request.owner_principal_name or principal.name,
         issue_timestamp_ms=-1,
         expiry_timestamp_ms=-1,

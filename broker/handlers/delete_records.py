@@ -28,23 +28,24 @@ UNKNOWN_LOW_WATERMARK = -1
 def handle_delete_records(request: DeleteRecordsRequest, context: RequestContext) -> Answer | DeleteRecordsResponse:
     """Delete on the leader, then wait for the followers."""
     waiting: list[tuple[Partition, int, DeleteRecordsPartitionResult]] = []
-    topics = []
-    for topic in request.topics:
-        results = []
-        for asked in topic.partitions:
-            result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=UNKNOWN_LOW_WATERMARK)
-            results.append(result)
-            if topic.name in INTERNAL_TOPICS and context.broker.cluster.partition(topic.name, asked.partition_index) is not None:
-                result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
-                continue
-            try:
-                partition = context.broker.replica_manager.partition_or_raise(topic.name, asked.partition_index)
-                offset = partition.delete_records(asked.offset)
-                waiting.append((partition, offset, result))
-            except (StorageError, ReplicationError) as error:
-                result.error_code = partition_error(error, context.broker)
-        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
-    response = DeleteRecordsResponse(topics=topics)
+    # What is said last of a partition that is named twice counts.
+    wanted = {(topic.name, asked.partition_index): asked.offset for topic in request.topics for asked in topic.partitions}
+    results: dict[str, list[DeleteRecordsPartitionResult]] = {}
+    for (name, index), wanted_offset in wanted.items():
+        result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=UNKNOWN_LOW_WATERMARK)
+        results.setdefault(name, []).append(result)
+        if name in INTERNAL_TOPICS and context.broker.cluster.partition(name, index) is not None:
+            result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+            continue
+        try:
+            partition = context.broker.replica_manager.partition_or_raise(name, index)
+            offset = partition.delete_records(wanted_offset)
+            waiting.append((partition, offset, result))
+        except (StorageError, ReplicationError) as error:
+            result.error_code = partition_error(error, context.broker)
+    response = DeleteRecordsResponse(
+        topics=[DeleteRecordsTopicResult(name=name, partitions=partitions) for name, partitions in results.items()]
+    )
     if all(_is_settled(*entry) for entry in waiting):
         return response
     pending = Pending()

@@ -20,7 +20,7 @@ from protocol.messages.describe_client_quotas import (
 )
 
 KINDS = frozenset({USER, CLIENT_ID, IP})
-EXACT, DEFAULT = 0, 1
+EXACT, DEFAULT, ANY = 0, 1, 2
 CLIENT_QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
 IP_QUOTAS = ("connection_creation_rate",)
 
@@ -33,6 +33,8 @@ async def handle_describe_client_quotas(request: DescribeClientQuotasRequest, co
     if not context.is_authorized(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return DescribeClientQuotasResponse(error_code=code, error_message=code.message, entries=None)
+    if not all(_is_meaningful(component) for component in request.components):
+        return DescribeClientQuotasResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, error_message=None, entries=None)
     try:
         components = _components(request.components)
     except ControllerError as error:
@@ -52,6 +54,11 @@ async def handle_describe_client_quotas(request: DescribeClientQuotasRequest, co
             if quotas and _matches(entity, components, strict=request.strict)
         ]
     )
+
+
+def _is_meaningful(component: ComponentData) -> bool:
+    """Whether it says what to match. Apache Kafka stumbles over what does not, before it looks at anything else."""
+    return component.match is not None if component.match_type == EXACT else component.match_type in (DEFAULT, ANY)
 
 
 def _components(asked: Iterable[ComponentData]) -> dict[str, ComponentData] | None:

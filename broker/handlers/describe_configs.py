@@ -14,6 +14,7 @@ from broker.security.authorizer import Operation, ResourceType
 from config.describe import ConfigEntry
 from config.errors import ConfigError
 from config.topic import TopicConfig
+from config.types import java_int
 from controller.errors import ControllerError, InvalidAdminRequest, StoreError
 from controller.topic_names import validate_topic_name
 from protocol.errors import ErrorCode
@@ -80,7 +81,7 @@ async def _entries(resource: DescribeConfigsResource, keys: Sequence[str] | None
 
 def _broker_id(name: str) -> int:
     try:
-        return int(name)
+        return java_int(name)
     except ValueError:
         raise InvalidAdminRequest(f"Broker id must be an integer, but it is: {name}") from None
 

@@ -28,8 +28,7 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
         denied = [] if request.topic_partitions is None else partitions
         return ElectLeadersResponse(error_code=code, replica_election_results=_grouped(dict.fromkeys(denied, (code, None))))
     if request.election_type not in (PREFERRED, UNCLEAN):
-        code = ErrorCode.UNKNOWN_SERVER_ERROR
-        return ElectLeadersResponse(error_code=code, replica_election_results=_grouped(dict.fromkeys(partitions, (code, None))))
+        return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     results: dict[TopicPartition, ElectionResult]
     try:
         results = await context.broker.controller.elect_leaders(partitions, unclean=request.election_type == UNCLEAN)
@@ -48,6 +47,18 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
         if request.topic_partitions is not None or not isinstance(result, ElectionNotNeeded)
     }
     return ElectLeadersResponse(replica_election_results=_grouped(errors))
+
+
+def _refused(request: ElectLeadersRequest, code: ErrorCode) -> ElectLeadersResponse:
+    """The error for everything that was named, as it was named."""
+    results = [
+        ReplicaElectionResult(
+            topic=topic.topic,
+            partition_result=[PartitionResult(partition_id=index, error_code=code, error_message=None) for index in topic.partitions],
+        )
+        for topic in request.topic_partitions or []
+    ]
+    return ElectLeadersResponse(error_code=code, replica_election_results=results)
 
 
 def _error(result: ControllerError) -> tuple[ErrorCode, str | None]:

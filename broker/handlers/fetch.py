@@ -148,7 +148,7 @@ class Fetch:
             fetches = context.broker.replica_manager.topic_stats.follower_fetches
             fetches[version] = fetches.get(version, 0) + 1
         self.params = FetchParams(
-            replica_id,
+            max(replica_id, CONSUMER),  # a debugging consumer sees what others see, if it also asks followers
             request.isolation_level,
             or_follower=or_follower,
             rack_id=request.rack_id if replica_id < 0 and version >= FIRST_VERSION_THAT_MAY_READ_FROM_FOLLOWERS else None,

@@ -12,7 +12,8 @@ from broker.request_context import RequestContext
 from config.broker_keys import BROKER_KEYS
 from config.key import Key
 from config.topic import TOPIC_KEYS
-from controller.config_admin import ConfigOp, OpType
+from config.types import java_int
+from controller.config_admin import ConfigOp, OpType, check_is_list, check_topic_named
 from controller.errors import ControllerError, InvalidAdminRequest
 from protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -34,8 +35,13 @@ async def handle_incremental_alter_configs(
         check_entries(resource, may_be_null=_is_deletion)
         name = resource.resource_name
         if resource.resource_type == ConfigResourceType.TOPIC:
+            check_topic_named(name)
             await admin.alter_topic_configs(name, _ops(resource, TOPIC_KEYS), validate_only=validate_only)
         elif resource.resource_type == ConfigResourceType.BROKER:
+            admin.check_broker_name(name)
+            for config in resource.configs:
+                if config.config_operation not in OpType.__members__.values():
+                    raise InvalidAdminRequest(f"Unknown operations type {config.config_operation}")
             await admin.alter_broker_configs(name, _ops(resource, BROKER_KEYS), validate_only=validate_only)
         elif resource.resource_type == ConfigResourceType.BROKER_LOGGER:
             _check_node_id(name, context.broker.broker_id)
@@ -59,23 +65,24 @@ def _is_deletion(config: AlterableConfig) -> bool:
 
 
 def _ops(resource: AlterConfigsResource, known: Mapping[str, Key[Any]]) -> list[ConfigOp]:
-    """The changes. Raises InvalidAdminRequest, or ControllerError for what Apache Kafka answers with UNKNOWN_SERVER_ERROR."""
+    """The changes. Raises InvalidTopicConfig, or ControllerError for what Apache Kafka answers with UNKNOWN_SERVER_ERROR."""
     ops = []
     for config in resource.configs:
         try:
-            op = OpType(config.config_operation)
+            op = ConfigOp(config.name, config.value, OpType(config.config_operation))
         except ValueError:
-            refusal = InvalidAdminRequest if resource.resource_type == ConfigResourceType.BROKER else ControllerError
-            raise refusal(f"Unknown operations type {config.config_operation}") from None
-        if op in (OpType.APPEND, OpType.SUBTRACT) and config.name not in known:
-            raise ControllerError(f"{config.name} is not known, so nothing can be appended to it or subtracted from it")
-        ops.append(ConfigOp(config.name, config.value, op))
+            raise ControllerError(f"Unknown operations type {config.config_operation}") from None
+        if op.op in (OpType.APPEND, OpType.SUBTRACT):
+            if op.name not in known:
+                raise ControllerError(f"{op.name} is not known, so nothing can be appended to it or subtracted from it")
+            check_is_list(op, known[op.name])
+        ops.append(op)
     return ops
 
 
 def _check_node_id(name: str, node_id: int) -> None:
     try:
-        given = int(name)
+        given = java_int(name)
     except ValueError:
         raise InvalidAdminRequest(f"Node id must be an integer, but it is: {name}") from None
     if given != node_id:

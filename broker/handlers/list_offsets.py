@@ -54,13 +54,16 @@ def handle_list_offsets(
 
 
 def _list(request: ListOffsetsRequest, context: RequestContext, *, may_wait: bool) -> ListOffsetsResponse:
-    """Each partition by itself. A partition named twice is an error, since its answers could not be told apart. Raises ColdRead."""
+    """Each partition by itself. A partition named twice is an error from version 1, since its answers could not be told apart.
+
+    Raises ColdRead.
+    """
     asked = Counter((topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions)
     topics = []
     for topic in request.topics:
         partitions = []
         for partition in topic.partitions:
-            if asked[topic.name, partition.partition_index] > 1:
+            if context.api_version > 0 and asked[topic.name, partition.partition_index] > 1:
                 answer = ListOffsetsPartitionResponse(
                     partition_index=partition.partition_index,
                     error_code=ErrorCode.INVALID_REQUEST,

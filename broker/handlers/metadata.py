@@ -54,13 +54,14 @@ def handle_metadata(request: MetadataRequest, context: RequestContext) -> Metada
         if image is not None:
             found.append(_topic(image, request, context))
         elif not is_valid_topic_name(name):
-            found.append(_absent(ErrorCode.INVALID_TOPIC_EXCEPTION, name))
+            found.append(_absent(ErrorCode.INVALID_TOPIC_EXCEPTION, name, operations=_operations(name, request, context)))
         else:
             missing.append(name)
     allowed = context.api_version < 4 or request.allow_auto_topic_creation
     if missing and allowed and context.broker.auto_topics.enabled:
         return _create(missing, found, request, context)
-    found.extend(_absent(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name) for name in missing)
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    found.extend(_absent(code, name, operations=_operations(name, request, context)) for name in missing)
     return _response(found, request, context)
 
 
@@ -87,7 +88,7 @@ async def _create(
     missing: list[str], found: list[MetadataResponseTopic], request: MetadataRequest, context: RequestContext
 ) -> MetadataResponse:
     codes = await context.broker.auto_topics.create(missing)
-    found.extend(_absent(codes[name], name) for name in missing)
+    found.extend(_absent(codes[name], name, operations=_operations(name, request, context)) for name in missing)
     return _response(found, request, context)
 
 
@@ -113,24 +114,27 @@ def _response(topics: list[MetadataResponseTopic], request: MetadataRequest, con
     return response
 
 
-def _absent(code: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> MetadataResponseTopic:
+def _absent(code: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID, *, operations: int = NOT_ASKED) -> MetadataResponseTopic:
     return MetadataResponseTopic(
-        error_code=code, name=name, topic_id=topic_id, is_internal=name in INTERNAL_TOPICS, topic_authorized_operations=NOT_ASKED
+        error_code=code, name=name, topic_id=topic_id, is_internal=name in INTERNAL_TOPICS, topic_authorized_operations=operations
     )
 
 
+def _operations(name: str, request: MetadataRequest, context: RequestContext) -> int:
+    """What the client may do with the topic of this name, whether there is one or not."""
+    if not request.include_topic_authorized_operations:
+        return NOT_ASKED
+    connection = context.connection
+    return authorized_operations(context.broker.authorizer, str(connection.principal), connection.client_host, ResourceType.TOPIC, name)
+
+
 def _topic(image: TopicImage, request: MetadataRequest, context: RequestContext) -> MetadataResponseTopic:
-    operations = NOT_ASKED
-    if request.include_topic_authorized_operations:
-        operations = authorized_operations(
-            context.broker.authorizer, str(context.connection.principal), context.connection.client_host, ResourceType.TOPIC, image.name
-        )
     return MetadataResponseTopic(
         name=image.name,
         topic_id=image.topic_id,
         is_internal=image.name in INTERNAL_TOPICS,
         partitions=[visible_partition(state, context) for state in image.partitions.values()],
-        topic_authorized_operations=operations,
+        topic_authorized_operations=_operations(image.name, request, context),
     )
 
 

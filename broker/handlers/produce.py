@@ -55,13 +55,11 @@ ADMIN_CLIENT_ID = "__admin_client"
 def handle_produce(request: ProduceRequest, context: RequestContext) -> Answer:
     """Append every batch that can be appended now; what needs a worker thread (recompression, long checks) makes the request wait."""
     produce = Produce(request, context)
-    if request.acks not in VALID_ACKS:
-        produce.refuse_all(ErrorCode.INVALID_REQUIRED_ACKS)
-        return produce.answer()
     # A partition named twice is appended to once, with what was named last, as in Apache Kafka.
     wanted = {(topic.name, data.index): data.records for topic in request.topic_data for data in topic.partition_data}
+    append = produce.append if request.acks in VALID_ACKS else produce.refuse_acks
     for (name, index), records in wanted.items():
-        produce.append(name, index, records)
+        append(name, index, records)
     if produce.in_work:
         produce.detach()
         pending = Pending()
@@ -209,11 +207,17 @@ class Produce:
             leader_id, leader_epoch = current_leader(broker.replica_manager, topic, result.index)
             result.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
 
-    def refuse_all(self, code: ErrorCode) -> None:
-        """Nothing of the request is appended."""
-        for topic in self.request.topic_data:
-            for data in topic.partition_data:
-                self.results.append((topic.name, PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1)))
+    def refuse_acks(self, topic: str, index: int, records: memoryview | bytes | None) -> None:
+        """There are no such acks, so nothing is appended; what the request itself shows to be wrong is said first."""
+        result = PartitionProduceResponse(index=index, base_offset=-1, error_code=ErrorCode.INVALID_REQUIRED_ACKS)
+        self.results.append((topic, result))
+        if self.context.broker.cluster.partition(topic, index) is None:
+            result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif records is not None:
+            try:
+                check_request(records, self.context.api_version)
+            except StorageError as error:
+                result.error_code = partition_error(error, self.context.broker)
 
     # -- what needs a worker ---------------------------------------------------------------------------------------------
 

@@ -42,9 +42,9 @@ UNREAD_FIELDS: Final[dict[ApiKey, tuple[Unread, ...]]] = {
         ),
     ),
     ApiKey.END_TXN: (Unread(("producer_id", "producer_epoch", "committed"), _NO_TRANSACTIONS),),
-    ApiKey.DESCRIBE_ACLS: (Unread((), _REFUSED),),
-    ApiKey.CREATE_ACLS: (Unread((), _REFUSED),),
-    ApiKey.DELETE_ACLS: (Unread((), _REFUSED),),
+    ApiKey.DESCRIBE_ACLS: (Unread(("resource_name_filter", "principal_filter", "host_filter"), _REFUSED),),
+    ApiKey.CREATE_ACLS: (Unread(("resource_name", "principal", "host"), _REFUSED),),
+    ApiKey.DELETE_ACLS: (Unread(("resource_name_filter", "principal_filter", "host_filter"), _REFUSED),),
     ApiKey.SASL_AUTHENTICATE: (Unread((), _REFUSED),),
     ApiKey.CREATE_DELEGATION_TOKEN: (Unread((), _REFUSED),),
     ApiKey.RENEW_DELEGATION_TOKEN: (Unread((), _REFUSED),),
@@ -52,9 +52,7 @@ UNREAD_FIELDS: Final[dict[ApiKey, tuple[Unread, ...]]] = {
     ApiKey.DESCRIBE_DELEGATION_TOKEN: (Unread((), _REFUSED),),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: (Unread(("timeout_ms",), _ANSWERED_AT_ONCE),),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (Unread(("timeout_ms",), _ANSWERED_AT_ONCE),),
-    ApiKey.UPDATE_FEATURES: (
-        Unread(("timeout_ms", "max_version_level", "allow_downgrade", "upgrade_type", "validate_only"), "no feature is supported"),
-    ),
+    ApiKey.UPDATE_FEATURES: (Unread(("timeout_ms", "validate_only"), "no feature is supported"),),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: (Unread((), _REFUSED),),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (Unread((), _REFUSED),),
 }

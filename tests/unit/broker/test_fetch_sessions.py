@@ -60,8 +60,14 @@ def test_epochs_wrap_to_1_and_never_to_0() -> None:
     assert next_epoch(-1) == -1
 
 
-def test_a_fetch_of_nothing_gets_no_session() -> None:
-    assert a_cache().maybe_create({}, is_follower=False, uses_topic_ids=False, now_ms=0) == NO_SESSION
+def test_a_fetch_of_nothing_gets_a_session_too() -> None:
+    assert a_cache().maybe_create({}, is_follower=False, uses_topic_ids=False, now_ms=0) != NO_SESSION
+
+
+def test_any_negative_leader_epoch_of_a_fetch_is_none() -> None:
+    asked = FetchPartition(partition=0, current_leader_epoch=-2, last_fetched_epoch=-7)
+    session_partition = SessionPartition("t", ZERO_UUID, asked)
+    assert (session_partition.leader_epoch, session_partition.last_fetched_epoch) == (-1, -1)
 
 
 def test_a_full_cache_refuses_a_session_like_those_it_has() -> None:

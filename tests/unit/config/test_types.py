@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from config.errors import ConfigError
 from config.metadata_version import METADATA_VERSIONS, full_version, is_at_least
-from config.types import Bool, Class, Double, Int, List, Long, Password, PasswordType, Short, String, java_double
+from config.types import Bool, Class, Double, Int, List, Long, Password, PasswordType, Short, String, java_double, java_int
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,17 @@ def test_an_integer_has_the_range_of_its_type(kind: Int | Long | Short, bits: in
             kind.parse("key", str(outside))
 
 
-@pytest.mark.parametrize("text", ["", " ", "1 2", "0x1", "1_000", "1.0", "١", "--1", "+"])
+def test_digits_of_any_script_are_read_as_java_reads_them() -> None:
+    assert Int().parse("key", "-٣٤") == -34
+
+
+@pytest.mark.parametrize("text", [" 0", "0 ", "1_0", "zero", "", "2147483648"])
+def test_an_id_that_java_does_not_read_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match=f"^{text}$"):
+        java_int(text)
+
+
+@pytest.mark.parametrize("text", ["", " ", "1 2", "0x1", "1_000", "1.0", "²", "--1", "+"])
 def test_what_java_does_not_read_as_an_integer_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="Not a number of type INT"):
         Int().parse("key", text)
