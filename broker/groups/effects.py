@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from broker.groups.group import NO_GENERATION, Group, Member, Protocols
+from broker.groups.group import NO_GENERATION, Group, Member, MemberMetadata, Protocols
 from protocol.errors import ErrorCode
-from protocol.messages.join_group import JoinGroupResponseMember
 
 
 class JoinResult(NamedTuple):
@@ -25,7 +24,7 @@ class JoinResult(NamedTuple):
     protocol_name: str | None = None
     leader_id: str | None = ""
     skip_assignment: bool = False
-    members: list[JoinGroupResponseMember] | None = None
+    members: list[MemberMetadata] | None = None
 
 
 class SyncResult(NamedTuple):

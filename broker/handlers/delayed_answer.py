@@ -5,7 +5,7 @@ A service may call back while it is called, and often does; then the response go
 
 from __future__ import annotations
 
-from broker.network.request_channel import Pending
+from broker.network.request_channel import Answer, Completion, Pending
 from broker.request_context import RequestContext
 from protocol.schema import Message
 
@@ -17,7 +17,7 @@ class DelayedAnswer:
 
     def __init__(self, context: RequestContext) -> None:
         self._context = context
-        self._response: Message | None = None
+        self._response: Message | Completion | None = None
         self._pending: Pending | None = None
 
     def complete(self, response: Message) -> None:
@@ -27,7 +27,14 @@ class DelayedAnswer:
         else:
             self._pending.complete(self._context.encode(response))
 
-    def answer(self) -> Message | Pending:
+    def complete_encoded(self, answer: Completion) -> None:
+        """The response is known as it goes to the network."""
+        if self._pending is None:
+            self._response = answer
+        else:
+            self._pending.complete(answer)
+
+    def answer(self) -> Message | Answer:
         """The response if it is known by now, or the promise of it."""
         if self._response is not None:
             return self._response

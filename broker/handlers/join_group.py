@@ -6,24 +6,37 @@ The answer comes when the rebalance is complete.
 
 from __future__ import annotations
 
+from struct import Struct
+
 from broker.groups.effects import JoinResult
-from broker.groups.group import Protocols
+from broker.groups.group import MemberMetadata, Protocols
 from broker.groups.joining import Join
 from broker.handlers.delayed_answer import DelayedAnswer
-from broker.network.request_channel import Pending
+from broker.network.request_channel import Answer
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from protocol.schema import Message
+from protocol.wire import uvarint
 
 FIRST_VERSION_WITH_REBALANCE_TIMEOUT = 1
 FIRST_VERSION_WITH_REQUIRED_MEMBER_ID = 4
+FIRST_VERSION_WITH_STATIC_MEMBERS = 5
+FIRST_FLEXIBLE_VERSION = 6
 FIRST_VERSION_WITH_NULL_PROTOCOL = 7
 FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT = 9
 
+_SHORT = Struct(">h")
+_LENGTH = Struct(">i")
+_SHORT_LENGTHS = [uvarint(length) for length in range(0x80)]
+_NULL = b"\0"
+_NO_TAGGED_FIELDS = b"\0"
+_NO_MEMBERS = b"\1" + _NO_TAGGED_FIELDS
+"""What a flexible response without members ends with."""
 
-def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> Message | Pending:
+
+def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> Message | Answer:
     """Become a member, or join a rebalance."""
     version = context.api_version
     if not context.is_authorized(Operation.READ, ResourceType.GROUP, request.group_id):
@@ -31,7 +44,7 @@ def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> Mes
     answer = DelayedAnswer(context)
     has_rebalance_timeout = version >= FIRST_VERSION_WITH_REBALANCE_TIMEOUT
     join = Join(
-        waiter=lambda result: answer.complete(_response(result, version)),
+        waiter=lambda result: _answer(answer, result, context),
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
         client_id=context.client_id or "",
@@ -56,7 +69,50 @@ def _protocols(protocols: list[JoinGroupRequestProtocol]) -> Protocols:
     return tuple(found.items())
 
 
+def _answer(answer: DelayedAnswer, result: JoinResult, context: RequestContext) -> None:
+    version = context.api_version
+    response = _response(result, version)
+    if not result.members:
+        answer.complete(response)
+        return
+    encoded = context.encode(response)
+    if isinstance(encoded, bytes):
+        encoded = with_members(encoded, result.members, version)
+    answer.complete_encoded(encoded)
+
+
+def with_members(response: bytes, members: list[MemberMetadata], version: int) -> bytes:
+    """An encoded response without members, with members. By hand, 0.5 µs each: a leader may be told of thousands, and others wait."""
+    parts: list[bytes] = []
+    if version < FIRST_FLEXIBLE_VERSION:
+        parts += (response[: -_LENGTH.size], _LENGTH.pack(len(members)))
+        for member_id, instance_id, metadata in members:
+            name = member_id.encode()
+            parts += (_SHORT.pack(len(name)), name)
+            if version >= FIRST_VERSION_WITH_STATIC_MEMBERS:
+                instance = b"" if instance_id is None else instance_id.encode()
+                parts += (_SHORT.pack(-1 if instance_id is None else len(instance)), instance)
+            parts += (_LENGTH.pack(len(metadata)), metadata)
+        return b"".join(parts)
+    parts += (response[: -len(_NO_MEMBERS)], uvarint(len(members) + 1))
+    known = _SHORT_LENGTHS
+    for member_id, instance_id, metadata in members:
+        name = member_id.encode()
+        size = len(name) + 1
+        parts += (known[size] if size < 0x80 else uvarint(size), name)
+        if instance_id is None:
+            parts.append(_NULL)
+        else:
+            instance = instance_id.encode()
+            parts += (uvarint(len(instance) + 1), instance)
+        size = len(metadata) + 1
+        parts += (known[size] if size < 0x80 else uvarint(size), metadata, _NO_TAGGED_FIELDS)
+    parts.append(_NO_TAGGED_FIELDS)
+    return b"".join(parts)
+
+
 def _response(result: JoinResult, version: int) -> JoinGroupResponse:
+    """Without the members."""
     protocol_name = result.protocol_name
     if protocol_name is None and version < FIRST_VERSION_WITH_NULL_PROTOCOL:
         protocol_name = ""
@@ -67,7 +123,6 @@ def _response(result: JoinResult, version: int) -> JoinGroupResponse:
         protocol_name=protocol_name,
         leader=result.leader_id or "",
         member_id=result.member_id,
-        members=result.members or [],
     )
     if result.skip_assignment:
         response.skip_assignment = True

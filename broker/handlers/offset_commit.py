@@ -14,7 +14,7 @@ from broker.groups.offset_records import NO_EXPIRY, OffsetAndMetadata
 from broker.handlers.delayed_answer import DelayedAnswer
 from broker.handlers.group_topics import PartitionErrors, partitions_of, partitions_to_serve
 from broker.handlers.offsets_in_store import commit_to_store
-from broker.network.request_channel import Pending
+from broker.network.request_channel import Answer
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
@@ -34,7 +34,7 @@ _ACCEPTED: dict[int, OffsetCommitResponsePartition] = {}
 """What is answered for a partition whose offset is stored: the same for every topic and group, and nobody changes it."""
 
 
-def handle_offset_commit(request: OffsetCommitRequest, context: RequestContext) -> Message | Pending | Coroutine[Any, Any, Message]:
+def handle_offset_commit(request: OffsetCommitRequest, context: RequestContext) -> Message | Answer | Coroutine[Any, Any, Message]:
     """Store offsets of a group."""
     errors = PartitionErrors()
     if not context.is_authorized(Operation.READ, ResourceType.GROUP, request.group_id):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from broker.groups.effects import SyncResult
 from broker.groups.syncing import Sync
 from broker.handlers.delayed_answer import DelayedAnswer
-from broker.network.request_channel import Pending
+from broker.network.request_channel import Answer
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
@@ -18,7 +18,7 @@ from protocol.schema import Message
 FIRST_VERSION_WITH_PROTOCOL = 5
 
 
-def handle_sync_group(request: SyncGroupRequest, context: RequestContext) -> Message | Pending:
+def handle_sync_group(request: SyncGroupRequest, context: RequestContext) -> Message | Answer:
     """Hand in the assignments, or ask for one's own."""
     if context.api_version >= FIRST_VERSION_WITH_PROTOCOL and (request.protocol_type is None or request.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

@@ -19,7 +19,7 @@ def test_the_first_member_leads_and_is_told_of_all() -> None:
     assert (leader.error, leader.generation_id, leader.protocol_type, leader.protocol_name) == (ErrorCode.NONE, 1, "consumer", "range")
     assert leader.leader_id == follower.leader_id == leader.member_id
     assert leader.members is not None
-    assert [(each.member_id, each.metadata) for each in leader.members] == [(leader.member_id, b"subscription"), (follower.member_id, b"r")]
+    assert leader.members == [(leader.member_id, None, b"subscription"), (follower.member_id, None, b"r")]
     assert follower.members is None
     assert driver.state is GroupState.COMPLETING_REBALANCE
 
