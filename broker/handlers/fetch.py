@@ -37,6 +37,7 @@ from config.topic import COMPRESSION_TYPE
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
     FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
@@ -81,7 +82,7 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         cache.remove(request.session_id)
         create_session = request.session_epoch == INITIAL_EPOCH
-        partitions: Partitions = {key_of(name, topic_id, p.partition): SessionPartition(name, topic_id, p) for name, topic_id, p in asked}
+        partitions = _without_session(asked)
     else:
         try:
             session = cache.get(request.session_id, request.session_epoch, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
@@ -100,10 +101,10 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
         if session.partitions:
             partitions = session.partitions
         else:
-            # nothing is left to remember: the session ends
+            # nothing is left to remember: the session ends, and what the request itself names is read once more
             cache.remove(session.session_id)
             session = None
-            partitions = {}
+            partitions = _without_session(asked)
     fetch = Fetch(request, context, partitions, session, create_session=create_session)
     try:
         fetch.read(now_ms, may_wait=False)
@@ -114,6 +115,11 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
             return wait_for_more(fetch, has_enough=True)
         return fetch.response(now_ms)
     return wait_for_more(fetch)
+
+
+def _without_session(asked: list[tuple[str | None, bytes, FetchPartition]]) -> Partitions:
+    """What the request itself names."""
+    return {key_of(name, topic_id, p.partition): SessionPartition(name, topic_id, p) for name, topic_id, p in asked}
 
 
 class Fetch:

@@ -19,7 +19,7 @@ from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from protocol.messages.describe_acls import DescribeAclsRequest
 from protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -108,6 +108,15 @@ def test_acks_that_there_are_not_are_refused_after_what_is_wrong_otherwise(
 
 def test_a_fetch_of_nothing_begins_a_session(client: WireClient) -> None:
     assert client.ask(FetchRequest(max_wait_ms=0, session_epoch=0, topics=[]), 11).session_id != NO_SESSION
+
+
+def test_a_session_that_is_left_with_nothing_reads_once_more_what_the_request_names(client: WireClient) -> None:
+    topics = [FetchTopic(topic="t", partitions=[FetchPartition(partition=0, partition_max_bytes=1_000)])]
+    begun = client.ask(FetchRequest(max_wait_ms=0, session_epoch=0, topics=topics), 11)
+    forgotten = [ForgottenTopic(topic="t", partitions=[0])]
+    request = FetchRequest(max_wait_ms=0, session_id=begun.session_id, session_epoch=1, topics=topics, forgotten_topics_data=forgotten)
+    last = client.ask(request, 11)
+    assert (last.session_id, last.responses) == (NO_SESSION, begun.responses)
 
 
 def test_negative_leader_epochs_of_a_fetch_are_none(client: WireClient) -> None:
