@@ -1,13 +1,17 @@
 """Committed offsets: what is stored, when it counts, who is refused, and when it is forgotten."""
 
 import asyncio
+import itertools
 
+from broker.groups.elections import RELEASED_PER_GROUP, RELEASED_PER_TURN
 from broker.groups.group import GroupState
+from broker.groups.offset_commits import OFFSETS_PER_TURN
 from broker.groups.offset_records import OffsetAndMetadata, OffsetKey, offset_value, read_offset_value
 from broker.groups.offsets import GroupOffsets
 from broker.groups.records import GroupKey, read_key
 from protocol.errors import ErrorCode
 from protocol.records import iter_batches
+from storage.topic_partition import TopicPartition
 from tests.support.group_bench import T0, T1, GroupBench, a_bench, run
 from tests.support.logs import read_all
 
@@ -342,3 +346,45 @@ def test_expiry_survives_a_partition_that_is_lost_meanwhile() -> None:
             assert bench.groups.count() == 0
 
     asyncio.run(scenario())
+
+
+def test_others_have_their_turn_while_many_offsets_expire_and_what_they_commit_stays() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        old = OffsetAndMetadata(1, -1, "", bench.clock.now_ms())
+        for topic in ("a", "b", "c"):
+            partitions = [(TopicPartition(topic, index), old) for index in range(OFFSETS_PER_TURN - 500)]
+            bench.groups.offsets.commit("g", "", None, -1, partitions, lambda _: None)
+        bench.pass_time(MINUTE)
+        expiring = asyncio.get_running_loop().create_task(bench.groups.offsets.expire())
+        await asyncio.sleep(0)
+        seen = [bench.committed(partition=TopicPartition(topic, 0)) for topic in ("a", "b", "c")]
+        assert seen == [-1, -1, 1]
+        bench.commit(2, partition=TopicPartition("a", 0))
+        await expiring
+        assert [bench.committed(partition=TopicPartition(topic, 0)) for topic in ("a", "b", "c")] == [2, -1, -1]
+        await bench.lead(epoch=1, leader=1)
+        await bench.lead(epoch=2)
+        await bench.until_loaded()
+        _, group = bench.groups.describe("g")
+        assert group is not None
+        assert list(group.offsets.committed) == [TopicPartition("a", 0)]
+
+    run(scenario, offsets_retention_minutes=1, offsets_retention_check_interval_ms=60 * MINUTE)
+
+
+def test_groups_that_are_coordinated_elsewhere_are_forgotten_a_few_at_a_time() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        for number in range(1_000):
+            bench.commit(1, group=f"g{number}")
+        groups = bench.groups.groups.partitions[0].groups
+        await bench.lead(epoch=1, leader=1)
+        assert bench.groups.count() == 0
+        left = [len(groups)]
+        while groups:
+            await asyncio.sleep(0)
+            left.append(len(groups))
+        assert max(before - after for before, after in itertools.pairwise(left)) <= RELEASED_PER_TURN // RELEASED_PER_GROUP
+
+    run(scenario)
