@@ -98,6 +98,8 @@ def append_as_leader(
         raise self.disk_failure(segment.path, error) from error
     self.log_end_offset = last_offset + 1
     if producer_id >= 0:
+        if max_timestamp != header.max_timestamp:
+            header = header._replace(max_timestamp=max_timestamp)  # as it stands in the log
         _update_producer(self, segment, header, marker, first_offset)
     if last_offset >= self.next_flush_offset:
         self.on_flush_due()

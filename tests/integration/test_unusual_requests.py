@@ -14,11 +14,12 @@ from broker.fetch_sessions import NO_SESSION
 from protocol.errors import ErrorCode
 from protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from protocol.messages.describe_acls import DescribeAclsRequest
 from protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
@@ -137,6 +138,17 @@ def test_version_0_of_list_offsets_answers_a_partition_as_often_as_it_is_named(c
     partitions = [ListOffsetsPartition(partition_index=0, timestamp=timestamp) for timestamp in (-1, -2)]
     (topic,) = client.ask(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=partitions)]), 0).topics
     assert [each.old_style_offsets for each in topic.partitions] == [[3], [0]]
+
+
+def test_a_producer_was_last_seen_at_the_log_append_time(client: WireClient) -> None:
+    configs = [CreatableTopicConfig(name="message.timestamp.type", value="LogAppendTime")]
+    topic = CreatableTopic(name="appended", num_partitions=1, replication_factor=1, configs=configs)
+    client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5)
+    data = PartitionProduceData(index=0, records=bytes(a_batch(1, producer_id=7)))
+    request = ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[TopicProduceData(name="appended", partition_data=[data])])
+    (first, again) = (client.ask(request, 9).responses[0].partition_responses[0].log_append_time_ms for _ in range(2))
+    described = client.ask(DescribeProducersRequest(topics=[TopicRequest(name="appended", partition_indexes=[0])]), 0)
+    assert described.topics[0].partitions[0].active_producers[0].last_timestamp == first == again
 
 
 def test_delete_records_answers_each_partition_once(client: WireClient) -> None:
