@@ -9,9 +9,11 @@ mixture; therefore garbage in one means a broken disk or a hand in it, and the l
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 
 from storage.errors import CorruptCheckpoint
 from storage.filesystem import FileSystem
+from storage.giving_way import give_way
 from storage.topic_partition import TopicPartition
 
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
@@ -19,6 +21,8 @@ HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
 VERSION = 0
+_LINES_AT_ONCE = 1000
+"""0.4 ms."""
 
 
 class OffsetCheckpoint:
@@ -44,13 +48,24 @@ class OffsetCheckpoint:
 
     def write(self, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
         """Replaces the file. Blocks when `sync`."""
-        replace_file(self._fs, self.path, encode_offsets(offsets.items()), sync=sync)
+        self.write_entries(offsets.items(), sync=sync)
+
+    def write_entries(self, entries: Iterable[tuple[TopicPartition, int]], *, sync: bool = True) -> None:
+        """As `write`, with one entry for each partition."""
+        replace_file(self._fs, self.path, encode_offsets(entries), sync=sync)
 
 
 def encode_offsets(offsets: Iterable[tuple[TopicPartition, int]]) -> bytes:
-    """The text of an offset checkpoint."""
-    lines = [f"{partition.topic} {partition.partition} {offset}\n" for partition, offset in offsets]
-    return f"{VERSION}\n{len(lines)}\n{''.join(lines)}".encode()
+    """The text of an offset checkpoint. For a thread; gives way to the loop."""
+    rest = iter(offsets)
+    pieces = []
+    count = 0
+    while lines := [f"{partition.topic} {partition.partition} {offset}\n" for partition, offset in islice(rest, _LINES_AT_ONCE)]:
+        pieces.append("".join(lines))
+        count += len(lines)
+        if len(lines) == _LINES_AT_ONCE:
+            give_way()
+    return f"{VERSION}\n{count}\n{''.join(pieces)}".encode()
 
 
 def read_lines(path: str, filesystem: FileSystem) -> list[tuple[int, str]]:

@@ -112,8 +112,8 @@ class LogCheckpoints:
         offsets = _OFFSETS_OF[name](logs)
 
         def write() -> None:
-            found = {log.topic_partition: at for log, at in zip(logs, offsets, strict=True) if at >= 0 and log.log_dir == log_dir}
-            OffsetCheckpoint(log_dir, name, self._fs).write(found)
+            entries = ((log.topic_partition, at) for log, at in zip(logs, offsets, strict=True) if at >= 0 and log.log_dir == log_dir)
+            OffsetCheckpoint(log_dir, name, self._fs).write_entries(entries)
 
         return write
 

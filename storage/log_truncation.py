@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from storage.errors import LogBeingTruncated, LogClosed, LogDirFailure, UnexpectedAppendOffset
 from storage.file_names import INDEX_SUFFIXES, LOG_SUFFIX, offset_of_file_name
 from storage.filesystem import FileSystem
+from storage.giving_way import give_way
 from storage.log_deletion import delete_later, delete_snapshots_later, discard_files, rename_snapshots
 from storage.log_segments import LogSegments
 from storage.movable_directory import MovableDirectory
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 
 Then = Callable[[Exception | None], None]
 _NAME = "truncate-log"
+_SEGMENTS_AT_ONCE = 10
 
 
 class Truncation:
@@ -106,7 +108,7 @@ class Truncation:
 
     def _cut(self, segment: Segment) -> None:
         # The last one first: a crash leaves no hole.
-        discard_files(self._gone[::-1])
+        _discard(self._gone[::-1])
         _remove_unknown_files(self._filesystem, self._directory, {*self._earlier, segment.base_offset})
         segment.truncate_to(self._end_offset, self._now_ms)
         self.snapshots = rename_snapshots(self._filesystem, self.producers, self._gone)
@@ -115,14 +117,14 @@ class Truncation:
             # Those of the log are read on the loop meanwhile.
             segments.add(Segment(self._filesystem, self._directory, base_offset, self._settings, now_ms=self._now_ms))
         segments.add(segment)
-        rebuild_producer_state(self.producers, segments, self._log_start_offset, self._end_offset, self._now_ms)
+        rebuild_producer_state(self.producers, segments, self._log_start_offset, self._end_offset, self._now_ms, give_way=give_way)
 
     def _begin_anew(self) -> None:
         # The last one first: a crash leaves no hole. And a log is never without a segment, not even on the disk: the first one goes when
         # the new one is there, or just before it when both have the same name.
         offset = self._end_offset
         left = self._gone[:1] if self._gone[0].base_offset != offset else []
-        discard_files(self._gone[len(left) :][::-1])
+        _discard(self._gone[len(left) :][::-1])
         _remove_unknown_files(self._filesystem, self._directory, {each.base_offset for each in left})
         segments = LogSegments()
         self.segment = Segment.create(
@@ -344,6 +346,12 @@ def _failure(self: "PartitionLog", error: Exception) -> Exception:
         except LogClosed as closed:
             return closed
     return error
+
+
+def _discard(segments: list[Segment]) -> None:
+    for at in range(0, len(segments), _SEGMENTS_AT_ONCE):
+        discard_files(segments[at : at + _SEGMENTS_AT_ONCE])
+        give_way()
 
 
 def _remove_unknown_files(filesystem: FileSystem, directory: str, known: set[int]) -> None:

@@ -6,10 +6,11 @@ A snapshot has only the last batch of each producer, but a producer may have fiv
 before it answered. So the batches before the last are looked for in the last bytes of the log.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from protocol.records import CONTROL_MASK, BatchHeader
 from storage.batch_scan import batches_from
+from storage.giving_way import never_mind
 from storage.log_append import read_marker, replay_producer
 from storage.log_segments import LogSegments
 from storage.producer_state import BATCHES_RETAINED, MAX_SEQUENCE, BatchMetadata, ProducerState
@@ -19,13 +20,24 @@ from storage.segment import Segment
 TAIL_BYTES = 1 << 20
 """How far back batches are looked for that no snapshot has: five batches of the usual size from each of a dozen producers."""
 
+_BATCHES_AT_ONCE = 200
+"""Half a millisecond."""
+
 
 def rebuild_producer_state(
-    manager: ProducerStateManager, segments: LogSegments, log_start_offset: int, last_offset: int, now_ms: int, *, clean: bool = False
+    manager: ProducerStateManager,
+    segments: LogSegments,
+    log_start_offset: int,
+    last_offset: int,
+    now_ms: int,
+    *,
+    clean: bool = False,
+    give_way: Callable[[], None] = never_mind,
 ) -> None:
     """Brings `manager` to what the log below `last_offset` says, and takes the snapshots that spare the next start the work.
 
-    `clean` says that the log was closed properly: without any snapshot it then never had a producer, and is not read. May raise OSError.
+    `clean` says that the log was closed properly: without any snapshot it then never had a producer, and is not read. `give_way` is called
+    every now and then. May raise OSError.
     """
     bases = segments.bases
     snapshots_at = {*bases[-2:], last_offset}
@@ -49,21 +61,23 @@ def rebuild_producer_state(
                 end = segment.size if found is None else found
             found = segment.locate(start)
             if found is not None:
-                _replay(manager.state, segment, found, end)
-    _remember_earlier_batches(manager.state, segments, last_offset)
+                _replay(manager.state, segment, found, end, give_way)
+    _remember_earlier_batches(manager.state, segments, last_offset, give_way)
     manager.map_end_offset = last_offset
     manager.take_snapshot()
 
 
-def _replay(state: ProducerState, segment: Segment, position: int, end: int) -> None:
+def _replay(state: ProducerState, segment: Segment, position: int, end: int, give_way: Callable[[], None]) -> None:
     file = segment.file
-    for at, header in batches_from(file, position, end):
+    for number, (at, header) in enumerate(batches_from(file, position, end), 1):
+        if number % _BATCHES_AT_ONCE == 0:
+            give_way()
         if header.producer_id >= 0:
             marker = read_marker(file.pread(header.size, at), 0, header) if header.attributes & CONTROL_MASK else None
             replay_producer(state, None, header, marker, header.base_offset)
 
 
-def _remember_earlier_batches(state: ProducerState, segments: LogSegments, last_offset: int) -> None:
+def _remember_earlier_batches(state: ProducerState, segments: LogSegments, last_offset: int, give_way: Callable[[], None]) -> None:
     """Complete the last five batches of those producers of whom only the last is known, as far as the tail of the log has them."""
     missing = {
         entry.producer_id: entry
@@ -73,7 +87,9 @@ def _remember_earlier_batches(state: ProducerState, segments: LogSegments, last_
     if not missing:
         return
     earlier: dict[int, list[tuple[int, int, int, int]]] = {}
-    for header in _tail(segments, last_offset):
+    for number, header in enumerate(_tail(segments, last_offset), 1):
+        if number % _BATCHES_AT_ONCE == 0:
+            give_way()
         entry = missing.get(header.producer_id)
         if entry is None or header.producer_epoch != entry.producer_epoch or header.attributes & CONTROL_MASK:
             continue

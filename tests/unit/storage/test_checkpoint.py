@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage import checkpoint
 from storage.checkpoint import OffsetCheckpoint, replace_file
 from storage.errors import CorruptCheckpoint
 from storage.filesystem import RealFileSystem
@@ -99,3 +100,16 @@ def test_a_power_cut_after_a_replacement_leaves_the_new_file(seed: int) -> None:
     filesystem = with_file(b"old")
     replace_file(filesystem, f"/data/{NAME}", b"new content")
     assert filesystem.after_power_cut(seed).read_file(f"/data/{NAME}") == b"new content"
+
+
+def test_a_checkpoint_of_thousands_of_partitions_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[None] = []
+    monkeypatch.setattr(checkpoint, "give_way", lambda: turns.append(None))
+    filesystem = MemoryFileSystem()
+    filesystem.make_directory("/data")
+    for count in (999, 1000, 2500):
+        offsets = {TopicPartition(f"topic-{number % 7}", number): number for number in range(count)}
+        file = OffsetCheckpoint("/data", NAME, filesystem)
+        file.write(offsets)
+        assert file.read() == offsets
+    assert len(turns) == 0 + 1 + 2  # it is long, and others want to run

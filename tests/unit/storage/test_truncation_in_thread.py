@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from protocol.record_builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
+from storage import log_truncation, producer_replay
 from storage.errors import LogBeingTruncated, LogClosed, LogDirFailure
 from storage.log_append import AppendOrigin
 from storage.log_manager import LogManager
@@ -260,3 +261,15 @@ def test_a_crash_at_any_step_leaves_a_whole_log(how: str, power: bool) -> None:
             break
     else:
         raise AssertionError("it never ended")
+
+
+def test_the_thread_lets_the_event_loop_run_while_it_looks_for_producers(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[None] = []
+    monkeypatch.setattr(log_truncation, "give_way", lambda: turns.append(None))
+    monkeypatch.setattr(producer_replay, "_BATCHES_AT_ONCE", 1)
+    disks, _, log = a_broker()
+    cut(log, 18)
+    disks.settle()
+    assert len(turns) > 1
+    (entry,) = log.active_producers()
+    assert entry.last_sequence == 17
