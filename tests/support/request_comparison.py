@@ -43,11 +43,10 @@ from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.metadata import MetadataRequest
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.broker_process import a_broker
-from tests.support.request_histories import BROKER_LOGGER, STEPS, Step, a_history, prefix_of
+from tests.support.request_histories import BROKER, BROKER_LOGGER, STEPS, Step, a_history, prefix_of
 from tests.support.request_player import CLOSED, Answer, RequestPlayer
 
 PATIENCE_SECONDS = 20.0
-BROKER = 4
 NAMES = ("a", "b", "cfg", "gone", "new", "n1", "n2", "n.x", "n_x")
 CONFIG = {
     "broker.rack": "r0",
@@ -63,6 +62,7 @@ CONFIG = {
     "log.retention.check.interval.ms": "86400000",
     "log.cleaner.backoff.ms": "86400000",
     "log.cleaner.dedupe.buffer.size": "4194304",
+    "log.initial.task.delay.ms": "86400000",
 }
 CHANGE_TOPICS = frozenset(
     {

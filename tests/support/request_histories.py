@@ -15,6 +15,9 @@ from protocol.api_keys import ApiKey
 from protocol.fields import ArrayOf, Field, Fixed, StructOf
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
+from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.registry import api
 from protocol.schema import Message, Struct
@@ -32,7 +35,8 @@ from tests.support.request_pools import (
 from tests.support.request_symbols import IdOf
 
 STEPS = 40
-TOPIC, BROKER_LOGGER = 2, 8
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
+CLIENT_IDS = ("player",) * 8 + ("", None, "ü b")
 WORLD_CONFIGS: Sequence[tuple[tuple[str, str], ...]] = (
     (),
     (),
@@ -56,11 +60,13 @@ class Step(NamedTuple):
     api_key: ApiKey
     version: int
     request: Message | None
+    client_id: str | None = "player"
 
 
 def a_history(seed: int, steps: int = STEPS) -> list[Step]:
     """What is asked, one after the other."""
-    return [*_beginning(Random(seed), prefix_of(seed)), *_random_steps(Random(seed + 1_000_000_007), prefix_of(seed), steps)]
+    prefix = prefix_of(seed)
+    return [*_beginning(Random(seed), prefix), *_random_steps(Random(seed + 1_000_000_007), prefix, steps), *_end(prefix)]
 
 
 def prefix_of(seed: int) -> str:
@@ -89,6 +95,28 @@ def _beginning(random: Random, prefix: str) -> list[Step]:
     return steps
 
 
+def _end(prefix: str) -> list[Step]:
+    """What is in the logs at last, and what is remembered of producers."""
+    names = (prefix + "a", prefix + "b", prefix + "cfg")
+    offsets = [
+        ListOffsetsTopic(name=name, partitions=[ListOffsetsPartition(partition_index=index, timestamp=-2) for index in range(3)])
+        for name in names
+    ]
+    fetched = [
+        FetchTopic(topic=name, partitions=[FetchPartition(partition=index, partition_max_bytes=1_000_000) for index in range(3)])
+        for name in names
+    ]
+    return [
+        Step(ApiKey.LIST_OFFSETS, 7, ListOffsetsRequest(replica_id=-1, topics=offsets)),
+        Step(ApiKey.FETCH, 12, FetchRequest(max_wait_ms=0, topics=fetched)),
+        Step(
+            ApiKey.DESCRIBE_PRODUCERS,
+            0,
+            DescribeProducersRequest(topics=[TopicRequest(name=name, partition_indexes=[0, 1, 2]) for name in names]),
+        ),
+    ]
+
+
 def _random_steps(random: Random, prefix: str, count: int) -> list[Step]:
     keys = random.choices(list(APIS), list(APIS.values()), k=count)
     return [_a_step(key, random, prefix) for key in keys]
@@ -103,7 +131,7 @@ def _a_step(key: ApiKey, random: Random, prefix: str) -> Step:
     request = _Maker(key, version, random, prefix).make(types.request)
     assert isinstance(request, Message)
     _tame(key, version, request, random)
-    return Step(key, version, request)
+    return Step(key, version, request, random.choice(CLIENT_IDS))
 
 
 class _Maker:
@@ -114,6 +142,7 @@ class _Maker:
         self._version = version
         self._random = random
         self._prefix = prefix
+        self._is_flexible = api(key).flexible.cover(version)
 
     def make(self, cls: type[Struct]) -> Struct:
         return self._filled(cls, {})
@@ -123,7 +152,10 @@ class _Maker:
         for field in cls.SCHEMA.fields:
             if field.name not in values and field.versions.cover(self._version):
                 values[field.name] = self._value(field)
-        return cls(**values)
+        filled = cls(**values)
+        if self._is_flexible and self._random.random() < 0.02:
+            filled.unknown_tagged_fields = {99: b"what a later version says"}
+        return filled
 
     def _value(self, field: Field) -> Any:
         random = self._random
@@ -174,8 +206,8 @@ def _tame(key: ApiKey, version: int, request: Any, random: Random) -> None:
     if key in (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS):
         for resource in request.resources:
             if resource.resource_type == TOPIC and resource.resource_name.isdigit() and random.random() < 0.8:
-                resource.resource_type = 4
-            if resource.resource_type == 4 and resource.resource_name.startswith("h") and random.random() < 0.8:
+                resource.resource_type = BROKER
+            if resource.resource_type == BROKER and resource.resource_name.startswith("h") and random.random() < 0.8:
                 resource.resource_type = TOPIC
             pool = {TOPIC: TOPIC_CONFIGS, BROKER_LOGGER: LOGGER_CONFIGS}.get(resource.resource_type, BROKER_CONFIGS)
             for at, entry in enumerate(resource.configs):
@@ -227,4 +259,4 @@ def _tame(key: ApiKey, version: int, request: Any, random: Random) -> None:
 
 
 def _known_type(resource_type: int) -> int:
-    return resource_type if resource_type in (TOPIC, 4, BROKER_LOGGER, 16) else 0
+    return resource_type if resource_type in (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS) else 0

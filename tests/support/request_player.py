@@ -58,6 +58,7 @@ class RequestPlayer:
         self._ids: dict[str, bytes] = {}
         self._session_id = 0
         self._session_epoch = 0
+        self._client_id: str | None = None
         self.sessions: list[int] = []
 
     def close(self) -> None:
@@ -69,6 +70,7 @@ class RequestPlayer:
         """The answer in comparable form."""
         if step.request is None:
             return self._play_unknown_version(step)
+        self._client_id = step.client_id
         request = self._resolved(step.request)
         if step.api_key is ApiKey.PRODUCE and request.acks == 0:
             # Nothing is answered: whether the connection is still good says how it went.
@@ -131,7 +133,7 @@ class RequestPlayer:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         types = api(key)
         header_version = types.request_header_version(min(max(version, types.versions.first), types.versions.last))
-        header = RequestHeader(request_api_key=key, request_api_version=version, correlation_id=1, client_id="player")
+        header = RequestHeader(request_api_key=key, request_api_version=version, correlation_id=1, client_id=self._client_id)
         frame = header.encode(header_version) + body
         self._socket.sendall(_SIZE.pack(len(frame)) + frame)
 
@@ -156,7 +158,9 @@ class RequestPlayer:
         if isinstance(value, list):
             return [self._resolved(each) for each in value]
         if isinstance(value, Struct):
-            return type(value)(**{field.name: self._resolved(getattr(value, field.name)) for field in value.SCHEMA.fields})
+            copy = type(value)(**{field.name: self._resolved(getattr(value, field.name)) for field in value.SCHEMA.fields})
+            copy.unknown_tagged_fields = value.unknown_tagged_fields
+            return copy
         return value
 
     def _rewrite(self, name: str, value: Any) -> Any:

@@ -34,6 +34,7 @@ TIMEOUTS: Final = (9_000, 9_000, 9_000, 0, -1)
 REPLICA_IDS: Final = (-1, -1, -1, -1, -1, -2, 0, 5)
 TIMES: Final = (*(FIRST_TIMESTAMP + at for at in (-1, 0, 1, 5, 10, 20, 49, 51)), 0, MAX_LONG)
 USERS: Final = ("@ann", "@ann", "@bob", "@b b", "@ü/%", "")
+CODECS_OF_ALL_VERSIONS: Final = ("none", "gzip", "lz4", "snappy")
 CODECS: Final = ("none", "none", "none", "gzip", "lz4", "snappy", "zstd")
 
 TOPIC_CONFIGS: Final[tuple[tuple[str, str | None], ...]] = (
@@ -141,7 +142,6 @@ BROKER_CONFIGS: Final[tuple[tuple[str, str | None], ...]] = (
     ("listener.name.plaintext.max.connections", "5000"),
     ("listener.name.plaintext.ssl.keystore.type", "PEM"),
     ("listener.name.other.max.connections", "5000"),
-    ("listener.name.plaintext.no.such", "5000"),
     ("unclean.leader.election.enable", "false"),
     ("unclean.leader.election.enable", "maybe"),
     ("log.retention.bytes", "99999999999"),
@@ -176,7 +176,7 @@ def some_batches(random: Random) -> bytes:
     if kind == 0:
         return b""
     if kind == 1:
-        return bytes(_batch(random) + _batch(random))
+        return bytes(_batch(random, codecs=CODECS_OF_ALL_VERSIONS) + _batch(random))
     if kind == 2:
         return bytes(_batch(random)[:-1])
     if kind == 3:
@@ -190,11 +190,11 @@ def some_batches(random: Random) -> bytes:
     return bytes(_batch(random))
 
 
-def _batch(random: Random, base_offset: int = 0) -> bytearray:
+def _batch(random: Random, base_offset: int = 0, codecs: Sequence[str] = CODECS) -> bytearray:
     is_idempotent = random.random() < 0.4
     return a_batch(
         [_record(random, at) for at in range(random.choice((1, 1, 2, 3, 4)))],
-        random.choice(CODECS),
+        random.choice(codecs),
         base_offset,
         producer_id=random.choice((700, 700, 701)) if is_idempotent else -1,
         producer_epoch=random.choice((0, 0, 0, 1, 2)) if is_idempotent else None,
