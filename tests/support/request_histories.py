@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from protocol.api_keys import ApiKey
 from protocol.fields import ArrayOf, Field, Fixed, StructOf
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -225,6 +225,9 @@ def _tame(key: ApiKey, version: int, request: Any, random: Random) -> None:
                 entry.name, entry.value = random.choice(GOOD_TOPIC_CONFIGS)
     elif key is ApiKey.ALTER_CLIENT_QUOTAS:
         for entry in request.entries:
+            for each in entry.entity:
+                if each.entity_type == "ip" and each.entity_name:
+                    each.entity_name = "10.1.2.3"  # a name would be looked up
             # Of two faults, the one that is named is chosen by hash.
             if any(each.entity_name == "" or each.entity_type not in ("user", "client-id", "ip") for each in entry.entity):
                 entry.entity = entry.entity[:1]
@@ -237,6 +240,7 @@ def _tame(key: ApiKey, version: int, request: Any, random: Random) -> None:
         for state in request.topics:
             if state.name is not None and random.random() < 0.7:
                 state.topic_id = bytes(16)
+        request.topics = list({_name_of(state): state for state in request.topics}.values())
     elif key is ApiKey.METADATA and request.topics:
         is_by_id = random.random() < 0.4
         for topic in request.topics:
@@ -256,6 +260,11 @@ def _tame(key: ApiKey, version: int, request: Any, random: Random) -> None:
         for topic in request.topics:
             for partition in topic.partitions:
                 partition.timestamp = min(partition.timestamp, -1)
+
+
+def _name_of(state: DeleteTopicState) -> str | None:
+    topic_id: object = state.topic_id
+    return topic_id.topic if state.name is None and isinstance(topic_id, IdOf) else state.name
 
 
 def _known_type(resource_type: int) -> int:

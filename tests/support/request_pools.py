@@ -166,7 +166,7 @@ QUOTAS: Final = (
     "",
 )
 ENTITY_TYPES: Final = ("user", "user", "client-id", "client-id", "ip", "ip", "no-such", "")
-ENTITY_NAMES: Final = ("@ann", "@ann", "@bob", "@b b", "@c*?/%", "10.1.2.3", "10.1.2.3", "no such host!", "", "<default>", None, None)
+ENTITY_NAMES: Final = ("@ann", "@ann", "@bob", "@b b", "@c*?/%", "10.1.2.3", "10.1.2.3", "", "<default>", None, None)
 ACL_ENUM: Final = (0, 1, 1, 2, 2, 3, 3, 4, 5, 12, -1)
 
 
