@@ -25,6 +25,7 @@ from tests.support.request_pools import (
     APIS,
     BROKER_CONFIGS,
     FIRST_VERSIONS,
+    GOOD_BROKER_CONFIGS,
     GOOD_TOPIC_CONFIGS,
     LOGGER_CONFIGS,
     POOLS,
@@ -210,9 +211,9 @@ def _tame(key: ApiKey, version: int, request: Any, random: Random) -> None:
             if resource.resource_type == BROKER and resource.resource_name.startswith("h") and random.random() < 0.8:
                 resource.resource_type = TOPIC
             pool = {TOPIC: TOPIC_CONFIGS, BROKER_LOGGER: LOGGER_CONFIGS}.get(resource.resource_type, BROKER_CONFIGS)
+            good = {TOPIC: GOOD_TOPIC_CONFIGS, BROKER: GOOD_BROKER_CONFIGS}.get(resource.resource_type, pool)
             for at, entry in enumerate(resource.configs):
-                good = GOOD_TOPIC_CONFIGS if pool is TOPIC_CONFIGS and at else pool
-                entry.name, entry.value = random.choice(good)
+                entry.name, entry.value = random.choice(good if at else pool)
         if key is ApiKey.ALTER_CONFIGS:
             # Apache Kafka never answers when it cannot tell two resources apart.
             known = {(_known_type(each.resource_type), each.resource_name): each for each in request.resources}

@@ -150,6 +150,16 @@ BROKER_CONFIGS: Final[tuple[tuple[str, str | None], ...]] = (
     ("producer.id.expiration.ms", "86400000"),
     ("", "x"),
 )
+GOOD_BROKER_CONFIGS: Final = (
+    ("log.cleanup.policy", "compact"),
+    ("log.flush.interval.ms", "100000"),
+    ("log.retention.bytes", "99999999999"),
+    ("log.retention.ms", "-1"),
+    ("log.roll.ms", "3600000"),
+    ("log.segment.bytes", "999999999"),
+    ("no.such.config", "1"),
+    ("unclean.leader.election.enable", "false"),
+)
 LOGGER_CONFIGS: Final[tuple[tuple[str, str | None], ...]] = (("root", "WARN"), ("root", "LOUD"), ("no.such.Logger", "INFO"), ("", "INFO"))
 DESCRIBED_KEYS: Final = ("retention.ms", "cleanup.policy", "log.retention.ms", "num.io.threads", "no.such.config", "", "broker.id", "root")
 """Of topics and brokers alike: one that a resource does not have is left out."""
