@@ -46,7 +46,7 @@ from tests.support.broker_process import a_broker
 from tests.support.request_histories import BROKER, BROKER_LOGGER, STEPS, Step, a_history, prefix_of
 from tests.support.request_player import CLOSED, Answer, RequestPlayer
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 NAMES = ("a", "b", "cfg", "gone", "new", "n1", "n2", "n.x", "n_x")
 CONFIG = {
     "broker.rack": "r0",
