@@ -62,13 +62,13 @@ def test_from_a_time_the_first_record_is_not_older(client: Client, late_ms: int,
 def test_a_consumer_at_the_end_gets_what_is_written_while_it_waits(broker: BrokerProcess) -> None:
     client = ConfluentClient(broker.bootstrap)
     client.create_topic("awaited")
-    consumer = confluent.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused", "fetch.wait.max.ms": 30_000})
-    consumer.assign([confluent.TopicPartition("awaited", 0, confluent.OFFSET_END)])
-    assert consumer.poll(0.5) is None  # its fetch waits at the broker now
+    consumer = confluent.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused", "fetch.wait.max.ms": 55_000})
+    consumer.assign([confluent.TopicPartition("awaited", 0, 0)])
+    assert consumer.poll(0.5) is None  # its fetch waits at the broker by now, unless the machine is very busy
     writer = threading.Thread(target=client.produce, args=("awaited", [Record(b"at last")]))
     writer.start()
 
-    message = consumer.poll(15)
+    message = consumer.poll(50)  # before the fetch would come back by itself
 
     writer.join()
     consumer.close()
@@ -82,7 +82,7 @@ def test_an_offset_that_is_not_there_is_reset(broker: BrokerProcess, reset: str,
     consumer = confluent.Consumer(config)
     consumer.assign([confluent.TopicPartition(TOPIC, 0, COUNT + 1000)])
 
-    message = consumer.poll(15)
+    message = consumer.poll(60)
 
     consumer.close()
     assert message is not None
@@ -94,7 +94,7 @@ def test_small_fetches_bring_every_batch(broker: BrokerProcess) -> None:
     consumer = confluent.Consumer(config)
     consumer.assign([confluent.TopicPartition(TOPIC, 0, 0)])
     found = []
-    while (message := consumer.poll(15)) is not None and message.error() is None:
+    while (message := consumer.poll(60)) is not None and message.error() is None:
         found.append(message.offset())
     consumer.close()
 
