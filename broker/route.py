@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 CORRELATION_ID = Struct(">i")
 _FLEXIBLE_RESPONSE_HEADER = Struct(">ib")
+_SHORT_HEADER_BYTES = 8
 
 FAST_READERS: dict[ApiKey, Callable[[memoryview, int, int], Message | None]] = {ApiKey.FETCH: read_fetch}
 """Hand-made readers of common shapes; None: the generated decoder reads it, or says what is wrong."""
@@ -52,6 +54,8 @@ class Route:
         self.handler = handler
         self.frame_handler = frame_handler
         self.read = FAST_READERS.get(types.key)
+        if types.request_header_version(version) == 0:
+            self.read = partial(_read_behind_short_header, types.request)
         self.request_class = types.request
         self.response_class: Callable[..., Message] = types.response
         self.has_error_code = any(field.name == "error_code" for field in types.response.SCHEMA.fields)
@@ -60,6 +64,11 @@ class Route:
         self.encode = encoder(version, header_is_flexible=header_is_flexible, in_parts=types.key == ApiKey.FETCH)
         self.requests = 0
         self.sample_at = 0  # the request, counted from 1, that is measured next; 0: none
+
+
+def _read_behind_short_header(request_class: type[Message], frame: memoryview, _: int, version: int) -> Message:
+    """The header of ControlledShutdown 0 ends with the correlation id: what the dispatcher takes for a client id belongs to the body."""
+    return request_class.decode(frame, version, _SHORT_HEADER_BYTES)[0]
 
 
 def encoder(version: int, *, header_is_flexible: bool, in_parts: bool) -> Callable[[int, Message], Completion]:

@@ -433,5 +433,5 @@ APIS: Final[Mapping[ApiKey, int]] = {
 }
 """How often each API is asked for."""
 
-FIRST_VERSIONS: Final[Mapping[ApiKey, int]] = {ApiKey.PRODUCE: 3, ApiKey.FETCH: 4, ApiKey.CONTROLLED_SHUTDOWN: 1}
+FIRST_VERSIONS: Final[Mapping[ApiKey, int]] = {ApiKey.PRODUCE: 3, ApiKey.FETCH: 4}
 """Below, what differs is documented."""

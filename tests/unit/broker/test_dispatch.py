@@ -13,6 +13,7 @@ from broker.network.request_channel import CLOSE
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.header import RequestHeader
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -109,6 +110,18 @@ async def test_bytes_behind_the_body_are_ignored_and_so_are_tags_and_a_missing_c
     assert bench.raw(tagged) == bench.raw(plain)
     anonymous = header(ApiKey.API_VERSIONS, 0, client_id=None)
     assert isinstance(bench.raw(anonymous), bytes)
+
+
+@on_a_loop
+async def test_the_one_header_without_a_client_id_is_read() -> None:
+    route = leading().dispatcher._route(ApiKey.CONTROLLED_SHUTDOWN, 0)
+    assert route is not None
+    assert route.read is not None
+    for broker_id in (-1, 0, 5, 32_767):
+        request = ControlledShutdownRequest(broker_id=broker_id)
+        frame = request_frame(request, ApiKey.CONTROLLED_SHUTDOWN, 0)[4:]
+        assert len(frame) == 12
+        assert route.read(memoryview(frame), 10, 0) == request
 
 
 def test_a_tag_that_is_longer_than_the_request_is_refused() -> None:
