@@ -7,6 +7,7 @@ Tests whose commands start a JVM of their own come first, before there is the sh
 from __future__ import annotations
 
 import fcntl
+import inspect
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,9 +25,15 @@ HERE = Path(__file__).parent
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ours = [at for at, item in enumerate(items) if item.path.parent == HERE]
-    in_order = sorted((items[at] for at in ours), key=lambda item: "spark" in getattr(item, "fixturenames", ()))
+    in_order = sorted((items[at] for at in ours), key=_when)
     for at, item in zip(ours, in_order, strict=True):
         items[at] = item
+
+
+def _when(item: pytest.Item) -> int:
+    """Commands, then what asks for the session when its own command has ended, then the session's tests."""
+    assert isinstance(item, pytest.Function)
+    return 2 if "spark" in item.fixturenames else int("request" in inspect.signature(item.function).parameters)
 
 
 @pytest.fixture(scope="package")
