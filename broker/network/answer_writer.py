@@ -11,6 +11,7 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from typing import TYPE_CHECKING, Final, cast
 
@@ -22,6 +23,8 @@ from broker.network.timings import NO_TIMINGS, on_sent, on_write
 
 if TYPE_CHECKING:
     from broker.network.processor import Processor
+
+logger = logging.getLogger(__name__)
 
 TURN_BYTES: Final = 256 * 1024
 """Answers of one read are written at once, but after about this many bytes other connections have their turn first."""
@@ -64,11 +67,14 @@ class AnswerWriter(FrameReader):
         return size
 
     def send_unsent(self) -> None:
-        """Write the answers that wait."""
+        """Write the answers that wait. Fails for itself: the processor has those of others to send."""
         out = self._unsent
         if out is not None:
             self._unsent = None
-            self._write(out)
+            try:
+                self._write(out)
+            except Exception:
+                self._fail()
 
     def _write(self, out: Parts) -> None:
         """Writes the parts in one go. Nothing is unsent."""
@@ -95,6 +101,11 @@ class AnswerWriter(FrameReader):
     def eof_received(self) -> None:
         """The client sends no more, and the transport closes itself now; what it asked before is answered."""
         self.send_unsent()
+
+    def _fail(self) -> None:
+        """In an except block: a bug of ours costs this connection, and nobody else."""
+        logger.exception("%s: a request failed in an unforeseen way; closing the connection", self.info.connection_id)
+        self.abort()
 
     def abort(self) -> None:
         """Close now."""

@@ -311,11 +311,6 @@ class Connection(AnswerWriter):
         if not self._state & SENDING:
             self._transport.close()
 
-    def _fail(self) -> None:
-        """In an except block: a bug of ours costs this connection, and nobody else."""
-        logger.exception("%s: a request failed in an unforeseen way; closing the connection", self.info.connection_id)
-        self.abort()
-
     def connection_lost(self, exc: Exception | None) -> None:
         self._state |= CLOSING | CLOSED
         self.forget()

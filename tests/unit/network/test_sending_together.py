@@ -116,3 +116,19 @@ def test_answers_that_wait_to_be_sent_are_counted_as_the_response_queue() -> Non
     assert bench.processor.response_queue_size == 1
     bench.turns.run()
     assert bench.processor.response_queue_size == 0
+
+
+def test_a_connection_that_cannot_be_sent_to_costs_nobody_else_an_answer(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    bad, good = bench.connect(), bench.connect()
+
+    def refuse(_: object) -> None:
+        raise RuntimeError("a bug")
+
+    bad.transport.write = refuse  # type: ignore[method-assign]  # of this one transport
+    bad.send(framed(b"asked"))
+    good.send(framed(b"asked"))
+    bench.turns.run()
+    assert bad.transport.aborted
+    assert good.answers == [b"asked"]
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
