@@ -78,16 +78,18 @@ def parse_assignment(text: str) -> tuple[str, str]:
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The properties in the variables KAFKA_*, spelled as Apache Kafka's container image spells them.
+    """The properties in the variables KAFKA_*, read as Apache Kafka's container image reads them.
 
-    `_` stands for a dot, `__` for an underscore, `___` for a hyphen. With advertised listeners alone, the broker listens on every
-    interface.
+    `_` stands for a dot, `__` for an underscore, `___` for a hyphen. The image writes each into a properties file, so backslashes in a
+    value escape there as they do in a file. With advertised listeners alone, the broker listens on every interface. Raises ConfigError.
     """
-    properties = {
-        property_name(variable): value
-        for variable, value in environment.items()
-        if variable.startswith(ENVIRONMENT_PREFIX) and variable not in NOT_CONFIGURATION
-    }
+    properties: dict[str, str] = {}
+    for variable, value in environment.items():
+        if variable.startswith(ENVIRONMENT_PREFIX) and variable not in NOT_CONFIGURATION:
+            try:
+                properties.update(parse_properties(f"{property_name(variable)}={value}"))
+            except ConfigError as reason:
+                raise ConfigError(f"{variable}: {reason}") from None
     advertised = properties.get(ADVERTISED_LISTENERS.name)
     if advertised and not properties.get(LISTENERS.name):
         properties[LISTENERS.name] = _HOST_OF_LISTENER.sub("://0.0.0.0:", advertised)
@@ -95,8 +97,8 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def property_name(variable: str) -> str:
-    """The property that the variable `KAFKA_...` sets."""
-    name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
+    """The property that the variable `KAFKA_...` sets. The image takes the prefix away wherever it stands."""
+    name = variable.replace(ENVIRONMENT_PREFIX, "").lower()
     return name.replace("_", ".").replace("...", "-").replace("..", "_")
 
 
@@ -108,7 +110,8 @@ def parse_properties(text: str) -> dict[str, str]:
         try:
             properties[_unescape(line[:key_end])] = _unescape(line[value_start:])
         except ValueError:
-            raise ConfigError(f"Malformed \\uxxxx encoding in the property that begins in line {number}: {line}") from None
+            # Without the value, which may be a password.
+            raise ConfigError(f"Malformed \\uxxxx encoding in the property that begins in line {number}: {line[:key_end]}") from None
     return properties
 
 

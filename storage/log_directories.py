@@ -25,17 +25,23 @@ CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 class LogDirectory:
     """One of `log.dirs`."""
 
-    __slots__ = ("had_clean_shutdown", "is_live", "is_loaded", "lock", "log_count", "meta_properties", "path")
+    __slots__ = ("failure", "had_clean_shutdown", "is_loaded", "lock", "log_count", "meta_properties", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.is_live = True
+        self.failure: str | None = None
+        """Why it is offline."""
         self.is_loaded = False
         """Whether all logs in it were opened; without, a stop is no clean one."""
         self.had_clean_shutdown = False
         self.log_count = 0
         self.lock: File | None = None
         self.meta_properties: MetaProperties | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it works."""
+        return self.failure is None
 
 
 class LogDirectories:
@@ -129,7 +135,7 @@ class LogDirectories:
         directory = self.all[path]
         if not directory.is_live:
             return False
-        directory.is_live = False
+        directory.failure = reason
         log.error("log directory %s is offline: %s; its partitions are not served until the broker starts with it again", path, reason)
         self._unlock(directory)
         return True
@@ -137,7 +143,7 @@ class LogDirectories:
     def check_any_live(self) -> None:
         """Raises NoUsableLogDirectory."""
         if not self.live:
-            raise NoUsableLogDirectory(list(self.all))
+            raise NoUsableLogDirectory({path: directory.failure or "" for path, directory in self.all.items()})
 
     def check_live(self, path: str) -> None:
         """Raises LogDirFailure when the directory is offline, KeyError when it is none of `log.dirs`."""
@@ -152,9 +158,9 @@ class LogDirectories:
     def _open(self, directory: LogDirectory) -> None:
         path = directory.path
         if not self._fs.exists(path):
-            log.info("log directory %s does not exist; created", path)
             self._fs.make_directory(path)
             self._fs.sync_directory(os.path.dirname(path))
+            log.info("log directory %s did not exist; created", path)
         if not self._fs.is_directory(path):
             raise NotADirectoryError(20, "is not a directory", path)
         self._fs.list_directory(path)

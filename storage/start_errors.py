@@ -10,9 +10,11 @@ class LogDirectoryError(StorageError):
 class NoUsableLogDirectory(LogDirectoryError):
     """Every log directory failed."""
 
-    def __init__(self, log_dirs: list[str]) -> None:
-        super().__init__(f"none of the log directories {', '.join(log_dirs)} can be used; the lines above say why for each")
-        self.log_dirs = log_dirs
+    def __init__(self, reasons: dict[str, str]) -> None:
+        """`reasons` says of each what is wrong."""
+        why = ", ".join(f"{log_dir} ({reason})" for log_dir, reason in reasons.items())
+        super().__init__(f"none of the log directories can be used: {why}")
+        self.reasons = reasons
 
 
 class LogDirectoryLocked(LogDirectoryError):

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 @click.command()
-@click.argument("properties", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("properties", required=False, type=click.Path(path_type=Path))
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A configuration key; wins over the file and the environment.")
 def serve(properties: Path | None, overrides: tuple[str, ...]) -> None:
     """Run a broker.

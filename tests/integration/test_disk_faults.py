@@ -194,7 +194,7 @@ def test_a_broker_whose_last_directory_fails_stops_with_status_1(tmp_path: Path)
                 while True:
                     write(client, 0)
         assert broker.wait() == 1
-        assert f"none of the log directories {broker.data} can be used" in log_of(broker)
+        assert f"none of the log directories can be used: {broker.data} (" in log_of(broker)
         (broker.data / "elsewhere").rename(broker.data / f"{TOPIC}-0")
         broker.start()
         assert count(broker, 0) >= 3

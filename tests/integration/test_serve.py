@@ -100,7 +100,7 @@ def test_a_port_in_use_is_one_line_and_the_data_stays_as_it_was(tmp_path: Path) 
 
 
 def test_two_brokers_on_one_directory_are_one_too_many(tmp_path: Path) -> None:
-    with a_broker(tmp_path) as broker:
+    with a_broker(tmp_path, replica_high_watermark_checkpoint_interval_ms=3_600_000) as broker:  # the first one writes nothing meanwhile
         ConfluentClient(broker.bootstrap).produce("t", [Record(b"value")])
         before = tree(broker.data)
 
@@ -164,7 +164,7 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
 
     said = refused(tmp_path, "listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={tmp_path}/file/data")
 
-    assert f"{tmp_path}/file/data" in said
+    assert f"none of the log directories can be used: {tmp_path}/file/data ({tmp_path}/file/data: Not a directory)" in said
     assert (tmp_path / "file").read_text() == "not a directory"
 
 
@@ -224,9 +224,8 @@ def test_the_file_the_environment_and_the_command_line_each_beat_the_one_before(
 def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     done = subprocess.run([*SERVE, "missing.properties"], capture_output=True, text=True, cwd=tmp_path, timeout=30, check=False)
 
-    assert done.returncode != 0
-    assert "missing.properties" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.returncode == 1
+    assert done.stderr == "ottla: missing.properties cannot be read: No such file or directory\n"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -103,11 +103,35 @@ def test_a_file_may_be_utf_8_or_latin_1() -> None:
         ("KAFKA_MY__KEY", "my_key"),
         ("KAFKA_MY___KEY", "my-key"),
         ("KAFKA_LISTENER_NAME_OUT_SCRAM___SHA___256_SASL_JAAS_CONFIG", "listener.name.out.scram-sha-256.sasl.jaas.config"),
-        ("KAFKA_KAFKA_METRICS_REPORTERS", "kafka.metrics.reporters"),
+        ("KAFKA_MY____KEY", "my-.key"),
+        ("KAFKA_MY_____KEY", "my-_key"),
+        ("KAFKA_KAFKA_METRICS_REPORTERS", "metrics.reporters"),
+        ("KAFKA_My_Key", "my.key"),
     ],
 )
 def test_a_variable_names_a_property(variable: str, name: str) -> None:
     assert from_environment({variable: "x"}) == {name: "x"}
+
+
+@pytest.mark.parametrize(
+    ("value", "properties"),
+    [
+        ("a\\tb\\\\c\\", {"x": "a\tb\\c"}),
+        (" in the middle ", {"x": "in the middle "}),
+        ("= b", {"x": "= b"}),
+        ("", {"x": ""}),
+        ("first\nsecond=2", {"x": "first", "second": "2"}),
+    ],
+)
+def test_the_value_of_a_variable_is_read_as_in_the_file_into_which_the_image_writes_it(value: str, properties: dict[str, str]) -> None:
+    assert from_environment({"KAFKA_X": value}) == properties
+
+
+def test_a_broken_escape_in_a_variable_is_refused_with_its_name_and_without_its_value() -> None:
+    with pytest.raises(ConfigError) as caught:
+        from_environment({"KAFKA_SSL_KEY_PASSWORD": "secret\\u12"})
+    assert "KAFKA_SSL_KEY_PASSWORD: Malformed" in str(caught.value)
+    assert "secret" not in str(caught.value)
 
 
 def test_variables_of_the_image_that_are_no_configuration_are_left_alone() -> None:

@@ -179,7 +179,7 @@ def test_without_any_directory_left_the_locks_are_given_back() -> None:
     inner = MemoryFileSystem()
     filesystem = FaultyFileSystem(inner)
     filesystem.fails_if = lambda name, path: name == "make_directory"
-    with pytest.raises(NoUsableLogDirectory, match="/a, /b"):
+    with pytest.raises(NoUsableLogDirectory, match=r"can be used: /a \(/a: Input/output error\), /b \(/b: Input/output error\)"):
         opened(filesystem, "/a", "/b")
     opened(inner, "/a", "/b")
 
