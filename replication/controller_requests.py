@@ -1,10 +1,21 @@
-"""What LeaderAndIsr and StopReplica say, partition by partition, in whatever form their version has it. For the replica manager."""
+"""What LeaderAndIsr and StopReplica say, partition by partition, in whatever form their version has it, and the answer to the first.
+
+For the replica manager.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
-from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
+from protocol.errors import ErrorCode
+from protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
 from protocol.messages.stop_replica import StopReplicaRequest
 from protocol.uuid import ZERO_UUID
 from storage.topic_partition import TopicPartition
@@ -16,15 +27,48 @@ NO_EPOCH = -1
 """The version has no leader epoch."""
 
 
-def states_by_topic(request: LeaderAndIsrRequest) -> Iterable[tuple[str, bytes, list[LeaderAndIsrPartitionState]]]:
-    """(topic, its id or ZERO_UUID, states)."""
+class NamedState(NamedTuple):
+    """What LeaderAndIsr says of a partition. The topic id is ZERO_UUID where the version has none."""
+
+    topic: str
+    topic_id: bytes
+    state: LeaderAndIsrPartitionState
+
+
+def named_states(request: LeaderAndIsrRequest) -> Iterator[NamedState]:
+    """One topic after the other."""
     for topic in request.topic_states:
-        yield topic.topic_name, topic.topic_id, topic.partition_states
+        for state in topic.partition_states:
+            yield NamedState(topic.topic_name, topic.topic_id, state)
     by_name: dict[str, list[LeaderAndIsrPartitionState]] = {}
     for state in request.ungrouped_partition_states:  # versions 0 and 1
         by_name.setdefault(state.topic_name, []).append(state)
     for name, states in by_name.items():
-        yield name, ZERO_UUID, states
+        for state in states:
+            yield NamedState(name, ZERO_UUID, state)
+
+
+class LeaderAndIsrAnswer:
+    """The answer to LeaderAndIsr, put together one partition at a time."""
+
+    __slots__ = ("_errors", "_topics")
+
+    def __init__(self) -> None:
+        self._topics: dict[str, LeaderAndIsrTopicError] = {}
+        self._errors: list[LeaderAndIsrPartitionError] = []
+
+    def add(self, named: NamedState, code: ErrorCode) -> None:
+        """What became of one."""
+        topic = self._topics.get(named.topic)
+        if topic is None:
+            topic = self._topics[named.topic] = LeaderAndIsrTopicError(topic_id=named.topic_id)
+        error = LeaderAndIsrPartitionError(topic_name=named.topic, partition_index=named.state.partition_index, error_code=code)
+        topic.partition_errors.append(error)
+        self._errors.append(error)
+
+    def response(self) -> LeaderAndIsrResponse:
+        """All of them, in the forms of all versions."""
+        return LeaderAndIsrResponse(error_code=ErrorCode.NONE, topics=list(self._topics.values()), partition_errors=self._errors)
 
 
 def stopped_partitions(request: StopReplicaRequest) -> Iterable[tuple[TopicPartition, int, bool]]:

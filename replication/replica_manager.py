@@ -8,33 +8,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
 
 from protocol.errors import ErrorCode
-from protocol.messages.leader_and_isr import (
-    LeaderAndIsrPartitionError,
-    LeaderAndIsrPartitionState,
-    LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
-    LeaderAndIsrTopicError,
-)
+from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrResponse
 from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from protocol.uuid import ZERO_UUID
 from replication.cluster import MetadataCache
-from replication.controller_requests import EPOCH_DURING_DELETE, NO_EPOCH, states_by_topic, stopped_partitions
+from replication.controller_requests import EPOCH_DURING_DELETE, NO_EPOCH, LeaderAndIsrAnswer, NamedState, named_states, stopped_partitions
 from replication.errors import InconsistentTopicId, InvalidTopicName, NotLeaderOrFollower, ReplicaStorageFailure, UnknownTopicOrPartition
 from replication.followers import Followers, NoFollowers
 from replication.isr import IsrChanges
 from replication.isr_proposals import IsrProposals
 from replication.partition import Partition
 from replication.replica_selector import ReplicaSelector
+from replication.thread_work import done
 from replication.throttle import ReplicationQuota
 from replication.topic_stats import BrokerTopicStats
 from storage.clock import Clock
 from storage.errors import LogDirFailure, LogUnusable
 from storage.future_logs import may_have_future
 from storage.log_manager import LogManager
+from storage.new_logs import NewLog
 from storage.partition_log import PartitionLog
 from storage.topic_partition import TopicPartition
 
@@ -42,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 PARTITIONS_PER_TURN = 15
 LOGS_PER_TURN = 5
-"""What is made or renamed of them in a turn of the event loop while a request is worked off: 5 logs take about 0.8 ms."""
+"""What is taken in, or renamed to be deleted, in a turn of the event loop while a request is worked off."""
 
 REPLICA_LAG_TIME_MAX_MS = 30_000
 """Kafka's default of replica.lag.time.max.ms."""
@@ -164,26 +162,30 @@ class ReplicaManager:
             self._follow()
 
     async def _apply_all(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        topics: list[LeaderAndIsrTopicError] = []
-        errors: list[LeaderAndIsrPartitionError] = []
-        done = 0
+        deposed = LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
         if self._is_deposed(request):
-            return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-        for name, topic_id, states in states_by_topic(request):
-            topic_errors: list[LeaderAndIsrPartitionError] = []
-            for state in states:
-                done += 1 if self.partition(name, state.partition_index) is not None else PARTITIONS_PER_TURN // LOGS_PER_TURN
-                code = self._apply(name, topic_id, state)
-                topic_errors.append(LeaderAndIsrPartitionError(topic_name=name, partition_index=state.partition_index, error_code=code))
-                if done >= PARTITIONS_PER_TURN:
-                    done = 0
-                    await asyncio.sleep(0)
-                    # a new controller may have spoken meanwhile
-                    if self._is_deposed(request):
-                        return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-            topics.append(LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=topic_errors))
-            errors.extend(topic_errors)
-        return LeaderAndIsrResponse(error_code=ErrorCode.NONE, topics=topics, partition_errors=errors)
+            return deposed
+        answer = LeaderAndIsrAnswer()
+        states = named_states(request)
+        while turn := list(islice(states, PARTITIONS_PER_TURN)):
+            await done(partial(self._log_manager.new_logs.make, self._new_logs(turn)))
+            if self._is_deposed(request):  # a new controller may have spoken meanwhile
+                return deposed
+            for each in turn:
+                answer.add(each, self._apply(*each))
+            if len(turn) == PARTITIONS_PER_TURN:
+                await asyncio.sleep(0)
+                if self._is_deposed(request):
+                    return deposed
+        return answer.response()
+
+    def _new_logs(self, states: Iterable[NamedState]) -> list[NewLog]:
+        """Those that these states need and that may not be there yet."""
+        return [
+            NewLog(TopicPartition(topic, state.partition_index), topic_id, state.is_new)
+            for topic, topic_id, state in states
+            if self.partition(topic, state.partition_index) is None and self.broker_id in state.replicas
+        ]
 
     async def on_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         """StopReplica (api 5): stop following partitions and, where the request says so, delete their logs."""

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,6 +15,7 @@ from protocol.messages.fetch import PartitionData
 from replication.fetch_session import FollowedPartition
 from replication.leader_requests import EARLIEST, LATEST, LeaderRefused, end_offsets_of_epochs, list_offset
 from replication.peer import PeerUnavailable
+from replication.thread_work import done
 from storage.errors import StorageError, UnexpectedAppendOffset
 from storage.partition_log import PartitionLog
 from storage.topic_partition import TopicPartition
@@ -67,29 +67,13 @@ async def truncate(log: PartitionLog, offset: int, is_current: Callable[[], bool
             "without it (unclean.leader.election.enable), or had an older one",
             log.topic_partition, offset, log.high_watermark,
         )  # fmt: skip
-    await _done(lambda then: log.truncate_in_thread(offset, then))
+    await done(lambda then: log.truncate_in_thread(offset, then))
     return is_current()
 
 
 async def truncate_fully(log: PartitionLog, offset: int) -> None:
     """Empty `log`, which begins at `offset` then, in the way of `truncate`. Raises LogDirFailure."""
-    await _done(lambda then: log.truncate_fully_in_thread(offset, then))
-
-
-async def _done(begin: Callable[[Callable[[Exception | None], None]], None]) -> None:
-    """Wait for what `begin` begins and tells the end of. It goes on when this is cancelled."""
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def then(error: Exception | None) -> None:
-        if done.done():
-            return
-        if error is None:
-            done.set_result(None)
-        else:
-            done.set_exception(error)
-
-    begin(then)
-    await done
+    await done(lambda then: log.truncate_fully_in_thread(offset, then))
 
 
 async def cut(self: Fetcher, followed: FollowedPartition, epoch: int, end_offset: int) -> None:

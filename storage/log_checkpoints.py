@@ -59,11 +59,15 @@ class LogCheckpoints:
 
         Raises LogDirFailure.
         """
-        log.topic_id = topic_id
         try:
             write_topic_id(self._fs, log.directory, topic_id, sync=False)
         except OSError as error:
             raise log.disk_failure(log.directory, error) from error
+        self.on_topic_id_written(log, topic_id)
+
+    def on_topic_id_written(self, log: PartitionLog, topic_id: bytes) -> None:
+        """The file is there; it will be durable soon."""
+        log.topic_id = topic_id
 
         def prepare() -> Write:
             return partial(log.small_files.replace, PARTITION_METADATA, encode_topic_id(log.topic_id))

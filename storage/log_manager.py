@@ -45,6 +45,7 @@ from storage.log_directories import LogDirectories, LogDirectory
 from storage.log_dirs_description import LogDirDescription, describe
 from storage.log_loading import LogLoading
 from storage.log_moves import LogMoves
+from storage.new_logs import NewLogs
 from storage.partition_log import PartitionLog
 from storage.partition_metadata import ZERO_UUID
 from storage.producer_expirations import ProducerExpirations
@@ -72,7 +73,7 @@ class LogManager:
         random: Random,
         new_cleaner: Callable[[], CleanerWorker] = CleanerProcess,
     ) -> None:
-        """`topic_config_of` gives a topic's configuration in force by its name. Raises DuplicateLogDirectory."""
+        """Raises DuplicateLogDirectory."""
         self.directories = LogDirectories(log_dirs(config[LOG_DIRS]), filesystem)
         self.on_log_dir_failure: Callable[[str, str], None] = self.handle_log_dir_failure
         """Told, on the loop, of a directory that failed in the background, and how; who sets it calls `handle_log_dir_failure`."""
@@ -82,12 +83,14 @@ class LogManager:
         """Where partitions are to be created that do not exist yet."""
         self.unusable: dict[TopicPartition, LogUnusable] = {}
         """Logs that are there and cannot be opened."""
+        self.topic_config_of = topic_config_of
+        """A topic's configuration in force, by its name."""
+        self.background = background
         self.moves = LogMoves(self, config, clock, background)
+        self.new_logs = NewLogs(self)
         self._config = config
-        self._topic_config_of = topic_config_of
         self._fs = filesystem
         self._clock = clock
-        self._background = background
         self._random = random
         self._current: dict[TopicPartition, PartitionLog] = {}
         self._future: dict[TopicPartition, PartitionLog] = {}
@@ -149,7 +152,7 @@ class LogManager:
         began = self._clock.monotonic()
         threads = self._config[NUM_RECOVERY_THREADS_PER_DATA_DIR]
         try:
-            loaded = LogLoading(self.directories, self.context, self._topic_config_of, threads).run()
+            loaded = LogLoading(self.directories, self.context, self.topic_config_of, threads).run()
         except BaseException:
             self.directories.unlock()
             raise
@@ -173,7 +176,7 @@ class LogManager:
         start_offset_interval_ms = config[LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS]
         self._every("log-start-offset-checkpoint", start_offset_interval_ms, self.checkpoint_log_start_offsets)
         self._every("producer-expiration", config[PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS], self.remove_expired_producers)
-        IdleFiles(self._fs, self._background, self.all_logs).start()
+        IdleFiles(self._fs, self.background, self.all_logs).start()
         self.cleaner.start()
 
     def shutdown(self, broker_epoch: int = -1) -> None:
@@ -236,6 +239,7 @@ class LogManager:
 
         Raises LogDirFailure when the log may stand in an offline directory.
         """
+        self.new_logs.on_deleted(topic_partition)
         logs = [logs.pop(topic_partition) for logs in (self._current, self._future) if topic_partition in logs]
         if not logs and self.directories.offline:
             offline = self.directories.offline[0]
@@ -269,16 +273,23 @@ class LogManager:
         raise LogDirFailure(next(iter(self.directories.all)), str(topic_partition), "no log directory is left to create it in")
 
     def _create_in(self, directory: LogDirectory, topic_partition: TopicPartition) -> PartitionLog:
-        config = self._topic_config_of(topic_partition.topic)
+        config = self.topic_config_of(topic_partition.topic)
         is_new = not self._fs.exists(f"{directory.path}/{topic_partition}")
         created = open_log(self.context, topic_partition, directory.path, config, is_new=is_new)
+        self.take_in(created, directory)
+        return created
+
+    def take_in(self, created: PartitionLog, directory: LogDirectory, topic_id: bytes = ZERO_UUID) -> None:
+        """The log of a new partition is there, with this topic id in its file, and is served from now on."""
+        topic_partition = created.topic_partition
         self._current[topic_partition] = created
         self.preferred_log_dirs.pop(topic_partition, None)
         directory.log_count += 1
         self._checkpoints.watch(created)
         self._checkpoints.on_created(created)
+        if topic_id != ZERO_UUID:
+            self._checkpoints.on_topic_id_written(created, topic_id)
         log.info("%s: created in %s", topic_partition, directory.path)
-        return created
 
     # ---- directories
 
@@ -359,7 +370,7 @@ class LogManager:
 
     def _every(self, name: str, period_ms: int, callback: Callable[[], None]) -> None:
         if period_ms < _NEVER_MS:
-            self._background.schedule(name, self._config[LOG_INITIAL_TASK_DELAY_MS], period_ms, callback)
+            self.background.schedule(name, self._config[LOG_INITIAL_TASK_DELAY_MS], period_ms, callback)
 
 
 def _say_nothing() -> None:

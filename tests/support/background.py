@@ -12,6 +12,8 @@ class ManualBackground:
         self.clock = clock
         self.timers: list[tuple[int, int, str, int, Callable[[], None]]] = []
         self.work: list[tuple[str, Callable[[], None], Callable[[BaseException | None], None]]] = []
+        self.done_at_once: set[str] = set()
+        """Names of work that runs when it is submitted."""
         self._count = 0
 
     def schedule(self, name: str, delay_ms: int, period_ms: int, callback: Callable[[], None]) -> None:
@@ -23,17 +25,22 @@ class ManualBackground:
 
     def submit(self, name: str, work: Callable[[], None], then: Callable[[BaseException | None], None]) -> None:
         self.work.append((name, work, then))
+        if name in self.done_at_once:
+            self._run(len(self.work) - 1)
 
     def run_work(self) -> None:
         """Everything that was submitted, and what follows from it."""
         while self.work:
-            _, work, then = self.work.pop(0)
-            try:
-                work()
-            except Exception as error:
-                then(error)
-            else:
-                then(None)
+            self._run(0)
+
+    def _run(self, at: int) -> None:
+        _, work, then = self.work.pop(at)
+        try:
+            work()
+        except Exception as error:
+            then(error)
+        else:
+            then(None)
 
     def advance(self, milliseconds: int = 0) -> None:
         """Lets time pass, firing each timer at its time."""

@@ -6,7 +6,7 @@ from typing import Any
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrTopicState
 from protocol.uuid import ZERO_UUID
 from replication.partition import Partition
-from replication.replica_manager import LOGS_PER_TURN
+from replication.replica_manager import PARTITIONS_PER_TURN
 from storage.topic_partition import TopicPartition
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, state
 
@@ -107,7 +107,7 @@ def test_a_replica_that_gets_its_topic_id_is_followed_by_it() -> None:
 
 def a_long_request(leader: int, epoch: int, controller_epoch: int = 1) -> LeaderAndIsrRequest:
     """It takes two turns of the loop."""
-    states = [state(leader=leader, epoch=epoch, partition_epoch=epoch, index=index) for index in range(LOGS_PER_TURN + 1)]
+    states = [state(leader=leader, epoch=epoch, partition_epoch=epoch, index=index) for index in range(PARTITIONS_PER_TURN + 1)]
     topic = LeaderAndIsrTopicState(topic_name=TOPIC, topic_id=TOPIC_ID, partition_states=states)
     return LeaderAndIsrRequest(controller_id=1, controller_epoch=controller_epoch, topic_states=[topic])
 
@@ -146,8 +146,8 @@ def test_a_request_that_a_new_controller_ends_early_follows_what_it_has_applied(
     replicas.alive(0, 1, 2, controller_epoch=2)
     at_once(waiting)
     assert followers.told[-1].startswith("follow orders-0 of 1 in 0")
-    assert len(replicas.manager.partitions[TOPIC]) == LOGS_PER_TURN
-    assert f"orders-{LOGS_PER_TURN} " not in followers.told[-1]
+    assert len(replicas.manager.partitions[TOPIC]) == PARTITIONS_PER_TURN
+    assert f"orders-{PARTITIONS_PER_TURN} " not in followers.told[-1]
 
 
 def test_several_may_listen_to_changes_of_leadership() -> None:
