@@ -1,4 +1,4 @@
-"""What Produce and Fetch cost between the frame and the answer, without a network: `python -m benchmarks.hot_path`.
+"""What Produce, Fetch and OffsetCommit cost between the frame and the answer, without a network: `python -m benchmarks.hot_path`.
 
 A broker in this process; every frame goes through `Dispatcher.handle`. Prints µs of processor time per request, the least of several
 rounds, beside a floor that is measured in the same rounds: what even the barest broker in Python would call for the same bytes. Absolute
@@ -6,6 +6,7 @@ figures differ from machine to machine and from hour to hour, the ratio much les
 limit, which is about a third more than it was when the limit was set.
 
     produce   the checksum of the batch and os.pwrite of it
+    commit    the same for the batch that commits the offsets
     fetch     os.pread of two batch headers, and one Struct.pack for the answer's head
 """
 
@@ -25,21 +26,28 @@ import crc32c
 import uvloop
 
 from benchmarks import frames
+from benchmarks.groups import TOPIC as COMMITTED
+from benchmarks.groups import commit_frame
 from benchmarks.sizes import Pace
 from benchmarks.workloads import FETCH, PRODUCE, RECORDS_OF_16_KIB, batch_of_16_kib
 from broker.dispatch import Dispatcher
+from broker.internal_topics import GROUP_METADATA_TOPIC
 from broker.network.request_channel import ConnectionInfo
 from broker.server import Broker
 from config.broker import BrokerConfig
 from controller.topic_admin import NewTopic
 from protocol.records import ATTRIBUTES_OFFSET
 from storage.file_region import FileRegion
+from storage.partition_log import PartitionLog
 
 ROUNDS = 12
 REQUESTS = 400  # per round
 PARTITIONS = 4
 PREFILL_BYTES = 64 << 20
 TOPIC = "hot"
+COMMITS = ((1, 52.0), (100, 38.0))
+"""How many offsets a commit names, and the limit."""
+
 _PACE = Pace(0, 0, 0, 0, PREFILL_BYTES)
 _CONNECTION: Any = SimpleNamespace(info=ConnectionInfo("hot path", "127.0.0.1", 1, "PLAINTEXT"), offend=print)
 
@@ -74,7 +82,9 @@ async def measure(scratch: Path) -> list[tuple[Line, float, float]]:
     broker = Broker(BrokerConfig({"log.dirs": str(scratch / "data"), "listeners": "PLAINTEXT://127.0.0.1:0"}))
     await broker.start()
     try:
-        await broker.services.topic_admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1), NewTopic("produced", 1, 1)])
+        topics = [NewTopic(TOPIC, PARTITIONS, 1), NewTopic("produced", 1, 1), NewTopic(COMMITTED, COMMITS[-1][0], 1)]
+        await broker.services.topic_admin.create_topics([*topics, NewTopic(GROUP_METADATA_TOPIC, 1, 1)])
+        await until_coordinating(broker)
         results = []
         for line in lines(broker, scratch):
             costs, floors = [], []
@@ -86,6 +96,15 @@ async def measure(scratch: Path) -> list[tuple[Line, float, float]]:
         return results
     finally:
         await broker.stop()
+
+
+async def until_coordinating(broker: Broker) -> None:
+    groups = broker.services.groups.groups
+    for _ in range(1000):
+        if groups.partitions and not groups.is_loading:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("the group coordinator never loaded")
 
 
 def processor_time(work: Work) -> float:
@@ -118,7 +137,31 @@ def lines(broker: Broker, scratch: Path) -> list[Line]:
     ends = PREFILL_BYTES // PARTITIONS // (16 << 10) * RECORDS_OF_16_KIB - step
     asked = [memoryview(bytearray(frames.fetch(topic_id, 0, offset, 64 << 10)[4:])) for offset in range(0, ends, step)]
     found.append(Line("fetch, 64 KiB, in order", fetching(dispatcher, asked), probe, 9.0))
+    log = broker.services.replica_manager.partitions[GROUP_METADATA_TOPIC][0].log
+    for size, limit in COMMITS:
+        frame = commit_frame("committing", 0, size)[4:]
+        committing(dispatcher, frame)()  # the group comes into being
+        batch = last_batch(log)
+        title = f"commit, {size} offset{'s' if size > 1 else ''}"
+        found.append(Line(title, committing(dispatcher, frame), writing(batch, scratch / "floor"), limit))
     return found
+
+
+def committing(dispatcher: Dispatcher, frame: bytes) -> Work:
+    view = memoryview(bytearray(frame))
+
+    def work() -> None:
+        for _ in range(REQUESTS):
+            answer = dispatcher.handle(view, _CONNECTION)
+        assert isinstance(answer, bytes)
+
+    return work
+
+
+def last_batch(log: PartitionLog) -> bytes:
+    region = log.read(log.log_end_offset - 1, 1 << 20, log.log_end_offset, True, False).region
+    assert region is not None
+    return region.read()
 
 
 def producing(dispatcher: Dispatcher, frame: bytes) -> Work:

@@ -121,6 +121,10 @@ class CommittedOffsets:
             if known is None or known[:RECORD_OFFSET_SIZE] < record_offset:
                 partitions[index] = record_offset + value
 
+    def put_newest(self, topic: str, indexes: Iterable[int], stored: Iterable[Stored]) -> None:
+        """What `put` does for partitions of a topic, of commits that nothing in the log is behind. 0.1 µs each."""
+        self.by_topic.setdefault(topic, {}).update(zip(indexes, stored, strict=True))
+
     def adopt(self, topic: str, partitions: dict[int, Stored]) -> None:
         """All offsets of a topic, as they were loaded; nobody else keeps the dict."""
         if partitions:

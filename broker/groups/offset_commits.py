@@ -18,6 +18,7 @@ from broker.groups.membership import on_commit
 from broker.groups.offset_records import OffsetAndMetadata, offset_keys
 from broker.groups.offsets import GroupOffsets
 from broker.groups.offsets_log import UNAVAILABLE, OffsetsLog
+from broker.groups.plain_commits import PlainCommit
 from broker.groups.record_encoding import encode_commits
 from broker.groups.records import group_key
 from broker.groups.runner import EffectRunner
@@ -104,29 +105,72 @@ class OffsetCommits:
             reply([ErrorCode.OFFSET_METADATA_TOO_LARGE] * len(offsets))
             return
         records, values = encode_commits(group.group_id, kept)
-        is_prepared = is_stored = False
 
-        def stored(error: ErrorCode, base_offset: int) -> None:
-            nonlocal is_stored
-            is_stored = True
-            if error:
-                if is_prepared:
-                    group.offsets.on_append_failed(kept)
-            elif group.state is not GroupState.DEAD:
-                if is_prepared:
-                    group.offsets.on_appended(kept, values, base_offset)
-                else:
-                    group.offsets.on_appended_at_once(kept, values, base_offset)
-            code = COMMIT_ERRORS.get(error, error)
+        def stored(code: ErrorCode) -> None:
             if all_fit:
                 reply([code] * len(offsets))
                 return
             reply([code if is_kept else ErrorCode.OFFSET_METADATA_TOO_LARGE for is_kept in fits])
 
-        self._log.append(self._groups.partition_for(group.group_id), records, len(kept), stored, base_sequence=0)
+        def put(base_offset: int) -> None:
+            group.offsets.on_appended_at_once(kept, values, base_offset)
+
+        self._append(group, records, len(kept), put, lambda: (kept, values), stored)
+
+    def commit_plain(
+        self,
+        group_id: str,
+        member_id: str,
+        group_instance_id: str | None,
+        generation_id: int,
+        commit: PlainCommit,
+        reply: Callable[[ErrorCode], None],
+    ) -> bool:
+        """What `commit` does, where nothing is wrong with it and the group is known. False otherwise: then nothing was done."""
+        error, group = self._groups.find(group_id)
+        if error or group is None:
+            return False
+        error, effects = on_commit(group, member_id, group_instance_id, generation_id)
+        if error:
+            return False
+        self._runner.run(group, effects)
+
+        def put(base_offset: int) -> None:
+            group.offsets.on_plain_commit(commit, base_offset)
+
+        self._append(group, commit.records(group_id), commit.total, put, lambda: (commit.offsets(), commit.values()), reply)
+        return True
+
+    def _append(
+        self,
+        group: Group,
+        records: bytes,
+        count: int,
+        put: Callable[[int], None],
+        to_prepare: Callable[[], tuple[Offsets, Sequence[bytes]]],
+        reply: Callable[[ErrorCode], None],
+    ) -> None:
+        """Write the records; `put` is called if they are safe at once, `to_prepare` asked for the offsets and their values if not."""
+        prepared: tuple[Offsets, Sequence[bytes]] | None = None
+        is_stored = False
+
+        def stored(error: ErrorCode, base_offset: int) -> None:
+            nonlocal is_stored
+            is_stored = True
+            if error:
+                if prepared is not None:
+                    group.offsets.on_append_failed(prepared[0])
+            elif group.state is not GroupState.DEAD:
+                if prepared is not None:
+                    group.offsets.on_appended(*prepared, base_offset)
+                else:
+                    put(base_offset)
+            reply(COMMIT_ERRORS.get(error, error))
+
+        self._log.append(self._groups.partition_for(group.group_id), records, count, stored, base_sequence=0)
         if not is_stored:
-            group.offsets.prepare(kept)
-            is_prepared = True
+            prepared = to_prepare()
+            group.offsets.prepare(prepared[0])
         if group.offsets.is_mixed:
             logger.warning("group %s: both consumers and transactional producers commit offsets, and may undo each other's", group.group_id)
 

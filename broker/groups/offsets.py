@@ -11,6 +11,7 @@ from collections.abc import Container, Iterable, Sequence
 
 from broker.groups.committed import CommittedOffset, CommittedOffsets, record_offset_of
 from broker.groups.offset_records import OffsetAndMetadata, offset_value
+from broker.groups.plain_commits import PlainCommit
 from storage.topic_partition import TopicPartition
 
 NO_RECORD_OFFSET = -1
@@ -67,6 +68,13 @@ class GroupOffsets:
         """What was not prepared, because nothing had to be waited for, is in the log."""
         self.by_consumers = True
         self.committed.put_all(offsets, record_offset_of(record_offset), values)
+
+    def on_plain_commit(self, commit: PlainCommit, record_offset: int) -> None:
+        """What `on_appended_at_once` does: as nothing was waited for, no later commit can be in the log yet."""
+        self.by_consumers = True
+        place = record_offset_of(record_offset)
+        for topic in commit.topics:
+            self.committed.put_newest(topic.topic, topic.indexes, commit.stored(topic, place))
 
     def on_append_failed(self, offsets: Iterable[tuple[TopicPartition, OffsetAndMetadata]]) -> None:
         """What was prepared is not in the log."""

@@ -11,12 +11,15 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from broker.groups.offset_records import NO_EXPIRY, OffsetAndMetadata
+from broker.groups.plain_commits import PlainCommit
 from broker.handlers.delayed_answer import DelayedAnswer
 from broker.handlers.group_topics import PartitionErrors, partitions_of, partitions_to_serve
 from broker.handlers.offsets_in_store import commit_to_store
-from broker.network.request_channel import Answer
+from broker.network.connection import Connection
+from broker.network.request_channel import Answer, Pending
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
+from broker.services import Services
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -24,6 +27,7 @@ from protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from protocol.offset_commit_fast_path import encode_offset_commit_response, read_offset_commit
 from protocol.schema import Message
 from storage.topic_partition import TopicPartition
 
@@ -69,6 +73,50 @@ def handle_offset_commit(request: OffsetCommitRequest, context: RequestContext) 
         reply,
     )
     return answer.answer()
+
+
+def handle_offset_commit_frame(
+    frame: memoryview, offset: int, version: int, correlation_id: int, connection: Connection, broker: Services
+) -> bytes | Pending | None:
+    """The hot path: offsets without metadata, of partitions that exist, in a group that is known. None: take the ordinary way.
+
+    Nothing was done then. Whatever is wrong the ordinary way finds again, and says it for each partition.
+    """
+    shape = read_offset_commit(frame, offset, version)
+    if shape is None:
+        return None
+    group_id, generation_id, member_id, group_instance_id, topics = shape
+    principal, host = str(connection.info.principal), connection.info.client_host
+    is_authorized = broker.authorizer.is_authorized
+    if not topics or not is_authorized(principal, host, Operation.READ, ResourceType.GROUP, group_id):
+        return None
+    images = broker.cluster.topics
+    count = 0
+    for topic in topics:
+        image = images.get(topic.topic)
+        if image is None or not is_authorized(principal, host, Operation.READ, ResourceType.TOPIC, topic.topic):
+            return None
+        different = set(topic.indexes)
+        if len(different) != len(topic.indexes) or not image.partitions.keys() >= different:
+            return None
+        count += len(different)
+    if len(topics) > 1 and len({topic.topic for topic in topics}) != len(topics):
+        return None
+    answer: bytes | None = None
+    pending: Pending | None = None
+
+    def reply(code: ErrorCode) -> None:
+        nonlocal answer
+        answer = encode_offset_commit_response(version, correlation_id, topics, code)
+        if pending is not None:
+            pending.complete(answer)
+
+    commit = PlainCommit(topics, broker.clock.now_ms(), count)
+    if not broker.groups.offsets.commit_plain(group_id, member_id, group_instance_id, generation_id, commit, reply):
+        return None
+    if answer is None:
+        pending = Pending()
+    return answer or pending
 
 
 def _offsets_to_commit(
