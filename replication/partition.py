@@ -28,6 +28,7 @@ from replication.waiters import Waiters
 from storage.errors import LogBeingTruncated, OffsetOutOfRange
 from storage.log_append import Appended, AppendOrigin
 from storage.partition_log import PartitionLog
+from storage.plain_append import NOT_PLAIN
 from storage.topic_partition import TopicPartition
 from storage.validation import ValidatedBatch
 
@@ -217,19 +218,35 @@ class Partition:
             if self.is_cut_off:
                 raise NotLeaderOrFollower(*self.topic_partition, self.leader_id, self.leader_epoch)
             raise NotEnoughReplicas(self.topic_partition, len(self.isr), self.effective_min_isr)
+        appended = self.log.append_as_leader(batch, self.leader_epoch, now_ms, origin)
+        self._on_appended(appended.last_offset - appended.first_offset + 1, len(batch.records), now_ms)
+        return appended
+
+    def append_plain(self, records: memoryview, required_acks: int, now_ms: int, api_version: int) -> int:
+        """The same for a plain batch as it came in a Produce request; the offset of its first record.
+
+        NOT_PLAIN when nothing was done and `append_as_leader` is to be asked. Raises what PartitionLog.append_plain raises.
+        """
+        if not self.is_leader or (required_acks == -1 and (self.is_cut_off or len(self.isr) < self.effective_min_isr)):
+            return NOT_PLAIN
         log = self.log
-        appended = log.append_as_leader(batch, self.leader_epoch, now_ms, origin)
+        first_offset = log.append_plain(records, self.leader_epoch, now_ms, api_version)
+        if first_offset != NOT_PLAIN:
+            self._on_appended(log.log_end_offset - first_offset, len(records), now_ms)
+        return first_offset
+
+    def _on_appended(self, messages: int, size: int, now_ms: int) -> None:
         stats = self.stats
         stats.produce_requests += 1
-        stats.messages_in += appended.last_offset - appended.first_offset + 1
-        stats.bytes_in += len(batch.records)
+        stats.messages_in += messages
+        stats.bytes_in += size
         if not self.followers:
+            log = self.log
             log.update_high_watermark(log.log_end_offset)
         elif len(self.maximal_isr) == 1:  # with others in sync it moves when they have the records
             self.maybe_advance_high_watermark(now_ms)
         if self.waiters.waiting:
             self.waiters.notify()
-        return appended
 
     def is_flushed(self, end_offset: int) -> bool:
         """Whether what was appended up to `end_offset` is on the disk, if `flush.messages` asks for that before it is acknowledged."""

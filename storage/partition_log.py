@@ -11,7 +11,7 @@ and begins at or below the log end offset. An OSError becomes a `LogDirFailure`:
 import logging
 
 from config.topic import TopicConfig
-from storage import log_append, log_deletion, log_flush, log_read, log_snapshot, log_truncation
+from storage import log_append, log_deletion, log_flush, log_read, log_snapshot, log_truncation, plain_append
 from storage.closed_segment import ClosedSegment
 from storage.errors import LogClosed, LogDirFailure, OffsetOutOfRange
 from storage.file_names import INDEX_SUFFIXES, LOG_SUFFIX, file_name
@@ -104,6 +104,7 @@ class PartitionLog:
         self.flushes: list[FlushPlan] = []  # under way: a truncation takes from them what was appended after it
         self.producer_state.state.on_high_watermark(self.high_watermark)
 
+    append_plain = plain_append.append_plain
     append_as_leader = log_append.append_as_leader
     append_as_follower = log_append.append_as_follower
     read = log_read.read

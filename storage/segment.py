@@ -198,11 +198,12 @@ class Segment:
         if size > settings.segment_bytes - length or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return True
         if size:
-            first = self.first_batch_timestamp
+            first = self.rolling_based_timestamp or self.first_batch_timestamp
             waited = max_timestamp - first if first >= 0 else now_ms - self.created_ms
             if waited > settings.segment_ms - self.roll_jitter_ms:
                 return True
-        return self.offset_index.is_full() or self.time_index.is_full()
+        # Calling the properties would take longer than all else here.
+        return (self._offset_index or self.offset_index).is_full() or (self._time_index or self.time_index).is_full()
 
     def append(self, data: Buffer, length: int, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int) -> None:
         """Writes whole batches of `length` bytes with one system call, and an index entry when it is time.
@@ -233,7 +234,7 @@ class Segment:
         self.bytes_since_last_index_entry += length
 
     def _append_index_entries(self, last_offset: int, position: int, last_max: TimestampOffset) -> None:
-        offset_index, time_index = self.offset_index, self.time_index
+        offset_index, time_index = self._offset_index or self.offset_index, self._time_index or self.time_index
         offset_entries, time_entries = offset_index.entries, time_index.entries
         try:
             offset_index.append(last_offset, position)
@@ -317,10 +318,9 @@ class Segment:
 
     def write_out_indexes(self) -> None:
         """Brings index entries that are still in memory into their files."""
-        if self._offset_index is not None:
-            self._offset_index.write_out()
-        if self._time_index is not None:
-            self._time_index.write_out()
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.write_out()
 
     def sync(self) -> None:
         """Makes batches and written index entries durable. Blocks; safe on a thread, for it changes nothing.
@@ -374,10 +374,9 @@ class Segment:
         """Completes and trims what was opened, as a clean shutdown leaves it."""
         if self._max_timestamp is not None:
             self.complete_time_index()
-        if self._offset_index is not None:
-            self._offset_index.trim()
-        if self._time_index is not None:
-            self._time_index.trim()
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.trim()
         self.trim()
         self.release()
 

@@ -59,8 +59,9 @@ WALK_MAX_RECORDS: Final = 4
 INLINE_CHECK_MAX_RECORDS: Final = 256
 INLINE_CHECK_MAX_BYTES: Final = 64 * 1024  # decompressed
 
+FIRST_VERSION_WITH_ZSTD: Final = 7  # of Produce
 _LAST_CODEC: Final = int(CompressionCodec.ZSTD)  # reading an enum member costs 40 ns
-_MIN_RECORD_BYTES: Final = 7  # length, attributes, timestamp delta, offset delta, key length, value length, header count
+MIN_RECORD_BYTES: Final = 7  # length, attributes, timestamp delta, offset delta, key length, value length, header count
 
 # How a body begins. Snappy without the Java framing begins with any byte, so nothing can be told from it.
 _CODEC_MAGIC: Final = (None, b"\x1f\x8b\x08", None, b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd")
@@ -112,7 +113,7 @@ class ValidatedBatch:
         )
 
 
-def check_request(records: Buffer, api_version: int = 7) -> BatchHeader:
+def check_request(records: Buffer, api_version: int = FIRST_VERSION_WITH_ZSTD) -> BatchHeader:
     """The header of the one batch a Produce request has for a partition.
 
     Raises MalformedRecords, InvalidProduceRecords, and UnsupportedCompressionType for zstd below version 7.
@@ -124,7 +125,7 @@ def check_request(records: Buffer, api_version: int = 7) -> BatchHeader:
             header = _find_only_batch(records)
     else:
         header = _find_only_batch(records)
-    if api_version < 7 and header.attributes & CODEC_MASK == CompressionCodec.ZSTD:
+    if api_version < FIRST_VERSION_WITH_ZSTD and header.attributes & CODEC_MASK == CompressionCodec.ZSTD:
         raise UnsupportedCompressionType(None, CompressionCodec.ZSTD.label)
     return header
 
@@ -205,10 +206,10 @@ def validate_produce(
             look_inside = True  # finds out that it is not what it says
     elif from_client:
         if count <= WALK_MAX_RECORDS:
-            latest = _walk_lengths(batch, header, rules.topic_partition)
+            latest = walk_lengths(batch, count, base_timestamp, rules.topic_partition)
             if not attributes & TIMESTAMP_TYPE_MASK:
                 max_timestamp = latest
-        elif count * _MIN_RECORD_BYTES > size - HEADER_SIZE:
+        elif count * MIN_RECORD_BYTES > size - HEADER_SIZE:
             raise InvalidRecord(rules.topic_partition, f"{count} records do not fit into {size - HEADER_SIZE} bytes")
     if rules.limits_timestamps and (
         now_ms - base_timestamp > rules.timestamp_before_max_ms or max_timestamp - now_ms > rules.timestamp_after_max_ms
@@ -246,13 +247,13 @@ def _accept(batch: ValidatedBatch, summary: RecordsSummary) -> ValidatedBatch:
     return ValidatedBatch(batch.records, batch.header, batch.timestamp_type, max_timestamp)
 
 
-def _walk_lengths(records: memoryview, header: BatchHeader, topic_partition: TopicPartition) -> int:
+def walk_lengths(records: memoryview, count: int, base_timestamp: int, topic_partition: TopicPartition) -> int:
     """That the lengths of the records add up to the uncompressed body; the latest timestamp. Keys, values and headers are not looked at."""
     at = HEADER_SIZE
     end = len(records)
     latest = -(1 << 63)
     try:
-        for _ in range(header.record_count):
+        for _ in range(count):
             length = records[at]
             at += 1
             if length < 0x80:
@@ -267,10 +268,10 @@ def _walk_lengths(records: memoryview, header: BatchHeader, topic_partition: Top
             delta = delta >> 1 ^ -(delta & 1) if delta < 0x80 else read_varlong(records, at + 1)[0]
             latest = delta if delta > latest else latest
             at += length
-            if length < _MIN_RECORD_BYTES - 1 or at > end:
+            if length < MIN_RECORD_BYTES - 1 or at > end:
                 raise InvalidRecord(topic_partition, f"Invalid record size: {length} bytes where {max(end - at + length, 0)} remain")
     except (IndexError, InvalidStructure):
         raise InvalidRecord(topic_partition, "Incorrect declared batch size, premature EOF reached") from None
     if at != end:
         raise InvalidRecord(topic_partition, "Incorrect declared batch size, records still remaining in file")
-    return max(int64(header.base_timestamp + latest), NO_TIMESTAMP)
+    return max(int64(base_timestamp + latest), NO_TIMESTAMP)

@@ -13,7 +13,6 @@ from protocol.errors import ErrorCode
 from protocol.messages.produce import PartitionProduceResponse
 from protocol.produce_fast_path import encode_produce_response
 from replication.partition import Partition
-from storage.log_append import Appended
 
 ACKS_ALL = -1
 FLUSH_TIMEOUT_MS = 60_000
@@ -28,18 +27,27 @@ def wait_ms(acks: int, asked_ms: int) -> int:
 class DelayedAppend(DelayedOperation):
     """One batch, appended on the hot path: no objects of a response, and an answer made from a template. Completing takes 3 µs."""
 
-    __slots__ = ("_acks", "_appended", "_correlation_id", "_end_offset", "_error_code", "_partition", "_pending", "_topic", "_version")
+    __slots__ = ("_acks", "_correlation_id", "_end_offset", "_error_code", "_partition", "_pending", "_result", "_topic", "_version")
 
     def __init__(
-        self, version: int, correlation_id: int, topic: str, partition: Partition, appended: Appended, acks: int, pending: Pending
+        self,
+        version: int,
+        correlation_id: int,
+        topic: str,
+        partition: Partition,
+        end_offset: int,
+        result: tuple[int, int, int],
+        acks: int,
+        pending: Pending,
     ) -> None:
+        """`end_offset` is behind the batch's last record; `result` is (first offset, log append time, log start offset)."""
         super().__init__()
         self._version = version
         self._correlation_id = correlation_id
         self._topic = topic
         self._partition = partition
-        self._appended = appended
-        self._end_offset = appended.last_offset + 1
+        self._end_offset = end_offset
+        self._result = result
         self._acks = acks
         self._pending = pending
         self._error_code = 0
@@ -62,7 +70,7 @@ class DelayedAppend(DelayedOperation):
 
     def on_complete(self) -> None:
         """Answer."""
-        appended = self._appended
+        first_offset, log_append_time_ms, log_start_offset = self._result
         code = self._error_code
         self._pending.complete(
             encode_produce_response(
@@ -71,9 +79,9 @@ class DelayedAppend(DelayedOperation):
                 self._topic,
                 self._partition.topic_partition.partition,
                 code,
-                -1 if code else appended.first_offset,
-                appended.log_append_time_ms,
-                appended.log_start_offset,
+                -1 if code else first_offset,
+                log_append_time_ms,
+                log_start_offset,
                 0,
             )
         )

@@ -33,12 +33,13 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from protocol.produce_fast_path import encode_produce_response, read_produce
-from protocol.records import TRANSACTIONAL_MASK
+from protocol.produce_fast_path import encode_produce_response, read_one_batch
+from protocol.records import NO_TIMESTAMP, TRANSACTIONAL_MASK
 from replication.errors import ReplicationError, UnknownTopicOrPartition
 from replication.partition import Partition
 from storage.errors import InvalidRecord, StorageError
 from storage.log_append import Appended
+from storage.plain_append import NOT_PLAIN
 from storage.record_errors import WITHOUT_LOG_START_OFFSET, error_message
 from storage.topic_partition import TopicPartition
 from storage.validation import ValidatedBatch, check_request, complete_validation, validate_produce
@@ -76,59 +77,51 @@ def handle_produce_frame(
 
     An error is not answered here either. The ordinary way finds it again, and says it with everything a client wants to know.
     """
-    shape = read_produce(frame, offset, version)
-    if shape is None:
+    found = read_one_batch(frame, offset, version)
+    if found is None:
         return None
-    _, acks, timeout_ms, topics = shape
-    if len(topics) != 1 or len(topics[0][1]) != 1 or acks not in VALID_ACKS:
-        return None
-    topic, ((index, records),) = topics[0]
+    (acks, timeout_ms, topic, index), records = found
     of_topic = broker.replica_manager.partitions.get(topic)
-    if of_topic is None or topic in INTERNAL_TOPICS:
+    if of_topic is None or acks not in VALID_ACKS or topic in INTERNAL_TOPICS:
         return None
     partition = of_topic.get(index)
     if partition is None:
         return None
     now_ms = broker.clock.now_ms()
+    log = partition.log
+    log_append_time_ms = NO_TIMESTAMP
     try:
-        header = check_request(records, version)
-        if header.attributes & TRANSACTIONAL_MASK:
-            return None
-        batch = validate_produce(records, partition.log.rules, now_ms, header)
-        if batch.needs_worker:
-            return None
-        appended = partition.append_as_leader(batch, acks, now_ms)
+        first_offset = partition.append_plain(records, acks, now_ms, version)
+        end_offset = log.log_end_offset
+        if first_offset == NOT_PLAIN:
+            appended = _append_validated(partition, records, acks, now_ms, version)
+            if appended is None:
+                return None
+            first_offset = appended.first_offset
+            end_offset = appended.last_offset + 1
+            log_append_time_ms = appended.log_append_time_ms
     except (StorageError, ReplicationError) as error:
         # A disk that failed goes offline here: the batch is stamped by now, so the ordinary way would find fault with it instead.
         partition_error(error, broker)
         return None
     if acks == 0:
         return NO_RESPONSE
-    log = partition.log
-    if (
-        acks == ACKS_ALL and log.high_watermark <= appended.last_offset
-    ) or log.recovery_point <= appended.last_offset < log.flush_due_offset:
-        return _wait_for_replicas(version, correlation_id, topic, partition, appended, acks, timeout_ms, broker)
-    return encode_produce_response(
-        version, correlation_id, topic, index, 0, appended.first_offset, appended.log_append_time_ms, appended.log_start_offset, 0
-    )
+    if (acks == ACKS_ALL and log.high_watermark < end_offset) or log.recovery_point < end_offset <= log.flush_due_offset:
+        pending = Pending(appended=True)
+        result = first_offset, log_append_time_ms, log.log_start_offset
+        delayed = DelayedAppend(version, correlation_id, topic, partition, end_offset, result, acks, pending)
+        broker.produce_purgatory.watch(delayed, partition.waiters, wait_ms(acks, timeout_ms))
+        return pending
+    return encode_produce_response(version, correlation_id, topic, index, 0, first_offset, log_append_time_ms, log.log_start_offset, 0)
 
 
-def _wait_for_replicas(
-    version: int,
-    correlation_id: int,
-    topic: str,
-    partition: Partition,
-    appended: Appended,
-    acks: int,
-    timeout_ms: int,
-    broker: Services,
-) -> Pending:
-    """On the hot path, while other replicas, or the disk, do not have the batch yet."""
-    pending = Pending(appended=True)
-    delayed = DelayedAppend(version, correlation_id, topic, partition, appended, acks, pending)
-    broker.produce_purgatory.watch(delayed, partition.waiters, wait_ms(acks, timeout_ms))
-    return pending
+def _append_validated(partition: Partition, records: memoryview, acks: int, now_ms: int, version: int) -> Appended | None:
+    """A batch that is not plain, but can be appended at once; None when it is transactional or needs a worker."""
+    header = check_request(records, version)
+    if header.attributes & TRANSACTIONAL_MASK:
+        return None
+    batch = validate_produce(records, partition.log.rules, now_ms, header)
+    return None if batch.needs_worker else partition.append_as_leader(batch, acks, now_ms)
 
 
 class Produce:

@@ -11,8 +11,8 @@ from protocol.api_keys import ApiKey
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.header import RequestHeader
 from protocol.messages.metadata import MetadataRequest
-from protocol.messages.produce import ProduceRequest
-from protocol.produce_fast_path import read_produce
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.produce_fast_path import read_one_batch
 from protocol.registry import api
 from protocol.schema import Message
 from protocol.wire import InvalidLength, InvalidString, InvalidTaggedField, InvalidVarint, ProtocolError, Truncated, UnexpectedNull
@@ -92,12 +92,14 @@ def test_every_recorded_frame_cut_anywhere_is_refused_or_shorter() -> None:
 @given(version=st.integers(3, 11), data=BYTES)
 @example(version=9, data=b"\x00\x00\x00\x00\x00\x00\x00\x02\x02a\x02\x00\x00\x00\x00\xff\xff\xff\xff\x0f")
 def test_the_fast_reader_of_produce_reads_what_the_general_one_reads_or_gives_way(version: int, data: bytes) -> None:
-    shape = read_produce(memoryview(data), 0, version)
-    if shape is None:
+    found = read_one_batch(memoryview(data), 0, version)
+    if found is None:
         return
+    (acks, timeout_ms, topic, partition), records = found
     request, _ = ProduceRequest.decode(data, version)
-    topics = [(topic.name, [(partition.index, partition.records) for partition in topic.partition_data]) for topic in request.topic_data]
-    assert shape == (request.transactional_id, request.acks, request.timeout_ms, topics)
+    data_of_one = PartitionProduceData(index=partition, records=bytes(records))
+    assert request.topic_data == [TopicProduceData(name=topic, partition_data=[data_of_one])]
+    assert (request.transactional_id, request.acks, request.timeout_ms) == (None, acks, timeout_ms)
 
 
 @pytest.mark.parametrize(

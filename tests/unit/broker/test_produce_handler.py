@@ -262,7 +262,7 @@ async def test_a_disk_that_fails_takes_its_partitions_offline() -> None:
         def __getattr__(self, name: str) -> object:
             return getattr(log, name)
 
-        def append_as_leader(self, *_: object) -> object:
+        def append_plain(self, *_: object) -> int:
             raise LogDirFailure(log.log_dir, log.directory, "no space left")
 
     log = partition.log
