@@ -3,13 +3,15 @@
 from collections.abc import Awaitable, Callable
 
 from config.broker import BrokerConfig
+from config.broker_replication import INTER_BROKER_PROTOCOL_VERSION
+from config.metadata_version import is_at_least
 from controller.channels import BrokerSenders, ControlRequest, ControlResponse
 from controller.context import ControllerContext
 from controller.deletion import TopicDeletion
 from controller.errors import NotController
 from controller.event_queue import EventQueue
 from controller.partition_elections import PartitionElections
-from controller.partition_states import PartitionStates
+from controller.partition_states import FIRST_WITH_ALTER_PARTITION, PartitionStates
 from controller.request_batch import RequestBatch
 from controller.store import MetadataStore, Watch
 
@@ -35,7 +37,8 @@ class ControllerCore:
         self.senders = senders
         self.is_active = False
         self.context = ControllerContext()
-        self.states = PartitionStates(store, self.context)
+        asks_controller = is_at_least(config[INTER_BROKER_PROTOCOL_VERSION], FIRST_WITH_ALTER_PARTITION)
+        self.states = PartitionStates(store, self.context, leaders_write=not asks_controller)
         self.elections = PartitionElections(store, self.context, self.states, config)
         self.deletion = TopicDeletion(store, self.context, self.states)
         self._inter_broker_listener = inter_broker_listener

@@ -81,6 +81,7 @@ class PartitionElections:
     ) -> list[TopicPartition]:
         """New leaders for partitions whose leader is gone; `unclean` None asks the topics' configurations."""
         unclean_topics: set[str] = set()
+        await self._states.refresh(partitions)
         if unclean is None:
             unclean_topics = await self._unclean_topics({each.topic for each in partitions if not self._has_live_member(each)})
 
@@ -168,6 +169,7 @@ class PartitionElections:
         """Write what `elect` makes of the states, again where somebody else wrote first; returns the partitions that changed."""
         elected: list[TopicPartition] = []
         remaining = list(partitions)
+        await self._states.refresh(remaining)
         while remaining:
             states = {}
             for partition in remaining:

@@ -24,13 +24,18 @@ from storage.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+FIRST_WITH_ALTER_PARTITION = "2.7-IV2"
+"""Under an older inter.broker.protocol.version Apache Kafka's leaders write ISRs without asking the controller."""
+
 
 class PartitionStates:
     """Reads and writes under the epoch of `context`."""
 
-    def __init__(self, store: MetadataStore, context: ControllerContext) -> None:
+    def __init__(self, store: MetadataStore, context: ControllerContext, *, leaders_write: bool = False) -> None:
+        """`leaders_write`: leaders may change ISRs in the store themselves and tell it seconds later (`FIRST_WITH_ALTER_PARTITION`)."""
         self._store = store
         self._context = context
+        self._leaders_write = leaders_write
 
     async def write(self, writes: Sequence[Write]) -> list[Result | StoreError]:
         """Carry out each write if this still is the controller. The outcomes are those of the writes.
@@ -110,6 +115,7 @@ class PartitionStates:
     async def remove_from_isr(self, replica: int, partitions: Iterable[TopicPartition]) -> None:
         """Take a replica that is gone out of the ISRs it is in."""
         remaining = list(partitions)
+        await self.refresh(remaining)
         while remaining:
             states = {}
             for partition in remaining:
@@ -118,6 +124,11 @@ class PartitionStates:
                 if state is not None:
                     states[partition] = state
             remaining = await self.update(states) if states else []
+
+    async def refresh(self, partitions: Sequence[TopicPartition]) -> None:
+        """Before anything is concluded from an ISR: read what a leader may have changed. One that died will not tell it any more."""
+        if self._leaders_write:
+            await self.read(partitions)
 
     async def read(self, partitions: Sequence[TopicPartition]) -> None:
         """Take the partitions' states as they stand in the store; one that has none loses its place in the context."""

@@ -22,13 +22,17 @@ pytestmark = [*needs_apache_kafka, needs_zookeeper_store, pytest.mark.slow, pyte
 APACHE = 9
 """The id of the broker that is not Ottla's."""
 
+each_protocol = pytest.mark.parametrize("protocol", ["3.9", "2.6"])
+"""inter.broker.protocol.version of all. 2.6: no topic ids, Apache's leaders write ISRs themselves, logs part by OffsetForLeaderEpoch."""
+
 
 @contextmanager
-def a_mixed_cluster(directory: Path) -> Iterator[Cluster]:
+def a_mixed_cluster(directory: Path, protocol: str = "3.9") -> Iterator[Cluster]:
     """Brokers 0 and 1 are Ottla's; Apache's is the controller at first."""
+    settings = {"replica.lag.time.max.ms": "2000", "inter.broker.protocol.version": protocol}
     with (
-        ApacheKafka(directory / "apache", 1, {"replica.lag.time.max.ms": "2000"}, first_id=APACHE) as apache,
-        a_cluster(directory / "ottla", 2, zookeeper=apache.zookeeper) as cluster,
+        ApacheKafka(directory / "apache", 1, settings, first_id=APACHE) as apache,
+        a_cluster(directory / "ottla", 2, zookeeper=apache.zookeeper, inter_broker_protocol_version=protocol) as cluster,
     ):
         cluster.brokers[APACHE] = ApacheBroker(apache, APACHE)
         cluster.wait_until_registered()
@@ -43,8 +47,9 @@ def give_control_to_ottla(cluster: Cluster) -> None:
     assert cluster.controller_id() != APACHE
 
 
-def test_each_takes_over_from_the_other_that_is_killed_and_leads_it_byte_for_byte_when_it_is_back(tmp_path: Path) -> None:
-    with a_mixed_cluster(tmp_path) as cluster:
+@each_protocol
+def test_each_takes_over_from_the_other_that_is_killed_and_leads_it_byte_for_byte_when_it_is_back(tmp_path: Path, protocol: str) -> None:
+    with a_mixed_cluster(tmp_path, protocol) as cluster:
         cluster.create_topic("t", replicas=[[APACHE, 0, 1], [0, APACHE, 1]])
         history = History()
         with a_writer(cluster, "t", history, partitions=2) as writer:
@@ -80,8 +85,11 @@ def test_each_takes_over_from_the_other_that_is_killed_and_leads_it_byte_for_byt
         assert dump.count("payload") == sum(place.partition == 0 for place in history.places())
 
 
-def test_either_controller_makes_topics_that_all_serve_and_moves_partitions_and_elects_leaders_of_either_kind(tmp_path: Path) -> None:
-    with a_mixed_cluster(tmp_path) as cluster:
+@each_protocol
+def test_either_controller_makes_topics_that_all_serve_and_moves_partitions_and_elects_leaders_of_either_kind(
+    tmp_path: Path, protocol: str
+) -> None:
+    with a_mixed_cluster(tmp_path, protocol) as cluster:
         cluster.create_topic("moved", replicas=[[0, 1], [APACHE, 1]])
         history = History()
         with a_writer(cluster, "moved", history, partitions=2) as writer, a_reader(cluster, "moved", history, partitions=2):

@@ -4,12 +4,13 @@ The bodies are those that Apache Kafka 3.9.1 writes with the same version.
 """
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from controller.registration import registration_version
 from controller.topic_admin import NewTopic
-from controller.znodes import BrokerRegistration, Endpoint, decode_broker, encode_broker
+from controller.znodes import BrokerRegistration, Endpoint, decode_broker, encode_broker, encode_partition_state, partition_state_path
 from protocol.errors import ErrorCode
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from protocol.uuid import ZERO_UUID
@@ -17,9 +18,9 @@ from storage.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, Cluster
 
 
-async def a_broker(cluster: Cluster, version: str) -> BrokerUnderTest:
+async def a_broker(cluster: Cluster, version: str, broker_id: int = 0) -> BrokerUnderTest:
     properties = {"inter.broker.protocol.version": version}
-    broker = cluster.brokers[0] = BrokerUnderTest(cluster.ensemble, 0, peers=cluster.peers, properties=properties)
+    broker = cluster.brokers[broker_id] = BrokerUnderTest(cluster.ensemble, broker_id, peers=cluster.peers, properties=properties)
     await broker.start()
     await cluster.settle()
     return broker
@@ -79,6 +80,28 @@ def test_a_log_directory_that_failed_is_heard_of_without_topic_ids() -> None:
         assert cluster.state(TopicPartition("a", 1)).leader == -1
         assert cluster.state(TopicPartition("a", 0)).leader == 0
         await broker.stop()
+
+    asyncio.run(scenario())
+
+
+def test_before_2_7_an_isr_that_a_leader_wrote_itself_counts_though_it_died_before_it_told_anybody() -> None:
+    async def scenario() -> None:
+        cluster = Cluster()
+        for broker_id in range(3):
+            await a_broker(cluster, "2.6", broker_id)
+        await cluster.topic([1, 2], [1, 2])
+        await cluster.kill(2)
+        await a_broker(cluster, "2.6", 2)
+        follower_is_back, other = TopicPartition("t", 0), TopicPartition("t", 1)
+        assert cluster.state(follower_is_back).isr == cluster.state(other).isr == (1,)
+        state = replace(cluster.state(follower_is_back), isr=(1, 2))
+        await cluster.brokers[1].store.set(partition_state_path(follower_is_back), encode_partition_state(state))
+        await cluster.kill(1)
+        await cluster.settle()
+        assert (cluster.state(follower_is_back).leader, cluster.state(follower_is_back).isr) == (2, (2,))
+        assert (cluster.state(other).leader, cluster.state(other).isr) == (-1, (1,))
+        for broker in cluster.brokers.values():
+            await broker.stop()
 
     asyncio.run(scenario())
 
