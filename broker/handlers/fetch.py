@@ -27,7 +27,6 @@ from broker.fetch_sessions import (
 )
 from broker.handlers.cold_reads import read_when_cached
 from broker.handlers.delayed_fetch import wait_for_more
-from broker.handlers.fetch_one_partition import handle_fetch_frame
 from broker.handlers.leader_hints import current_leader, leader_nodes
 from broker.handlers.partition_errors import partition_error
 from broker.handlers.topic_counters import count_failed_fetch
@@ -60,8 +59,6 @@ FIRST_VERSION_WITH_LEADER_HINTS = 16
 
 GATHERED_BYTES = 64 * 1024
 """A follower that finds this much is not at the end: it is answered at once."""
-
-__all__ = ["handle_fetch", "handle_fetch_frame"]
 
 ASKS_FOR_A_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 

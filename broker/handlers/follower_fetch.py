@@ -16,6 +16,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final, cast
 
 from broker.fetch_sessions import FetchSession, SessionPartition
+from broker.handlers.fetch import Fetch
 from broker.network.request_channel import Completion, Parts, Pending
 from broker.purgatory import DelayedOperation
 from broker.request_context import RequestContext
@@ -268,8 +269,6 @@ class FollowerFetch(DelayedOperation):
         return cast("Parts", encode_follower_answer(self._correlation_id, session.session_id, topics))
 
     def _ordinary_answer(self) -> Completion:
-        from broker.handlers.fetch import Fetch
-
         broker = self._broker
         version = self._version
         connection = self._connection

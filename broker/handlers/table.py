@@ -90,8 +90,13 @@ that list."""
 SERVED = IMPLEMENTED | UNLISTED
 
 
+_FRAME_MODULES = {ApiKey.FETCH: "fetch_one_partition"}
+"""Where the handler that reads frames is not beside the other, because it builds on it."""
+
+
 def handlers_of(key: ApiKey) -> tuple[Handler, FrameHandler | None]:
     """The handler of an implemented API and, where it has one, the handler that reads frames itself."""
     name = key.name.lower()
     module = import_module(f"broker.handlers.{name}")
-    return getattr(module, f"handle_{name}"), getattr(module, f"handle_{name}_frame", None)
+    of_frames = import_module(f"broker.handlers.{_FRAME_MODULES.get(key, name)}")
+    return getattr(module, f"handle_{name}"), getattr(of_frames, f"handle_{name}_frame", None)

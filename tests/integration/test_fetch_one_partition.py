@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from broker.fetch_sessions import Partitions, SessionPartition, key_of
-from broker.handlers.fetch import handle_fetch, handle_fetch_frame
+from broker.handlers.fetch import handle_fetch
+from broker.handlers.fetch_one_partition import handle_fetch_frame
 from broker.network.request_channel import ConnectionInfo, Pending
 from broker.request_context import RequestContext
 from broker.route import Route
