@@ -125,6 +125,7 @@ class Group:
     """See the module. Attributes are read freely; `timers` is the shell's."""
 
     __slots__ = (
+        "assigned_generation_id",
         "awaiting_join",
         "generation_id",
         "group_id",
@@ -154,6 +155,8 @@ class Group:
         self.state = state
         self.state_timestamp_ms: int | None = now_ms
         self.generation_id = 0
+        self.assigned_generation_id = 0
+        """The last generation whose assignment was handed in to be stored."""
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader_id: str | None = None

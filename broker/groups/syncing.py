@@ -61,7 +61,10 @@ def on_sync(group: Group, sync: Sync) -> list[Effect]:
     reply_to_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS), out)
     member.sync_waiter = sync.waiter
     on_member_synced(group, member, out)
-    if group.leader_id == sync.member_id:
+    # What the leader says again while the first is being stored may be another assignment, and would be the one that the next coordinator
+    # finds, while members have the first.
+    if group.leader_id == sync.member_id and group.assigned_generation_id != group.generation_id:
+        group.assigned_generation_id = group.generation_id
         missing = group.members.keys() - sync.assignments.keys()
         if missing:
             logger.warning("group %s: the leader assigned nothing to %d members", group.group_id, len(missing))

@@ -22,6 +22,7 @@ pytestmark = [*needs_apache_kafka, pytest.mark.slow, pytest.mark.timeout(900)]  
 
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 ELECT = "org.apache.kafka.tools.LeaderElectionCommand"
+TOPICS = "org.apache.kafka.tools.TopicCommand"
 LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
 VERIFY_REPLICAS = "org.apache.kafka.tools.ReplicaVerificationTool"
 SECONDS = 180.0
@@ -95,6 +96,8 @@ def test_a_move_is_listed_and_given_up_and_the_replicas_are_as_before(tmp_path: 
         assert "is still in progress." in reassign(cluster, "--reassignment-json-file", plan, "--verify", "--preserve-throttles").output
         again = reassign(cluster, "--reassignment-json-file", plan, "--execute")
         assert "Cannot execute because there is an existing partition assignment." in again.output
+        additional = reassign(cluster, "--reassignment-json-file", plan, "--execute", "--additional")
+        assert "Successfully started partition reassignment for t-0" in additional.output, additional
         cancelled = reassign(cluster, "--reassignment-json-file", plan, "--cancel")
         assert "Successfully cancelled partition reassignment for: t-0" in cancelled.output, cancelled
         eventually(lambda: replicas_of(cluster, "t", 0) == [leader, controller], seconds=90)
@@ -131,6 +134,30 @@ def test_leaders_go_back_to_the_preferred_replicas(tmp_path: Path) -> None:
         assert elected.status == 0, elected
         assert "t-0" in elected.output
         eventually(lambda: cluster.leader_of("t", 0) == preferred, seconds=90)
+
+
+def test_a_topic_is_placed_by_hand_grows_and_gets_a_leader_that_was_not_in_sync(tmp_path: Path) -> None:
+    with a_cluster(tmp_path, 3) as cluster:
+        controller = cluster.controller_id()
+        first, second = sorted({0, 1, 2} - {controller})
+        placed, grown = f"{first}:{second},{second}:{first}", f"{first}:{second},{second}:{first},{controller}:{first}"
+        created = run(TOPICS, cluster, "--create", "--topic", "t", "--replica-assignment", placed)
+        assert created.status == 0, created
+        altered = run(TOPICS, cluster, "--alter", "--topic", "t", "--partitions", "3", "--replica-assignment", grown)
+        assert altered.status == 0, altered
+        expected = [[first, second], [second, first], [controller, first]]
+        eventually(lambda: [replicas_of(cluster, "t", index) for index in range(3)] == expected, seconds=90)
+        cluster.wait_until_isr_is("t", 0, first, second)
+        assert cluster.broker(second).stop() == 0
+        cluster.wait_until_isr_is("t", 0, first)
+        cluster.broker(first).kill()
+        eventually(lambda: cluster.partition("t", 0).leader_id == -1, seconds=90, what="the partition is offline")
+        cluster.broker(second).start()
+        elected = run(ELECT, cluster, "--election-type", "unclean", "--topic", "t", "--partition", "0")
+        assert "Successfully completed leader election (UNCLEAN) for partitions t-0" in elected.output, elected
+        assert cluster.leader_of("t", 0) == second
+        cluster.broker(first).start()
+        cluster.wait_until_isr_is("t", 0, first, second)
 
 
 def directories_of(cluster: Cluster, topic: str) -> dict[int, list[str]]:

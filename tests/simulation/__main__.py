@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seed = SystemRandom().getrandbits(31) if asked.seed is None else asked.seed
     end = time.monotonic() + asked.minutes * 60
     several = bool(asked.minutes) or asked.stories > 1
-    stories = faults = orders = elections = acknowledged = 0
+    stories = faults = orders = elections = rebalances = acknowledged = 0
     virtual_seconds = 0.0
     while True:
         story = Story(seed, asked.seconds, say=(lambda line: None) if several else print)
@@ -49,12 +49,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         faults += told.faults
         orders += told.orders
         elections += told.elections
+        rebalances += told.rebalances
         acknowledged += told.acknowledged
         virtual_seconds += told.virtual_seconds
         seed += 1
         if stories >= asked.stories and time.monotonic() >= end:
             break
-    went_wrong = f"{faults} faults, {orders} orders, {elections} elections, {acknowledged} records"
+    went_wrong = f"{faults} faults, {orders} orders, {elections} elections, {rebalances} rebalances, {acknowledged} records"
     print(f"{stories} stories, {virtual_seconds:,.0f} virtual seconds: {went_wrong}; all is well")
     return 0
 

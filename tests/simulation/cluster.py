@@ -42,6 +42,7 @@ CONFIG = {
     "min.insync.replicas": "2",
     "replica.lag.time.max.ms": "3000",
     "offsets.topic.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "500",
     "log.cleaner.enable": "false",
     "log.segment.bytes": "20000",
     "log.index.size.max.bytes": "4096",

@@ -15,9 +15,10 @@ from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from replication.peer import PeerUnavailable
 from storage.topic_partition import TopicPartition
-from tests.simulation.administration import Administrator, Committer
+from tests.simulation.administration import Administrator
 from tests.simulation.clients import Consumer, History, Producer
 from tests.simulation.cluster import SimulatedCluster
+from tests.simulation.groups import Assignments, Committer, Member, is_settled
 from tests.simulation.invariants import Invariants, batches
 from tests.simulation.loop import NODE
 from tests.simulation.misfortune import Misfortune
@@ -27,6 +28,7 @@ PARTITIONS = 2
 PRODUCERS = 2
 BROKERS = 4
 GROUPS = ("one", "two")
+MEMBERS = 3
 CHECK_S = 0.02
 QUIET_S = 120.0
 
@@ -40,6 +42,7 @@ class Told:
     orders: int = 0
     elections: int = 0
     acknowledged: int = 0
+    rebalances: int = 0
     seen: int = 0
     checks: int = 0
     virtual_seconds: float = 0.0
@@ -52,6 +55,7 @@ class Story:
         self.cluster = SimulatedCluster(seed, BROKERS)
         self.random = self.cluster.random
         self.history = History()
+        self.assignments = Assignments()
         self.invariants = Invariants(self.cluster, TOPIC, PARTITIONS)
         self.told = Told(seed)
         self._seconds = seconds
@@ -71,6 +75,7 @@ class Story:
         told = self.told
         told.elections = self.invariants.elections
         told.acknowledged = self.history.acknowledgements
+        told.rebalances = self.assignments.rebalances
         told.seen = self.history.seen
         told.checks = self.invariants.checks
         told.virtual_seconds = self.cluster.loop.time()
@@ -89,9 +94,10 @@ class Story:
         consumers = [Consumer(cluster, TOPIC, index, self.history, self.random.getrandbits(32)) for index in range(PARTITIONS)]
         administrator = Administrator(cluster, TOPIC, PARTITIONS, self.random.getrandbits(32))
         committers = [Committer(cluster, TOPIC, group, self.random.getrandbits(32)) for group in GROUPS]
+        members = [Member(cluster, TOPIC, "members", self.assignments, self.random.getrandbits(32)) for _ in range(MEMBERS)]
         active: list[Producer | Administrator | Committer] = [*producers, administrator, *committers]
         acting = [asyncio.create_task(each.run()) for each in active]
-        consuming = [asyncio.create_task(consumer.run()) for consumer in consumers]
+        consuming = [asyncio.create_task(each.run()) for each in (*consumers, *members)]
         misfortune = asyncio.create_task(self._misfortune.run())
         await self._until_done([misfortune], [*acting, *consuming])
         for each in active:
@@ -109,6 +115,9 @@ class Story:
             raise
         for committer in committers:
             await self._check_group(committer)
+        for member in members:
+            member.settling = True
+        await self._until(lambda: is_settled(members), "the group to settle")
         for task in consuming:
             task.cancel()
         self.told.faults, self.told.orders = self._misfortune.count, administrator.orders

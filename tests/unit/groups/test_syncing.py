@@ -93,14 +93,25 @@ def test_a_second_sync_of_a_member_answers_the_first() -> None:
     assert driver.synced[second].assignment == b"yours"
 
 
-def test_the_leader_may_hand_in_the_assignment_twice() -> None:
-    driver, (leader, _) = a_joined_group(stores_at_once=False)
+def test_a_generation_has_one_assignment_though_the_leader_hands_in_another_while_the_first_is_stored() -> None:
+    driver, (leader, follower) = a_joined_group(stores_at_once=False)
     driver.sync(leader, {leader: b"first"})
-    again = driver.sync(leader, {leader: b"second"})
-    driver.finish_store()
+    again = driver.sync(leader, {follower: b"second"})
     driver.finish_store()
     assert driver.synced[again].assignment == b"first"
-    assert driver.stored == [AfterSync(1, driver.stored[0].assignment), AfterSync(1, driver.stored[1].assignment)]  # type: ignore[union-attr]  # both are
+    assert driver.stored == [AfterSync(1, {leader: b"first", follower: b""})]
+
+
+def test_the_next_generation_gets_an_assignment_after_one_that_could_not_be_stored() -> None:
+    driver, (leader, follower) = a_joined_group(stores_at_once=False)
+    driver.sync(leader, {})
+    driver.finish_store(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    for member_id in (leader, follower):
+        driver.join(member_id)
+    driver.pass_time(0)
+    waiter = driver.sync(leader, {leader: b"mine"})
+    driver.finish_store()
+    assert driver.synced[waiter].assignment == b"mine"
 
 
 @pytest.mark.parametrize(
