@@ -23,6 +23,7 @@ from replication.errors import InconsistentTopicId, InvalidTopicName, NotLeaderO
 from replication.followers import Followers, NoFollowers
 from replication.isr import IsrChanges
 from replication.isr_proposals import IsrProposals
+from replication.moved_away import moved_away
 from replication.partition import Partition
 from replication.replica_selector import ReplicaSelector
 from replication.thread_work import done
@@ -146,9 +147,10 @@ class ReplicaManager:
         """UpdateMetadata (api 6): take in what is new about the cluster."""
         if self._is_deposed(request):
             return UpdateMetadataResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-        deleted = self.cluster.update(request)
-        if deleted:
+        if deleted := self.cluster.update(request):
             self.on_partitions_deleted(deleted)
+        for partition in moved_away(request, self.broker_id, self.partition):
+            self._remove(partition)
         return UpdateMetadataResponse(error_code=ErrorCode.NONE)
 
     async def on_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
@@ -228,9 +230,7 @@ class ReplicaManager:
                 if state.leader_epoch <= partition.leader_epoch:
                     return self._repeated(partition, topic_id, state)
             if self.broker_id not in state.replicas:
-                logger.warning(
-                    "LeaderAndIsr names %s, of which this broker %d is no replica %s", topic_partition, self.broker_id, state.replicas
-                )
+                logger.warning("LeaderAndIsr names %s, whose replicas %s are on other brokers", topic_partition, state.replicas)
                 return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if partition is None:
                 partition = self._host(topic_partition, topic_id, is_new=state.is_new)

@@ -181,6 +181,32 @@ def test_deleted_partitions_are_reported() -> None:
 # -- StopReplica -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("topic_id", [TOPIC_ID, ZERO_UUID])
+def test_a_leader_whose_replica_was_moved_away_while_it_stood_still_leads_no_more(topic_id: bytes) -> None:
+    replicas = Replicas()
+    replicas.say(state(epoch=4, isr=[0], replicas=[0, 1]))
+    led = replicas.partition
+    told: list[bool] = []
+    replicas.manager.leadership_listeners.append(lambda partition: told.append(partition.is_leader))
+
+    def hear(epoch: int, *replicas_now: int) -> None:
+        topic = metadata(TOPIC, topic_id, p0=1)
+        topic.partition_states[0].leader_epoch, topic.partition_states[0].replicas = epoch, list(replicas_now)
+        replicas.manager.on_update_metadata(UpdateMetadataRequest(controller_epoch=1, live_brokers=brokers(0, 1, 2), topic_states=[topic]))
+
+    hear(5, 1, 0)
+    hear(4, 1, 2)
+    assert led.is_leader, "it is a replica, or the news is old"
+    hear(5, 1, 2)
+    assert not led.is_leader
+    assert told == [False]
+    with pytest.raises(NotLeaderOrFollower):
+        replicas.manager.partition_or_raise(TOPIC, 0)
+    assert replicas.logs.get(T0) is led.log
+    replicas.say(state(epoch=6, isr=[0], replicas=[0, 1]))
+    assert replicas.partition.is_leader
+
+
 def test_a_replica_that_is_stopped_and_not_deleted_keeps_its_place_and_its_high_watermark() -> None:
     replicas = Replicas()
     replicas.say(state(isr=[0], replicas=[0]))
