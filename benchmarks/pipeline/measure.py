@@ -61,8 +61,8 @@ def measure(received: DataFrame) -> Measurements | None:
         fn.max("offset").alias("last_offset"),
         fn.expr(f"percentile_approx(latency_ms, 0.99, {_ACCURACY})").alias("p99"),
     )
-    over_time = timed.groupBy(at("event_ms")).agg(fn.count("*").alias("records"), *_percentiles())
-    over_time = _named(over_time.where(fn.col("second").isNotNull()))
+    known = timed.where(fn.col("latency_ms").isNotNull())
+    over_time = _named(known.groupBy(at("timestamp_ms")).agg(fn.count("*").alias("records"), *_percentiles()))
     frames = {"throughput": throughput, "latency": over_time, "partitions": partitions}
     return Measurements(totals, int(slice_s), {name: frame.orderBy(frame.columns[0]) for name, frame in frames.items()})
 

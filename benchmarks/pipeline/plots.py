@@ -32,7 +32,7 @@ def throughput(rows: Series) -> str:
 
 
 def latency(rows: Series) -> str:
-    """Percentiles over the time at which rows were made."""
+    """Percentiles over the time at which rows were written: they may have been made long before, while Spark begins."""
     figure, axes = _canvas("ms from made to read")
     seconds = [row["second"] for row in rows]
     for name, colour in zip(PERCENTILES, _SHADES, strict=True):

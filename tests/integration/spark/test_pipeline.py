@@ -52,6 +52,7 @@ def test_what_an_ottla_broker_keeps_holds(written: Written) -> None:
     assert report["checks"] == dict.fromkeys(KINDS, 0)
     assert report["records"] == ROWS == sum(map(len, written.records))
     assert sum(row["records"] for row in report["measurements"]["partitions"]) == ROWS
+    assert [row for name in ("throughput", "latency") for row in report["measurements"][name] if row["second"] < 0] == []
     assert {len(record.value) for partition in written.records for record in partition} == {100}
 
 
