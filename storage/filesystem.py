@@ -74,6 +74,12 @@ class FileSystem(Protocol):
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         """Opens for reading and writing; FileNotFoundError unless it exists or `create`."""
 
+    def open_unnamed(self, directory: str) -> File | None:
+        """A new file without a name, which is gone with its last reference unless `link` names it; None where there is no such thing."""
+
+    def link(self, path: str, file: File) -> None:
+        """Gives a file of `open_unnamed`, of the same file system, its name. FileExistsError when that is taken."""
+
     def is_short_of_files(self) -> bool:
         """Whether most of the files that this process may have open were open at some time since the last call."""
 
@@ -237,6 +243,8 @@ class RealFile:
 _COUNTED_BYTES = 128 * 1024
 """Of parts that are larger the kernel counts the pages, which costs as much as three probes."""
 _PROBE_STEP = 64 * 1024
+_NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
+"""What file systems, and old systems, say that know none."""
 _PROBE = [bytearray(1)]  # what is read into it does not matter
 
 
@@ -280,6 +288,19 @@ class RealFileSystem:
             self._has_many = True
             self._close_some()
         return RealFile(path, fd)
+
+    def open_unnamed(self, directory: str) -> RealFile | None:
+        try:
+            return RealFile(directory, os.open(directory, os.O_TMPFILE | _OPEN_WRITE, 0o644))
+        except OSError as error:
+            if error.errno in _NO_UNNAMED_FILES:
+                return None
+            raise
+
+    def link(self, path: str, file: File) -> None:
+        fd = file.fileno()
+        # With a directory it calls linkat, which alone follows the symbolic link; that this one is none does not matter to absolute paths.
+        os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, follow_symlinks=True)
 
     def is_short_of_files(self) -> bool:
         found, self._has_many = self._has_many, False

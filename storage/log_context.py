@@ -1,6 +1,6 @@
 """What all logs of a broker share: the ports to the world and the broker's own limits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from storage.clock import Clock
@@ -17,6 +17,10 @@ DAY_MS = 24 * 60 * 60 * 1000
 
 
 def _nothing(log: "PartitionLog") -> None:
+    pass
+
+
+def _none_to_spare(log_dir: str, paths: Iterable[str]) -> None:
     pass
 
 
@@ -51,6 +55,7 @@ class LogContext:
         "random",
         "scheduler",
         "submit",
+        "take_spare_files",
     )
 
     def __init__(
@@ -77,6 +82,8 @@ class LogContext:
         """Told how long a flush took; at shutdown by several threads."""
         self.submit: Submit = _at_once
         """`Background.submit` of the broker, for what takes long: without it, that happens where it is asked for."""
+        self.take_spare_files: Callable[[str, Iterable[str]], None] = _none_to_spare
+        """`SpareFiles.take` of the broker."""
         self.on_failure: Callable[[LogDirFailure], None] = _nobody_hears
         """Told, on the loop, when the disk refused something that was done in a thread."""
 

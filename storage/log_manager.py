@@ -51,6 +51,7 @@ from storage.partition_metadata import ZERO_UUID
 from storage.producer_expirations import ProducerExpirations
 from storage.recovery import open_log
 from storage.retention_checks import RetentionChecks
+from storage.spare_files import SpareFiles
 from storage.start_errors import NoUsableLogDirectory
 from storage.topic_partition import TopicPartition
 
@@ -97,6 +98,7 @@ class LogManager:
         self._checkpoints = LogCheckpoints(filesystem, background, self.all_logs, self._on_failure)
         self.flusher = Flusher(background, self._on_failure, clock.now_ms())
         self._deletions = LogDeletions(filesystem, background, self._on_failure)
+        self._spare_files = SpareFiles(filesystem, background)
         self._left_by_deletions: list[tuple[str, str]] = []
         self._retention = RetentionChecks(background, clock, self._sees_to_retention, self._on_failure)
         self._expirations = ProducerExpirations(background, clock)
@@ -110,6 +112,7 @@ class LogManager:
             on_truncated=self._on_truncated,
         )
         self.context.submit = background.submit
+        self.context.take_spare_files = self._spare_files.take
         self.context.on_failure = self._on_failure
         self.cleaner = LogCleaner(
             config,
@@ -170,6 +173,8 @@ class LogManager:
         self._checkpoints.write_epochs()
         for log_dir, path in self._left_by_deletions:
             self._deletions.remove_later(log_dir, path, config[LOG_SEGMENT_DELETE_DELAY_MS])
+        for path in self._live_paths():
+            self._spare_files.fill(path)
         self._every("log-retention", config[LOG_RETENTION_CHECK_INTERVAL_MS], self.check_retention)
         self._every("log-flusher", config[LOG_FLUSH_SCHEDULER_INTERVAL_MS], self.flush_dirty_logs)
         self._every("recovery-point-checkpoint", config[LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS], self.checkpoint_recovery_points)
@@ -190,6 +195,7 @@ class LogManager:
             each.leader_epochs.on_change = None
         self._checkpoints.run_now()
         for directory in [each for each in self.directories.live if each.is_loaded]:
+            self._spare_files.close(directory.path)
             logs = [each for each in self.all_logs() if each.log_dir == directory.path]
             try:
                 closed = close_logs(self._fs, directory.path, logs, self._config[NUM_RECOVERY_THREADS_PER_DATA_DIR])
@@ -302,6 +308,7 @@ class LogManager:
         """The directory is offline: its logs are let go of. Harmless when told twice."""
         if not self.directories.fail(log_dir, reason):
             return
+        self._spare_files.close(log_dir)
         self.moves.on_log_dir_failure(log_dir)
         self.cleaner.on_log_dir_failure(log_dir)
         for logs in (self._current, self._future):

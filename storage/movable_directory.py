@@ -35,6 +35,14 @@ class MovableDirectory:
         with self._now(path) as now:
             return self._filesystem.open(now, create=create, read_only=read_only)
 
+    def open_unnamed(self, directory: str) -> File | None:
+        with self._now(directory) as now:
+            return self._filesystem.open_unnamed(now)
+
+    def link(self, path: str, file: File) -> None:
+        with self._now(path) as now:
+            self._filesystem.link(now, file)
+
     def is_short_of_files(self) -> bool:
         return self._filesystem.is_short_of_files()
 

@@ -14,7 +14,14 @@ from config.topic import TopicConfig
 from storage import log_append, log_deletion, log_flush, log_read, log_snapshot, log_truncation, plain_append
 from storage.closed_segment import ClosedSegment
 from storage.errors import LogClosed, LogDirFailure, OffsetOutOfRange
-from storage.file_names import INDEX_SUFFIXES, LOG_SUFFIX, file_name
+from storage.file_names import (
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    PRODUCER_SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    file_name,
+)
 from storage.leader_epochs import LeaderEpochCache
 from storage.log_context import LogContext
 from storage.log_flush import FlushPlan
@@ -28,6 +35,8 @@ from storage.small_files import SmallFiles
 from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
+
+_MADE_BY_A_ROLL = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX)
 
 
 class PartitionLog:
@@ -213,6 +222,7 @@ class PartitionLog:
         else:
             self._remove_leftovers(base_offset)
             active.become_inactive()
+        self.context.take_spare_files(self.log_dir, [f"{self.directory}/{file_name(base_offset, suffix)}" for suffix in _MADE_BY_A_ROLL])
         segment = self.new_segment(base_offset)
         self.producer_state.map_end_offset = base_offset
         writing = self.producer_state.begin_snapshot()

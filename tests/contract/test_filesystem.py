@@ -233,3 +233,29 @@ def test_a_write_that_is_made_to_fail_leaves_half_of_it() -> None:
     with pytest.raises(OSError):
         file.pwrite(b"0123456789", 0)
     assert inner.read_file("/d/a") == b"01234"
+
+
+def test_a_file_without_a_name_is_nowhere_until_it_is_named(case: Case) -> None:
+    filesystem, root = case
+    file = filesystem.open_unnamed(root)
+    assert file is not None
+    assert filesystem.list_directory(root) == []
+    filesystem.make_directory(f"{root}/inside")
+    filesystem.link(f"{root}/inside/named", file)
+    file.pwrite(b"data", 0)
+    assert filesystem.read_file(f"{root}/inside/named") == b"data"
+
+
+def test_a_file_is_not_given_a_name_that_is_taken(case: Case) -> None:
+    filesystem, root = case
+    filesystem.open(f"{root}/taken", create=True)
+    file = filesystem.open_unnamed(root)
+    assert file is not None
+    with pytest.raises(FileExistsError):
+        filesystem.link(f"{root}/taken", file)
+
+
+def test_where_files_must_have_names_there_are_none_without(tmp_path: Path) -> None:
+    assert RealFileSystem().open_unnamed("/proc") is None
+    with pytest.raises(FileNotFoundError):
+        RealFileSystem().open_unnamed(str(tmp_path / "missing"))

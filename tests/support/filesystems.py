@@ -28,7 +28,7 @@ class MemoryFile:
 
     def __init__(self, path: str, node: _Node, *, read_only: bool) -> None:
         self.path = path
-        self._node = node
+        self.node = node
         self._read_only = read_only
         self._position = 0
 
@@ -38,32 +38,32 @@ class MemoryFile:
 
     def pwrite(self, data: Data, at: int) -> None:
         self._check_writable()
-        content = self._node.data
+        content = self.node.data
         if at > len(content):
             content.extend(bytes(at - len(content)))
         content[at : at + len(data)] = data
 
     def pread(self, length: int, at: int) -> bytes:
-        return bytes(self._node.data[at : at + length])
+        return bytes(self.node.data[at : at + length])
 
     def pread_cached(self, length: int, at: int) -> bytes | None:
         return self.pread(length, at)
 
     def map(self, length: int) -> bytes:
-        return bytes(self._node.data[:length])
+        return bytes(self.node.data[:length])
 
     def truncate(self, size: int) -> None:
         self._check_writable()
-        content = self._node.data
+        content = self.node.data
         del content[size:]
         content.extend(bytes(size - len(content)))
-        self._node.durable = self._node.durable[:size]  # blocks that were given back do not return among new ones
+        self.node.durable = self.node.durable[:size]  # blocks that were given back do not return among new ones
 
     def size(self) -> int:
-        return len(self._node.data)
+        return len(self.node.data)
 
     def sync(self) -> None:
-        self._node.durable = bytes(self._node.data)
+        self.node.durable = bytes(self.node.data)
 
     def is_cached(self, length: int, at: int) -> bool:
         return True
@@ -86,6 +86,7 @@ class MemoryFileSystem:
         self.nodes: dict[str, _Node] = {}
         self.directories = {"/"}
         self.now_ms = 0
+        self.has_unnamed_files = True
         self._locked: set[str] = set()
 
     def after_power_cut(self, seed: int) -> "MemoryFileSystem":
@@ -116,6 +117,22 @@ class MemoryFileSystem:
             node = self.nodes[path] = _Node()
             node.modified_ms = self.now_ms
         return MemoryFile(path, node, read_only=read_only)
+
+    def open_unnamed(self, directory: str) -> MemoryFile | None:
+        if not self.has_unnamed_files:
+            return None
+        if directory not in self.directories:
+            raise _missing(directory)
+        node = _Node()
+        node.modified_ms = self.now_ms
+        return MemoryFile(directory, node, read_only=False)
+
+    def link(self, path: str, file: File) -> None:
+        assert isinstance(file, MemoryFile)
+        if self.exists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        self._check_parent(path)
+        self.nodes[path] = file.node
 
     def is_short_of_files(self) -> bool:
         return False
@@ -228,7 +245,7 @@ def _missing(path: str) -> FileNotFoundError:
 
 
 _CHANGES_OF_FILES = frozenset(["open", "write", "pwrite", "truncate", "sync", "rename", "unlink", "set_modified_ms", "try_lock"])
-_CHANGES = _CHANGES_OF_FILES | {"make_directory", "remove_directory", "sync_directory", "sync_everything"}
+_CHANGES = _CHANGES_OF_FILES | {"make_directory", "remove_directory", "sync_directory", "sync_everything", "open_unnamed", "link"}
 
 
 class FaultyFileSystem:
