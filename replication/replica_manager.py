@@ -17,6 +17,7 @@ from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderA
 from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from protocol.uuid import ZERO_UUID
+from replication import failed_log_dirs
 from replication.cluster import MetadataCache
 from replication.controller_requests import EPOCH_DURING_DELETE, NO_EPOCH, LeaderAndIsrAnswer, NamedState, named_states, stopped_partitions
 from replication.errors import InconsistentTopicId, InvalidTopicName, NotLeaderOrFollower, ReplicaStorageFailure, UnknownTopicOrPartition
@@ -52,7 +53,6 @@ class ReplicaManager:
 
     __slots__ = (
         "_clock",
-        "_log_manager",
         "_to_follow",
         "broker_id",
         "cluster",
@@ -61,6 +61,7 @@ class ReplicaManager:
         "isr_changes",
         "leader_quota",
         "leadership_listeners",
+        "log_manager",
         "offline",
         "on_partitions_deleted",
         "on_replicas_offline",
@@ -96,7 +97,7 @@ class ReplicaManager:
         """Told after a failed directory took partitions with it: the controller has to learn of it."""
         self.on_partitions_deleted: Callable[[list[TopicPartition]], None] = lambda partitions: None
         """Told which partitions the controller deleted: their committed offsets are of no use any more."""
-        self._log_manager = log_manager
+        self.log_manager = log_manager
         self._clock = clock
         self.replica_selector: ReplicaSelector | None = None
         """Where consumers should read (KIP-392); None: from the leader."""
@@ -113,6 +114,8 @@ class ReplicaManager:
     @isr_proposals.setter
     def isr_proposals(self, proposals: IsrProposals) -> None:
         self.isr_changes.proposals = proposals
+
+    on_log_dir_failure = failed_log_dirs.on_log_dir_failure
 
     # -- lookup --------------------------------------------------------------------------------------------------------
 
@@ -170,7 +173,7 @@ class ReplicaManager:
         answer = LeaderAndIsrAnswer()
         states = named_states(request)
         while turn := list(islice(states, PARTITIONS_PER_TURN)):
-            await done(partial(self._log_manager.new_logs.make, self._new_logs(turn)))
+            await done(partial(self.log_manager.new_logs.make, self._new_logs(turn)))
             if self._is_deposed(request):  # a new controller may have spoken meanwhile
                 return deposed
             for each in turn:
@@ -247,7 +250,7 @@ class ReplicaManager:
             else:
                 # The log is there, so that its high watermark is written down; its state stays what it was, and a repetition is taken.
                 logger.error("%s: cannot follow broker %d, which is not alive", topic_partition, state.leader)
-            self._log_manager.moves.start(topic_partition)
+            self.log_manager.moves.start(topic_partition)
         except LogDirFailure as failure:
             self.on_log_dir_failure(failure.log_dir, failure.what)
             self.offline.add(topic_partition)
@@ -280,7 +283,7 @@ class ReplicaManager:
         """A state of a leader epoch that is known or over. In the current one the controller may only say, or take back, the topic id."""
         if state.leader_epoch == partition.leader_epoch:
             if topic_id != ZERO_UUID and partition.topic_id == ZERO_UUID:
-                self._log_manager.get_or_create(partition.topic_partition, topic_id)
+                self.log_manager.get_or_create(partition.topic_partition, topic_id)
                 if not partition.is_leader:
                     self._to_follow[partition.topic_partition] = partition  # it is fetched by its id from now on
                 return ErrorCode.NONE
@@ -290,7 +293,7 @@ class ReplicaManager:
 
     def _host(self, topic_partition: TopicPartition, topic_id: bytes, *, is_new: bool) -> Partition:
         """Begin to host a partition. Raises LogDirFailure, InconsistentTopicId."""
-        log = self._log_manager.get_or_create(topic_partition, topic_id, is_new=is_new)
+        log = self.log_manager.get_or_create(topic_partition, topic_id, is_new=is_new)
         if topic_id not in (ZERO_UUID, log.topic_id):
             raise InconsistentTopicId(f"{topic_partition}: the log in {log.directory} belongs to another topic of that name")
         stats = self.topic_stats.of(topic_partition.topic)
@@ -306,19 +309,20 @@ class ReplicaManager:
             if leader_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE) and leader_epoch < partition.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
             self._unfollow(topic_partition)
-            self._log_manager.moves.stop(topic_partition)
+            self.log_manager.moves.stop(topic_partition)
             if delete:
-                self._remove(partition)
+                self.remove(partition)
             partition.waiters.notify()
         if delete:
             try:
-                self._log_manager.delete(topic_partition)
+                self.log_manager.delete(topic_partition)
             except LogDirFailure as failure:
                 self.on_log_dir_failure(failure.log_dir, failure.what)
                 return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
 
-    def _remove(self, partition: Partition) -> None:
+    def remove(self, partition: Partition) -> None:
+        """It is not hosted here any more."""
         topic, index = partition.topic_partition
         of_topic = self.partitions[topic]
         del of_topic[index]
@@ -337,7 +341,7 @@ class ReplicaManager:
         To ask for the directory it is in ends a move to another one. Raises InvalidTopicName, LogDirNotFound, LogDirFailure, and what
         `partition_or_raise` raises.
         """
-        logs = self._log_manager
+        logs = self.log_manager
         if not may_have_future(topic_partition):
             raise InvalidTopicName("The topic name is too long.")
         logs.check_log_dir(log_dir)
@@ -379,17 +383,6 @@ class ReplicaManager:
 
     # -- disk and configuration ------------------------------------------------------------------------------------------
 
-    def on_log_dir_failure(self, log_dir: str, reason: str = "a disk error") -> None:
-        """A directory failed: its partitions go offline here, the rest serves on."""
-        failed = [partition for partition in self if partition.log.log_dir == log_dir]
-        for partition in failed:
-            partition.has_failed = True
-            self.offline.add(partition.topic_partition)
-            self._remove(partition)
-        self._log_manager.handle_log_dir_failure(log_dir, reason)
-        if failed:
-            self.on_replicas_offline()
-
     def on_topic_config_change(self, topic: str) -> None:
         """The logs of a topic have a new configuration."""
         for partition in self.partitions.get(topic, {}).values():
@@ -397,4 +390,4 @@ class ReplicaManager:
 
     def checkpoint_high_watermarks(self) -> None:
         """Write `replication-offset-checkpoint` in every live directory."""
-        self._log_manager.checkpoint_high_watermarks()
+        self.log_manager.checkpoint_high_watermarks()

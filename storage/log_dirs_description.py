@@ -1,6 +1,6 @@
 """What DescribeLogDirs tells of the log directories: space, and the size and lag of every replica."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from storage.filesystem import FileSystem
@@ -28,7 +28,8 @@ class LogDirDescription(NamedTuple):
     is_live: bool
     total_bytes: int
     usable_bytes: int
-    replicas: list[ReplicaDescription]
+    replicas: Iterator[ReplicaDescription]
+    """Each is described when its turn comes, so whoever wants all of thousands may let others go first in between."""
 
 
 def describe(
@@ -38,14 +39,11 @@ def describe(
     filesystem: FileSystem,
 ) -> list[LogDirDescription]:
     """All directories, in the order of `log.dirs`."""
-    replicas: dict[str, list[ReplicaDescription]] = {path: [] for path in directories.all}
-    for log in current.values():
-        lag = max(log.high_watermark - log.log_end_offset, 0)
-        replicas[log.log_dir].append(ReplicaDescription(log.topic_partition, log.size_bytes, lag, False))
-    for log in future.values():
-        source = current.get(log.topic_partition)
-        lag = -1 if source is None else source.log_end_offset - log.log_end_offset
-        replicas[log.log_dir].append(ReplicaDescription(log.topic_partition, log.size_bytes, lag, True))
+    currents: dict[str, list[PartitionLog]] = {path: [] for path in directories.all}
+    futures: dict[str, list[PartitionLog]] = {path: [] for path in directories.all}
+    for logs, by_path in ((current, currents), (future, futures)):
+        for log in logs.values():
+            by_path[log.log_dir].append(log)
     described = []
     for path, directory in directories.all.items():
         total_bytes = usable_bytes = UNKNOWN_BYTES
@@ -54,5 +52,17 @@ def describe(
                 total_bytes, usable_bytes = filesystem.total_and_free_bytes(path)
             except OSError:
                 total_bytes = usable_bytes = UNKNOWN_BYTES
-        described.append(LogDirDescription(path, directory.is_live, total_bytes, usable_bytes, replicas[path]))
+        replicas = _describe_replicas(currents[path], futures[path], current)
+        described.append(LogDirDescription(path, directory.is_live, total_bytes, usable_bytes, replicas))
     return described
+
+
+def _describe_replicas(
+    currents: Iterable[PartitionLog], futures: Iterable[PartitionLog], current: Mapping[TopicPartition, PartitionLog]
+) -> Iterator[ReplicaDescription]:
+    for log in currents:
+        yield ReplicaDescription(log.topic_partition, log.size_bytes, max(log.high_watermark - log.log_end_offset, 0), False)
+    for log in futures:
+        source = current.get(log.topic_partition)
+        lag = -1 if source is None else source.log_end_offset - log.log_end_offset
+        yield ReplicaDescription(log.topic_partition, log.size_bytes, lag, True)

@@ -54,9 +54,11 @@ from storage.retention_checks import RetentionChecks
 from storage.spare_files import SpareFiles
 from storage.start_errors import NoUsableLogDirectory
 from storage.topic_partition import TopicPartition
+from storage.turns import in_turns
 
 log = logging.getLogger(__name__)
 
+_LET_GO_PER_TURN = 200
 _NEVER_MS = 365 * 24 * 60 * 60 * 1000
 
 
@@ -311,17 +313,20 @@ class LogManager:
         self._spare_files.close(log_dir)
         self.moves.on_log_dir_failure(log_dir)
         self.cleaner.on_log_dir_failure(log_dir)
-        for logs in (self._current, self._future):
-            for gone in [each for each in logs.values() if each.log_dir == log_dir]:
-                del logs[gone.topic_partition]
-                self.flusher.forget(gone)
-                gone.leader_epochs.on_change = None
-                gone.close_without_writing()
+        gone = [each for each in self.all_logs() if each.log_dir == log_dir]
+        self._current = _without(self._current, log_dir)
+        self._future = _without(self._future, log_dir)
+        in_turns(self.background, "log-dir-failure", gone, _LET_GO_PER_TURN, self._let_go, _say_nothing)
         try:
             self.directories.check_any_live()
         except NoUsableLogDirectory as error:
             log.critical("%s", error)
             self.on_no_log_dir()
+
+    def _let_go(self, gone: PartitionLog) -> None:
+        self.flusher.forget(gone)
+        gone.leader_epochs.on_change = None
+        gone.close_without_writing()
 
     def describe_log_dirs(self) -> list[LogDirDescription]:
         """What DescribeLogDirs answers."""
@@ -378,6 +383,10 @@ class LogManager:
     def _every(self, name: str, period_ms: int, callback: Callable[[], None]) -> None:
         if period_ms < _NEVER_MS:
             self.background.schedule(name, self._config[LOG_INITIAL_TASK_DELAY_MS], period_ms, callback)
+
+
+def _without(logs: dict[TopicPartition, PartitionLog], log_dir: str) -> dict[TopicPartition, PartitionLog]:
+    return {topic_partition: log for topic_partition, log in logs.items() if log.log_dir != log_dir}
 
 
 def _say_nothing() -> None:

@@ -4,6 +4,7 @@ The answer does not wait for the move; DescribeLogDirs shows how far it is. A re
 directory asked for when it comes, and answered with REPLICA_NOT_AVAILABLE meanwhile, as Apache Kafka does.
 """
 
+import asyncio
 import logging
 
 from broker.handlers.partition_errors import partition_error
@@ -23,7 +24,7 @@ from storage.topic_partition import TopicPartition
 logger = logging.getLogger(__name__)
 
 
-def handle_alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: RequestContext) -> AlterReplicaLogDirsResponse:
+async def handle_alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: RequestContext) -> AlterReplicaLogDirsResponse:
     """Begin each move by itself. A partition that is named twice goes where it was named last."""
     wanted = {
         TopicPartition(topic.name, index): directory.path
@@ -35,6 +36,7 @@ def handle_alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: 
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for topic_partition, path in wanted.items():
         code = _alter(topic_partition, path, context) if is_allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        await asyncio.sleep(0)  # each may make a log
         result = AlterReplicaLogDirPartitionResult(partition_index=topic_partition.partition, error_code=code)
         results.setdefault(topic_partition.topic, []).append(result)
     return AlterReplicaLogDirsResponse(

@@ -448,7 +448,7 @@ def test_the_logs_of_a_failed_directory_are_gone_and_the_others_stay() -> None:
     assert manager.get_or_create(T0, is_new=True).log_dir == "/b"
     with pytest.raises(LogDirFailure):
         manager.delete(TopicPartition("elsewhere", 0))
-    described = {each.path: (each.is_live, each.total_bytes > 0, len(each.replicas)) for each in manager.describe_log_dirs()}
+    described = {each.path: (each.is_live, each.total_bytes > 0, len(list(each.replicas))) for each in manager.describe_log_dirs()}
     assert described == {"/a": (False, False, 0), "/b": (True, True, 2)}
     manager.handle_log_dir_failure("/a")
 

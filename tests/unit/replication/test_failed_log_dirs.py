@@ -1,0 +1,73 @@
+"""A directory of many logs that fails."""
+
+import pytest
+
+from protocol.errors import ErrorCode
+from replication import failed_log_dirs
+from replication.errors import ReplicaStorageFailure
+from storage import log_manager
+from storage.topic_partition import TopicPartition
+from tests.support.replicas import TOPIC, Replicas, state
+
+PARTITIONS = 7
+
+
+@pytest.fixture(autouse=True)
+def _two_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failed_log_dirs, "FAILED_PER_TURN", 2)
+    monkeypatch.setattr(log_manager, "_LET_GO_PER_TURN", 2)
+
+
+def a_broker() -> tuple[Replicas, list[str]]:
+    replicas = Replicas(log_dirs="/failing,/other")
+    replicas.say(*[state(leader=0, index=index) for index in range(2 * PARTITIONS)])
+    told: list[str] = []
+    replicas.manager.on_replicas_offline = lambda: told.append("controller")
+    return replicas, told
+
+
+def here(replicas: Replicas, log_dir: str) -> int:
+    return sum(partition.log.log_dir == log_dir for partition in replicas.manager)
+
+
+def test_its_partitions_go_offline_a_few_at_a_time_and_then_the_controller_is_told() -> None:
+    replicas, told = a_broker()
+    logs = [log for log in replicas.logs.all_logs() if log.log_dir == "/failing"]
+    replicas.manager.on_log_dir_failure("/failing")
+    assert here(replicas, "/failing") == PARTITIONS - 2
+    assert not told
+    replicas.disks.settle()
+    assert here(replicas, "/failing") == 0
+    assert here(replicas, "/other") == PARTITIONS
+    assert told == ["controller"]
+    assert replicas.logs.offline_log_dirs == ["/failing"]
+    assert all(log.is_closed for log in logs)
+
+
+def test_the_controller_hears_at_once_that_any_of_them_is_offline() -> None:
+    replicas, _ = a_broker()
+    replicas.manager.on_log_dir_failure("/failing")
+    waiting = [partition for partition in replicas.manager if partition.log.log_dir == "/failing"]
+    assert waiting
+    for partition in waiting:
+        index = partition.topic_partition.partition
+        assert replicas.code_of(state(leader=0, epoch=1, partition_epoch=1, index=index)) == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_failure_that_is_told_again_meanwhile_does_no_harm() -> None:
+    replicas, told = a_broker()
+    for _ in range(3):
+        replicas.manager.on_log_dir_failure("/failing")
+    replicas.disks.settle()
+    assert here(replicas, "/failing") == 0
+    assert told == ["controller"]
+    with pytest.raises(ReplicaStorageFailure):
+        for index in range(2 * PARTITIONS):
+            replicas.manager.partition_or_raise(TOPIC, index)
+
+
+def test_a_directory_without_partitions_fails_at_once() -> None:
+    replicas = Replicas(log_dirs="/failing,/other")
+    replicas.manager.on_log_dir_failure("/failing")
+    assert replicas.logs.offline_log_dirs == ["/failing"]
+    assert replicas.logs.get_or_create(TopicPartition(TOPIC, 0), is_new=True).log_dir == "/other"
