@@ -7,6 +7,11 @@ stable offset are in it; if they do (the log is truncated, deleted, its disk fai
 import json
 from typing import NamedTuple
 
+from storage.giving_way import give_way
+
+_PRODUCERS_PER_PIECE = 1000
+"""0.4 ms."""
+
 
 class CleaningAborted(Exception):
     """The cleaning was called off; the log is as it was, but for the groups that were reported."""
@@ -87,8 +92,14 @@ class CleaningStats:
 
 
 def encode_job(job: CleaningJob) -> bytes:
-    """The job as JSON."""
-    return json.dumps(job._asdict()).encode()
+    """The job as JSON. For a thread: of many producers it takes long, and gives way."""
+    fields = job._asdict()
+    del fields["producers"]
+    pieces = []
+    for first in range(0, len(job.producers), _PRODUCERS_PER_PIECE):
+        pieces.append(json.dumps(job.producers[first : first + _PRODUCERS_PER_PIECE])[1:-1].encode())
+        give_way()
+    return json.dumps(fields).encode()[:-1] + b', "producers": [' + b", ".join(pieces) + b"]}"
 
 
 def decode_job(data: bytes) -> CleaningJob:

@@ -283,7 +283,7 @@ class LogCleaner:
         worker = self._idle.pop() if self._idle else self._new_worker()
         task = CleaningTask(found, worker, limits_of(self._config), self._clock.now_ms())
         self._tasks[found.log.topic_partition] = task
-        self._background.submit("log-cleaner-start", lambda: worker.start(task.job), lambda error: self._on_started(task, error))
+        self._background.submit("log-cleaner-start", task.start, lambda error: self._on_started(task, error))
 
     def _on_started(self, task: CleaningTask, error: BaseException | None) -> None:
         if error is not None:

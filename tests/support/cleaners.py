@@ -29,7 +29,7 @@ def clean_log(
     """Cleans all of the log that may be, however clean it is, and puts the segments in place."""
     now = log.context.clock.now_ms() if now_ms is None else now_ms
     task = CleaningTask(log_to_clean(log, first_dirty_offset, now), InlineCleaner(log.context.filesystem), limits, now)
-    run = clean(decode_job(encode_job(task.job)), ports(log.context.filesystem))
+    run = clean(decode_job(encode_job(task.job_with_producers())), ports(log.context.filesystem))
     while True:
         try:
             group = next(run)
