@@ -18,6 +18,7 @@ from storage.cold_lookups import NotCached
 from storage.filesystem import FileSystem
 
 _TAIL_BYTES = 4096
+_WARM_BYTES = 8192
 _STRAIGHT_LINES = 5
 _READ_ENTRIES = 4
 
@@ -149,7 +150,7 @@ class IndexFile:
     def last_slot_at_most(self, field: struct.Struct, target: int) -> int:
         """The largest slot whose `field` is at most `target`, -1 if there is none.
 
-        Looks at the entries in memory first.
+        Looks at the entries in memory first, then at the last 8 KiB of the file, as Apache Kafka does, and then at the rest.
         """
         size = self.entry_size
         unpack = field.unpack_from
@@ -164,10 +165,17 @@ class IndexFile:
         above = unpack(data, high * size)[0]
         if above <= target:
             return high
-        low = 0
-        below = unpack(data, 0)[0]
+        # Most lookups are for what was written last: they touch no page but those that are in use anyway.
+        low = max(written - _WARM_BYTES // size, 0)
+        below = unpack(data, low * size)[0]
         if below > target:
-            return -1
+            if not low:
+                return -1
+            high, above = low, below
+            low = 0
+            below = unpack(data, 0)[0]
+            if below > target:
+                return -1
         # Entries are spread rather evenly, so the answer is near where a straight line has it: among 65,000 entries 4 to 6 are looked at
         # (0.7 µs; a bisection looks at 16 and takes 3). What is not even is left to the bisection.
         for _ in range(_STRAIGHT_LINES):

@@ -114,6 +114,19 @@ def test_the_file_of_a_trimmed_index_is_taken_to_be_full_of_entries() -> None:
     assert again.lookup(30) == (25, 300)
 
 
+def test_what_was_written_last_is_found_without_a_look_at_the_rest() -> None:
+    filesystem = _filesystem()
+    index = _offset_index(filesystem)
+    for offset in range(1, 3001):
+        index.append(offset, offset * 3)
+    index.write_out()
+    index.trim()
+    file = filesystem.open(index.path)
+    file.pwrite(b"\x7f" * (1900 * 8), 0)
+    assert index.lookup(2500) == (2500, 7500)
+    assert index.lookup(1950) == (0, 0)  # what stands there now is believed
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     gaps=st.lists(st.integers(1, 5), min_size=0, max_size=3000),
