@@ -14,12 +14,13 @@ import logging
 import socket
 import time
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from typing import TYPE_CHECKING
 
 from broker.auto_topics import AutoTopics
 from broker.background import LoopBackground
 from broker.cluster_wiring import ClusterWiring
+from broker.collector import collector_paused
 from broker.control_requests import ControlRequests
 from broker.dispatch import Dispatcher
 from broker.dynamic_config import DynamicConfig
@@ -256,7 +257,13 @@ class Broker:
         services.delete_records_purgatory = Purgatory("DeleteRecords", wheel, config[DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS])
         services.fetch_max_bytes = config[FETCH_MAX_BYTES]
         services.groups = GroupCoordinator(
-            config, self._clock, wheel, services.replica_manager, services.produce_purgatory, services.workers
+            config,
+            self._clock,
+            wheel,
+            services.replica_manager,
+            services.produce_purgatory,
+            services.workers,
+            while_loading=collector_paused if self._surroundings.is_process else nullcontext,
         )
         services.replica_manager.leadership_listeners.append(services.groups.on_leadership_change)
         services.replica_manager.on_partitions_deleted = services.groups.on_partitions_deleted

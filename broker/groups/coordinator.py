@@ -19,6 +19,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
 from uuid import uuid4
 
 from broker.groups.coordinated import CoordinatedGroups
@@ -72,7 +73,9 @@ class GroupCoordinator:
         produce_purgatory: Purgatory,
         workers: Executor,
         new_uuid: Callable[[], object] = uuid4,
+        while_loading: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
+        """Groups are loaded within a context of `while_loading`."""
         self._config = config
         self._clock = clock
         self._timing_wheel = timing_wheel
@@ -89,7 +92,7 @@ class GroupCoordinator:
         self.groups = CoordinatedGroups(replica_manager.cluster, self.settings, config[OFFSETS_TOPIC_NUM_PARTITIONS])
         log = OffsetsLog(replica_manager, produce_purgatory, clock, config)
         self._runner = EffectRunner(self.groups, log, timing_wheel, clock)
-        self._elections = Elections(self.groups, self._runner, clock, workers, config[OFFSETS_LOAD_BUFFER_SIZE])
+        self._elections = Elections(self.groups, self._runner, clock, workers, config[OFFSETS_LOAD_BUFFER_SIZE], while_loading)
         self.offsets = OffsetCommits(
             self.groups, self._runner, log, clock, config[OFFSET_METADATA_MAX_BYTES], config[OFFSETS_RETENTION_MINUTES] * 60_000
         )

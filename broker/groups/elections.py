@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager
 
 from broker.groups.coordinated import CoordinatedGroups, OffsetsPartition
 from broker.groups.group import Group
@@ -38,14 +39,23 @@ TRUNCATION_POLL_SECONDS = 0.01
 class Elections:
     """See the module."""
 
-    __slots__ = ("_clock", "_groups", "_load_bytes", "_released", "_runner", "_tasks", "_workers")
+    __slots__ = ("_clock", "_groups", "_load_bytes", "_released", "_runner", "_tasks", "_while_loading", "_workers")
 
-    def __init__(self, groups: CoordinatedGroups, runner: EffectRunner, clock: Clock, workers: Executor, load_bytes: int) -> None:
+    def __init__(
+        self,
+        groups: CoordinatedGroups,
+        runner: EffectRunner,
+        clock: Clock,
+        workers: Executor,
+        load_bytes: int,
+        while_loading: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         self._groups = groups
         self._runner = runner
         self._clock = clock
         self._workers = workers
         self._load_bytes = load_bytes
+        self._while_loading = while_loading
         self._tasks: set[asyncio.Task[None]] = set()
         self._released: list[dict[str, Group]] = []
 
@@ -89,9 +99,10 @@ class Elections:
         loader = GroupLoader(name)
         groups: dict[str, Group] = {}
         try:
-            await self._read(partition, owned, loader)
-            await self._in_slices(loader.groups(self._groups.settings, self._clock.now_ms(), groups), owned)
-            await self._in_slices(self._install(owned, groups), owned)
+            with self._while_loading():
+                await self._read(partition, owned, loader)
+                await self._in_slices(loader.groups(self._groups.settings, self._clock.now_ms(), groups), owned)
+                await self._in_slices(self._install(owned, groups), owned)
         except _Lost:
             logger.info("%s: not loaded to the end, this broker leads it no more", name)
             return
