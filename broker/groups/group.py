@@ -5,7 +5,7 @@ Plain data with the bookkeeping that keeps it consistent; the rules of the proto
 `effects.Reply` gives back.
 
 Invariants: `protocol_votes[p]` is the number of members that support p, `preferences[p]` of those that support the protocols p in this
-order; `awaiting_join` is the number of members with a waiter for JoinGroup; a member id is a member or pending, never both; a group without
+order; `join_waiters` and `newcomers` name members only; a member id is a member or pending, never both; a group without
 members has no leader. What one member changes costs the same in a large group as in a small one; only a rebalance looks at all of them.
 """
 
@@ -63,15 +63,13 @@ class GroupSettings(NamedTuple):
 
 
 class Member:
-    """One member. `is_new` until its first rebalance is complete; `join_waiter` and `sync_waiter` are who waits for an answer."""
+    """One member. `sync_waiter` is who waits for the answer to its SyncGroup."""
 
     __slots__ = (
         "assignment",
         "client_host",
         "client_id",
         "group_instance_id",
-        "is_new",
-        "join_waiter",
         "member_id",
         "protocols",
         "rebalance_timeout_ms",
@@ -99,8 +97,6 @@ class Member:
         self.session_timeout_ms = session_timeout_ms
         self.protocols = protocols
         self.assignment = assignment
-        self.is_new = False
-        self.join_waiter: object | None = None
         self.sync_waiter: object | None = None
         self.record_part: tuple[str | None, bytes] | None = None
         """What the group's record says of it, as `records.member_part` makes it; None when that is to be made anew.
@@ -126,14 +122,15 @@ class Group:
 
     __slots__ = (
         "assigned_generation_id",
-        "awaiting_join",
         "generation_id",
         "group_id",
         "initial_delay_ms",
         "initial_remaining_ms",
+        "join_waiters",
         "leader_id",
         "members",
         "new_member_added",
+        "newcomers",
         "offsets",
         "pending_members",
         "pending_syncs",
@@ -165,7 +162,10 @@ class Group:
         self.static_members: dict[str, str] = {}
         self.pending_members: set[str] = set()
         self.pending_syncs: set[str] = set()
-        self.awaiting_join = 0
+        self.join_waiters: dict[str, object] = {}
+        """By member, who waits for the answer to its JoinGroup. At the end of a rebalance all of them are taken at once."""
+        self.newcomers: dict[str, None] = {}
+        """The members whose first rebalance is not complete. An empty set would take four times the memory, in every group."""
         self.protocol_votes: dict[str, int] = {}
         self.preferences: dict[tuple[str, ...], int] = {}
         self.subscriptions: frozenset[bytes] | None = None
@@ -208,9 +208,8 @@ class Group:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
         self._vote(member.protocols, 1)
-        member.join_waiter = waiter
         if waiter is not None:
-            self.awaiting_join += 1
+            self.join_waiters[member.member_id] = waiter
         self.pending_members.discard(member.member_id)
 
     def remove(self, member_id: str) -> Member | None:
@@ -218,8 +217,8 @@ class Group:
         member = self.members.pop(member_id, None)
         if member is not None:
             self._vote(member.protocols, -1)
-            if member.join_waiter is not None:
-                self.awaiting_join -= 1
+            self.join_waiters.pop(member_id, None)
+            self.newcomers.pop(member_id, None)
             if member.group_instance_id is not None:
                 self.static_members.pop(member.group_instance_id, None)
         if self.leader_id == member_id:
@@ -241,6 +240,11 @@ class Group:
         if old in self.pending_syncs:
             self.pending_syncs.discard(old)
             self.pending_syncs.add(member_id)
+        if old in self.newcomers:
+            del self.newcomers[old]
+            self.newcomers[member_id] = None
+        if old in self.join_waiters:
+            self.join_waiters[member_id] = self.join_waiters.pop(old)
         self.static_members[member.group_instance_id] = member_id
 
     def update(
@@ -256,16 +260,14 @@ class Group:
             member.rebalance_timeout_ms = rebalance_timeout_ms
             member.session_timeout_ms = session_timeout_ms
             member.record_part = None
-        self.awaiting_join += (waiter is not None) - (member.join_waiter is not None)
-        member.join_waiter = waiter
+        if waiter is None:
+            self.join_waiters.pop(member.member_id, None)
+        else:
+            self.join_waiters[member.member_id] = waiter
 
     def take_join_waiter(self, member: Member) -> object | None:
         """Who waits for the member's JoinGroup, who then waits no more."""
-        waiter = member.join_waiter
-        if waiter is not None:
-            member.join_waiter = None
-            self.awaiting_join -= 1
-        return waiter
+        return self.join_waiters.pop(member.member_id, None)
 
     def _vote(self, protocols: Protocols, change: int) -> None:
         names = tuple([name for name, _ in protocols])
@@ -276,12 +278,12 @@ class Group:
     @property
     def has_all_members_joined(self) -> bool:
         """Whether nobody is missing any more in a rebalance."""
-        return len(self.members) == self.awaiting_join and not self.pending_members
+        return len(self.members) == len(self.join_waiters) and not self.pending_members
 
     @property
     def rebalance_timeout_ms(self) -> int:
         """The longest that any member asked for."""
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+        return max([member.rebalance_timeout_ms for member in self.members.values()], default=0)
 
     # -- protocols -------------------------------------------------------------------------------------------------------
 
@@ -317,8 +319,7 @@ class Group:
 
     def remember_subscriptions(self) -> None:
         """Keep what the members subscribe to in this generation."""
-        name = self.protocol_name
-        self.subscriptions = frozenset(member.metadata(name) for member in self.members.values()) if name is not None else frozenset()
+        self.subscriptions = frozenset(self._metadata()) if self.protocol_name is not None else frozenset()
 
     def subscribed_topics(self) -> frozenset[str] | None:
         """The topics that members of a consumer group subscribe to; None when that cannot be told."""
@@ -331,8 +332,15 @@ class Group:
 
     def member_metadata(self) -> list[MemberMetadata]:
         """What the leader is told of everybody in the chosen protocol."""
+        return [
+            (member_id, member.group_instance_id, metadata)
+            for (member_id, member), metadata in zip(self.members.items(), self._metadata(), strict=True)
+        ]
+
+    def _metadata(self) -> list[bytes]:
+        """Of every member in the chosen protocol, which is mostly its first: 0.06 µs each."""
         name = self.protocol_name
-        return [(member_id, member.group_instance_id, member.metadata(name)) for member_id, member in self.members.items()]
+        return [member.protocols[0][1] if member.protocols[0][0] == name else member.metadata(name) for member in self.members.values()]
 
 
 def _add(counts: dict[_Key, int], key: _Key, change: int) -> None:

@@ -94,7 +94,7 @@ def _has_room_for(group: Group, member_id: str) -> bool:
         return True
     member = group.members.get(member_id)
     if state is GroupState.PREPARING_REBALANCE:
-        return (member is not None and member.join_waiter is not None) or group.awaiting_join < group.settings.max_size
+        return member_id in group.join_waiters or len(group.join_waiters) < group.settings.max_size
     return member is not None or len(group.members) < group.settings.max_size
 
 
@@ -134,10 +134,10 @@ def _add(group: Group, join: Join, member_id: str, now_ms: int, out: list[Effect
         join.session_timeout_ms,
         join.protocols,
     )
-    member.is_new = True
     if group.state is GroupState.PREPARING_REBALANCE and group.generation_id == 0:
         group.new_member_added = True
     group.add(member, join.protocol_type, join.waiter)
+    group.newcomers[member_id] = None
     member.record_part = member_part(member, join.protocols[0][0])
     out.append(Arm(member_id, NEW_MEMBER_JOIN_TIMEOUT_MS))
     maybe_prepare_rebalance(group, f"{member_id} is new; its reason: {join.reason}", now_ms, out)

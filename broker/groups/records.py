@@ -49,12 +49,14 @@ def group_value(group: Group, assignment: Mapping[str, bytes]) -> bytes:
         _TIMESTAMP.pack(-1 if state_timestamp_ms is None else state_timestamp_ms),
         _INDEX(len(group.members)),
     ]
+    lengths: dict[int, bytes] = {}  # there are few, and packing each anew would take a third of the time
     for member_id, member in group.members.items():
         part = member.record_part
         if part is None or part[0] != protocol:
             part = member.record_part = member_part(member, protocol)
         assigned = assignment[member_id]
-        parts += (part[1], _INDEX(len(assigned)), assigned)
+        length = len(assigned)
+        parts += (part[1], lengths.get(length) or lengths.setdefault(length, _INDEX(length)), assigned)
     return b"".join(parts)
 
 

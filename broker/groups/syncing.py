@@ -65,10 +65,11 @@ def on_sync(group: Group, sync: Sync) -> list[Effect]:
     # finds, while members have the first.
     if group.leader_id == sync.member_id and group.assigned_generation_id != group.generation_id:
         group.assigned_generation_id = group.generation_id
-        missing = group.members.keys() - sync.assignments.keys()
+        assignment = sync.assignments
+        missing = group.members.keys() - assignment.keys()
         if missing:
             logger.warning("group %s: the leader assigned nothing to %d members", group.group_id, len(missing))
-        assignment = {member_id: sync.assignments.get(member_id, b"") for member_id in group.members}
+            assignment = {**assignment, **dict.fromkeys(missing, b"")}
         out.append(Store(group_value(group, assignment), AfterSync(group.generation_id, assignment)))
     return out
 

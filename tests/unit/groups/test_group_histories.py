@@ -63,9 +63,9 @@ def take(driver: GroupDriver, what: str, one: int, two: int, flag: bool) -> None
 def check(driver: GroupDriver) -> None:
     group = driver.group
     members = group.members
-    waiting = {member.join_waiter for member in members.values()} | {member.sync_waiter for member in members.values()}
+    waiting = set(group.join_waiters.values()) | {member.sync_waiter for member in members.values()}
     assert driver.waiting == waiting - {None}, "who waits is known, and nobody else waits"
-    assert group.awaiting_join == sum(member.join_waiter is not None for member in members.values())
+    assert group.join_waiters.keys() <= members.keys() >= group.newcomers.keys()
     assert all(member_id == member.member_id for member_id, member in members.items())
     assert not group.pending_members & members.keys()
     assert group.pending_syncs <= members.keys()
@@ -91,7 +91,7 @@ def check(driver: GroupDriver) -> None:
     if group.pending_syncs:
         assert Timer.SYNC in driver.timers, "who never asks for an assignment is put out"
     for member in members.values():
-        if member.join_waiter is None and member.sync_waiter is None:
+        if member.member_id not in group.join_waiters and member.sync_waiter is None:
             assert member.member_id in driver.timers, "every session ends"
     assert group.pending_members <= driver.timers.keys()
 

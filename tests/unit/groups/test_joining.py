@@ -158,7 +158,7 @@ def test_a_second_join_of_a_member_answers_the_first() -> None:
     first = driver.join(leader)
     driver.join(leader)
     assert driver.joined[first].error == ErrorCode.REBALANCE_IN_PROGRESS
-    assert driver.group.awaiting_join == 1
+    assert len(driver.group.join_waiters) == 1
 
 
 @pytest.mark.parametrize(
