@@ -6,6 +6,7 @@ all that they are offline; who reads or writes one of them finds that out when i
 
 from typing import TYPE_CHECKING
 
+from replication.partition import Partition
 from storage.turns import in_turns
 
 if TYPE_CHECKING:
@@ -22,9 +23,13 @@ def on_log_dir_failure(self: "ReplicaManager", log_dir: str, reason: str = "a di
         partition.has_failed = True
         self.offline.add(partition.topic_partition)
 
+    def take_offline(partition: Partition) -> None:
+        if self.partition(*partition.topic_partition) is partition:  # it may have been moved away meanwhile
+            self.remove(partition)
+
     def then() -> None:
         self.log_manager.handle_log_dir_failure(log_dir, reason)
         if failed:
             self.on_replicas_offline()
 
-    in_turns(self.log_manager.background, "log-dir-failure", failed, FAILED_PER_TURN, self.remove, then)
+    in_turns(self.log_manager.background, "log-dir-failure", failed, FAILED_PER_TURN, take_offline, then)

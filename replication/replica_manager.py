@@ -153,7 +153,7 @@ class ReplicaManager:
         if deleted := self.cluster.update(request):
             self.on_partitions_deleted(deleted)
         for partition in moved_away(request, self.broker_id, self.partition):
-            self._remove(partition)
+            self.remove(partition)
         return UpdateMetadataResponse(error_code=ErrorCode.NONE)
 
     async def on_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:

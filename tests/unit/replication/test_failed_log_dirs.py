@@ -66,6 +66,15 @@ def test_a_failure_that_is_told_again_meanwhile_does_no_harm() -> None:
             replicas.manager.partition_or_raise(TOPIC, index)
 
 
+def test_a_partition_that_is_moved_away_meanwhile_is_gone_once() -> None:
+    replicas, told = a_broker()
+    replicas.manager.on_log_dir_failure("/failing")
+    replicas.manager.remove(next(partition for partition in replicas.manager if partition.log.log_dir == "/failing"))
+    replicas.disks.settle()
+    assert here(replicas, "/failing") == 0
+    assert told == ["controller"]
+
+
 def test_a_directory_without_partitions_fails_at_once() -> None:
     replicas = Replicas(log_dirs="/failing,/other")
     replicas.manager.on_log_dir_failure("/failing")
