@@ -85,6 +85,10 @@ def error_code(error: BaseException) -> ErrorCode:
     return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+MAX_TEXT = 8000
+"""Characters of a text for a client: at most four bytes each, where a string has at most 32767."""
+
+
 def api_error(error: BaseException) -> tuple[ErrorCode, str | None]:
     """Code and text of an exception, for a response that has room for both. Kafka's ApiError.fromThrowable.
 
@@ -94,4 +98,6 @@ def api_error(error: BaseException) -> tuple[ErrorCode, str | None]:
     text = error.client_message if isinstance(error, config_errors.ConfigError) else str(error)
     if code == ErrorCode.UNKNOWN_SERVER_ERROR or text in ("", code.message):
         return code, None
+    if len(text) > MAX_TEXT:
+        text = f"{text[:MAX_TEXT]}..."  # what a client asked for stands in it, and may be longer than a string may be
     return code, text

@@ -7,6 +7,7 @@ until this broker's metadata shows the outcome, or the client's time is up. Call
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from config.broker import BrokerConfig
 from config.broker_general import DEFAULT_REPLICATION_FACTOR, DELETE_TOPIC_ENABLE, NUM_PARTITIONS
@@ -33,7 +34,7 @@ from controller.placement import RandomBelow, assign_replicas
 from controller.registration import RandomBytes
 from controller.store import Children, Create, Exists, MetadataStore, Request, SetData, names
 from controller.topic_ids import new_topic_id, uses_topic_ids
-from controller.topic_names import collides, has_collision_chars, is_valid_topic_name, validate_topic_name
+from controller.topic_names import has_collision_chars, is_valid_topic_name, metric_name, validate_topic_name
 from controller.znodes import (
     NO_LEADER,
     TOPICS,
@@ -117,6 +118,11 @@ class TopicAdmin:
         """
         results: dict[str, CreatedTopic | ControllerError] = {}
         plans: list[_Plan] = []
+        for topic in topics[MAX_NEW_PARTITIONS:]:
+            results[topic.name] = InvalidPartitions(
+                f"Excessively large number of topics per request: {len(topics)}, at most {MAX_NEW_PARTITIONS} can be created at once."
+            )
+        topics = topics[:MAX_NEW_PARTITIONS]
         existing = await self._what_exists(topics)
         remaining = MAX_NEW_PARTITIONS
         for topic in topics:
@@ -218,7 +224,7 @@ class TopicAdmin:
         results: dict[str, ControllerError | None] = dict.fromkeys(wanted)
         legal = [topic for topic in wanted if is_valid_topic_name(topic)]
         stats = await self._store.pipeline([Exists(topic_path(topic)) for topic in legal]) if legal else []
-        existing = [topic for topic, stat in zip(legal, stats, strict=True) if stat is not None]
+        existing = dict.fromkeys(topic for topic, stat in zip(legal, stats, strict=True) if stat is not None)
         for topic in wanted:
             if topic not in existing:
                 results[topic] = UnknownTopicOrPartition(f"Topic `{topic}` to delete does not exist")
@@ -234,7 +240,7 @@ class TopicAdmin:
         return results
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Existing:
     topics: set[str]
     marked_for_deletion: set[str]
@@ -246,9 +252,16 @@ class _Existing:
             raise TopicMarkedForDeletion(f"Topic '{topic}' is marked for deletion.")
         if topic in self.topics:
             raise TopicExists(f"Topic '{topic}' already exists.")
-        colliding = [other for other in sorted(self.topics) if collides(topic, other)] if has_collision_chars(topic) else []
+        colliding = self._by_metric_name.get(metric_name(topic)) if has_collision_chars(topic) else None
         if colliding:
-            raise InvalidTopicName(f"Topic '{topic}' collides with existing topics: {', '.join(colliding)}")
+            raise InvalidTopicName(f"Topic '{topic}' collides with existing topics: {', '.join(sorted(colliding))}")
+
+    @cached_property
+    def _by_metric_name(self) -> Mapping[str, Sequence[str]]:
+        found: dict[str, list[str]] = {}
+        for topic in self.topics:
+            found.setdefault(metric_name(topic), []).append(topic)
+        return found
 
 
 def check_manual_assignment(assignments: Mapping[int, tuple[int, ...]]) -> None:

@@ -27,9 +27,9 @@ def has_collision_chars(name: str) -> bool:
     return "." in name or "_" in name
 
 
-def collides(one: str, other: str) -> bool:
-    """Whether the metrics of both would have the same names."""
-    return one.replace(".", "_") == other.replace(".", "_")
+def metric_name(name: str) -> str:
+    """What stands for the topic in the names of metrics: topics for which it is the same collide."""
+    return name.replace(".", "_")
 
 
 def _objection(name: str) -> str | None:

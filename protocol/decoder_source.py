@@ -2,7 +2,7 @@
 
 A decoder keeps the position in `p` and advances it without looking: a slice past the end is short, and every later read of even one byte
 fails, so one comparison of `p` with the end, last of all, catches what ran over. Only what allocates by a number it read (arrays) is
-compared with what is left first.
+compared with what is left first, and in requests of clients with what `MAX_ELEMENTS` leaves (`allowed`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from protocol import wire
+from protocol.api_keys import ApiKey
 from protocol.fields import ArrayOf, Field, Fixed, StructOf, Variable, WireType
 from protocol.source import Source, min_size, present_fields, struct_name, tagged_fields_of
 
@@ -34,6 +35,10 @@ def _type_has_records(wire_type: WireType) -> bool:
     if isinstance(wire_type, StructOf):
         return has_records(wire_type.cls)
     return wire_type.name == "records"
+
+
+BETWEEN_BROKERS = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA})
+"""Requests with all partitions of a cluster, and all replicas of each: as long as they have to be."""
 
 
 class _Unpackers(dict[int, Any]):
@@ -60,6 +65,7 @@ class _DecoderSource:
         self._source = Source()
         self._run: list[tuple[str, int, str]] = []  # struct code, size, target of fields not yet read
         self._view = False
+        self._bounded = False
 
     def generate(self, cls: type[Message]) -> tuple[str, dict[str, Any]]:
         source = self._source
@@ -67,17 +73,19 @@ class _DecoderSource:
         # before bodies that may be large, so they read the view as well.
         self._view = has_records(cls) or cls.SCHEMA.kind == "header"
         source.constant("new", object.__new__)
+        self._bounded = cls.SCHEMA.kind == "request" and cls.SCHEMA.api_key not in BETWEEN_BROKERS
         for error in (struct.error, wire.Truncated, wire.InvalidString, wire.InvalidTaggedField):
             source.constant("StructError" if error is struct.error else error.__name__, error)
         for function in (
             wire.bad_length,
+            wire.too_many,
             wire.read_uvarint,
             wire.read_compact_length,
             wire.read_compact_string_length,
             wire.read_unknown_tagged_field,
         ):
             source.constant(function.__name__, function)
-        for reserved in ("buf", "p", "q", "end", "n", "m", "tag", "size", "new", "present", "unknown", "struct_error"):
+        for reserved in ("buf", "p", "q", "end", "n", "m", "tag", "size", "new", "present", "unknown", "struct_error", "allowed"):
             source.name(reserved)
         with source.block("def decode(buf, p):"):
             if self._view:
@@ -87,6 +95,8 @@ class _DecoderSource:
                 with source.block("if type(buf) is not bytes:"):
                     source.line("buf = bytes(buf)")
             source.line("end = len(buf)")
+            if self._bounded:
+                source.line(f"allowed = {wire.MAX_ELEMENTS}")
             with source.block("try:"):
                 self._struct(cls, "m")
             with source.block("except (StructError, IndexError):"):
@@ -216,6 +226,10 @@ class _DecoderSource:
         left = "end - p" if size == 1 else f"(end - p) // {size}"
         with source.block(f"if {also_bad}n > {left}:"):
             source.line(f"raise bad_length({name!r}, n, end - p)")
+        if self._bounded:
+            source.line("allowed -= n")
+            with source.block("if allowed < 0:"):
+                source.line(f"raise too_many({name!r})")
         if isinstance(element, Fixed) and element.code != "16s":
             unpackers = source.constant(f"arrays_of_{element.name}", _UNPACKERS[element.code])
             source.line(f"{target} = list({unpackers}[n](buf, p))")

@@ -4,6 +4,8 @@ Only the active controller's broker creates topics; any other answers NOT_CONTRO
 topics has a leader that this broker knows of, or after the timeout.
 """
 
+from collections import Counter
+
 from broker.error_map import api_error
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
@@ -28,14 +30,14 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
         for result in results:
             result.error_code = ErrorCode.NOT_CONTROLLER
         return CreateTopicsResponse(topics=results)
-    names = [topic.name for topic in request.topics]
+    times_named = Counter(topic.name for topic in request.topics)
     may_create_any = context.is_authorized(Operation.CREATE, ResourceType.CLUSTER)
     wanted: list[tuple[CreatableTopic, CreatableTopicResult]] = []
     for topic, result in zip(request.topics, results, strict=True):
         if topic.name == CLUSTER_METADATA_TOPIC:
             result.error_code = ErrorCode.INVALID_REQUEST
             result.error_message = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
-        elif names.count(topic.name) > 1:
+        elif times_named[topic.name] > 1:
             result.error_code = ErrorCode.INVALID_REQUEST
             result.error_message = "Found multiple entries for this topic."
         elif not may_create_any and not context.is_authorized(Operation.CREATE, ResourceType.TOPIC, topic.name):

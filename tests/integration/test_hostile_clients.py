@@ -15,6 +15,7 @@ from random import Random
 import pytest
 
 from protocol.api_keys import ApiKey
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -126,6 +127,20 @@ def test_odd_topic_names_are_refused_or_unknown(shared: BrokerProcess, name: str
     produced = exchange(shared.port, ProduceRequest(acks=1, timeout_ms=1000, topic_data=[data]), ApiKey.PRODUCE, 9)
     assert produced.responses[0].partition_responses[0].error_code == 3
     assert not [path for path in shared.data.rglob("*") if "x" * 100 in path.name]
+
+
+def test_a_topic_that_is_to_be_created_a_hundred_thousand_times_is_refused(shared: BrokerProcess) -> None:
+    request = CreateTopicsRequest(topics=[CreatableTopic(name="again", num_partitions=1, replication_factor=1)] * 100_000)
+    answer = exchange(shared.port, request, ApiKey.CREATE_TOPICS, 7)
+    assert {(topic.error_code, topic.error_message) for topic in answer.topics} == {(42, "Found multiple entries for this topic.")}
+
+
+def test_an_error_about_a_name_that_is_as_long_as_a_string_can_be_is_said_in_fewer_words(shared: BrokerProcess) -> None:
+    request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="ü" * 16_383, count=2)], timeout_ms=1000)
+    (result,) = exchange(shared.port, request, ApiKey.CREATE_PARTITIONS, 3).results
+    assert result.error_code == 3
+    assert result.error_message.startswith("The topic 'üüü")
+    assert len(result.error_message) < 10_000
 
 
 # -- many ------------------------------------------------------------------------------------------------------------------

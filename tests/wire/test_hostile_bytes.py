@@ -8,14 +8,27 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from protocol.api_keys import ApiKey
-from protocol.messages.fetch import FetchRequest
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.header import RequestHeader
+from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.produce_fast_path import read_one_batch
 from protocol.registry import api
 from protocol.schema import Message
-from protocol.wire import InvalidLength, InvalidString, InvalidTaggedField, InvalidVarint, ProtocolError, Truncated, UnexpectedNull
+from protocol.wire import (
+    MAX_ELEMENTS,
+    InvalidLength,
+    InvalidString,
+    InvalidTaggedField,
+    InvalidVarint,
+    ProtocolError,
+    TooManyElements,
+    Truncated,
+    UnexpectedNull,
+    uvarint,
+)
 from tests.support.golden_frames import GoldenFrame, all_golden_frames
 
 
@@ -118,6 +131,39 @@ def test_a_huge_count_allocates_nothing(cls: type[Message], version: int) -> Non
             _, peak = tracemalloc.get_traced_memory()
             tracemalloc.stop()
             assert peak < 100_000
+
+
+def topics_without_a_name(count: int) -> bytes:
+    return count.to_bytes(4, "big") + bytes(2 * count) + b"\x00"  # Metadata 4
+
+
+def test_a_request_of_as_many_elements_as_may_be_is_read_and_one_more_is_too_many() -> None:
+    request, _ = MetadataRequest.decode(topics_without_a_name(MAX_ELEMENTS), 4)
+    assert len(request.topics or ()) == MAX_ELEMENTS
+    with pytest.raises(TooManyElements):
+        MetadataRequest.decode(topics_without_a_name(MAX_ELEMENTS + 1), 4)
+
+
+def test_elements_of_all_arrays_together_are_too_many() -> None:
+    partitions = [FetchPartition() for _ in range(MAX_ELEMENTS // 2)]
+    data = FetchRequest(topics=[FetchTopic(topic="t", partitions=partitions)] * 2).encode(4)
+    with pytest.raises(TooManyElements):
+        FetchRequest.decode(data, 4)
+    keys_without_a_letter = bytes(1) + uvarint(10_000_001) + bytes(10_000_001)
+    FindCoordinatorRequest.decoder(4)
+    tracemalloc.start()
+    with pytest.raises(TooManyElements):
+        FindCoordinatorRequest.decode(keys_without_a_letter, 4)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100_000
+
+
+def test_what_a_controller_says_of_a_large_cluster_is_read() -> None:
+    partition = LeaderAndIsrPartitionState(replicas=[1] * MAX_ELEMENTS, isr=[1] * MAX_ELEMENTS)
+    data = LeaderAndIsrRequest(topic_states=[LeaderAndIsrTopicState(partition_states=[partition])]).encode(5)
+    request, _ = LeaderAndIsrRequest.decode(data, 5)
+    assert len(request.topic_states[0].partition_states[0].isr) == MAX_ELEMENTS
 
 
 @pytest.mark.parametrize(
