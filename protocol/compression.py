@@ -32,6 +32,7 @@ Buffer = bytes | bytearray | memoryview
 MAX_DECOMPRESSED_BYTES: Final = 128 * 1024 * 1024
 
 _CHUNK: Final = 128 * 1024  # the largest zstd block; readers ask for this much at a time
+_SMALL_CHUNK: Final = 4 * 1024
 
 
 class CompressionCodec(IntEnum):
@@ -106,26 +107,32 @@ def _encode_gzip(data: Buffer, level: int | None) -> bytes:
 
 
 def _decode_gzip(data: Buffer, max_bytes: int) -> bytes:
+    view = memoryview(data)
     parts: list[bytes] = []
     room = max_bytes
-    rest: Buffer = data
-    while True:
+    at = 0
+    size = _CHUNK
+    while at < len(view) or not parts:
         inflater = zlib.decompressobj(zlib.MAX_WBITS | 16)
-        try:
-            part = inflater.decompress(rest, room + 1)
-        except zlib.error as error:
-            if parts:  # bytes after a complete member that are no member
-                break
-            raise CorruptCompressedData("gzip", str(error)) from None
-        room -= len(part)
-        if room < 0:
-            raise DecompressionTooLarge("gzip", max_bytes)
-        if not inflater.eof:
-            raise CorruptCompressedData("gzip", "the stream ends early")
-        parts.append(part)
-        rest = inflater.unused_data
-        if not rest:
-            break
+        member_at = at
+        while not inflater.eof:
+            piece = view[at : at + size]
+            if not piece:
+                raise CorruptCompressedData("gzip", "the stream ends early")
+            try:
+                part = inflater.decompress(piece, room + 1)
+            except zlib.error as error:
+                if parts and at == member_at:  # bytes after a complete member that are no member
+                    return b"".join(parts)
+                raise CorruptCompressedData("gzip", str(error)) from None
+            room -= len(part)
+            if room < 0:
+                raise DecompressionTooLarge("gzip", max_bytes)
+            parts.append(part)
+            at += len(piece) - len(inflater.unused_data)
+            size = min(2 * size, _CHUNK)
+        # What follows a member in its piece is copied: a megabyte of empty members must not be copied for each of them.
+        size = _SMALL_CHUNK
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
@@ -220,11 +227,15 @@ def _decode_lz4(data: Buffer, max_bytes: int) -> bytes:
     if bytes(data[:4]) != _LZ4_MAGIC:  # the library would take a skippable frame for an empty one
         raise CorruptCompressedData("lz4", "no frame")
     decoder = lz4.frame.LZ4FrameDecompressor()
+    view = memoryview(data)
     parts: list[bytes] = []
     room = max_bytes
-    chunk: Buffer = data
+    at = 0
     size = min(max(4 * len(data), 4096), _CHUNK)  # the library allocates max_length at once
     while True:
+        # In pieces, because the library copies in each turn what it has not used yet.
+        chunk = view[at : at + _CHUNK] if decoder.needs_input else b""
+        at += len(chunk)
         try:
             part = decoder.decompress(chunk, max_length=min(size, room + 1))
         except (RuntimeError, EOFError) as error:
@@ -235,9 +246,8 @@ def _decode_lz4(data: Buffer, max_bytes: int) -> bytes:
         parts.append(part)
         if decoder.eof:
             return parts[0] if len(parts) == 1 else b"".join(parts)
-        if decoder.needs_input or not part:
+        if at == len(view) if decoder.needs_input else not part:
             raise CorruptCompressedData("lz4", "the frame ends early")
-        chunk = b""
         size = _CHUNK
 
 

@@ -1,8 +1,10 @@
 """The codecs: what they write, what they read, and how much they may cost."""
 
 import contextlib
+import gzip
 import tracemalloc
 import zlib
+from random import Random
 
 import lz4.frame
 import pytest
@@ -158,6 +160,25 @@ def test_zstd_frames_of_any_shape_are_read() -> None:
 def test_gzip_members_may_follow_each_other_and_what_follows_the_last_is_ignored() -> None:
     member = compress(CompressionCodec.GZIP, b"again ")
     assert decompress(CompressionCodec.GZIP, member + member + b"garbage", LIMIT) == b"again again "
+
+
+@each_codec
+def test_a_stream_that_is_read_in_many_pieces_comes_back_or_is_corrupt(codec: CompressionCodec) -> None:
+    data = Random(1).randbytes(700_000)
+    stream = compress(codec, data)
+    assert decompress(codec, stream) == data
+    with pytest.raises(CorruptCompressedData):
+        decompress(codec, stream[:400_000])
+
+
+def test_gzip_members_of_any_size_are_read_in_pieces_and_one_that_is_damaged_is_corrupt() -> None:
+    data = Random(1).randbytes(300_000)
+    stream = gzip.compress(b"") * 3000 + gzip.compress(data) + gzip.compress(b"end")
+    assert decompress(CompressionCodec.GZIP, stream + b"junk") == data + b"end"
+    damaged = bytearray(gzip.compress(b"first") + gzip.compress(data))
+    damaged[-8] ^= 1  # the checksum
+    with pytest.raises(CorruptCompressedData):
+        decompress(CompressionCodec.GZIP, bytes(damaged))
 
 
 def test_gzip_is_readable_for_others_and_has_the_header_that_java_writes() -> None:
