@@ -145,7 +145,7 @@ class Broker:
             gc.set_threshold(50_000, 20, 100)
         await self._open_metrics()
         loop = asyncio.get_running_loop()
-        self._executor = services.workers = self._surroundings.workers()
+        self._executor = services.workers = self._surroundings.workers(config)
         self._held.callback(self._executor.shutdown)
         self._timing_wheel = TimingWheel(self._clock.monotonic, loop.call_later)
         self._held.callback(self._timing_wheel.close)

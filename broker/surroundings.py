@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from random import Random, SystemRandom
 
 from broker.clock import SystemClock
@@ -15,13 +15,13 @@ from broker.metadata_store import somebody_listens
 from broker.network.limits import NetworkLimits
 from broker.network.peer_connection import PeerConnections
 from broker.network.socket_server import SocketServer
+from broker.worker_threads import WorkerThreads
+from config.broker import BrokerConfig
 from controller.registration import RandomBytes
 from controller.store import MetadataStore
 from replication.peer import Connect
 from storage.clock import Clock
 from storage.filesystem import FileSystem, RealFileSystem
-
-WORKER_THREADS = 8
 
 
 class Surroundings:
@@ -40,9 +40,9 @@ class Surroundings:
         self.random_bytes = os.urandom
         self.file_system = RealFileSystem()
 
-    def workers(self) -> Executor:
+    def workers(self, config: BrokerConfig) -> Executor:
         """Threads for what blocks or computes long."""
-        return ThreadPoolExecutor(WORKER_THREADS, thread_name_prefix="ottla-worker")
+        return WorkerThreads(config)
 
     def socket_server(self, limits: NetworkLimits) -> SocketServer:
         """What clients and brokers connect to."""

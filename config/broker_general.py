@@ -23,6 +23,7 @@ BACKGROUND_THREADS = key(
     default=10,
     importance=HIGH,
     dynamic=CLUSTER,
+    effective=True,
     doc="How many background jobs, such as loading coordinator partitions or deleting files, may run at once.",
 )
 BROKER_ID = key(

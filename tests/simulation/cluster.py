@@ -82,7 +82,7 @@ class SimulatedSurroundings(Surroundings):
         self._host = node.host
         self._life = life
 
-    def workers(self) -> Executor:
+    def workers(self, config: BrokerConfig) -> Executor:
         """See Surroundings."""
         return NoThreads()
 

@@ -4,7 +4,9 @@ All keys are set in one request for each level, looked at, and taken away again.
 """
 
 import json
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import wait
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ ELSEWHERE = {"listeners", "advertised.listeners", "listener.security.protocol.ma
 """test_dynamic_listeners.py"""
 
 VALUES = {
+    "background.threads": "12",
     "compression.gzip.level": "3",
     "compression.lz4.level": "4",
     "compression.type": "lz4",
@@ -98,7 +101,18 @@ def expiration_ms(broker: InProcessBroker) -> int:
     return int(a_log(broker).producer_state.producer_id_expiration_ms)
 
 
+def worker_threads(broker: InProcessBroker) -> int:
+    """How many there are when there is more to do than they can."""
+    busy = threading.Event()
+    jobs = [broker.services.workers.submit(busy.wait, 60) for _ in range(50)]
+    found = sum(thread.name.startswith("ottla-worker") for thread in threading.enumerate())
+    busy.set()
+    wait(jobs)
+    return found
+
+
 AT_WORK: dict[str, Callable[[InProcessBroker], object]] = {
+    "background.threads": worker_threads,
     "max.connection.creation.rate": lambda broker: limits(broker).max_connection_creation_rate,
     "max.connections": lambda broker: limits(broker).max_connections,
     "max.connections.per.ip": lambda broker: limits(broker).max_connections_per_ip,
