@@ -6,6 +6,7 @@ Every command runs against both at the same time; exit status, output and compla
 import json
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import confluent_kafka
@@ -219,6 +220,53 @@ def test_groups_are_administered_in_every_mode(pair: Pair, tmp_path: Path) -> No
     )
     for (mode, offset), shown in zip(modes.items(), said, strict=False):
         assert re.search(rf"m +modes +0 +{offset}$", shown.output), (mode, shown)
+
+
+@contextmanager
+def a_member(bootstrap: str, topic: str, group: str) -> Iterator[None]:
+    """A static member that reads the topic meanwhile, and is heard of by a thread of its client."""
+    config = {
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "group.instance.id": "here",
+        "client.id": "reader",
+        "auto.offset.reset": "earliest",
+        "session.timeout.ms": 60_000,
+    }
+    consumer = confluent_kafka.Consumer(config)
+    consumer.subscribe([topic])
+    while not consumer.consume(1, 1.0):
+        pass
+    consumer.commit(asynchronous=False)
+    try:
+        yield
+    finally:
+        consumer.close()
+
+
+def test_a_group_with_members_is_described_and_keeps_its_offsets(pair: Pair) -> None:
+    patient = ("--timeout", "50000")
+    with ExitStack() as members:
+        for bootstrap in (pair.ours.bootstrap, pair.theirs.bootstrap):
+            commit_at_the_end_of(bootstrap, "alive", "alive", records=3)
+            members.enter_context(a_member(bootstrap, "alive", "alive2"))
+        group = ("--group", "alive2")
+        said = pair.same_each(
+            (GROUPS, *patient, "--describe", *group),
+            (GROUPS, *patient, "--describe", *group, "--offsets", "--verbose"),
+            (GROUPS, *patient, "--describe", *group, "--members"),
+            (GROUPS, *patient, "--describe", *group, "--members", "--verbose"),
+            (GROUPS, *patient, "--describe", *group, "--state"),
+            (GROUPS, *patient, "--describe", *group, "--group", "alive", "--state"),
+            (GROUPS, *patient, "--reset-offsets", *group, "--topic", "alive", "--to-earliest", "--execute"),
+            (GROUPS, *patient, "--reset-offsets", *group, "--group", "alive", "--topic", "alive", "--to-earliest", "--dry-run"),
+            (GROUPS, *patient, "--delete-offsets", *group, "--topic", "alive"),
+            (GROUPS, *patient, "--delete", *group),
+        )
+    assert "here-UUID" in said[2].output
+    assert re.search(r"reader +1 +\(0\)$", said[3].output, re.MULTILINE)
+    assert "Stable" in said[4].output
+    assert "GroupNotEmptyException" in said[9].output
 
 
 def test_offsets_and_topics_are_asked_for_in_every_mode(pair: Pair) -> None:

@@ -4,18 +4,23 @@ Who leads after a leader left is Apache Kafka's choice by the hash of the member
 brokers chose differently.
 """
 
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.support.apache_kafka import ApacheKafka, run_tool
 from tests.support.apache_kafka.marks import needs_apache_kafka
-from tests.support.broker_process import BrokerProcess, a_broker
+from tests.support.broker_process import BrokerProcess, a_broker, eventually
 from tests.support.group_player import SLOTS, GroupPlayer, Step
 from tests.support.wire_client import a_wire_client
 
@@ -111,3 +116,86 @@ def dump_of_group(broker: BrokerProcess) -> str:
     """What Apache Kafka reads in the log that holds the group."""
     logs = ",".join(str(path) for path in broker.data.glob("__consumer_offsets-*/*.log"))
     return run_tool("kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", logs).stdout
+
+
+def test_a_broker_of_apache_kafka_on_our_log_serves_the_same_groups_and_offsets(tmp_path: Path) -> None:
+    config = {name.replace(".", "_"): value for name, value in CONFIG.items()}
+    with a_broker(tmp_path / "ottla", **config) as broker:
+        make_ready(broker.port, broker.bootstrap)
+        lone = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "lone", "enable.auto.commit": False})
+        lone.commit(offsets=[TopicPartition("t", 0, 7, "a note", 0), TopicPartition("t", 1, 1 << 40)], asynchronous=False)
+        lone.close()
+        leave_a_static_member_behind(broker.bootstrap)
+        expected = told(broker.port)
+        assert expected is not None
+    with ApacheKafka(tmp_path / "kafka", heap="256m", config=CONFIG) as kafka:
+        make_ready(kafka.port(), kafka.bootstrap)
+        kafka.stop_broker(0)
+        theirs = kafka.data_directory() / "__consumer_offsets-0"
+        ours = broker.data / "__consumer_offsets-0"
+        for path in (path for path in theirs.iterdir() if path.name != "partition.metadata"):
+            path.unlink()
+        for path in (path for path in ours.iterdir() if path.name != "partition.metadata"):
+            shutil.copy(path, theirs)
+        kafka.start_broker(0)
+        assert eventually(lambda: told(kafka.port()), what="groups and offsets of Apache Kafka") == expected
+        assert not [line for line in kafka.log_text().splitlines() if " ERROR " in line and "consumer_offsets" in line]
+
+
+def make_ready(port: int, bootstrap: str) -> None:
+    """There is a topic with three records in each of its partitions, and a coordinator."""
+    with a_wire_client(port) as client:
+        topic = CreatableTopic(name="t", num_partitions=2, replication_factor=1)
+        client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=9_999), 5)
+        find = FindCoordinatorRequest(coordinator_keys=["x"])
+        eventually(lambda: not client.ask(find, 4).coordinators[0].error_code)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(6):
+        producer.produce("t", str(number), partition=number % 2)
+    assert producer.flush(60) == 0
+
+
+def leave_a_static_member_behind(bootstrap: str) -> None:
+    """It reads all there is, commits, and ends without leaving its group."""
+    member = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "static",
+            "group.instance.id": "one",
+            "client.id": "reader",
+            "session.timeout.ms": 300_000,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    member.subscribe(["t"])
+    read = 0
+    while read < 6:
+        read += len(member.consume(6, 1.0))
+    member.commit(asynchronous=False)
+    member.close()
+
+
+def told(port: int) -> object:
+    """What a broker says of both groups; None as long as it does not."""
+    names = ["lone", "static"]
+    with a_wire_client(port) as client:
+        described = client.ask(DescribeGroupsRequest(groups=names), 5).groups
+        asked = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in names]
+        fetched = client.ask(OffsetFetchRequest(groups=asked), 8).groups
+    if any(group.error_code for group in (*described, *fetched)):
+        return None
+    members = [
+        (group.group_id, group.group_state, group.protocol_type, group.protocol_data, [(*vars_of(each),) for each in group.members])
+        for group in described
+    ]
+    offsets = [
+        (group.group_id, topic.name, sorted((*vars_of(each),) for each in topic.partitions)) for group in fetched for topic in group.topics
+    ]
+    assert len(offsets) == len(names)
+    return members, offsets
+
+
+def vars_of(struct: Any) -> list[Any]:
+    """All fields of a struct."""
+    return [getattr(struct, name) for name in struct.__slots__]
