@@ -108,7 +108,7 @@ def test_a_server_that_is_not_trusted_gets_no_session(server: tuple[ZooKeeperSer
 
     async def scenario() -> None:
         with pytest.raises(StoreUnavailable, match=r"CERTIFICATE_VERIFY_FAILED"):
-            await a_store(connect, TlsFiles(pem["broker"], None, pem["stranger"]), 1000).open_session()
+            await a_store(connect, TlsFiles(pem["broker"], None, pem["stranger"]), 5000).open_session()
 
     asyncio.run(scenario())
 
