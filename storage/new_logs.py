@@ -110,7 +110,7 @@ class NewLogs:
         topic_partition = wanted.topic_partition
         if topic_partition in batch.deleted or topic_partition in manager.unusable or manager.get(topic_partition) is not None:
             return None
-        if directories.offline and not wanted.is_new:
+        if not directories.live or (directories.offline and not wanted.is_new):
             return None
         preferred = manager.preferred_log_dirs.get(topic_partition)
         directory = directories.by_fewest_logs()[0] if preferred is None else directories[preferred]

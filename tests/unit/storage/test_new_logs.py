@@ -146,6 +146,14 @@ def test_with_an_offline_directory_only_partitions_that_are_new_are_made() -> No
     assert [log.topic_partition.partition for log in started.manager.current_logs()] == [1]
 
 
+def test_without_a_directory_that_works_nothing_is_made_and_whoever_asks_is_told() -> None:
+    started = Started()
+    started.manager.handle_log_dir_failure("/data", "gone")
+    started.make(a_log(0))
+    assert started.told == [None]
+    assert started.manager.get(TopicPartition("orders", 0)) is None
+
+
 def test_after_a_crash_at_any_step_the_logs_are_there_or_can_be_made() -> None:
     for step in range(1, 40):
         started = Started()
