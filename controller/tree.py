@@ -139,9 +139,9 @@ def _create(write: Create, nodes: Nodes, attempt: Attempt) -> str:
         raise NoNode(write.path)
     path = f"{write.path}{parent.created:010d}" if write.sequential else write.path
     if nodes.find(path) is not None:
-        raise NodeExists(path)
+        raise NodeExists(write.path)
     if parent.ephemeral_owner:
-        raise NoChildrenForEphemerals(path)
+        raise NoChildrenForEphemerals(write.path)
     owner = attempt.session_id if write.ephemeral else 0
     zxid, now_ms = attempt.zxid, attempt.now_ms
     nodes.put(path, Node(write.data, 0, 0, 0, 0, zxid, zxid, zxid, now_ms, now_ms, owner))

@@ -267,8 +267,10 @@ def test_an_ephemeral_node_goes_with_its_session_and_has_no_children(opener: Ope
         stat = await other.exists("/mine")
         assert stat is not None
         assert stat.ephemeral_owner == one.session_id != other.session_id
-        with pytest.raises(NoChildrenForEphemerals):
-            await other.create("/mine/x")
+        for sequential in (False, True):
+            with pytest.raises(NoChildrenForEphemerals) as refused:
+                await other.create("/mine/x", sequential=sequential)
+            assert refused.value.path == "/mine/x"
         await one.close()
         assert await other.exists("/mine") is None
 
