@@ -182,7 +182,9 @@ class LogManager:
         self._every("recovery-point-checkpoint", config[LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS], self.checkpoint_recovery_points)
         start_offset_interval_ms = config[LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS]
         self._every("log-start-offset-checkpoint", start_offset_interval_ms, self.checkpoint_log_start_offsets)
-        self._every("producer-expiration", config[PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS], self.remove_expired_producers)
+        # Not soon after the start, as in Apache Kafka: who waited for it may send again a batch whose timestamps are old.
+        expiration_interval_ms = config[PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS]
+        self.background.schedule("producer-expiration", expiration_interval_ms, expiration_interval_ms, self.remove_expired_producers)
         IdleFiles(self._fs, self.background, self.all_logs).start()
         self.cleaner.start()
 

@@ -7,6 +7,7 @@ everything, one loses old segments, one is compacted.
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -23,7 +24,9 @@ from tests.support.wire_client import WireClient
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 KEYS = 30
-TIMESTAMP = 1_700_000_000_000
+TIMESTAMP = time.time_ns() // 1_000_000
+"""Of today: a producer whose last batch is old expires, and what it sends again is new."""
+
 BROKER = {
     "broker_id": 0,
     "log_segment_bytes": 20_000,

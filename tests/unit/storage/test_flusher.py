@@ -125,6 +125,17 @@ def test_producers_that_were_idle_too_long_are_forgotten() -> None:
     assert log.active_producers() == []
 
 
+def test_producers_are_looked_at_first_when_they_had_time_to_send_again_what_a_restart_interrupted() -> None:
+    disks = Disks()
+    manager = disks.start(producer_id_expiration_ms=1000)
+    log = manager.get_or_create(T0, is_new=True)
+    append(log, a_batch(producer_id=7))
+    disks.background.advance(599_000)
+    assert [entry.producer_id for entry in log.active_producers()] == [7]
+    disks.background.advance(2_000)
+    assert log.active_producers() == []
+
+
 def test_producers_of_many_logs_are_looked_at_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer_expirations, "PRODUCERS_PER_TURN", 4)
     disks = Disks()
