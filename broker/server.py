@@ -84,9 +84,9 @@ DRAIN_AMONG_OTHERS_SECONDS = 2.0
 """What is still unanswered then waits for followers, whose fetches this broker no longer serves: the next leader decides."""
 
 COLLECTOR_THRESHOLDS = (2_000, 5, 10_000)
-"""Of the garbage collector while the broker runs. A pass stops the loop for as long as there are new objects: when 2,000 partitions are
-created the longest takes a fifth of what it takes at 50,000, and all together as long. What lives on is looked through as a whole, which
-takes longest, no more often than there."""
+"""Of the garbage collector while the broker runs. A pass stops the loop for as long as there are new objects, so it looks at few of them
+and often; all passes together may then take longer. What lives on is looked through as a whole, which takes longest, as seldom as with the
+thresholds of the start."""
 
 
 class CannotStart(Exception):

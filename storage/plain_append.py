@@ -2,8 +2,7 @@
 
 Plain is what nearly all producers send to nearly all topics: one whole batch of data, no transaction, to a topic that leaves batches as
 they come. For such a batch the outcome can be told from its header, and nothing is changed in it but offset and leader epoch; so it needs
-none of the objects that `validation` and `log_append` hand to each other. That halves what the broker does for a small batch between the
-frame and the file (benchmarks/hot_path.py).
+none of the objects that `validation` and `log_append` hand to each other (`python -m benchmarks.hot_path` would notice its loss).
 
 Invariant: what is accepted here, `validate_produce` and `append_as_leader` accept too, and leave the same log. Everything else, every error
 included, is left to them: nothing has been written then. tests/unit/storage/test_plain_append.py holds both equal.
