@@ -2,8 +2,8 @@
 all of a topic's apart.
 
 The broker's OffsetCommit handler tries this first; `protocol.messages.offset_commit` is the authority, and a test holds both equal.
-Whatever is not the common shape (metadata, a retention time, tagged fields, names of 127 bytes or more, anything malformed) is answered
-with None, and the generated decoder then reads it or raises the right error.
+Whatever is not the common shape (metadata, a retention time, tagged fields, names and ids of 127 bytes or more, anything malformed) is
+answered with None, and the generated decoder then reads it or raises the right error.
 """
 
 from __future__ import annotations
@@ -75,33 +75,41 @@ def read_offset_commit(frame: memoryview, offset: int, version: int) -> OffsetCo
         return None
     try:
         return _read_flexible(frame, offset) if version >= _FIRST_FLEXIBLE else _read_old(frame, offset, version)
-    except (struct.error, IndexError, UnicodeDecodeError):
+    except (struct.error, IndexError, UnicodeDecodeError, _Uncommon):
         return None
+
+
+class _Uncommon(Exception):
+    """A string that is null, or longer than common ones."""
+
+
+def _compact_string(frame: memoryview, p: int) -> tuple[str, int]:
+    """The string at `p`, and where it ends. Raises _Uncommon."""
+    n = frame[p]  # one more than its bytes
+    if not 0 < n < 128:
+        raise _Uncommon
+    end = p + n
+    return str(frame[p + 1 : end], "utf-8"), end
+
+
+def _string(frame: memoryview, p: int) -> tuple[str, int]:
+    """The same where the length takes two bytes."""
+    n = _int16(frame, p)[0]
+    if not 0 <= n < 127:
+        raise _Uncommon
+    end = p + 2 + n
+    return str(frame[p + 2 : end], "utf-8"), end
 
 
 def _read_flexible(frame: memoryview, p: int) -> OffsetCommitShape | None:
-    n = frame[p]
-    if not 0 < n < 128:
-        return None
-    p += 1
-    group_id = str(frame[p : p + n - 1], "utf-8")
-    p += n - 1
+    group_id, p = _compact_string(frame, p)
     generation_id = _int32(frame, p)[0]
-    p += 4
-    n = frame[p]
-    if not 0 < n < 128:
-        return None
-    p += 1
-    member_id = str(frame[p : p + n - 1], "utf-8")
-    p += n - 1
-    n = frame[p]
-    if n > 127:
-        return None
-    p += 1
+    member_id, p = _compact_string(frame, p + 4)
     group_instance_id = None
-    if n:
-        group_instance_id = str(frame[p : p + n - 1], "utf-8")
-        p += n - 1
+    if frame[p]:
+        group_instance_id, p = _compact_string(frame, p)
+    else:
+        p += 1
     count = frame[p]
     if not 0 < count < 128:
         return None
@@ -109,12 +117,7 @@ def _read_flexible(frame: memoryview, p: int) -> OffsetCommitShape | None:
     topics = []
     left = MOST_OFFSETS
     for _ in range(count - 1):
-        n = frame[p]
-        if not 0 < n < 128:
-            return None
-        p += 1
-        name = bytes(frame[p : p + n - 1])
-        p += n - 1
+        name, p = _compact_string(frame, p)
         n = frame[p]
         p += 1
         if n > 127:
@@ -141,26 +144,15 @@ def _read_flexible(frame: memoryview, p: int) -> OffsetCommitShape | None:
 
 def _read_old(frame: memoryview, p: int, version: int) -> OffsetCommitShape | None:
     end = len(frame)
-    n = _int16(frame, p)[0]
-    if n < 0:
-        return None
-    p += 2
-    group_id = str(frame[p : p + n], "utf-8")
-    p += n
+    group_id, p = _string(frame, p)
     generation_id = _int32(frame, p)[0]
-    n = _int16(frame, p + 4)[0]
-    if n < 0:
-        return None
-    p += 6
-    member_id = str(frame[p : p + n], "utf-8")
-    p += n
+    member_id, p = _string(frame, p + 4)
     group_instance_id = None
     if version >= _FIRST_WITH_INSTANCE_ID:
-        n = _int16(frame, p)[0]
-        p += 2
-        if n >= 0:
-            group_instance_id = str(frame[p : p + n], "utf-8")
-            p += n
+        if _int16(frame, p)[0] < 0:
+            p += 2
+        else:
+            group_instance_id, p = _string(frame, p)
     elif version < _FIRST_WITHOUT_RETENTION:
         if _int64(frame, p)[0] != -1:
             return None
@@ -173,12 +165,7 @@ def _read_old(frame: memoryview, p: int, version: int) -> OffsetCommitShape | No
     topics = []
     left = MOST_OFFSETS
     for _ in range(count):
-        n = _int16(frame, p)[0]
-        if not 0 <= n < 127:
-            return None
-        p += 2
-        name = bytes(frame[p : p + n])
-        p += n
+        name, p = _string(frame, p)
         n = _int32(frame, p)[0]
         p += 4
         left -= n
@@ -203,9 +190,9 @@ def _read_old(frame: memoryview, p: int, version: int) -> OffsetCommitShape | No
     return OffsetCommitShape(group_id, generation_id, member_id, group_instance_id, topics)
 
 
-def _plain_topic(name: bytes, index_bytes: Sequence[bytes], positions: Sequence[bytes]) -> PlainTopic:
+def _plain_topic(topic: str, index_bytes: Sequence[bytes], positions: Sequence[bytes]) -> PlainTopic:
     indexes = struct.unpack(f">{len(index_bytes)}i", b"".join(index_bytes))
-    return PlainTopic(str(name, "utf-8"), name, indexes, index_bytes, positions)
+    return PlainTopic(topic, topic.encode(), indexes, index_bytes, positions)
 
 
 def encode_offset_commit_response(version: int, correlation_id: int, topics: Sequence[PlainTopic], error_code: int) -> bytes:

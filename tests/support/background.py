@@ -5,6 +5,16 @@ from collections.abc import Callable
 from tests.support.clocks import ManualClock
 
 
+def carry_out(work: Callable[[], None], then: Callable[[BaseException | None], None]) -> None:
+    """Run what was submitted, and tell the end of it."""
+    try:
+        work()
+    except Exception as error:
+        then(error)
+    else:
+        then(None)
+
+
 class ManualBackground:
     """Timers fire in `advance`; work runs in `run_work`, which `advance` calls too. Nothing happens by itself."""
 
@@ -35,12 +45,7 @@ class ManualBackground:
 
     def _run(self, at: int) -> None:
         _, work, then = self.work.pop(at)
-        try:
-            work()
-        except Exception as error:
-            then(error)
-        else:
-            then(None)
+        carry_out(work, then)
 
     def advance(self, milliseconds: int = 0) -> None:
         """Lets time pass, firing each timer at its time."""

@@ -25,6 +25,7 @@ from replication.throttle import ReplicationQuotas
 from storage.filesystem import FileSystem
 from storage.partition_log import PartitionLog
 from storage.topic_partition import TopicPartition
+from tests.support.background import carry_out
 from tests.support.batches import a_batch
 from tests.support.handler_bench import HandlerBench
 from tests.support.log_manager import Disks
@@ -256,16 +257,7 @@ def failed(code: int, index: int = 0) -> PartitionData:
 
 def _in_a_thread(name: str, work: Callable[[], None], then: Callable[[BaseException | None], None]) -> None:
     """As if one took two milliseconds."""
-
-    def run() -> None:
-        try:
-            work()
-        except Exception as error:
-            then(error)
-        else:
-            then(None)
-
-    asyncio.get_running_loop().call_later(0.002, run)
+    asyncio.get_running_loop().call_later(0.002, carry_out, work, then)
 
 
 async def until(condition: Callable[[], bool]) -> None:
