@@ -1,12 +1,11 @@
 """What a failed log directory takes with it: a method of `ReplicaManager`, kept in a file of its own.
 
-It may hold thousands of partitions, so they go offline in several turns of the event loop. From the first one on the controller is told of
-all that they are offline; who reads or writes one of them finds that out when its turn has come, or from the disk.
+It may hold thousands of partitions. All are hidden at once, so nobody reads or writes them any more, and the controller is told of all that
+they are offline; who waits for them, or follows them, learns it in several turns of the event loop.
 """
 
 from typing import TYPE_CHECKING
 
-from replication.partition import Partition
 from storage.turns import in_turns
 
 if TYPE_CHECKING:
@@ -18,18 +17,15 @@ FAILED_PER_TURN = 150
 
 def on_log_dir_failure(self: "ReplicaManager", log_dir: str, reason: str = "a disk error") -> None:
     """A directory failed: its partitions go offline here, the rest serves on. Harmless when told twice."""
-    failed = [partition for partition in self if partition.log.log_dir == log_dir and not partition.has_failed]
+    failed = [partition for partition in self if partition.log.log_dir == log_dir]
     for partition in failed:
         partition.has_failed = True
         self.offline.add(partition.topic_partition)
-
-    def take_offline(partition: Partition) -> None:
-        if self.partition(*partition.topic_partition) is partition:  # it may have been moved away meanwhile
-            self.remove(partition)
+        self.hide(partition)
 
     def then() -> None:
         self.log_manager.handle_log_dir_failure(log_dir, reason)
         if failed:
             self.on_replicas_offline()
 
-    in_turns(self.log_manager.background, "log-dir-failure", failed, FAILED_PER_TURN, take_offline, then)
+    in_turns(self.log_manager.background, "log-dir-failure", failed, FAILED_PER_TURN, self.let_go, then)

@@ -164,11 +164,10 @@ class Partition:
         self.on_config_change()
 
     def take_offline(self) -> None:
-        """The replica was deleted or its directory failed: nothing is served any more and nobody waits in vain."""
+        """The replica was deleted or its directory failed: nothing is served any more. Who waits for it (`waiters`) is to be notified."""
         self.is_online = False
         self.is_leader = False
         self.leader_id = -1
-        self.waiters.notify()
 
     def set_cut_off(self, is_cut_off: bool) -> None:
         """Whether records that other replicas must have are refused; who waits for them now is answered."""

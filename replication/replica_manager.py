@@ -271,9 +271,8 @@ class ReplicaManager:
     def _follow(self) -> None:
         """Let those fetch that became followers."""
         if self._to_follow:
-            partitions = list(self._to_follow.values())
-            self._to_follow.clear()
-            self.followers.follow(partitions)
+            partitions, self._to_follow = self._to_follow, {}
+            self.followers.follow(list(partitions.values()))
 
     def _tell(self, partition: Partition) -> None:
         for listener in self.leadership_listeners:
@@ -323,14 +322,22 @@ class ReplicaManager:
 
     def remove(self, partition: Partition) -> None:
         """It is not hosted here any more."""
+        self.hide(partition)
+        self.let_go(partition)
+
+    def hide(self, partition: Partition) -> None:
+        """Nobody finds it, reads it or appends to it any more. `let_go` is to follow."""
         topic, index = partition.topic_partition
-        of_topic = self.partitions[topic]
-        del of_topic[index]
-        if not of_topic:
+        del self.partitions[topic][index]
+        if not self.partitions[topic]:
             del self.partitions[topic]
             self.topic_stats.forget(topic)
-        self._unfollow(partition.topic_partition)
         partition.take_offline()
+
+    def let_go(self, partition: Partition) -> None:
+        """Whoever has to do with it learns that it was hidden."""
+        self._unfollow(partition.topic_partition)
+        partition.waiters.notify()
         self._tell(partition)
 
     # -- log directories -------------------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.update_metadata import UpdateMetadataRequest
+from protocol.records import LOG_OVERHEAD, stamp
+from replication import failed_log_dirs
 from storage.errors import LogDirFailure
 from tests.support.batches import a_batch, a_record
 from tests.support.controlled_cluster import until
@@ -251,6 +253,28 @@ def test_a_fault_in_a_worker_is_answered_all_the_same(monkeypatch: pytest.Monkey
 
 
 # -- disks ---------------------------------------------------------------------------------------------------------------
+
+
+@on_a_loop
+async def test_a_failed_disk_is_what_the_producer_hears_of_however_many_partitions_it_holds() -> None:
+    bench = HandlerBench()
+    bench.replicas.say(*(state(isr=[0], replicas=[0], index=index) for index in (1, 0)))
+    bench.know(p0=0, p1=0)
+    partition = bench.replicas.partition
+    log = partition.log
+
+    class Failing:
+        def __getattr__(self, name: str) -> object:
+            return getattr(log, name)
+
+        def append_plain(self, records: memoryview, *_: object) -> int:
+            stamp(records, 0, 17, 3, len(records) - LOG_OVERHEAD)  # as it may be by then
+            raise LogDirFailure(log.log_dir, log.directory, "no space left")
+
+    partition.log = Failing()  # type: ignore[assignment]  # a log on a full disk
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(failed_log_dirs, "FAILED_PER_TURN", 1)  # the other one's turn comes first
+        assert bench.produce().produced[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 @on_a_loop

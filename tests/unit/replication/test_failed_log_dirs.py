@@ -30,15 +30,18 @@ def here(replicas: Replicas, log_dir: str) -> int:
     return sum(partition.log.log_dir == log_dir for partition in replicas.manager)
 
 
-def test_its_partitions_go_offline_a_few_at_a_time_and_then_the_controller_is_told() -> None:
+def test_its_partitions_are_gone_at_once_who_waits_for_them_learns_it_in_turns_and_then_the_controller() -> None:
     replicas, told = a_broker()
     logs = [log for log in replicas.logs.all_logs() if log.log_dir == "/failing"]
+    learned: list[int] = []
+    replicas.manager.leadership_listeners.append(lambda partition: learned.append(partition.topic_partition.partition))
     replicas.manager.on_log_dir_failure("/failing")
-    assert here(replicas, "/failing") == PARTITIONS - 2
-    assert not told
-    replicas.disks.settle()
     assert here(replicas, "/failing") == 0
     assert here(replicas, "/other") == PARTITIONS
+    assert len(learned) == 2
+    assert not told
+    replicas.disks.settle()
+    assert len(set(learned)) == len(learned) == PARTITIONS
     assert told == ["controller"]
     assert replicas.logs.offline_log_dirs == ["/failing"]
     assert all(log.is_closed for log in logs)
@@ -46,11 +49,9 @@ def test_its_partitions_go_offline_a_few_at_a_time_and_then_the_controller_is_to
 
 def test_the_controller_hears_at_once_that_any_of_them_is_offline() -> None:
     replicas, _ = a_broker()
+    failing = [partition.topic_partition.partition for partition in replicas.manager if partition.log.log_dir == "/failing"]
     replicas.manager.on_log_dir_failure("/failing")
-    waiting = [partition for partition in replicas.manager if partition.log.log_dir == "/failing"]
-    assert waiting
-    for partition in waiting:
-        index = partition.topic_partition.partition
+    for index in failing:
         assert replicas.code_of(state(leader=0, epoch=1, partition_epoch=1, index=index)) == ErrorCode.KAFKA_STORAGE_ERROR
 
 
@@ -64,15 +65,6 @@ def test_a_failure_that_is_told_again_meanwhile_does_no_harm() -> None:
     with pytest.raises(ReplicaStorageFailure):
         for index in range(2 * PARTITIONS):
             replicas.manager.partition_or_raise(TOPIC, index)
-
-
-def test_a_partition_that_is_moved_away_meanwhile_is_gone_once() -> None:
-    replicas, told = a_broker()
-    replicas.manager.on_log_dir_failure("/failing")
-    replicas.manager.remove(next(partition for partition in replicas.manager if partition.log.log_dir == "/failing"))
-    replicas.disks.settle()
-    assert here(replicas, "/failing") == 0
-    assert told == ["controller"]
 
 
 def test_a_directory_without_partitions_fails_at_once() -> None:
