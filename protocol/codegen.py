@@ -9,7 +9,7 @@ without calling their constructor.
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from protocol.decoder_source import decoder_source
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 Decoder = Callable[[Buffer, int], "tuple[Message, int]"]
 Encoder = Callable[["Message"], bytes]
 PartEncoder = Callable[["Message"], "list[bytes | memoryview]"]
+StepDecoder = Callable[[Buffer, int], "Generator[None, None, tuple[Message, int]]"]
+StepEncoder = Callable[["Message"], "Generator[None, None, list[bytes | memoryview]]"]
 
 _UNSET = object()
 
@@ -30,22 +32,36 @@ _UNSET = object()
 def compile_decoder(cls: type[Message], version: int) -> Decoder:
     """A function (buffer, offset) -> (message, offset after it)."""
     _check_version(cls, version)
-    source, namespace = decoder_source(cls, version)
+    source, namespace = decoder_source(cls, version, in_steps=False)
     return _compile(f"{cls.__name__} v{version} decode", "decode", source, namespace)  # type: ignore[no-any-return]  # made by exec
+
+
+def compile_step_decoder(cls: type[Message], version: int) -> StepDecoder:
+    """The same as a generator that yields after every element of an array."""
+    _check_version(cls, version)
+    source, namespace = decoder_source(cls, version, in_steps=True)
+    return _compile(f"{cls.__name__} v{version} decode_steps", "decode", source, namespace)  # type: ignore[no-any-return]  # made by exec
 
 
 def compile_encoder(cls: type[Message], version: int) -> Encoder:
     """A function message -> bytes."""
     _check_version(cls, version)
-    source, namespace = encoder_source(cls, version, in_parts=False)
+    source, namespace = encoder_source(cls, version, in_parts=False, in_steps=False)
     return _compile(f"{cls.__name__} v{version} encode", "encode", source, namespace)  # type: ignore[no-any-return]  # made by exec
 
 
 def compile_part_encoder(cls: type[Message], version: int) -> PartEncoder:
     """A function message -> parts, of which every value of type Records is one."""
     _check_version(cls, version)
-    source, namespace = encoder_source(cls, version, in_parts=True)
+    source, namespace = encoder_source(cls, version, in_parts=True, in_steps=False)
     return _compile(f"{cls.__name__} v{version} encode_parts", "encode", source, namespace)  # type: ignore[no-any-return]  # made by exec
+
+
+def compile_step_encoder(cls: type[Message], version: int) -> StepEncoder:
+    """A generator of the parts that yields after every element of an array; these are cut wherever it suits."""
+    _check_version(cls, version)
+    source, namespace = encoder_source(cls, version, in_parts=True, in_steps=True)
+    return _compile(f"{cls.__name__} v{version} encode_steps", "encode", source, namespace)  # type: ignore[no-any-return]  # made by exec
 
 
 def compile_init(cls: type[Struct]) -> Callable[..., None]:

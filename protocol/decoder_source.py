@@ -3,6 +3,8 @@
 A decoder keeps the position in `p` and advances it without looking: a slice past the end is short, and every later read of even one byte
 fails, so one comparison of `p` with the end, last of all, catches what ran over. Only what allocates by a number it read (arrays) is
 compared with what is left first, and in requests of clients with what `MAX_ELEMENTS` leaves (`allowed`).
+
+A decoder in steps is the same as a generator: it yields after every element of an array, and returns what the other returns.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ if TYPE_CHECKING:
     from protocol.schema import Message, Struct
 
 
-def decoder_source(cls: type[Message], version: int) -> tuple[str, dict[str, Any]]:
+def decoder_source(cls: type[Message], version: int, *, in_steps: bool) -> tuple[str, dict[str, Any]]:
     """The source of `decode(buf, p)`, and the namespace it runs in."""
-    return _DecoderSource(version, cls.SCHEMA.flexible.cover(version)).generate(cls)
+    return _DecoderSource(version, cls.SCHEMA.flexible.cover(version), in_steps).generate(cls)
 
 
 def has_records(cls: type[Struct]) -> bool:
@@ -59,9 +61,10 @@ _UNPACKERS = {code: _Unpackers(code) for code in "?bhHiIqd"}
 
 
 class _DecoderSource:
-    def __init__(self, version: int, flexible: bool) -> None:
+    def __init__(self, version: int, flexible: bool, in_steps: bool) -> None:
         self._version = version
         self._flexible = flexible
+        self._in_steps = in_steps
         self._source = Source()
         self._run: list[tuple[str, int, str]] = []  # struct code, size, target of fields not yet read
         self._view = False
@@ -105,6 +108,8 @@ class _DecoderSource:
                 source.line(f"raise InvalidString('{cls.__name__} version {self._version}: %s' % error) from None")
             with source.block("if p > end:"):
                 source.line(f"raise Truncated('{cls.__name__} version {self._version}: the bytes end at %d' % end)")
+            if self._in_steps:
+                source.line("yield")
             source.line("return m, p")
         return source.text(), source.namespace
 
@@ -245,6 +250,8 @@ class _DecoderSource:
                 self._value(element, item, False, flexible, name)
                 self._flush()
             source.line(f"{items}.append({item})")
+            if self._in_steps:
+                source.line("yield")
         source.line(f"{target} = {items}")
 
     def _nested(self, wire_type: StructOf, target: str, name: str) -> None:

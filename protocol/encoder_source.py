@@ -2,6 +2,8 @@
 
 An encoder appends pieces to `w` and joins them at the end. Fields of fixed size are packed together with the one-byte length, or the
 empty tagged section, that follows them; a longer length or a filled section takes the other branch.
+
+An encoder in steps is a generator: it yields after every element of an array, joins what it has from time to time, and returns parts.
 """
 
 from __future__ import annotations
@@ -17,9 +19,13 @@ if TYPE_CHECKING:
     from protocol.schema import Message, Struct
 
 
-def encoder_source(cls: type[Message], version: int, *, in_parts: bool) -> tuple[str, dict[str, Any]]:
+_JOINED_PIECES = 4096
+"""In steps, so many pieces are joined at once: 0.1 ms."""
+
+
+def encoder_source(cls: type[Message], version: int, *, in_parts: bool, in_steps: bool) -> tuple[str, dict[str, Any]]:
     """The source of `encode(m)`, and the namespace it runs in; in parts, values of type Records are parts of their own."""
-    return _EncoderSource(cls, version, in_parts).generate()
+    return _EncoderSource(cls, version, in_parts, in_steps).generate()
 
 
 class _Packers(dict[int, Any]):
@@ -40,11 +46,12 @@ _PACKERS = {code: _Packers(code) for code in "?bhHiIqd"}
 
 
 class _EncoderSource:
-    def __init__(self, cls: type[Message], version: int, in_parts: bool) -> None:
+    def __init__(self, cls: type[Message], version: int, in_parts: bool, in_steps: bool) -> None:
         self._cls = cls
         self._version = version
         self._flexible = cls.SCHEMA.flexible.cover(version)
         self._in_parts = in_parts
+        self._in_steps = in_steps
         self._source = Source()
         self._run: list[tuple[str, str]] = []  # struct code and expression of values not yet written
         self._append = "a"
@@ -65,6 +72,8 @@ class _EncoderSource:
             source.line("a = w.append")
             with source.block("try:"):
                 self._struct(self._cls, "m")
+                if self._in_steps:
+                    source.line("yield")
                 if self._in_parts:
                     with source.block("if w:"):
                         source.line("parts.append(join(w))")
@@ -203,6 +212,11 @@ class _EncoderSource:
             else:
                 self._value(element, item, False, flexible, name)
                 self._flush()
+            if self._in_steps:
+                with source.block(f"if len(w) > {_JOINED_PIECES}:"):
+                    source.line("parts.append(join(w))")
+                    source.line("w.clear()")
+                source.line("yield")
 
     def _nullable_struct(self, wire_type: StructOf, value: str, tagged: bool, name: str) -> None:
         """A byte before the structure says whether it is there: -1 is null, but as a tagged field 0 is null."""

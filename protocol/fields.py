@@ -6,7 +6,6 @@ is immutable once the class has been declared.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 LAST_VERSION: Final = 32767
@@ -28,8 +27,7 @@ class Versions(NamedTuple):
 NO_VERSIONS: Final = Versions(1, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Fixed:
+class Fixed(NamedTuple):
     """A type of one size; `code` is its letter (or count and letter) for the `struct` module."""
 
     name: str
@@ -38,23 +36,20 @@ class Fixed:
     zero: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(NamedTuple):
     """A string, bytes or records: a length and that many bytes."""
 
     name: str
     zero: Any
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayOf:
+class ArrayOf(NamedTuple):
     """A count and that many elements."""
 
     element: WireType
 
 
-@dataclass(frozen=True, slots=True)
-class StructOf:
+class StructOf(NamedTuple):
     """A nested structure. Nullable ones are preceded by a byte that says whether they are there."""
 
     cls: type[Any]
@@ -68,8 +63,7 @@ class StructOf:
 WireType = Fixed | Variable | ArrayOf | StructOf
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """One field. `versions` is open to both sides unless the declaration bounds it; `nullable` are the versions that have null."""
 
     name: str
@@ -91,8 +85,7 @@ class Field:
         return self.default
 
 
-@dataclass(frozen=True, slots=True)
-class Schema:
+class Schema(NamedTuple):
     """What a declared class knows of itself. `versions` and `flexible` of a nested structure are those of whoever contains it."""
 
     name: str

@@ -75,6 +75,12 @@ def read_one_batch(frame: memoryview, offset: int, version: int) -> OneBatch | N
 
 def _first_read(frame: memoryview, offset: int, version: int, end: int) -> OneBatch | None:
     """What is not in the cache. Its head goes there if it stands between `offset` and `end`, written as everybody writes it."""
+    if version >= _FIRST_FLEXIBLE:
+        is_one = frame[offset + 7] == 2 and frame[end - 5] == 2
+    else:
+        is_one = _unpack_int32(frame, offset + 8)[0] == 1 and _unpack_int32(frame, end - 8)[0] == 1
+    if not is_one:  # and may be of a hundred thousand
+        return None
     try:
         request, _ = ProduceRequest.decode(frame, version, offset)
     except (ProtocolError, UnicodeDecodeError):

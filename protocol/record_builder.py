@@ -9,8 +9,7 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-import crc32c
-
+from protocol.checksum import crc32c
 from protocol.compression import CompressionCodec, compress
 from protocol.record_errors import InvalidRecord
 from protocol.record_reader import Header, Record
@@ -161,7 +160,7 @@ def frame_batch(
         record_count,
     )
     batch[HEADER_SIZE:] = body
-    _CRC.pack_into(batch, CRC_OFFSET, crc32c.crc32c(memoryview(batch)[ATTRIBUTES_OFFSET:]))
+    _CRC.pack_into(batch, CRC_OFFSET, crc32c(memoryview(batch)[ATTRIBUTES_OFFSET:]))
     return batch
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Annotated, Any, ClassVar, Final, Self, TypedDict, TypeVar, Unpack, dataclass_transform
 
 from protocol import codegen
@@ -126,6 +126,8 @@ class Message(Struct):
     _decoders: ClassVar[dict[int, codegen.Decoder]]
     _encoders: ClassVar[dict[int, codegen.Encoder]]
     _part_encoders: ClassVar[dict[int, codegen.PartEncoder]]
+    _step_decoders: ClassVar[dict[int, codegen.StepDecoder]]
+    _step_encoders: ClassVar[dict[int, codegen.StepEncoder]]
 
     @classmethod
     def decode(cls, buf: bytes | bytearray | memoryview, version: int, offset: int = 0) -> tuple[Self, int]:
@@ -150,6 +152,21 @@ class Message(Struct):
         encoder = self._part_encoders.get(version)
         if encoder is None:
             encoder = self._part_encoders[version] = codegen.compile_part_encoder(type(self), version)
+        return encoder(self)
+
+    @classmethod
+    def decode_steps(cls, buf: bytes | bytearray | memoryview, version: int, offset: int = 0) -> Generator[None, None, tuple[Self, int]]:
+        """`decode` as a generator that yields after every element of an array, for messages that take too long to be read at once."""
+        decoder = cls._step_decoders.get(version)
+        if decoder is None:
+            decoder = cls._step_decoders[version] = codegen.compile_step_decoder(cls, version)
+        return decoder(buf, offset)  # type: ignore[return-value]  # the table holds this class's decoders
+
+    def encode_steps(self, version: int) -> Generator[None, None, list[bytes | memoryview]]:
+        """`encode` as a generator that yields after every element of an array; it returns the bytes in parts."""
+        encoder = self._step_encoders.get(version)
+        if encoder is None:
+            encoder = self._step_encoders[version] = codegen.compile_step_encoder(type(self), version)
         return encoder(self)
 
     @classmethod
@@ -213,7 +230,7 @@ def _declare(cls: type[_T], kind: str, api_key: ApiKey | None, versions: Version
     body["SCHEMA"] = Schema(cls.__name__, kind, api_key, versions, flexible, fields)
     body["__init__"] = _first_init
     if kind != "struct":
-        body |= {"_decoders": {}, "_encoders": {}, "_part_encoders": {}}
+        body |= {"_decoders": {}, "_encoders": {}, "_part_encoders": {}, "_step_decoders": {}, "_step_encoders": {}}
     return typing.cast("type[_T]", type(cls.__name__, cls.__bases__, body))
 
 
