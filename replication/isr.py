@@ -72,7 +72,7 @@ class IsrChanges:
 
     def maybe_shrink(self, partition: Partition, now_ms: int) -> bool:
         """Propose to let those go that have not caught up for `replica.lag.time.max.ms`; True if that was done."""
-        if partition.isr_change is not None or not partition.is_leader:
+        if len(partition.isr) == 1 or partition.isr_change is not None or not partition.is_leader:
             return False
         out_of_sync = self.out_of_sync(partition, now_ms)
         if not out_of_sync:

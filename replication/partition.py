@@ -4,7 +4,8 @@ Called by `ReplicaManager` (roles) and by the Produce, Fetch, ListOffsets, Offse
 * high watermark <= log end offset; it never goes back within a leader epoch, and stands still below min.insync.replicas;
 * only a leader appends client records, stamped with its epoch;
 * the high watermark counts the *maximal* ISR: members that the controller has not confirmed yet hold it back already, and so do
-  live replicas outside that are caught up, or they could never come in (KIP-497). `isr` decides when a change of it is proposed.
+  live replicas outside that are caught up, or they could never come in (KIP-497). `isr` decides when a change of it is proposed;
+* while the ISR has a member that is no replica any more, and fetches nothing, nothing is committed.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class Partition:
         "controller_epoch",
         "effective_min_isr",
         "followers",
+        "has_departing_member",
         "has_failed",
         "is_cut_off",
         "is_leader",
@@ -94,6 +96,8 @@ class Partition:
         """The ISR and those that may be in it already, for all the controller knows: who must have a record before it is committed."""
         self.isr_change: IsrProposal | None = None
         """The change of the ISR that is in flight."""
+        self.has_departing_member = False
+        """Whether somebody in the ISR is no replica any more: a reassignment takes it out of the ISR last; until then it may be elected."""
         self.replicas: tuple[int, ...] = ()
         self.adding_replicas: tuple[int, ...] = ()
         self.removing_replicas: tuple[int, ...] = ()
@@ -158,8 +162,7 @@ class Partition:
         self.replicas = tuple(state.replicas)
         self.adding_replicas = tuple(state.adding_replicas)
         self.removing_replicas = tuple(state.removing_replicas)
-        self.isr = self.maximal_isr = isr
-        self.isr_change = None
+        self._set_isr(isr)
         self.is_cut_off = False  # the controller has just spoken
         self.on_config_change()
 
@@ -183,9 +186,13 @@ class Partition:
 
     def confirm_isr(self, isr: tuple[int, ...], partition_epoch: int) -> None:
         """The controller has changed the ISR, or found it to be so already."""
+        self._set_isr(isr)
+        self.partition_epoch = partition_epoch
+
+    def _set_isr(self, isr: tuple[int, ...]) -> None:
         self.isr = self.maximal_isr = isr
         self.isr_change = None
-        self.partition_epoch = partition_epoch
+        self.has_departing_member = any(member != self.broker_id and member not in self.followers for member in isr)
 
     def withdraw_isr_change(self) -> None:
         """The change in flight was not carried out: the confirmed ISR holds."""
@@ -239,7 +246,7 @@ class Partition:
         stats.produce_requests += 1
         stats.messages_in += messages
         stats.bytes_in += size
-        if not self.followers:
+        if not self.followers and not self.has_departing_member:
             log = self.log
             log.update_high_watermark(log.log_end_offset)
         elif len(self.maximal_isr) == 1:  # with others in sync it moves when they have the records
@@ -254,7 +261,7 @@ class Partition:
 
     def maybe_advance_high_watermark(self, now_ms: int) -> bool:
         """Raise the high watermark to what every replica has that must have it; True if it moved."""
-        if not self.is_leader or len(self.isr) < self.effective_min_isr:
+        if not self.is_leader or len(self.isr) < self.effective_min_isr or self.has_departing_member:
             return False
         log = self.log
         log_end_offset = new_high_watermark = log.log_end_offset

@@ -17,10 +17,10 @@ from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderA
 from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from protocol.uuid import ZERO_UUID
-from replication import failed_log_dirs
+from replication import failed_log_dirs, log_dir_moves
 from replication.cluster import MetadataCache
 from replication.controller_requests import EPOCH_DURING_DELETE, NO_EPOCH, LeaderAndIsrAnswer, NamedState, named_states, stopped_partitions
-from replication.errors import InconsistentTopicId, InvalidTopicName, NotLeaderOrFollower, ReplicaStorageFailure, UnknownTopicOrPartition
+from replication.errors import InconsistentTopicId, NotLeaderOrFollower, ReplicaStorageFailure, UnknownTopicOrPartition
 from replication.followers import Followers, NoFollowers
 from replication.isr import IsrChanges
 from replication.isr_proposals import IsrProposals
@@ -32,20 +32,23 @@ from replication.throttle import ReplicationQuota
 from replication.topic_stats import BrokerTopicStats
 from storage.clock import Clock
 from storage.errors import LogDirFailure, LogUnusable
-from storage.future_logs import may_have_future
 from storage.log_manager import LogManager
 from storage.new_logs import NewLog
 from storage.partition_log import PartitionLog
 from storage.topic_partition import TopicPartition
+from storage.turns import in_turns
 
 logger = logging.getLogger(__name__)
 
 PARTITIONS_PER_TURN = 15
-LOGS_PER_TURN = 5
+LOGS_PER_TURN = 3
 """What is taken in, or renamed to be deleted, in a turn of the event loop while a request is worked off."""
 
 REPLICA_LAG_TIME_MAX_MS = 30_000
 """Kafka's default of replica.lag.time.max.ms."""
+
+LOOKED_AT_PER_TURN = 500
+"""Partitions whose ISR is as it should be cost half a microsecond."""
 
 
 class ReplicaManager:
@@ -116,6 +119,7 @@ class ReplicaManager:
         self.isr_changes.proposals = proposals
 
     on_log_dir_failure = failed_log_dirs.on_log_dir_failure
+    alter_log_dirs = log_dir_moves.alter_log_dirs
 
     # -- lookup --------------------------------------------------------------------------------------------------------
 
@@ -342,28 +346,6 @@ class ReplicaManager:
 
     # -- log directories -------------------------------------------------------------------------------------------------
 
-    def alter_log_dir(self, topic_partition: TopicPartition, log_dir: str) -> None:
-        """Move a replica to another log directory, or have it created there when it is not here yet (KIP-113).
-
-        To ask for the directory it is in ends a move to another one. Raises InvalidTopicName, LogDirNotFound, LogDirFailure, and what
-        `partition_or_raise` raises.
-        """
-        logs = self.log_manager
-        if not may_have_future(topic_partition):
-            raise InvalidTopicName("The topic name is too long.")
-        logs.check_log_dir(log_dir)
-        if topic_partition not in self.offline:
-            future = logs.get(topic_partition, future=True)
-            if future is not None and future.log_dir != log_dir:
-                logs.moves.stop(topic_partition)
-                logs.delete_future(topic_partition)
-            logs.prefer_log_dir(topic_partition, log_dir)
-        log = self.partition_or_raise(*topic_partition).log
-        if log.log_dir != log_dir:
-            if logs.get(topic_partition, future=True) is None:
-                logs.create_future(log, log_dir)
-            logs.moves.start(topic_partition)
-
     def _on_log_replaced(self, log: PartitionLog) -> None:
         """The log has moved to another directory: what is served from now on stands there."""
         partition = self.partition(*log.topic_partition)
@@ -379,22 +361,27 @@ class ReplicaManager:
 
     # -- the ISRs -----------------------------------------------------------------------------------------------------------
 
-    def maybe_shrink_isrs(self, now_ms: int) -> int:
-        """Propose to let followers go that lag behind; how many partitions were proposed.
+    def maybe_shrink_isrs(self, now_ms: int) -> None:
+        """Propose to let followers go that lag behind, some partitions per turn of the loop.
 
         To be called every half of `replica.lag.time.max.ms` (Kafka's isr-expiration): a follower leaves at the latest after one and a half
-        times that. Costs about half a microsecond for a partition that is as it should be, so all are looked at in one turn.
+        times that.
         """
-        changes = self.isr_changes
-        return sum(changes.maybe_shrink(partition, now_ms) for partition in list(self) if len(partition.isr) > 1)
+        look_at = partial(self.isr_changes.maybe_shrink, now_ms=now_ms)
+        in_turns(self.log_manager.background, "isr-expiration", list(self), LOOKED_AT_PER_TURN, look_at, _nothing)
 
     # -- disk and configuration ------------------------------------------------------------------------------------------
 
-    def on_topic_config_change(self, topic: str) -> None:
-        """The logs of a topic have a new configuration."""
-        for partition in self.partitions.get(topic, {}).values():
+    def on_config_change(self, log: PartitionLog) -> None:
+        """A log has a new configuration."""
+        partition = self.partition(*log.topic_partition)
+        if partition is not None:
             partition.on_config_change()
 
     def checkpoint_high_watermarks(self) -> None:
         """Write `replication-offset-checkpoint` in every live directory."""
         self.log_manager.checkpoint_high_watermarks()
+
+
+def _nothing() -> None:
+    pass

@@ -3,7 +3,7 @@
 Owned by `LogCleaner`; asked on the event loop, read in a thread at start, written by threads.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from storage.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
 from storage.errors import CorruptCheckpoint, LogDirFailure
@@ -33,10 +33,12 @@ class CleanerCheckpoints:
         self._failures: list[LogDirFailure] = []
 
     def load(self, log_dirs: Iterable[str]) -> None:
-        """Reads the files. Blocks; `report_failures` tells what could not be read."""
+        """Reads the files: what they say of logs that are there. Blocks; `report_failures` tells what could not be read."""
+        present = {(log.log_dir, log.topic_partition) for log in self._logs()}
         for log_dir in log_dirs:
             try:
-                self._offsets[log_dir] = OffsetCheckpoint(log_dir, CLEANER_OFFSET_CHECKPOINT, self._fs).read()
+                found = OffsetCheckpoint(log_dir, CLEANER_OFFSET_CHECKPOINT, self._fs).read()
+                self._offsets[log_dir] = {each: offset for each, offset in found.items() if (log_dir, each) in present}
             except (OSError, CorruptCheckpoint) as error:
                 self._failures.append(LogDirFailure(log_dir, f"{log_dir}/{CLEANER_OFFSET_CHECKPOINT}", str(error)))
 
@@ -71,10 +73,4 @@ class CleanerCheckpoints:
         self._offsets.pop(log_dir, None)
 
     def _write(self, log_dir: str) -> None:
-        self._checkpoints.offsets(CLEANER_OFFSET_CHECKPOINT, log_dir, lambda: self._of_logs(log_dir))
-
-    def _of_logs(self, log_dir: str) -> Mapping[TopicPartition, int]:
-        """Those of the logs there are; the file may name others."""
-        offsets = self._offsets.get(log_dir, {})
-        present = {log.topic_partition for log in self._logs() if log.log_dir == log_dir}
-        return {topic_partition: offset for topic_partition, offset in offsets.items() if topic_partition in present}
+        self._checkpoints.offsets(CLEANER_OFFSET_CHECKPOINT, log_dir, lambda: dict(self._offsets.get(log_dir, {})))

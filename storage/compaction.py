@@ -103,6 +103,7 @@ class LogCleaner:
         self._idle_since_ms = 0
         self._scan: deque[PartitionLog] | None = None
         self._candidates: list[LogToClean] = []
+        self._dirtiest, self._longest_delay_ms = 0.0, 0  # of the logs that were looked at in this round
         self._wakes = 0
         self._is_stopped = True
 
@@ -183,12 +184,10 @@ class LogCleaner:
 
     def uncleanable_bytes(self, log_dir: str) -> int:
         """What could not be cleaned of those. Adds up sizes; for metrics."""
-        total = 0
-        partitions = self._uncleanable.get(log_dir, ())
-        for each in self._logs():
-            if each.topic_partition in partitions and each.log_dir == log_dir and each.truncation is None:
-                total += log_to_clean(each, self.checkpoints.get(each), self._clock.now_ms()).cleanable_bytes
-        return total
+        partitions = self._uncleanable.get(log_dir)
+        logs = [each for each in self._logs() if each.topic_partition in partitions and each.log_dir == log_dir] if partitions else []
+        now_ms = self._clock.now_ms()
+        return sum(log_to_clean(each, self.checkpoints.get(each), now_ms).cleanable_bytes for each in logs if each.truncation is None)
 
     def _on_config_change(self, changed: frozenset[str]) -> None:
         for topic_partition in list(self._tasks):
@@ -208,6 +207,7 @@ class LogCleaner:
             now_ms = self.last_run_ms = self._clock.now_ms()
             self._scan = deque(self._logs())
             self._candidates = []
+            self._dirtiest, self._longest_delay_ms = 0.0, 0
             self._look_at_some(now_ms)
 
     def _look_at_some(self, now_ms: int) -> None:
@@ -248,6 +248,9 @@ class LogCleaner:
             if found.is_checkpoint_wrong:
                 self.checkpoints.update(each, found.first_dirty_offset)
             if found.clean_bytes + found.cleanable_bytes:
+                self._dirtiest = max(self._dirtiest, found.cleanable_ratio)
+                self._longest_delay_ms = max(self._longest_delay_ms, found.compaction_delay_ms)
+            if found.is_cleanable:
                 self._candidates.append(found)
         return deleted
 
@@ -258,14 +261,13 @@ class LogCleaner:
         return topic_partition not in self._uncleanable.get(each.log_dir, ())
 
     def _take_filthiest(self) -> None:
+        self.max_dirty_ratio, self.max_compaction_delay_ms = self._dirtiest, self._longest_delay_ms
         candidates = sorted(self._candidates, key=lambda each: each.cleanable_ratio, reverse=True)
         self._candidates = []
-        self.max_dirty_ratio = candidates[0].cleanable_ratio if candidates else 0.0
-        self.max_compaction_delay_ms = max((each.compaction_delay_ms for each in candidates), default=0)
         for found in candidates:
             if len(self._tasks) >= self._config[LOG_CLEANER_THREADS]:
                 return
-            if found.is_cleanable and self._may_clean(found.log) and not found.log.is_closed and found.log.truncation is None:
+            if self._may_clean(found.log) and not found.log.is_closed and found.log.truncation is None:
                 self._clean(found)
         if len(self._tasks) < self._config[LOG_CLEANER_THREADS]:
             self._rest()

@@ -301,6 +301,7 @@ class RealFileSystem:
         fd = file.fileno()
         # With a directory it calls linkat, which alone follows the symbolic link; that this one is none does not matter to absolute paths.
         os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, follow_symlinks=True)
+        file.path = path
 
     def is_short_of_files(self) -> bool:
         found, self._has_many = self._has_many, False

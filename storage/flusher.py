@@ -7,6 +7,7 @@ Invariant: one flush of a log, and of a log directory, at a time; a log that is 
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
 
 from config.key import LONG_MAX
@@ -18,11 +19,26 @@ from storage.partition_log import PartitionLog
 
 log = logging.getLogger(__name__)
 
+LOGS_PER_TURN = 1000
+"""Half a millisecond."""
+_FLUSH_COSTS = 40
+"""As much as so many logs that have no `flush.ms`, or are not due."""
+
 
 class Flusher:
     """All flushes of a broker."""
 
-    __slots__ = ("_background", "_due_again", "_flushed_at_ms", "_held", "_on_failure", "_started_ms", "_under_way", "on_flushed")
+    __slots__ = (
+        "_background",
+        "_due_again",
+        "_flushed_at_ms",
+        "_held",
+        "_on_failure",
+        "_started_ms",
+        "_to_look_at",
+        "_under_way",
+        "on_flushed",
+    )
 
     def __init__(self, background: Background, on_failure: Callable[[LogDirFailure], None], now_ms: int) -> None:
         """`on_failure` is called on the loop when the disk refuses."""
@@ -33,6 +49,7 @@ class Flusher:
         self._under_way: set[PartitionLog] = set()
         self._due_again: set[PartitionLog] = set()
         self._held: set[PartitionLog] = set()
+        self._to_look_at: deque[PartitionLog] = deque()
         self._flushed_at_ms: dict[PartitionLog, int] = {}
         """Only of logs with a `flush.ms`."""
 
@@ -45,15 +62,30 @@ class Flusher:
         self._flush(partition_log, partition_log.active_segment.base_offset if only_complete else None)
 
     def flush_by_age(self, logs: Iterable[PartitionLog], now_ms: int) -> None:
-        """Flushes the logs whose last flush is `flush.ms` ago."""
-        for partition_log in logs:
-            flush_ms = partition_log.config[FLUSH_MS]
-            if flush_ms == LONG_MAX or partition_log in self._under_way or partition_log in self._held:
-                continue
-            waited_ms = now_ms - self._flushed_at_ms.get(partition_log, self._started_ms)
-            if waited_ms >= flush_ms or waited_ms < 0:  # a clock that was set back must not put it off until it has caught up
-                self._flushed_at_ms[partition_log] = now_ms
-                self._flush(partition_log, None)
+        """Flushes the logs whose last flush is `flush.ms` ago, a few per turn of the loop; not while the last round is under way."""
+        if not self._to_look_at:
+            self._to_look_at.extend(logs)
+            self._look_at_some(now_ms)
+
+    def _look_at_some(self, now_ms: int) -> None:
+        left = LOGS_PER_TURN
+        while self._to_look_at and left > 0:
+            left -= 1
+            if self._flush_if_old(self._to_look_at.popleft(), now_ms):
+                left -= _FLUSH_COSTS
+        if self._to_look_at:
+            self._background.schedule("log-flusher", 0, 0, lambda: self._look_at_some(now_ms))
+
+    def _flush_if_old(self, partition_log: PartitionLog, now_ms: int) -> bool:
+        flush_ms = partition_log.config[FLUSH_MS]
+        if flush_ms == LONG_MAX or partition_log.is_closed or partition_log in self._under_way or partition_log in self._held:
+            return False
+        waited_ms = now_ms - self._flushed_at_ms.get(partition_log, self._started_ms)
+        if 0 <= waited_ms < flush_ms:  # a clock that was set back must not put it off until it has caught up
+            return False
+        self._flushed_at_ms[partition_log] = now_ms
+        self._flush(partition_log, None)
+        return True
 
     def hold(self, partition_log: PartitionLog) -> None:
         """Begins no flush of the log until `release`: another log that is to take its place shall be as far on the disk by then."""

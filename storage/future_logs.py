@@ -1,7 +1,7 @@
 """Logs that are to take the place of another in a second log directory: methods of `LogManager`, kept in a file of their own.
 
 A future log stands in `topic-partition.<32 hex digits>-future` while `LogMoves` copies into it, and becomes the log by being renamed; the
-one it replaces is renamed to be deleted. All of it happens on the event loop.
+one it replaces is renamed to be deleted. `NewLogs` makes it, in a thread; all of this happens on the event loop.
 """
 
 import logging
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from config.broker_log import LOG_SEGMENT_DELETE_DELAY_MS
 from storage.directory_names import MAX_NAME_LENGTH, DirectoryKind, suffixed_name
 from storage.errors import LogDirFailure, LogDirNotFound
+from storage.log_directories import LogDirectory
 from storage.partition_log import PartitionLog
 from storage.partition_metadata import ZERO_UUID
-from storage.recovery import open_log
 from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -48,33 +48,36 @@ def prefer_log_dir(self: "LogManager", topic_partition: TopicPartition, log_dir:
         preferred[topic_partition] = log_dir
 
 
-def create_future(self: "LogManager", current: PartitionLog, log_dir: str) -> PartitionLog:
-    """An empty future log of the partition in `log_dir`.
-
-    With an offline directory it is refused, because another future log may stand in there: raises LogDirFailure.
-    """
-    topic_partition = current.topic_partition
+def check_no_future_offline(self: "LogManager", topic_partition: TopicPartition) -> None:
+    """Raises LogDirFailure with an offline directory: another future log may stand in there."""
     offline = self.directories.offline
     if offline:
         raise LogDirFailure(offline[0], offline[0], f"a future log of {topic_partition} may stand in this offline directory")
-    name = suffixed_name(topic_partition, DirectoryKind.FUTURE, f"{self._random.getrandbits(128):032x}")
-    directory = f"{log_dir}/{name}"
-    created = open_log(self.context, topic_partition, log_dir, current.config, directory=directory, is_new=True)
+
+
+def future_directory(self: "LogManager", topic_partition: TopicPartition, log_dir: str) -> str:
+    """Where in `log_dir` a new future log of the partition is to stand."""
+    return f"{log_dir}/{suffixed_name(topic_partition, DirectoryKind.FUTURE, f'{self._random.getrandbits(128):032x}')}"
+
+
+def take_in_future(self: "LogManager", created: PartitionLog, directory: LogDirectory, topic_id: bytes) -> None:
+    """`NewLogs` has made a future log, with this topic id in its file."""
+    topic_partition, log_dir = created.topic_partition, directory.path
     self._future[topic_partition] = created
     self.preferred_log_dirs.pop(topic_partition, None)
-    self.directories[log_dir].log_count += 1
+    directory.log_count += 1
     self._checkpoints.watch(created)
     self._checkpoints.on_created(created)
     # The partition may have stood there before: what the file says of its recovery point is not true of this log.
     self._checkpoints.recovery_points([log_dir])
-    if current.topic_id != ZERO_UUID:
-        self._checkpoints.take_topic_id(created, current.topic_id)
-    log.info("%s: moves from %s to %s", topic_partition, current.log_dir, directory)
-    return created
+    if topic_id != ZERO_UUID:
+        self._checkpoints.on_topic_id_written(created, topic_id)
+    log.info("%s: moves from %s to %s", topic_partition, self._current[topic_partition].log_dir, created.directory)
 
 
 def delete_future(self: "LogManager", topic_partition: TopicPartition) -> None:
     """The partition does not move any more. Raises LogDirFailure."""
+    self.new_logs.on_deleted(topic_partition, future=True)
     future = self._future.pop(topic_partition, None)
     if future is not None:
         retire(self, future)
@@ -111,6 +114,7 @@ def retire(self: "LogManager", gone: PartitionLog, *, is_stray: bool = False) ->
     """Renames the directory of a log that is in nobody's list any more, and deletes it later; a stray one is kept. Raises LogDirFailure."""
     self.directories[gone.log_dir].log_count -= 1
     gone.leader_epochs.on_change = None
+    self.rolls.forget(gone)
     self.flusher.forget(gone)
     self.cleaner.on_deleted(gone)
     kind = DirectoryKind.STRAY if is_stray else DirectoryKind.DELETE

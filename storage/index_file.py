@@ -116,13 +116,23 @@ class IndexFile:
         file.truncate(self.length)
         file.close()
 
-    def reset(self) -> None:
-        """Empty, with room for appends, whatever stood in the file."""
+    def begin(self) -> None:
+        """Empty, with room for appends, in a file that nobody has made yet: `allocate` does, or who writes the first entries."""
         self._tail.clear()
         self._unmap()
         self.entries = self._written = 0
         self.length = self.max_size - self.max_size % self.entry_size
         self.max_entries = self.length // self.entry_size
+
+    def allocate(self) -> None:
+        """Makes the file that `begin` did not make."""
+        file = self._filesystem.open(self.path, create=True)
+        file.truncate(self.length)
+        file.close()
+
+    def reset(self) -> None:
+        """Empty, with room for appends, whatever stood in the file."""
+        self.begin()
         file = self._filesystem.open(self.path, create=True)
         file.truncate(0)
         file.truncate(self.length)

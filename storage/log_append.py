@@ -8,8 +8,7 @@ import logging
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from crc32c import crc32c
-
+from protocol.checksum import crc32c
 from protocol.record_builder import ControlRecordType, EndTransactionMarker, control_record_type, parse_end_transaction_marker
 from protocol.record_errors import RecordFormatError
 from protocol.record_reader import iter_records

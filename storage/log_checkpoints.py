@@ -4,8 +4,9 @@
 before it was read, because recovery looks for epochs in batches only from the recovery point on.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 
 from storage.background import Background
 from storage.checkpoint import (
@@ -14,13 +15,16 @@ from storage.checkpoint import (
     RECOVERY_POINT_CHECKPOINT,
     OffsetCheckpoint,
 )
-from storage.deferred_writes import DeferredWrites, Write
+from storage.deferred_writes import Checkpoint, DeferredWrites, Write
 from storage.errors import LogDirFailure
 from storage.filesystem import FileSystem
 from storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
 from storage.partition_log import PartitionLog
 from storage.partition_metadata import PARTITION_METADATA, encode_topic_id, write_topic_id
 from storage.topic_partition import TopicPartition
+
+LOGS_PER_STEP = 500
+"""Half a millisecond at most."""
 
 
 class LogCheckpoints:
@@ -89,9 +93,9 @@ class LogCheckpoints:
     def offsets(self, name: str, log_dir: str, offsets: Callable[[], Mapping[TopicPartition, int]]) -> None:
         """Writes another checkpoint of that name, with what `offsets` gives when its turn comes."""
 
-        def prepare() -> Write:
+        def prepare() -> Checkpoint:
             found = offsets()
-            return lambda: OffsetCheckpoint(log_dir, name, self._fs).write(found)
+            return Checkpoint(iter(()), lambda: OffsetCheckpoint(log_dir, name, self._fs).write(found))
 
         self._writes.checkpoint((name, log_dir), log_dir, prepare)
 
@@ -101,25 +105,34 @@ class LogCheckpoints:
 
     def write_all(self, log_dir: str, logs: Sequence[PartitionLog]) -> None:
         """Writes the three files of a directory whose logs are closed. Raises OSError; blocks."""
-        for name in _OFFSETS_OF:
-            self._writing(name, log_dir, logs)()
+        for name in _OFFSET_OF:
+            gather, write = self._of(name, log_dir, logs)
+            for _ in gather:
+                pass
+            write()
 
     def _checkpoint(self, name: str, log_dirs: Iterable[str]) -> None:
         for log_dir in log_dirs:
-            self._writes.checkpoint((name, log_dir), log_dir, self._preparing(name, log_dir))
+            self._writes.checkpoint((name, log_dir), log_dir, partial(self._of_all, name, log_dir))
 
-    def _preparing(self, name: str, log_dir: str) -> Callable[[], Write]:
-        return lambda: self._writing(name, log_dir, list(self._all_logs()))
+    def _of_all(self, name: str, log_dir: str) -> Checkpoint:
+        return self._of(name, log_dir, list(self._all_logs()))
 
-    def _writing(self, name: str, log_dir: str, logs: Sequence[PartitionLog]) -> Write:
-        # Only the numbers are taken here, on the loop: 0.4 ms for 10,000 logs, where the pairs cost 4.
-        offsets = _OFFSETS_OF[name](logs)
+    def _of(self, name: str, log_dir: str, logs: Sequence[PartitionLog]) -> Checkpoint:
+        offset_of = _OFFSET_OF[name]
+        offsets: list[int] = []
+
+        def gather() -> Iterator[None]:
+            # Only the numbers are taken here, on the loop, for the pairs cost ten times as much.
+            for start in range(0, len(logs), LOGS_PER_STEP):
+                offsets.extend(map(offset_of, logs[start : start + LOGS_PER_STEP]))
+                yield
 
         def write() -> None:
             entries = ((log.topic_partition, at) for log, at in zip(logs, offsets, strict=True) if at >= 0 and log.log_dir == log_dir)
             OffsetCheckpoint(log_dir, name, self._fs).write_entries(entries)
 
-        return write
+        return Checkpoint(gather(), write)
 
     def _on_epochs_change(self, log: PartitionLog, epochs: LeaderEpochCache) -> None:
         def prepare() -> Write:
@@ -128,13 +141,14 @@ class LogCheckpoints:
         self._writes.write(epochs, log.log_dir, prepare)
 
 
-def _log_start_offsets(logs: Sequence[PartitionLog]) -> list[int]:
-    """-1 for those whose first segment begins there."""
-    return [start if (start := log.log_start_offset) and start > log.segments.first.base_offset else -1 for log in logs]
+def _log_start_offset(log: PartitionLog) -> int:
+    """-1 when its first segment begins there."""
+    start = log.log_start_offset
+    return start if start and start > log.segments.first.base_offset else -1
 
 
-_OFFSETS_OF: dict[str, Callable[[Sequence[PartitionLog]], list[int]]] = {
-    RECOVERY_POINT_CHECKPOINT: lambda logs: [log.recovery_point for log in logs],
-    LOG_START_OFFSET_CHECKPOINT: _log_start_offsets,
-    HIGH_WATERMARK_CHECKPOINT: lambda logs: [log.high_watermark for log in logs],
+_OFFSET_OF: dict[str, Callable[[PartitionLog], int]] = {
+    RECOVERY_POINT_CHECKPOINT: attrgetter("recovery_point"),
+    LOG_START_OFFSET_CHECKPOINT: _log_start_offset,
+    HIGH_WATERMARK_CHECKPOINT: attrgetter("high_watermark"),
 }

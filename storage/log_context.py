@@ -1,11 +1,11 @@
 """What all logs of a broker share: the ports to the world and the broker's own limits."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from storage.clock import Clock
 from storage.errors import LogDirFailure
-from storage.filesystem import FileSystem
+from storage.filesystem import File, FileSystem
 from storage.log_settings import LogSettings
 from storage.scheduler import Scheduler
 
@@ -20,8 +20,12 @@ def _nothing(log: "PartitionLog") -> None:
     pass
 
 
-def _none_to_spare(log_dir: str, paths: Iterable[str]) -> None:
-    pass
+def _none_to_spare(log_dir: str, path: str) -> File | None:
+    return None
+
+
+def _complete_now(log: "PartitionLog") -> None:
+    log.complete_roll()
 
 
 def _nobody_asks(seconds: float) -> None:
@@ -46,6 +50,7 @@ class LogContext:
 
     __slots__ = (
         "clock",
+        "complete_roll_later",
         "filesystem",
         "on_failure",
         "on_flush_due",
@@ -55,7 +60,7 @@ class LogContext:
         "random",
         "scheduler",
         "submit",
-        "take_spare_files",
+        "take_spare_file",
     )
 
     def __init__(
@@ -82,8 +87,10 @@ class LogContext:
         """Told how long a flush took; at shutdown by several threads."""
         self.submit: Submit = _at_once
         """`Background.submit` of the broker, for what takes long: without it, that happens where it is asked for."""
-        self.take_spare_files: Callable[[str, Iterable[str]], None] = _none_to_spare
+        self.take_spare_file: Callable[[str, str], File | None] = _none_to_spare
         """`SpareFiles.take` of the broker."""
+        self.complete_roll_later: Callable[[PartitionLog], None] = _complete_now
+        """`Rolls.complete_later` of the broker; may raise OSError."""
         self.on_failure: Callable[[LogDirFailure], None] = _nobody_hears
         """Told, on the loop, when the disk refused something that was done in a thread."""
 

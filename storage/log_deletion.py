@@ -47,8 +47,10 @@ def delete_old_segments(
     if not deletable:
         return 0
     try:
+        self.finish_rolls()
         if len(deletable) == len(segments):
             self.roll()
+            self.finish_rolls()
             if _waits_for_snapshot(self):
                 return 0
         log.info("%s: segments %s are deleted: %s", self.topic_partition, _bases(deletable), reason)
@@ -59,7 +61,8 @@ def delete_old_segments(
 
 
 def _waits_for_snapshot(self: "PartitionLog") -> bool:
-    return self.producer_state.writing is not None
+    producers = self.producer_state
+    return producers.writing is not None or self.recovery_point < producers.unsafe_below
 
 
 def _remove_segments(self: "PartitionLog", deletable: Sequence[Segment]) -> None:
@@ -145,6 +148,7 @@ def replace_segments(self: "PartitionLog", new: Sequence[Segment], old: Sequence
     current = set(self.segments)
     replaced = [segment for segment in old if segment in current]
     try:
+        self.finish_rolls()
         for segment in reversed(ordered):
             segment.change_suffix(SWAP_SUFFIX)
         discard_segments(self, replaced)

@@ -73,6 +73,7 @@ def prepare_flush(self: "PartitionLog", up_to: int | None = None) -> FlushPlan |
         return None
     segments = self.segments.between(self.recovery_point, recovery_point)
     try:
+        self.finish_rolls()
         for segment in segments:
             segment.write_out_indexes()
             _ = segment.file  # opened here, for the thread must not change the segment

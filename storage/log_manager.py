@@ -51,6 +51,7 @@ from storage.partition_metadata import ZERO_UUID
 from storage.producer_expirations import ProducerExpirations
 from storage.recovery import open_log
 from storage.retention_checks import RetentionChecks
+from storage.rolls import Rolls
 from storage.spare_files import SpareFiles
 from storage.start_errors import NoUsableLogDirectory
 from storage.topic_partition import TopicPartition
@@ -58,7 +59,7 @@ from storage.turns import in_turns
 
 log = logging.getLogger(__name__)
 
-_LET_GO_PER_TURN = 200
+_LET_GO_PER_TURN = 40  # half a millisecond
 _NEVER_MS = 365 * 24 * 60 * 60 * 1000
 
 
@@ -114,7 +115,9 @@ class LogManager:
             on_truncated=self._on_truncated,
         )
         self.context.submit = background.submit
-        self.context.take_spare_files = self._spare_files.take
+        self.context.take_spare_file = self._spare_files.take
+        self.rolls = Rolls(background, self._spare_files, self._on_failure)
+        self.context.complete_roll_later = self.rolls.complete_later
         self.context.on_failure = self._on_failure
         self.cleaner = LogCleaner(
             config,
@@ -129,7 +132,9 @@ class LogManager:
 
     check_log_dir = future_logs.check_log_dir
     prefer_log_dir = future_logs.prefer_log_dir
-    create_future = future_logs.create_future
+    check_no_future_offline = future_logs.check_no_future_offline
+    future_directory = future_logs.future_directory
+    take_in_future = future_logs.take_in_future
     delete_future = future_logs.delete_future
     replace_current_with_future = future_logs.replace_current_with_future
 
@@ -180,8 +185,7 @@ class LogManager:
         self._every("log-retention", config[LOG_RETENTION_CHECK_INTERVAL_MS], self.check_retention)
         self._every("log-flusher", config[LOG_FLUSH_SCHEDULER_INTERVAL_MS], self.flush_dirty_logs)
         self._every("recovery-point-checkpoint", config[LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS], self.checkpoint_recovery_points)
-        start_offset_interval_ms = config[LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS]
-        self._every("log-start-offset-checkpoint", start_offset_interval_ms, self.checkpoint_log_start_offsets)
+        self._every("start-offset-checkpoint", config[LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS], self.checkpoint_log_start_offsets)
         # Not soon after the start, as in Apache Kafka: who waited for it may send again a batch whose timestamps are old.
         expiration_interval_ms = config[PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS]
         self.background.schedule("producer-expiration", expiration_interval_ms, expiration_interval_ms, self.remove_expired_producers)
@@ -249,7 +253,8 @@ class LogManager:
 
         Raises LogDirFailure when the log may stand in an offline directory.
         """
-        self.new_logs.on_deleted(topic_partition)
+        for future in (False, True):
+            self.new_logs.on_deleted(topic_partition, future=future)
         logs = [logs.pop(topic_partition) for logs in (self._current, self._future) if topic_partition in logs]
         if not logs and self.directories.offline:
             offline = self.directories.offline[0]
@@ -364,7 +369,7 @@ class LogManager:
 
     def flush_dirty_logs(self) -> None:
         """Flushes the logs whose `flush.ms` is over."""
-        self.flusher.flush_by_age(list(self.all_logs()), self._clock.now_ms())
+        self.flusher.flush_by_age(self.all_logs(), self._clock.now_ms())
 
     def remove_expired_producers(self) -> None:
         """Forgets producers that have been idle for `producer.id.expiration.ms`, a few per turn of the loop."""

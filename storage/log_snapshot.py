@@ -30,10 +30,13 @@ def _on_step(self: "PartitionLog", writing: SnapshotWrite, error: BaseException 
         write_in_thread(self, writing)
         return
     try:
-        producers.finish_snapshot()  # with an error, it is raised again
+        following = producers.end_snapshot()  # with an error, it is raised again
     except OSError as found:
         failure = self.disk_failure(self.directory, found)
         if isinstance(failure, LogDirFailure):
             self.context.on_failure(failure)
         return
-    self.context.on_flush_due(self)
+    if following is not None:
+        write_in_thread(self, following)
+    else:
+        self.context.on_flush_due(self)

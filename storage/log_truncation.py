@@ -238,6 +238,10 @@ def _check_whole(self: "PartitionLog") -> None:
         raise LogClosed(self.topic_partition)
     if self.truncation is not None:
         raise LogBeingTruncated(self.topic_partition)
+    try:
+        self.finish_rolls()
+    except OSError as error:
+        raise self.disk_failure(self.directory, error) from error
 
 
 def _begin(self: "PartitionLog", truncation: Truncation, offset: int, base_offset: int, size: int) -> None:

@@ -1,11 +1,12 @@
-"""Logs of new partitions, made in a thread before anybody knows them: to make their directories and files takes a disk from a tenth of a
-millisecond to several each, and the controller names hundreds at once.
+"""Logs of new partitions, and those that are to take the place of another, made in a thread before anybody knows them: to make their
+directories and files takes a disk from a tenth of a millisecond to several each, and the controller, or an administrator, names hundreds at
+once.
 
 `LogManager` owns one; all but `_make` is called on the event loop. One batch is made at a time, so nobody else makes what is being made.
 
 Invariants: a directory that was there is left alone, for only `get_or_create` opens one; a log is handed out whole, its topic id in its
-file, or not at all. What could not be made is left to `get_or_create`, which says why. Of a batch that a crash cuts short, the next start
-finds empty logs.
+file, or not at all. What could not be made of a new partition is left to `get_or_create`, which says why; the directory of a future log
+that could not be made is offline. Of a batch that a crash cuts short, the next start finds empty logs.
 """
 
 from collections import deque
@@ -13,7 +14,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from config.topic import TopicConfig
-from storage.errors import LogDirFailure, StorageError
+from storage.errors import LogDirFailure
 from storage.future_logs import retire
 from storage.giving_way import give_way
 from storage.log_directories import LogDirectory
@@ -32,11 +33,15 @@ _LOGS_PER_REST = 5
 
 
 class NewLog(NamedTuple):
-    """A log that is wanted. With an offline directory it is made only if it `is_new`, for else it may be in there."""
+    """A log that is wanted. With an offline directory it is made only if it `is_new`, for else it may be in there.
+
+    `future_in` asks for one that is to take the place of the log that is there, in this directory.
+    """
 
     topic_partition: TopicPartition
     topic_id: bytes
     is_new: bool
+    future_in: str | None = None
 
 
 class _Place(NamedTuple):
@@ -44,6 +49,7 @@ class _Place(NamedTuple):
 
     wanted: NewLog
     directory: LogDirectory
+    path: str
     config: TopicConfig
 
 
@@ -55,8 +61,11 @@ class _Batch:
     def __init__(self, wanted: Collection[NewLog], then: Callable[[BaseException | None], None]) -> None:
         self.wanted = wanted
         self.then = then
-        self.deleted: set[TopicPartition] = set()
-        """Partitions that were deleted after these logs were asked for."""
+        self.deleted: set[tuple[TopicPartition, bool]] = set()
+        """Logs, future ones or others, that were deleted after these were asked for."""
+
+    def is_deleted(self, wanted: NewLog) -> bool:
+        return (wanted.topic_partition, wanted.future_in is not None) in self.deleted
 
 
 class NewLogs:
@@ -75,10 +84,10 @@ class NewLogs:
         if len(self._batches) == 1:
             self._begin()
 
-    def on_deleted(self, topic_partition: TopicPartition) -> None:
+    def on_deleted(self, topic_partition: TopicPartition, *, future: bool) -> None:
         """Whoever asked for this log does not want it any more."""
         for batch in self._batches:
-            batch.deleted.add(topic_partition)
+            batch.deleted.add((topic_partition, future))
 
     def _begin(self) -> None:
         batch = self._batches[0]
@@ -87,15 +96,19 @@ class NewLogs:
             self._end(None)
             return
         made: list[tuple[_Place, PartitionLog]] = []
+        refused: dict[str, LogDirFailure] = {}
 
         def then(error: BaseException | None) -> None:
             for place in places:
                 place.directory.log_count -= 1
             for place, log in made:
                 self._publish(batch, place, log)
+            for place in places:
+                if place.wanted.future_in in refused:
+                    self._manager.report_failure(refused[place.wanted.future_in])
             self._end(error)
 
-        self._manager.background.submit(NEW_LOGS, lambda: self._make(places, made), then)
+        self._manager.background.submit(NEW_LOGS, lambda: self._make(places, made, refused), then)
 
     def _end(self, error: BaseException | None) -> None:
         batch = self._batches.popleft()
@@ -108,45 +121,78 @@ class NewLogs:
         manager = self._manager
         directories = manager.directories
         topic_partition = wanted.topic_partition
-        if topic_partition in batch.deleted or topic_partition in manager.unusable or manager.get(topic_partition) is not None:
+        if batch.is_deleted(wanted):
+            return None
+        if wanted.future_in is not None:
+            return self._future_place(wanted, wanted.future_in)
+        if topic_partition in manager.unusable or manager.get(topic_partition) is not None:
             return None
         if not directories.live or (directories.offline and not wanted.is_new):
             return None
         preferred = manager.preferred_log_dirs.get(topic_partition)
         directory = directories.by_fewest_logs()[0] if preferred is None else directories[preferred]
         directory.log_count += 1  # or all would go where there are few now
-        return _Place(wanted, directory, manager.topic_config_of(topic_partition.topic))
+        return _Place(wanted, directory, f"{directory.path}/{topic_partition}", manager.topic_config_of(topic_partition.topic))
 
-    def _make(self, places: Collection[_Place], made: list[tuple[_Place, PartitionLog]]) -> None:
-        """In a thread. Ends when the disk refuses."""
+    def _future_place(self, wanted: NewLog, log_dir: str) -> _Place | None:
+        """None with an offline directory, for another future log may stand in there."""
+        manager = self._manager
+        topic_partition = wanted.topic_partition
+        current = manager.get(topic_partition)
+        if current is None or current.log_dir == log_dir or manager.get(topic_partition, future=True) is not None:
+            return None
+        if manager.directories.offline:
+            return None
+        directory = manager.directories[log_dir]
+        directory.log_count += 1
+        return _Place(wanted, directory, manager.future_directory(topic_partition, log_dir), current.config)
+
+    def _make(self, places: Collection[_Place], made: list[tuple[_Place, PartitionLog]], refused: dict[str, LogDirFailure]) -> None:
+        """In a thread. What is in a directory whose disk refuses is left out."""
         context = self._manager.context
         filesystem = context.filesystem
         for place in places:
-            (topic_partition, topic_id, _), directory, config = place
-            path = f"{directory.path}/{topic_partition}"
+            (topic_partition, topic_id, _, _), directory, path, config = place
+            log_dir = directory.path
+            if log_dir in refused:
+                continue
             try:
                 if filesystem.exists(path):
                     continue
-                log = open_log(context, topic_partition, directory.path, config, is_new=True)
+                log = open_log(context, topic_partition, log_dir, config, directory=path, is_new=True)
                 if topic_id != ZERO_UUID:
                     write_topic_id(filesystem, path, topic_id, sync=False)
-            except (OSError, StorageError):
-                return
-            made.append((place, log))
-            if len(made) % _LOGS_PER_REST == 0:
-                give_way()
+            except LogDirFailure as failure:
+                refused[log_dir] = failure
+            except OSError as error:
+                refused[log_dir] = LogDirFailure(log_dir, str(error.filename or path), error.strerror or str(error))
+            else:
+                made.append((place, log))
+                if len(made) % _LOGS_PER_REST == 0:
+                    give_way()
 
     def _publish(self, batch: _Batch, place: _Place, log: PartitionLog) -> None:
-        topic_partition, topic_id, _ = place.wanted
+        wanted, directory, _, _ = place
+        topic_partition = wanted.topic_partition
         manager = self._manager
-        if not place.directory.is_live or manager.get(topic_partition) is not None:
+        is_future = wanted.future_in is not None
+        is_wanted = not batch.is_deleted(wanted)
+        is_there = manager.get(topic_partition, future=is_future) is not None
+        if is_future:
+            current = manager.get(topic_partition)
+            is_wanted = is_wanted and not is_there and current is not None and current.log_dir != directory.path
+        if not directory.is_live or (is_there and not is_future):
             log.close_without_writing()
-            return
-        if topic_partition not in batch.deleted:
-            manager.take_in(log, place.directory, topic_id)
-            return
-        place.directory.log_count += 1
+        elif not is_wanted:
+            self._retire(log, directory)
+        elif is_future:
+            manager.take_in_future(log, directory, wanted.topic_id)
+        else:
+            manager.take_in(log, directory, wanted.topic_id)
+
+    def _retire(self, log: PartitionLog, directory: LogDirectory) -> None:
+        directory.log_count += 1
         try:
-            retire(manager, log)
+            retire(self._manager, log)
         except LogDirFailure as failure:
-            manager.report_failure(failure)
+            self._manager.report_failure(failure)

@@ -9,19 +9,12 @@ and begins at or below the log end offset. An OSError becomes a `LogDirFailure`:
 """
 
 import logging
+from collections import deque
 
 from config.topic import TopicConfig
-from storage import log_append, log_deletion, log_flush, log_read, log_snapshot, log_truncation, plain_append
+from storage import log_append, log_deletion, log_flush, log_read, log_roll, log_truncation, plain_append
 from storage.closed_segment import ClosedSegment
 from storage.errors import LogClosed, LogDirFailure, OffsetOutOfRange
-from storage.file_names import (
-    INDEX_SUFFIXES,
-    LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
-    PRODUCER_SNAPSHOT_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    file_name,
-)
 from storage.leader_epochs import LeaderEpochCache
 from storage.log_context import LogContext
 from storage.log_flush import FlushPlan
@@ -35,8 +28,6 @@ from storage.small_files import SmallFiles
 from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
-
-_MADE_BY_A_ROLL = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX)
 
 
 class PartitionLog:
@@ -67,6 +58,7 @@ class PartitionLog:
         "topic_id",
         "topic_partition",
         "truncation",
+        "unfinished_rolls",
     )
 
     def __init__(
@@ -111,11 +103,15 @@ class PartitionLog:
         self.truncation: log_truncation.Truncation | None = None
         """The one that a thread is at: meanwhile nothing is appended, and nothing read of the segment that is cut."""
         self.flushes: list[FlushPlan] = []  # under way: a truncation takes from them what was appended after it
+        self.unfinished_rolls: deque[log_roll.Roll] = deque()
         self.producer_state.state.on_high_watermark(self.high_watermark)
 
     append_plain = plain_append.append_plain
     append_as_leader = log_append.append_as_leader
     append_as_follower = log_append.append_as_follower
+    roll = log_roll.roll
+    complete_roll = log_roll.complete_roll
+    finish_rolls = log_roll.finish_rolls
     read = log_read.read
     offset_for_timestamp = log_read.offset_for_timestamp
     offset_of_max_timestamp = log_read.offset_of_max_timestamp
@@ -210,46 +206,6 @@ class PartitionLog:
         self.next_flush_offset = self.log_end_offset + self.settings.flush_messages - 1
         self.context.on_flush_due(self)
 
-    def roll(self, expected_next_offset: int = 0) -> Segment:
-        """Closes the active segment and begins one at the log end offset, or `expected_next_offset` if higher. May raise OSError."""
-        base_offset = max(expected_next_offset, self.log_end_offset)
-        active = self.active_segment
-        if active.base_offset == base_offset:
-            if active.size:
-                raise LogDirFailure(self.log_dir, active.path, f"a segment from offset {base_offset} on exists already")
-            log.warning("%s: the empty active segment at offset %d is replaced", self.topic_partition, base_offset)
-            log_deletion.discard_segments(self, [active])
-        else:
-            self._remove_leftovers(base_offset)
-            active.become_inactive()
-        self.context.take_spare_files(self.log_dir, [f"{self.directory}/{file_name(base_offset, suffix)}" for suffix in _MADE_BY_A_ROLL])
-        segment = self.new_segment(base_offset)
-        self.producer_state.map_end_offset = base_offset
-        writing = self.producer_state.begin_snapshot()
-        log.info("%s: rolled a new segment at offset %d", self.topic_partition, base_offset)
-        if writing is None:
-            self.context.on_flush_due(self)
-        else:
-            log_snapshot.write_in_thread(self, writing)
-        return segment
-
-    def new_segment(self, base_offset: int) -> Segment:
-        """An empty active segment. May raise OSError."""
-        settings = self.settings
-        jitter_ms = self.context.roll_jitter_ms(settings)
-        now_ms = self.context.clock.now_ms()
-        segment = Segment.create(self.context.filesystem, self.directory, base_offset, settings, now_ms=now_ms, roll_jitter_ms=jitter_ms)
-        self.segments.add(segment)
-        self.active_segment = segment
-        return segment
-
-    def _remove_leftovers(self, base_offset: int) -> None:
-        for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
-            path = f"{self.directory}/{file_name(base_offset, suffix)}"
-            if self.context.filesystem.exists(path):
-                log.warning("%s stands where a new segment begins, and is no part of the log; deleted", path)
-                self.context.filesystem.unlink(path)
-
     # ---- the end
 
     def move_to(self, directory: str) -> None:
@@ -272,6 +228,7 @@ class PartitionLog:
         if self.is_closed:
             return
         try:
+            self.finish_rolls()
             self.leader_epochs.flush()
             self.producer_state.map_end_offset = self.log_end_offset
             self.producer_state.take_snapshot(sync=sync)
@@ -290,6 +247,7 @@ class PartitionLog:
 
     def _refuse_appends(self) -> None:
         self.is_closed = True
+        self.unfinished_rolls.clear()
         self.read_hints.clear()
         self.active_segment = ClosedSegment(self.topic_partition)
 

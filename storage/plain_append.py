@@ -11,8 +11,7 @@ included, is left to them: nothing has been written then. tests/unit/storage/tes
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from crc32c import crc32c
-
+from protocol.checksum import crc32c
 from protocol.compression import CompressionCodec
 from protocol.records import ATTRIBUTES_OFFSET, CURRENT_MAGIC, HEADER_SIZE, HEADER_STRUCT, LOG_OVERHEAD, increment_sequence, stamp
 from storage.validation import FIRST_VERSION_WITH_ZSTD, MIN_RECORD_BYTES, WALK_MAX_RECORDS, walk_lengths

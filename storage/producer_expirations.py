@@ -14,7 +14,8 @@ from storage.partition_log import PartitionLog
 PRODUCERS_PER_TURN = 1000
 """Half a millisecond."""
 _LISTED_PER_LOOKED_AT = 50
-_LOGS_PER_TURN = 500
+_LOGS_PER_TURN = 150
+"""Half a millisecond, too."""
 _NAME = "producer-expiration"
 
 

@@ -14,8 +14,7 @@ import threading
 from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 
-import crc32c
-
+from protocol.checksum import crc32c
 from storage.errors import CorruptSnapshot
 from storage.filesystem import File
 from storage.producer_state import NO_SEQUENCE, NO_TIMESTAMP, NONE, ProducerStateEntry
@@ -37,7 +36,7 @@ def encode_snapshot(entries: Collection[ProducerStateEntry]) -> bytes:
     """The file's bytes, with the entries in the given order."""
     body = _encode_entries(entries)
     count = _COUNT.pack(len(entries))
-    return _HEAD.pack(VERSION, crc32c.crc32c(body, crc32c.crc32c(count)), len(entries)) + body
+    return _HEAD.pack(VERSION, crc32c(body, crc32c(count)), len(entries)) + body
 
 
 def _encode_entries(entries: Iterable[ProducerStateEntry]) -> bytes:
@@ -73,7 +72,7 @@ class SnapshotWrite:
         self._file = file
         self._count = len(entries)
         self._rest = iter(entries.values())
-        self._checksum = crc32c.crc32c(_COUNT.pack(self._count))
+        self._checksum = crc32c(_COUNT.pack(self._count))
         self._position = 0
         self._lock = threading.Lock()
         self._error: OSError | None = None
@@ -109,7 +108,7 @@ class SnapshotWrite:
         if body:
             file.pwrite(body, self._position)
             self._position += len(body)
-            self._checksum = crc32c.crc32c(body, self._checksum)
+            self._checksum = crc32c(body, self._checksum)
         else:
             file.pwrite(_HEAD.pack(VERSION, self._checksum, self._count), 0)
             file.close()
@@ -123,7 +122,7 @@ def decode_snapshot(data: bytes, path: str) -> list[ProducerStateEntry]:
     version, checksum, count = _HEAD.unpack_from(data)
     if version != VERSION:
         raise CorruptSnapshot(path, f"version {version} is not known, only {VERSION}")
-    computed = crc32c.crc32c(memoryview(data)[_CRC_END:])
+    computed = crc32c(memoryview(data)[_CRC_END:])
     if checksum != computed:
         raise CorruptSnapshot(path, f"its CRC is {computed:#010x}, not {checksum:#010x} as it says")
     if count < 0 or _HEAD.size + _ENTRY.size * count > len(data):

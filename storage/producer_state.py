@@ -294,18 +294,27 @@ class ProducerState:
             del producers[producer_id]
         return len(expired)
 
-    def freeze(self) -> dict[int, ProducerStateEntry]:
-        """All producers as they are now, for a snapshot to be made of them; until `thaw` what is returned does not change."""
+    def freeze(self) -> dict[int, ProducerStateEntry] | None:
+        """All producers as they are now, for a snapshot to be made of them; until `thaw` what is returned does not change.
+
+        None when they are frozen already: `thaw` will return them. Only the last such request counts.
+        """
         producers = self.producers
-        assert not isinstance(producers, ThawingProducers), "two snapshots at the same time"
+        if isinstance(producers, ThawingProducers):
+            producers.freeze_again()
+            return None
         self.producers = ThawingProducers(producers)
         return producers
 
-    def thaw(self) -> None:
-        """The snapshot is done. Costs as much as there are producers that wrote meanwhile."""
+    def thaw(self) -> dict[int, ProducerStateEntry] | None:
+        """The snapshot is done. Returns what is frozen still, for the next one. Costs as much as producers wrote meanwhile."""
         producers = self.producers
         if isinstance(producers, ThawingProducers):
+            frozen = producers.frozen_again()
+            if frozen is not None:
+                return frozen
             self.producers = producers.thawed()
+        return None
 
     def load(self, entries: Iterable[ProducerStateEntry]) -> None:
         """Takes the entries of a snapshot in place of what is known."""

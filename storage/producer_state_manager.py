@@ -5,7 +5,8 @@
 a start need not read the log.
 
 A snapshot of many producers takes long: 100,000 of them 50 ms. `begin_snapshot`, which the log calls when it rolls, then leaves the writing
-to a thread, which does it a piece at a time; meanwhile the producers of the snapshot are frozen, and who changes one changes a copy.
+to a thread, which does it a piece at a time; meanwhile the producers of the snapshot are frozen, and who changes one changes a copy. A log
+that rolls again before it is written has a second one wait; when it rolls a third time, that one is left out.
 
 Invariants: `state` covers the log below `map_end_offset`; a snapshot file is complete or its CRC says so (it is written in place, as Kafka
 does); one snapshot at a time is being written, and nothing that came before it goes from the disk meanwhile. The log sets `map_end_offset`
@@ -17,7 +18,7 @@ from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable
 
 from storage.errors import CorruptSnapshot
-from storage.filesystem import FileSystem
+from storage.filesystem import File, FileSystem
 from storage.producer_snapshot import SnapshotWrite, decode_snapshot, encode_snapshot
 from storage.producer_state import ProducerState, ProducerStateEntry, is_expired
 from storage.topic_partition import TopicPartition
@@ -33,7 +34,18 @@ _OFFSET_DIGITS = 20
 class ProducerStateManager:
     """`ProducerState` with its snapshots in `directory`."""
 
-    __slots__ = ("_fs", "_last_snapshot_offset", "_offsets", "directory", "map_end_offset", "producer_id_expiration_ms", "state", "writing")
+    __slots__ = (
+        "_fs",
+        "_last_snapshot_offset",
+        "_offsets",
+        "_waiting",
+        "directory",
+        "map_end_offset",
+        "producer_id_expiration_ms",
+        "state",
+        "unsafe_below",
+        "writing",
+    )
 
     def __init__(
         self,
@@ -53,6 +65,11 @@ class ProducerStateManager:
         self._offsets = list(snapshot_offsets)
         self.writing: SnapshotWrite | None = None
         """The snapshot that was begun and is not finished."""
+        self._waiting: tuple[int, File] | None = None
+        """Its offset and its file, which is empty still: the one that follows."""
+        self.unsafe_below = 0
+        """Up to there a segment has no snapshot beside it: nothing may be deleted before the log is flushed up to there, for what is left
+        would have to be recovered without one."""
 
     def use_filesystem(self, filesystem: FileSystem) -> None:
         """From now on the snapshots are reached through that one."""
@@ -79,6 +96,7 @@ class ProducerStateManager:
         """
         for offset in [offset for offset in self._offsets if offset > log_end_offset or offset <= log_start_offset]:
             self.delete_snapshot(offset)
+        self.unsafe_below = min(self.unsafe_below, log_end_offset)
         if log_end_offset == self.map_end_offset:
             self.on_log_start_offset_incremented(log_start_offset)
             return
@@ -90,7 +108,7 @@ class ProducerStateManager:
         self.state.clear()
         for snapshot in self.snapshot_offsets:
             self.delete_snapshot(snapshot)
-        self._last_snapshot_offset = 0
+        self._last_snapshot_offset = self.unsafe_below = 0
         self.map_end_offset = offset
 
     def take_snapshot(self, *, sync: bool = True) -> str | None:
@@ -102,8 +120,23 @@ class ProducerStateManager:
         offset = self.map_end_offset
         if offset <= self._last_snapshot_offset:
             return None
+        path = self.write_snapshot(offset, encode_snapshot(self.state.producers.values()), sync=sync)
+        self._has_snapshot(offset)
+        return path
+
+    def encode_snapshot(self) -> bytes | None:
+        """A snapshot at `map_end_offset`, which `write_snapshot` is to write before anybody needs it.
+
+        None when the last one stands there already, or if `begin_snapshot` has begun it.
+        """
+        if self.writing is not None or self.map_end_offset <= self._last_snapshot_offset:
+            return None
+        self._has_snapshot(self.map_end_offset)
+        return encode_snapshot(self.state.producers.values())
+
+    def write_snapshot(self, offset: int, data: bytes, *, sync: bool = False) -> str:
+        """Writes the snapshot at `offset` and returns its path."""
         path = self.snapshot_path(offset)
-        data = encode_snapshot(self.state.producers.values())
         file = self._fs.open(path, create=True)
         try:
             file.write(data)
@@ -113,44 +146,59 @@ class ProducerStateManager:
                 file.sync()
         finally:
             file.close()
-        self._remember(offset)
-        self._last_snapshot_offset = offset
         return path
 
-    @property
-    def has_many(self) -> bool:
-        """Whether there are too many producers to write a snapshot at once."""
-        return len(self.state.producers) > WRITTEN_AT_ONCE
-
     def begin_snapshot(self) -> SnapshotWrite | None:
-        """As `take_snapshot` without a sync; but of many producers it is only begun, and what is returned has to be run, in a thread, and
-        then `finish_snapshot` be called. Until then a crash finds the snapshots that were there before.
+        """Begins a snapshot of many producers at `map_end_offset`: what is returned has to be run, in a thread, and then `end_snapshot` be
+        called. Until then a crash finds the snapshots that were there before. None if they are few.
 
-        Waits for the one that was begun before, on the event loop: for what is left of it, less than a microsecond for each producer. That
-        needs a segment that is filled in less time than the snapshot beside it takes to be written, a twentieth of a second for 100,000.
+        One that is asked for while another is being written follows it: returns None, and `end_snapshot` begins it. One at a time waits;
+        another takes its place (see `unsafe_below`).
         """
-        if not self.has_many:
-            self.take_snapshot(sync=False)
+        if self.writing is None and len(self.state.producers) <= WRITTEN_AT_ONCE:
             return None
-        self.finish_snapshot()
         offset = self.map_end_offset
         if offset <= self._last_snapshot_offset:
             return None
         # Opened here: by the time a thread comes to it, the directory may have another name, and its name another directory.
         file = self._fs.open(self.snapshot_path(offset), create=True)
-        self.writing = SnapshotWrite(file, self.state.freeze())
-        self._remember(offset)
-        self._last_snapshot_offset = offset
+        self._has_snapshot(offset)
+        frozen = self.state.freeze()
+        if frozen is not None:
+            self.writing = SnapshotWrite(file, frozen)
+            return self.writing
+        if self._waiting is not None:
+            passed_over, unused = self._waiting
+            self.unsafe_below = offset
+            unused.close()
+            self.delete_snapshot(passed_over)
+        self._waiting = offset, file
+        return None
+
+    def end_snapshot(self) -> SnapshotWrite | None:
+        """The snapshot that is being written is complete on return; returns the one that waited for it, which is begun.
+
+        Blocks unless it was written already; may raise OSError, and then none is left.
+        """
+        writing, self.writing = self.writing, None
+        waiting, self._waiting = self._waiting, None
+        if writing is None:
+            return None
+        try:
+            writing.run()
+        except OSError:
+            while self.state.thaw() is not None:
+                pass
+            raise
+        frozen = self.state.thaw()
+        if frozen is not None and waiting is not None:
+            self.writing = SnapshotWrite(waiting[1], frozen)
         return self.writing
 
     def finish_snapshot(self) -> None:
-        """The snapshot that was begun, if there is one, is complete on return. Blocks unless it was written already; may raise OSError."""
-        writing, self.writing = self.writing, None
-        if writing is not None:
-            try:
-                writing.run()
-            finally:
-                self.state.thaw()
+        """The snapshots that were begun, if there are some, are complete on return. Blocks; may raise OSError."""
+        while self.writing is not None:
+            self.end_snapshot()
 
     def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
         """The log now starts at `log_start_offset`: markers below it need no replication any more."""
@@ -207,7 +255,8 @@ class ProducerStateManager:
         entries = decode_snapshot(self._fs.read_file(path), path)
         return [entry for entry in entries if not is_expired(entry, now_ms, self.producer_id_expiration_ms)]
 
-    def _remember(self, offset: int) -> None:
+    def _has_snapshot(self, offset: int) -> None:
+        self._last_snapshot_offset = offset
         at = bisect_left(self._offsets, offset)
         if at == len(self._offsets) or self._offsets[at] != offset:
             insort(self._offsets, offset)

@@ -11,7 +11,7 @@ import logging
 from contextlib import suppress
 
 from protocol.records import Buffer
-from storage import segment_indexing, segment_search
+from storage import segment_creation, segment_indexing, segment_search
 from storage.batch_scan import header_at
 from storage.file_names import (
     LOG_SUFFIX,
@@ -61,8 +61,9 @@ class Segment:
         now_ms: int,
         roll_jitter_ms: int = 0,
         suffix: str = "",
+        size: int | None = None,
     ) -> None:
-        """A segment whose files exist."""
+        """A segment whose files exist; `size` is asked of the file system unless given."""
         self.filesystem = filesystem
         self._directory = directory
         self._settings = settings
@@ -78,32 +79,9 @@ class Segment:
         self._time_index: TimeIndex | None = None
         self._transaction_index: TransactionIndex | None = None
         self._max_timestamp: TimestampOffset | None = None
-        self.size = filesystem.size(self.path)
+        self.size = filesystem.size(self.path) if size is None else size
 
-    @classmethod
-    def create(
-        cls,
-        filesystem: FileSystem,
-        directory: str,
-        base_offset: int,
-        settings: LogSettings,
-        *,
-        now_ms: int,
-        roll_jitter_ms: int = 0,
-        suffix: str = "",
-    ) -> "Segment":
-        """A new, empty one with room in its indexes; preallocated if the topic says so."""
-        file = filesystem.open(f"{directory}/{file_name(base_offset, LOG_SUFFIX)}{suffix}", create=True)
-        segment = cls(filesystem, directory, base_offset, settings, now_ms=now_ms, roll_jitter_ms=roll_jitter_ms, suffix=suffix)
-        segment._file = file
-        segment.size = 0
-        if settings.preallocate:
-            file.truncate(settings.segment_bytes)
-            segment.has_slack = True
-        segment.offset_index.reset()
-        segment.time_index.reset()
-        segment._max_timestamp = segment.time_index.last_entry
-        return segment
+    create = classmethod(segment_creation.create)
 
     # ---- the files
 
@@ -252,6 +230,11 @@ class Segment:
         except OSError as error:
             log.error("%s: cannot cut a torn write at byte %d: %s; the next start will", self.path, position, error)
 
+    def allocate_indexes(self) -> None:
+        """Makes the index files that `create` left for later."""
+        self.offset_index.allocate()
+        self.time_index.allocate()
+
     def become_active(self) -> None:
         """Makes room in the indexes for appends."""
         self.offset_index.make_room()
@@ -283,6 +266,7 @@ class Segment:
     record_of_max_timestamp = segment_search.record_of_max_timestamp
     check_indexes = segment_indexing.check_indexes
     rebuild_indexes = segment_indexing.rebuild_indexes
+    begin_indexes = segment_indexing.begin_indexes
     begin_rebuild = segment_indexing.begin_rebuild
     index_batch = segment_indexing.index_batch
     finish_rebuild = segment_indexing.finish_rebuild

@@ -54,8 +54,23 @@ def rebuild_indexes(self: "Segment") -> None:
             self.become_active()
 
 
+def begin_indexes(self: "Segment") -> None:
+    """Offset and time index of a new segment, empty; their files are not made yet."""
+    _replace_indexes(self)
+    self.offset_index.begin()
+    self.time_index.begin()
+    self._max_timestamp = self.time_index.last_entry
+
+
 def begin_rebuild(self: "Segment") -> None:
     """Empties offset and time index; an index file of a wrong size or kind is replaced."""
+    _replace_indexes(self)
+    self.offset_index.reset()
+    self.time_index.reset()
+    self._max_timestamp = self.time_index.last_entry
+
+
+def _replace_indexes(self: "Segment") -> None:
     # Taken for empty if not yet open: to look at the last entry of a preallocated file costs a page fault of 60 µs.
     settings = self._settings
     if self._offset_index is None:
@@ -63,9 +78,6 @@ def begin_rebuild(self: "Segment") -> None:
         self._offset_index = OffsetIndex(self.filesystem, path, self.base_offset, settings.index_bytes, 0)
     if self._time_index is None:
         self._time_index = TimeIndex(self.filesystem, self._path(TIME_INDEX_SUFFIX), self.base_offset, settings.index_bytes, 0)
-    self.offset_index.reset()
-    self.time_index.reset()
-    self._max_timestamp = self.time_index.last_entry
 
 
 def index_batch(self: "Segment", position: int, header: BatchHeader, last_entry: int) -> int:

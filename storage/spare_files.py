@@ -1,18 +1,17 @@
 """Empty files that a thread makes ahead, so that a log that rolls only has to name them: to find an inode takes ext4 0.02 to 0.7 ms of a
-processor, to name a file 0.02 to 0.04, and a roll needs four.
+processor, to name a file 0.02 to 0.04. A roll needs one at once, and three soon (`log_roll`).
 
 `LogManager` owns one, on the event loop. The files have no name until they are taken (O_TMPFILE), so a crash leaves nothing of them. Where
 the file system knows no such files, or none is left because very many logs roll at once, whoever opens a file makes it.
 """
 
 from collections import deque
-from collections.abc import Iterable
 
 from storage.background import Background
 from storage.filesystem import File, FileSystem
 
 SPARE_FILES = 32
-"""Per log directory: for eight logs that roll before a thread gets to make more. Each is an open file."""
+"""Per log directory: for as many logs that roll before a thread gets to make more. Each is an open file."""
 
 
 class SpareFiles:
@@ -43,19 +42,24 @@ class SpareFiles:
         # An error is for whoever makes a file that is needed.
         self._background.submit(f"spare-files {log_dir}", make, lambda _: self._being_filled.discard(log_dir))
 
-    def take(self, log_dir: str, paths: Iterable[str]) -> None:
-        """Gives spare files the names `paths`, as far as there are some."""
+    def take(self, log_dir: str, path: str) -> File | None:
+        """A spare file under this name, open; None if there is none."""
         files = self._files.get(log_dir)
         if files is None:
-            return
-        try:
-            for path in paths:
-                if not files:
-                    break
-                self._fs.link(path, files.popleft())
-        except OSError:
-            pass  # as above
+            return None
+        file: File | None = None
+        if files:
+            file = files.popleft()
+            try:
+                self._fs.link(path, file)
+            except OSError:
+                file = None  # as above
         self.fill(log_dir)
+        return file
+
+    def are_ready(self, log_dir: str, count: int) -> bool:
+        """Whether there are so many, or a thread is not about to make them."""
+        return len(self._files.get(log_dir, ())) >= count or log_dir not in self._being_filled
 
     def close(self, log_dir: str) -> None:
         """The directory has none any more."""

@@ -10,7 +10,7 @@ _T = TypeVar("_T")
 
 
 def in_turns(
-    background: Background, name: str, items: Sequence[_T], per_turn: int, act: Callable[[_T], None], then: Callable[[], None]
+    background: Background, name: str, items: Sequence[_T], per_turn: int, act: Callable[[_T], object], then: Callable[[], None]
 ) -> None:
     """Calls `act` with `per_turn` of `items` at once, and with as many in each later turn; after the last one calls `then`."""
     left = iter(items)

@@ -14,8 +14,7 @@ Invariant: nothing here changes the bytes; `ValidatedBatch.stamp` does, once the
 
 from typing import Final
 
-import crc32c
-
+from protocol.checksum import crc32c
 from protocol.compression import CompressionCodec
 from protocol.record_errors import CorruptRecord as CorruptBatch
 from protocol.record_errors import InvalidRecord as InvalidStructure
@@ -176,7 +175,7 @@ def validate_produce(
         )
     if size > rules.max_message_bytes:
         raise RecordTooLarge(rules.topic_partition, size, rules.max_message_bytes)
-    if crc32c.crc32c(batch[ATTRIBUTES_OFFSET:]) != crc:
+    if crc32c(batch[ATTRIBUTES_OFFSET:]) != crc:
         raise WrongChecksum(rules.topic_partition, f"stored crc = {crc}")
     codec = attributes & CODEC_MASK
     if codec > _LAST_CODEC:

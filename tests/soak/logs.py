@@ -21,7 +21,7 @@ from storage.start_errors import DuplicateLog
 from storage.topic_partition import TopicPartition
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
-from tests.support.log_manager import Disks
+from tests.support.log_manager import Disks, a_future_log
 from tests.support.logs import append, read_all
 
 CODECS = ("none", "none", "gzip", "snappy", "lz4", "zstd")
@@ -176,7 +176,7 @@ class LogsRound:
 
     def _move(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
         if self.manager.get(topic_partition, future=True) is None:
-            self.manager.create_future(log, LOG_DIRS[1 - LOG_DIRS.index(log.log_dir)])
+            a_future_log(self.manager, log, LOG_DIRS[1 - LOG_DIRS.index(log.log_dir)])
             self.disks.settle()
         self.manager.moves.start(topic_partition)
 

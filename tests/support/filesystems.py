@@ -133,6 +133,7 @@ class MemoryFileSystem:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         self._check_parent(path)
         self.nodes[path] = file.node
+        file.path = path
 
     def is_short_of_files(self) -> bool:
         return False

@@ -7,7 +7,7 @@ from config.broker import BrokerConfig
 from config.topic import TopicConfig
 from storage.filesystem import FileSystem
 from storage.log_manager import LogManager
-from storage.new_logs import NEW_LOGS
+from storage.new_logs import NEW_LOGS, NewLog
 from storage.partition_log import PartitionLog
 from tests.support.background import ManualBackground
 from tests.support.clocks import ManualClock
@@ -72,6 +72,16 @@ class Disks:
     def settle(self) -> None:
         """Runs what is due now."""
         self.background.advance()
+
+
+def a_future_log(manager: LogManager, log: PartitionLog, log_dir: str) -> PartitionLog:
+    """One that is to take the place of `log`. Raises LogDirFailure when none could be made."""
+    manager.check_no_future_offline(log.topic_partition)
+    manager.new_logs.make([NewLog(log.topic_partition, log.topic_id, is_new=True, future_in=log_dir)], lambda error: None)
+    manager.check_log_dir(log_dir)
+    made = manager.get(log.topic_partition, future=True)
+    assert made is not None
+    return made
 
 
 def offsets(log: PartitionLog) -> tuple[int, int, int]:

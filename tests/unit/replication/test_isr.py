@@ -3,6 +3,7 @@
 import pytest
 
 from protocol.errors import ErrorCode
+from replication import replica_manager
 from storage.topic_partition import TopicPartition
 from tests.support.replicas import LAG_MS, TOPIC, TOPIC_ID, Asked, Replicas, state
 
@@ -291,3 +292,16 @@ def test_replicas_that_a_reassignment_adds_do_not_make_the_partition_under_repli
     partition = replicas.partition
     assert partition.is_reassigning
     assert partition.replication_factor == 2
+
+
+def test_of_many_partitions_some_are_looked_at_per_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica_manager, "LOOKED_AT_PER_TURN", 2)
+    replicas = Replicas()
+    for index in range(5):
+        replicas.say(state(index=index))
+        replicas.append(index=index)
+    replicas.clock.move(LAG_MS + 1)
+    found = [replicas.shrink()]
+    while replicas.disks.background.turn():
+        found.append(replicas.changes_in_flight)
+    assert found == [2, 4, 5]

@@ -113,6 +113,28 @@ def test_an_isr_that_shrinks_to_the_leader_commits_what_it_has() -> None:
 # -- acks=all ----------------------------------------------------------------------------------------------------------
 
 
+def test_while_the_isr_has_a_member_that_is_no_replica_any_more_nothing_is_committed() -> None:
+    """The last steps of a reassignment: broker 2 is out of the replicas, and whoever becomes controller now may still elect it."""
+    replicas = leading()
+    replicas.say(state(isr=[0, 1, 2], replicas=[0, 1], epoch=6, partition_epoch=8))
+    replicas.append(3)
+    replicas.follow(1, 3)
+    assert replicas.partition.log.high_watermark == 0
+    replicas.say(state(isr=[0, 1], replicas=[0, 1], epoch=7, partition_epoch=9))
+    replicas.follow(1, 3)
+    assert replicas.partition.log.high_watermark == 3
+
+
+def test_the_last_replica_that_stays_commits_nothing_before_the_others_have_left_the_isr() -> None:
+    replicas = leading()
+    replicas.say(state(isr=[0, 1], replicas=[0], epoch=6, partition_epoch=8))
+    replicas.append(3)
+    assert replicas.partition.log.high_watermark == 0
+    replicas.partition.confirm_isr((0,), 9)
+    replicas.append(1)
+    assert replicas.partition.log.high_watermark == 4
+
+
 def test_acks_all_is_refused_below_min_insync_replicas_and_acks_1_is_not() -> None:
     replicas = leading(min_insync_replicas="2")
     replicas.say(state(epoch=1, isr=[0], partition_epoch=1))

@@ -277,6 +277,7 @@ def test_deleted_records_of_a_compacted_log_go_with_their_segments() -> None:
 
 def test_a_checkpoint_beyond_the_log_makes_the_cleaner_begin_again(caplog: pytest.LogCaptureFixture) -> None:
     world = Cleaned()
+    world.log()
     OffsetCheckpoint("/data", CLEANER_OFFSET_CHECKPOINT, world.disks.filesystem).write({ORDERS: 99})
     world.manager.shutdown()
     world.start()
@@ -285,6 +286,17 @@ def test_a_checkpoint_beyond_the_log_makes_the_cleaner_begin_again(caplog: pytes
         world.wait()
     assert "99, lies beyond its end" in caplog.text
     assert world.checkpoint()[ORDERS] == world.log().active_segment.base_offset
+
+
+def test_a_checkpoint_says_nothing_of_a_log_that_was_not_there_at_the_start() -> None:
+    world = Cleaned()
+    OffsetCheckpoint("/data", CLEANER_OFFSET_CHECKPOINT, world.disks.filesystem).write({ORDERS: 99})
+    world.manager.shutdown()
+    world.start()
+    world.fill(USERS)
+    world.wait()
+    assert world.checkpoint() == {USERS: world.log(USERS).active_segment.base_offset}
+    assert world.manager.cleaner.checkpoints.get(world.log(ORDERS)) is None
 
 
 def test_how_far_a_log_is_clean_outlives_a_restart() -> None:

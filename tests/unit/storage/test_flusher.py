@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage import producer_expirations
+from storage import flusher, producer_expirations
 from storage.topic_partition import TopicPartition
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
@@ -65,6 +65,26 @@ def test_flush_ms_counts_from_the_last_flush() -> None:
     assert log.recovery_point == 1
     manager.delete(T0)
     disks.background.advance(10_000)
+
+
+def test_logs_are_looked_at_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flusher, "LOGS_PER_TURN", 3)
+    disks = disks_with(flush_ms=5000)
+    manager = disks.start()
+    logs = [manager.get_or_create(TopicPartition("topic", index), is_new=True) for index in range(4)]
+    others = [manager.get_or_create(TopicPartition("other", index), is_new=True) for index in range(8)]
+    disks.background.advance(60_000)
+    for log in (*logs, *others):
+        append(log)
+    disks.background.timers.clear()
+    manager.flush_dirty_logs()
+    assert [name for name, *_ in disks.background.work] == ["flush-log /data"]
+    turns = 0
+    while disks.background.turn():
+        turns += 1
+    assert turns == 4 + 3 - 1
+    disks.settle()
+    assert [log.recovery_point for log in (*logs, *others)] == [1] * 4 + [0] * 8
 
 
 def test_without_flush_ms_the_operating_system_decides() -> None:

@@ -15,7 +15,7 @@ from storage.partition_log import PartitionLog
 from storage.topic_partition import TopicPartition
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
-from tests.support.log_manager import Disks, offsets, topic
+from tests.support.log_manager import Disks, a_future_log, offsets, topic
 from tests.support.logs import append, read_all
 
 T0 = TopicPartition("topic", 0)
@@ -32,7 +32,7 @@ def a_log_in_a(manager: LogManager, batches: int = 5) -> PartitionLog:
 
 
 def begin_move(manager: LogManager, log: PartitionLog, log_dir: str = "/b") -> PartitionLog:
-    future = manager.create_future(log, log_dir)
+    future = a_future_log(manager, log, log_dir)
     manager.moves.start(T0)
     return future
 
@@ -176,7 +176,7 @@ def test_what_disagrees_by_its_leader_epochs_is_cut_before_the_copy_goes_on() ->
     manager = disks.start()
     log = a_log_in_a(manager, 0)
     append(log, a_batch(4), epoch=1)
-    future = manager.create_future(log, "/b")
+    future = a_future_log(manager, log, "/b")
     append(future, a_batch(4), epoch=1)
     append(future, a_batch(3), epoch=2)
     append(log, a_batch(2), epoch=3)
@@ -317,7 +317,7 @@ def test_as_many_copies_as_there_are_threads_are_under_way() -> None:
         log = manager.get_or_create(TopicPartition("topic", index), is_new=True, log_dir="/a")
         append(log, a_batch(1, value_bytes=300_000))
         append(log)
-        manager.create_future(log, "/b")
+        a_future_log(manager, log, "/b")
         manager.moves.start(log.topic_partition)
     assert [name for name, _, _ in disks.background.work].count("alter-log-dirs") == 2
     disks.settle()
@@ -360,7 +360,7 @@ def test_a_full_disk_ends_the_move_and_the_log_serves_on() -> None:
     disks = Disks(faulty, log_dirs="/a,/b")
     manager = disks.start()
     log = a_log_in_a(manager)
-    future = manager.create_future(log, "/b")
+    future = a_future_log(manager, log, "/b")
     disks.settle()
     faulty.error_number = errno.ENOSPC
     faulty.fails_if = lambda name, path: name == "pwrite" and path.startswith("/b/")
@@ -371,7 +371,7 @@ def test_a_full_disk_ends_the_move_and_the_log_serves_on() -> None:
     assert future.is_closed
     append(log)
     with pytest.raises(LogDirFailure, match="future log"):
-        manager.create_future(log, "/b")
+        a_future_log(manager, log, "/b")
 
 
 def test_a_log_is_created_in_the_directory_that_was_asked_for() -> None:

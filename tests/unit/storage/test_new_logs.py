@@ -154,6 +154,101 @@ def test_without_a_directory_that_works_nothing_is_made_and_whoever_asks_is_told
     assert started.manager.get(TopicPartition("orders", 0)) is None
 
 
+class Moving(Started):
+    """Logs in /a, and others that are asked for in /b to take their places."""
+
+    def __init__(self, count: int = 2) -> None:
+        super().__init__("/a,/b")
+        self.logs = [
+            self.manager.get_or_create(TopicPartition("orders", index), TOPIC_ID, is_new=True, log_dir="/a") for index in range(count)
+        ]
+        self.disks.settle()
+
+    def ask(self, *log_dirs: str) -> None:
+        self.make(*[NewLog(log.topic_partition, TOPIC_ID, True, log_dir) for log, log_dir in zip(self.logs, log_dirs, strict=True)])
+
+    def futures(self) -> list[str | None]:
+        """The directory of each."""
+        found = [self.manager.get(log.topic_partition, future=True) for log in self.logs]
+        return [None if each is None else each.log_dir for each in found]
+
+    def names(self, log_dir: str) -> list[str]:
+        return [name for name in self.filesystem.list_directory(log_dir) if name.startswith("orders")]
+
+
+def test_the_loop_makes_no_file_of_a_future_log() -> None:
+    moving = Moving()
+    calls = moving.disks.watch("open", "make_directory", "truncate", "rename", "open_unnamed", "link")
+    moving.ask("/b", "/b")
+    assert not calls
+    assert moving.futures() == [None, None]
+    moving.disks.background.run_work()
+    assert moving.futures() == ["/b", "/b"]
+    for log in moving.logs:
+        moving.manager.moves.start(log.topic_partition)
+    moving.disks.background.advance(1000)
+    assert moving.names("/b") == ["orders-0", "orders-1"]
+    for index in (0, 1):
+        moved = moving.manager.get(TopicPartition("orders", index))
+        assert moved is not None
+        assert moved.topic_id == TOPIC_ID == read_topic_id(moving.filesystem, moved.directory)
+    assert [directory.log_count for directory in moving.manager.directories.live] == [0, 2]
+
+
+def test_a_future_log_that_nobody_wants_any_more_is_removed_when_it_is_made() -> None:
+    moving = Moving()
+    moving.ask("/b", "/b")
+    moving.manager.delete(TopicPartition("orders", 0))
+    moving.manager.delete_future(TopicPartition("orders", 1))
+    moving.disks.background.run_work()
+    assert moving.futures() == [None, None]
+    moving.disks.background.advance(60_000)
+    assert moving.names("/a") == ["orders-1"]
+    assert moving.names("/b") == []
+    assert [directory.log_count for directory in moving.manager.directories.live] == [1, 0]
+
+
+def test_a_directory_whose_disk_refuses_a_future_log_is_offline() -> None:
+    moving = Moving()
+    moving.fail_if(lambda name, path: name == "make_directory" and path.startswith("/b/"))
+    moving.ask("/b", "/b")
+    moving.disks.background.run_work()
+    assert moving.manager.offline_log_dirs == ["/b"]
+    assert moving.futures() == [None, None]
+    assert moving.told == [None]
+
+
+def test_after_a_crash_at_any_step_a_future_log_is_whole_or_not_there() -> None:
+    for step in range(1, 40):
+        moving = Moving(1)
+        append(moving.logs[0], a_batch())
+        counted = 0
+
+        def at_step(name: str, path: str, step: int = step) -> bool:
+            nonlocal counted
+            counted += name != "exists"
+            return counted >= step
+
+        moving.fail_if(at_step)
+        moving.ask("/b")
+        moving.disks.background.run_work()
+        moving.fail_if(lambda name, path: False)
+        moving.disks.crash(moving.manager)
+        manager = moving.start()
+        log = manager.get(TopicPartition("orders", 0))
+        assert log is not None
+        assert log.log_dir == "/a"
+        manager.moves.start(log.topic_partition)
+        moving.disks.background.advance(1000)
+        moved = manager.get(TopicPartition("orders", 0))
+        assert moved is not None
+        assert moved.log_end_offset == 1
+        if counted < step:
+            assert moved.log_dir == "/b"
+            return
+    raise AssertionError("it never ended")
+
+
 def test_after_a_crash_at_any_step_the_logs_are_there_or_can_be_made() -> None:
     for step in range(1, 40):
         started = Started()

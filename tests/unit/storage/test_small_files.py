@@ -1,10 +1,13 @@
 """Small files that threads write: in which order, and that they find the directory of their log wherever that went meanwhile."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from storage import deferred_writes, log_checkpoints
+from storage.checkpoint import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
 from storage.deferred_writes import WRITES_PER_BATCH
 from storage.leader_epochs import read_leader_epochs
 from storage.log_manager import LogManager
@@ -14,9 +17,10 @@ from storage.small_files import SmallFiles
 from storage.topic_partition import TopicPartition
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
-from tests.support.log_manager import Disks
+from tests.support.log_manager import Disks, a_future_log
 from tests.support.logs import append
 
+CHECKPOINTS = {"recovery_point": RECOVERY_POINT_CHECKPOINT, "high_watermark": HIGH_WATERMARK_CHECKPOINT}
 T0 = TopicPartition("topic", 0)
 TOPIC_ID, OTHER_ID = bytes(range(16)), bytes(range(16, 32))
 
@@ -46,7 +50,7 @@ def a_moving_log(disks: Disks, manager: LogManager) -> PartitionLog:
     """A log in /a whose move to /b only lacks the last step; nothing of it was written down yet."""
     log = manager.get_or_create(T0, TOPIC_ID, is_new=True, log_dir="/a")
     append(log, a_batch(2), epoch=3)
-    future = manager.create_future(log, "/b")
+    future = a_future_log(manager, log, "/b")
     future.append_as_follower(memoryview(_bytes_of(log)), 3)
     return log
 
@@ -69,7 +73,7 @@ def test_a_replica_may_move_to_and_fro_while_its_files_are_written(call: str, su
 
     def to_and_fro() -> None:
         moved = manager.replace_current_with_future(T0)
-        back = manager.create_future(moved, "/a")
+        back = a_future_log(manager, moved, "/a")
         back.append_as_follower(memoryview(_bytes_of(moved)), 3)
         manager.replace_current_with_future(T0)
 
@@ -131,7 +135,7 @@ def test_the_topic_id_is_in_its_file_before_anything_can_be_appended() -> None:
 def test_the_topic_id_of_a_future_log_is_there_from_the_beginning() -> None:
     disks, manager = a_manager("/a,/b")
     log = manager.get_or_create(T0, TOPIC_ID, is_new=True, log_dir="/a")
-    future = manager.create_future(log, "/b")
+    future = a_future_log(manager, log, "/b")
     assert read_topic_id(disks.filesystem, future.directory) == TOPIC_ID
 
 
@@ -163,3 +167,86 @@ def test_many_small_files_are_written_in_slices_and_checkpoints_after_all_of_the
     written = [path for path in renames if path.endswith("leader-epoch-checkpoint.tmp")]
     assert len(written) == len(logs)
     assert renames.index("/data/recovery-point-offset-checkpoint.tmp") > renames.index(written[-1])
+
+
+def many_logs(disks: Disks, manager: LogManager, count: int) -> list[PartitionLog]:
+    logs = [manager.get_or_create(TopicPartition("topic", index), is_new=True) for index in range(count)]
+    disks.settle()
+    return logs
+
+
+@pytest.mark.parametrize("what", ["recovery_point", "high_watermark"])
+def test_what_a_checkpoint_says_is_gathered_from_some_logs_per_turn(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    disks, manager = a_manager("/a,/b")
+    many_logs(disks, manager, 10)
+    asked = 0
+
+    def ask(log: PartitionLog) -> int:
+        nonlocal asked
+        asked += 1
+        return 7
+
+    monkeypatch.setattr(log_checkpoints, "LOGS_PER_STEP", 4)
+    for key in log_checkpoints._OFFSET_OF:
+        monkeypatch.setitem(log_checkpoints._OFFSET_OF, key, ask)
+    getattr(manager, f"checkpoint_{what}s")()
+    per_turn = []
+    while disks.background.turn():
+        per_turn.append(asked)
+        asked = 0
+    disks.settle()
+    assert max(per_turn) == 4
+    assert sum(per_turn) == 2 * 10
+    found = [OffsetCheckpoint(each, CHECKPOINTS[what], disks.filesystem).read() for each in ("/a", "/b")]
+    assert found == [{TopicPartition("topic", index): 7 for index in range(start, 10, 2)} for start in (0, 1)]
+
+
+def test_an_epoch_that_is_assigned_while_a_recovery_point_is_gathered_is_on_the_disk_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_checkpoints, "LOGS_PER_STEP", 1)
+    disks, manager = a_manager()
+    *_, last = many_logs(disks, manager, 5)
+    renames = disks.watch("rename")
+    manager.checkpoint_recovery_points()
+    for _ in range(3):
+        assert disks.background.turn()
+    append(last, epoch=8)
+    last.flush()
+    disks.settle()
+    epochs = f"{last.directory}/leader-epoch-checkpoint.tmp"
+    assert renames.index(epochs) < renames.index("/data/recovery-point-offset-checkpoint.tmp")
+    assert OffsetCheckpoint("/data", CHECKPOINTS["recovery_point"], disks.filesystem).read()[last.topic_partition] == 1
+
+
+def test_a_checkpoint_that_is_asked_for_again_while_it_waits_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deferred_writes, "WRITES_PER_BATCH", 2)
+    disks, manager = a_manager()
+    first, *others = many_logs(disks, manager, 5)
+    for log in others:
+        append(log, epoch=8)
+    manager.checkpoint_recovery_points()
+    while disks.background.turn():
+        pass
+    append(first)
+    first.flush()
+    manager.checkpoint_recovery_points()
+    renames = disks.watch("rename")
+    disks.settle()
+    assert renames.count("/data/recovery-point-offset-checkpoint.tmp") == 1
+    assert OffsetCheckpoint("/data", CHECKPOINTS["recovery_point"], disks.filesystem).read()[first.topic_partition] == 1
+
+
+def test_small_files_are_prepared_some_per_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deferred_writes, "WRITES_PER_TURN", 3)
+    disks, manager = a_manager()
+    logs = many_logs(disks, manager, 10)
+    for log in logs:
+        append(log, epoch=3)
+    left, turns = [len(logs)], 0
+    while disks.background.turn():
+        turns += 1
+        left.append(sum(log.leader_epochs.is_dirty for log in logs))
+    assert turns == len(left) - 1
+    assert max(before - after for before, after in pairwise(left)) == 3
+    assert not disks.filesystem.exists(f"{logs[0].directory}/leader-epoch-checkpoint.tmp")
+    disks.settle()
+    assert all(read_leader_epochs(f"{log.directory}/leader-epoch-checkpoint", disks.filesystem) == [(3, 0)] for log in logs)

@@ -10,7 +10,7 @@ from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks
 from tests.support.logs import append, read_all
 
-FILES_OF_A_ROLL = 4
+SUFFIXES = (".log", ".index", ".timeindex", ".snapshot")
 
 
 def a_broker() -> tuple[Disks, PartitionLog]:
@@ -29,7 +29,9 @@ def test_a_roll_names_files_that_are_there() -> None:
     disks, log = a_broker()
     calls = disks.watch("link", "open_unnamed")
     roll(log)
-    names = ["00000000000000000001" + suffix for suffix in (".log", ".index", ".timeindex", ".snapshot")]
+    names = ["00000000000000000001" + suffix for suffix in SUFFIXES]
+    assert calls == [f"{log.directory}/{names[0]}"]
+    log.finish_rolls()
     assert calls == [f"{log.directory}/{name}" for name in names]
     assert set(names) < set(disks.filesystem.list_directory(log.directory))
     append(log, a_batch())
@@ -39,18 +41,19 @@ def test_a_roll_names_files_that_are_there() -> None:
 def test_a_thread_makes_others_for_those_that_were_taken() -> None:
     disks, log = a_broker()
     roll(log)
+    log.finish_rolls()
     calls = disks.watch("open_unnamed")
     disks.settle()
-    assert calls == ["/data"] * FILES_OF_A_ROLL
+    assert calls == ["/data"] * len(SUFFIXES)
 
 
 def test_when_none_is_left_a_roll_makes_its_own() -> None:
     disks, log = a_broker()
     calls = disks.watch("link", "open_unnamed")
-    for _ in range(SPARE_FILES // FILES_OF_A_ROLL + 1):
+    for _ in range(SPARE_FILES + 1):
         roll(log)
     assert len(calls) == SPARE_FILES
-    assert len(log.segments) == SPARE_FILES // FILES_OF_A_ROLL + 2
+    assert len(log.segments) == SPARE_FILES + 2
 
 
 def test_a_roll_goes_on_when_a_file_cannot_be_named() -> None:
@@ -70,7 +73,7 @@ def test_a_file_system_without_such_files_is_asked_once_per_roll() -> None:
     spare = SpareFiles(filesystem, background)
     spare.fill("/data")
     background.run_work()
-    spare.take("/data", ["/data/a", "/data/b"])
+    assert spare.take("/data", "/data/a") is None
     assert filesystem.list_directory("/data") == []
     assert len(background.work) == 1
 
@@ -82,5 +85,5 @@ def test_an_offline_directory_has_none() -> None:
     manager.handle_log_dir_failure("/failed")
     calls = disks.watch("link")
     for log_dir in ("/failed", "/live"):
-        manager.context.take_spare_files(log_dir, [f"{log_dir}/file"])
+        manager.context.take_spare_file(log_dir, f"{log_dir}/file")
     assert calls == ["/live/file"]
