@@ -1,7 +1,7 @@
 """What DescribeConfigs says of one key: the shape the handlers translate to the wire, numbered as Kafka numbers it."""
 
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from config.types import ConfigKind
 
@@ -19,8 +19,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_CLIENT_METRICS_CONFIG = 7
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigSynonym:
+class ConfigSynonym(NamedTuple):
     """One place that sets the value, under the name it has there."""
 
     name: str
@@ -28,8 +27,7 @@ class ConfigSynonym:
     source: ConfigSource
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class ConfigEntry(NamedTuple):
     """One key as DescribeConfigs answers it. `value` is None for secrets and for keys without a value."""
 
     name: str

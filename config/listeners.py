@@ -8,8 +8,8 @@ import ipaddress
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from config.broker_kraft import CONTROLLER_LISTENER_NAMES
 from config.broker_network import (
@@ -36,8 +36,7 @@ class SecurityProtocol(IntEnum):
     SASL_SSL = 3
 
 
-@dataclass(frozen=True, slots=True)
-class EndPoint:
+class EndPoint(NamedTuple):
     """An address of one listener."""
 
     listener_name: str
@@ -52,8 +51,7 @@ class EndPoint:
         return f"{self.listener_name}://{host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerListeners:
+class BrokerListeners(NamedTuple):
     """Everything the configuration says about listeners."""
 
     listeners: tuple[EndPoint, ...]

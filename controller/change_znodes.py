@@ -5,7 +5,7 @@ As in `znodes`, encoders give Apache Kafka's bytes and decoders raise MalformedZ
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from controller.java_order import properties_order
 from controller.znode_json import MalformedZNode, decode_object, encode_json
@@ -13,8 +13,7 @@ from controller.znodes import PRODUCER_ID_BLOCK
 from storage.topic_partition import TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIdBlock:
+class ProducerIdBlock(NamedTuple):
     """The body of /latest_producer_id_block: the last block given out, both ends inclusive."""
 
     broker_id: int

@@ -36,6 +36,7 @@ from controller.failover import Failover
 from controller.isr_changes import IsrChange, IsrChanges, IsrResult
 from controller.leader_elections import ElectionResult, LeaderElections
 from controller.leader_rebalance import LeaderRebalance
+from controller.pauses import Pause, no_pause
 from controller.producer_ids import allocate_block
 from controller.reassignment import Reassignments, Targets
 from controller.registration import RandomBytes, SomebodyListens, nobody_listens, register_broker
@@ -76,6 +77,7 @@ class Controller:
         inter_broker_listener: str,
         registration: Callable[[], BrokerRegistration],
         somebody_listens: SomebodyListens = nobody_listens,
+        pause: Pause = no_pause,
     ) -> None:
         """`registration` says how this broker registers, now and again after its session expired; `somebody_listens` tells a broker that
         lives from one that died a moment ago, when the id is taken."""
@@ -91,6 +93,7 @@ class Controller:
         self._core = ControllerCore(
             store, broker_id, config, self._queue, BrokerSenders(channel_to, clock.monotonic), inter_broker_listener
         )
+        self._core.pause = pause
         self._reassignments = Reassignments(self._core)
         self._brokers = BrokerChanges(self._core, self._reassignments)
         self._core.on_response = BrokerResponses(self._core, self._brokers).on_response
@@ -100,6 +103,8 @@ class Controller:
         self._isr_changes = IsrChanges(self._core, self._reassignments)
         self._failover = Failover(self._core, self._brokers, self._topics, self._elections, self._reassignments)
         self._on_new_session: list[Callable[[], Awaitable[None]]] = []
+        self._registered_session = 0
+        """The store's session in which this broker registered and took part in an election."""
         store.on_session_expired(self._on_expired)
 
     @property
@@ -161,6 +166,7 @@ class Controller:
             self._store, self.broker_id, self._registration(), self._registration_patience, self._somebody_listens
         )
         await self._elect()
+        self._registered_session = self._store.session_id
         return self.broker_epoch
 
     async def _elect(self) -> None:
@@ -170,7 +176,13 @@ class Controller:
                 [Exists(CONTROLLER, self._controller_watch), Get(CONTROLLER), Get(CONTROLLER_EPOCH)]
             )
             if not isinstance(found, NoNode):
-                self.active_controller_id = decode_controller(CONTROLLER, data_and_stat(found)[0]).broker_id
+                data, stat = data_and_stat(found)
+                if stat.ephemeral_owner == self._store.session_id:
+                    # We are not active: an earlier try ended between the election and taking over. Nobody else would ever stand.
+                    logger.warning("broker %d removes the /controller that it left behind", self.broker_id)
+                    await self._store.pipeline([Delete(CONTROLLER, stat.version)])
+                    continue
+                self.active_controller_id = decode_controller(CONTROLLER, data).broker_id
                 return
             if isinstance(epoch, NoNode):
                 await self._store.pipeline([Create(CONTROLLER_EPOCH, encode_controller_epoch(0))])
@@ -255,6 +267,8 @@ class Controller:
             data, stat = data_and_stat(found)
             self.active_controller_id = decode_controller(CONTROLLER, data).broker_id
             if stat.ephemeral_owner == self._store.session_id:
+                if not self._core.is_active:
+                    await self._elect()
                 return
         if self._core.is_active:
             await self._resign()
@@ -270,6 +284,8 @@ class Controller:
 
     async def _on_session_expired(self) -> None:
         """Everything ephemeral is gone: resign, register anew, take part in the next election."""
+        if self._registered_session == self._store.session_id != 0:
+            return  # a try that failed because the next session ended, too, was made up for by the event of that end
         self.active_controller_id = NO_CONTROLLER
         await self._resign()
         try:

@@ -12,6 +12,7 @@ from controller.errors import NotController
 from controller.event_queue import EventQueue
 from controller.partition_elections import PartitionElections
 from controller.partition_states import FIRST_WITH_ALTER_PARTITION, PartitionStates
+from controller.pauses import Pause, no_pause
 from controller.request_batch import RequestBatch
 from controller.store import MetadataStore, Watch
 
@@ -41,6 +42,8 @@ class ControllerCore:
         self.states = PartitionStates(store, self.context, leaders_write=not asks_controller)
         self.elections = PartitionElections(store, self.context, self.states, config)
         self.deletion = TopicDeletion(store, self.context, self.states)
+        self.pause: Pause = no_pause
+        """Where an event that looks at very many things lets others than events have their turn."""
         self._inter_broker_listener = inter_broker_listener
         self.on_response: OnResponse = lambda broker_id, request, response: None
         """Told of every answer of a broker."""

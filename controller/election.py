@@ -4,7 +4,6 @@ Kafka's PartitionLeaderElectionAlgorithms. Callers write the state to the store 
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from controller.znodes import INITIAL_LEADER_EPOCH, NO_LEADER, RECOVERING, PartitionState
 
@@ -25,7 +24,7 @@ def elect_offline(state: PartitionState, replicas: tuple[int, ...], online: Onli
     if unclean:
         for replica in replicas:
             if online(replica):
-                return replace(_led_by(state, replica, (replica,)), leader_recovery_state=RECOVERING)
+                return _led_by(state, replica, (replica,))._replace(leader_recovery_state=RECOVERING)
     return None
 
 
@@ -45,7 +44,7 @@ def elect_reassigned(state: PartitionState, replicas: tuple[int, ...], online: O
 
 def with_next_epoch(state: PartitionState) -> PartitionState:
     """Nothing changes but the epoch, so that everybody takes in a new list of replicas and old ISR proposals are fenced."""
-    return replace(state, leader_epoch=state.leader_epoch + 1)
+    return state._replace(leader_epoch=state.leader_epoch + 1)
 
 
 def elect_for_controlled_shutdown(
@@ -67,4 +66,4 @@ def without_replica(state: PartitionState, replica: int) -> PartitionState | Non
 
 
 def _led_by(state: PartitionState, leader: int, isr: tuple[int, ...]) -> PartitionState:
-    return replace(state, leader=leader, isr=isr, leader_epoch=state.leader_epoch + 1)
+    return state._replace(leader=leader, isr=isr, leader_epoch=state.leader_epoch + 1)

@@ -1,7 +1,6 @@
 """AlterPartition: leaders propose new ISRs, the controller checks and writes them and tells everybody."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from controller.context import Leadership
@@ -95,4 +94,4 @@ class IsrChanges:
         strangers = [each for each in change.new_isr if each not in self._context.replicas(partition)]
         if strangers:
             return InvalidAdminRequest(f"{partition} has no replica on brokers {strangers}")
-        return replace(state, isr=change.new_isr, leader_recovery_state=change.leader_recovery_state)
+        return state._replace(isr=change.new_isr, leader_recovery_state=change.leader_recovery_state)

@@ -38,6 +38,7 @@ class LeaderElections:
         results: dict[TopicPartition, ElectionResult] = {}
         electable = []
         for partition in dict.fromkeys(partitions):
+            await self._core.pause()
             objection = self._objection(partition, unclean=unclean)
             if objection is None:
                 electable.append(partition)

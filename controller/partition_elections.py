@@ -6,7 +6,6 @@ send the batch.
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
 from config.broker import BrokerConfig
 from config.broker_replication import INTER_BROKER_PROTOCOL_VERSION
@@ -91,7 +90,7 @@ class PartitionElections:
             if chosen is not None and chosen.leader not in state.isr:
                 out_of_sync.add(partition)
                 if not self._knows_recovery:
-                    return replace(chosen, leader_recovery_state=RECOVERED)
+                    return chosen._replace(leader_recovery_state=RECOVERED)
             return chosen
 
         out_of_sync: set[TopicPartition] = set()

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from controller.errors import (
     AdminTimeout,
@@ -26,8 +26,7 @@ from replication.cluster import MetadataCache
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class NewPartitions:
+class NewPartitions(NamedTuple):
     """A topic that shall have `total` partitions; `assignments` gives the replicas of each new one, None leaves that to the broker."""
 
     topic: str

@@ -5,7 +5,6 @@ Called by the controller's events. After a write the context holds what stands i
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from controller.context import ControllerContext, Leadership
 from controller.election import without_replica
@@ -88,7 +87,7 @@ class PartitionStates:
     async def update(self, states: Mapping[TopicPartition, PartitionState]) -> list[TopicPartition]:
         """Write changed states; returns the partitions whose state had been changed by somebody else, which were read again instead."""
         epoch = self._context.epoch
-        new = {partition: replace(state, controller_epoch=epoch) for partition, state in states.items()}
+        new = {partition: state._replace(controller_epoch=epoch) for partition, state in states.items()}
         expected = {partition: self._context.leaderships[partition].partition_epoch for partition in new}
         writes = [
             SetData(partition_state_path(partition), encode_partition_state(state), expected[partition]) for partition, state in new.items()

@@ -13,7 +13,6 @@ Called by the controller's events. Where several partitions move at once, each s
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import replace
 
 from controller.context import Replica
 from controller.core import ControllerCore
@@ -51,16 +50,23 @@ class Reassignments:
         """AlterPartitionReassignments: begin, change or give up moves; for each partition None, or why not."""
         results: dict[TopicPartition, ControllerError | None] = {}
         wanted: dict[TopicPartition, ReplicaAssignment] = {}
+        legal = []
         for partition, target in targets.items():
+            await self._core.pause()
             try:
                 if target is not None:
                     _check_list(target)
                     self._check_alive(partition, target)
-                wanted[partition] = self._assignment_towards(partition, target)
+                assignment = self._assignment_towards(partition, target)
+                legal.append(partition)
                 results[partition] = None
+                if self._context.assignment(partition) is None:
+                    results[partition] = UnknownTopicOrPartition("The partition does not exist.")
+                else:
+                    wanted[partition] = assignment
             except ControllerError as error:
                 results[partition] = error
-        await self._order.take_back(wanted)  # the latest word counts, whichever way it came
+        await self._order.take_back(legal)  # the latest word counts, whichever way it came
         await self._begin(wanted)
         for partition in wanted:
             if self._context.assignment(partition) is None:
@@ -268,7 +274,7 @@ class Reassignments:
                     continue
                 data, stat = data_and_stat(outcome)
                 found = decode_topic(topic_path(topic), data)
-                merged = replace(found, partitions={**found.partitions, **remaining[topic]})
+                merged = found._replace(partitions={**found.partitions, **remaining[topic]})
                 writes.append((topic, SetData(topic_path(topic), encode_topic(merged), stat.version)))
             outcomes = await self._core.states.write([write for _, write in writes])
             for (topic, _), outcome in zip(writes, outcomes, strict=True):

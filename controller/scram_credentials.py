@@ -9,13 +9,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 from controller.config_admin import ConfigAdmin
 from controller.errors import StoreError
+from controller.pauses import Pause, no_pause
 from controller.znodes import sanitize
 from protocol.errors import ErrorCode
 
@@ -59,25 +59,47 @@ class _Missing(Exception):
 
 
 async def alter_scram_credentials(
-    admin: ConfigAdmin, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
+    admin: ConfigAdmin, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion], pause: Pause = no_pause
 ) -> list[tuple[str, Outcome]]:
-    """What became of each user, those with errors first: all changes of a user are made, or none."""
+    """What became of each user, those with errors first: all changes of a user are made, or none.
+
+    Others have their turn in `pause`, which is called between any two changes.
+    """
     refused: dict[str, Outcome] = {}
     for deletion in deletions:
+        await pause()
         if not deletion.user:
             refused[""] = EMPTY_NAME
         elif deletion.mechanism not in MECHANISMS:
             refused[deletion.user] = UNKNOWN_MECHANISM
     for upsertion in upsertions:
+        await pause()
         outcome = _refusal(upsertion)
         if outcome is not None:
             refused[upsertion.user] = outcome
-    pairs = Counter((each.user, each.mechanism) for each in upsertions if each.user not in refused)
-    pairs.update((each.user, each.mechanism) for each in deletions if each.user not in refused)
-    refused |= {user: TWICE for (user, _), count in pairs.items() if count > 1}
+    of_user: dict[str, tuple[list[Deletion], list[Upsertion]]] = {}
+    named: set[tuple[str, int]] = set()
+    twice: dict[str, Outcome] = {}
+    changes: list[Deletion | Upsertion] = [*upsertions, *deletions]
+    for each in changes:
+        await pause()
+        if each.user in refused:
+            continue
+        its_deletions, its_upsertions = of_user.setdefault(each.user, ([], []))
+        if isinstance(each, Deletion):
+            its_deletions.append(each)
+        else:
+            its_upsertions.append(each)
+        if (each.user, each.mechanism) in named:
+            twice[each.user] = TWICE
+        named.add((each.user, each.mechanism))
+    refused |= twice
     done: list[tuple[str, Outcome]] = []
-    for user in dict.fromkeys(user for user, _ in pairs if user not in refused):
-        change = partial(_changed, [each for each in deletions if each.user == user], [each for each in upsertions if each.user == user])
+    for user, of_one in of_user.items():
+        await pause()
+        if user in refused:
+            continue
+        change = partial(_changed, *of_one)
         try:
             await admin.alter_entity_config("users", sanitize(user), change)
             done.append((user, DONE))

@@ -5,7 +5,7 @@ two more trees, of which the older names literal resources as bare text.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from controller.znode_json import MalformedZNode, decode_object, encode_json
 
@@ -20,8 +20,7 @@ TOKEN_CHANGES = "/delegation_token/token_changes"
 TOKEN_CHANGE_PREFIX = "/delegation_token/token_changes/token_change_"
 
 
-@dataclass(frozen=True, slots=True)
-class AclEntry:
+class AclEntry(NamedTuple):
     """Who may or may not do what from where. Names as Kafka writes them there: `User:alice`, `Allow`, `IdempotentWrite`."""
 
     principal: str
@@ -30,8 +29,7 @@ class AclEntry:
     operation: str
 
 
-@dataclass(frozen=True, slots=True)
-class DelegationToken:
+class DelegationToken(NamedTuple):
     """The body of a token's node; principals are URL-encoded (`User%3Aalice`)."""
 
     token_id: str

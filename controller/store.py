@@ -15,7 +15,6 @@ Invariants every implementation keeps:
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -57,8 +56,7 @@ class WatchedEvent(NamedTuple):
 Watch: TypeAlias = Callable[[WatchedEvent], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Create:
+class Create(NamedTuple):
     """Result: the path created, which for a sequential node has ten digits appended. Raises NodeExists, NoNode (parent)."""
 
     path: str
@@ -67,8 +65,7 @@ class Create:
     sequential: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SetData:
+class SetData(NamedTuple):
     """Result: the new Stat. Raises NoNode, BadVersion."""
 
     path: str
@@ -76,16 +73,14 @@ class SetData:
     version: int = ANY_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(NamedTuple):
     """Result: None. Raises NoNode, BadVersion, NotEmpty."""
 
     path: str
     version: int = ANY_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """Result: None. Raises NoNode, BadVersion. Of use inside a Multi only."""
 
     path: str
@@ -95,31 +90,27 @@ class Check:
 Write: TypeAlias = Create | SetData | Delete | Check
 
 
-@dataclass(frozen=True, slots=True)
-class Multi:
+class Multi(NamedTuple):
     """All of the writes or none. Result: the list of theirs. Raises the first failing write's error, whose `index` says which it was."""
 
     writes: tuple[Write, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Get:
+class Get(NamedTuple):
     """Result: (data, Stat). Raises NoNode, and then sets no watch. The watch fires when the data changes or the node is deleted."""
 
     path: str
     watch: Watch | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Exists:
+class Exists(NamedTuple):
     """Result: the Stat or None. The watch fires when the node is created, changed or deleted."""
 
     path: str
     watch: Watch | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Children:
+class Children(NamedTuple):
     """Result: the names of the children, sorted. Raises NoNode. The watch fires when a child comes or goes or the node is deleted."""
 
     path: str

@@ -6,8 +6,8 @@ until this broker's metadata shows the outcome, or the client's time is up. Call
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from config.broker import BrokerConfig
 from config.broker_general import DEFAULT_REPLICATION_FACTOR, DELETE_TOPIC_ENABLE, NUM_PARTITIONS
@@ -30,6 +30,7 @@ from controller.errors import (
     UnknownTopicOrPartition,
 )
 from controller.metadata_waits import MetadataWaits
+from controller.pauses import Pause, no_pause
 from controller.placement import RandomBelow, assign_replicas
 from controller.registration import RandomBytes
 from controller.store import Children, Create, Exists, MetadataStore, Request, SetData, names
@@ -57,19 +58,17 @@ MAX_NEW_PARTITIONS = 10_000
 """More new partitions in one request are refused; see docs/differences.md."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(NamedTuple):
     """A topic that is asked for. `assignments`, by partition, excludes the two numbers."""
 
     name: str
     num_partitions: int = UNSET
     replication_factor: int = UNSET
-    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    configs: Mapping[str, str | None] = field(default_factory=dict)
+    assignments: Mapping[int, Sequence[int]] = {}
+    configs: Mapping[str, str | None] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class CreatedTopic:
+class CreatedTopic(NamedTuple):
     """A topic that was created, or would be."""
 
     name: str
@@ -80,8 +79,7 @@ class CreatedTopic:
     config: TopicConfig
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
+class _Plan(NamedTuple):
     topic: NewTopic
     assignments: Mapping[int, tuple[int, ...]]
     overrides: Mapping[str, str]
@@ -99,6 +97,7 @@ class TopicAdmin:
         metadata_waits: MetadataWaits,
         random_bytes: RandomBytes,
         random_below: RandomBelow,
+        pause: Pause = no_pause,
     ) -> None:
         self._store = store
         self._config = config
@@ -106,6 +105,7 @@ class TopicAdmin:
         self._metadata_waits = metadata_waits
         self._random_bytes = random_bytes
         self._random_below = random_below
+        self._pause = pause
 
     # CreateTopics
 
@@ -119,6 +119,7 @@ class TopicAdmin:
         results: dict[str, CreatedTopic | ControllerError] = {}
         plans: list[_Plan] = []
         for topic in topics[MAX_NEW_PARTITIONS:]:
+            await self._pause()
             results[topic.name] = InvalidPartitions(
                 f"Excessively large number of topics per request: {len(topics)}, at most {MAX_NEW_PARTITIONS} can be created at once."
             )
@@ -126,6 +127,7 @@ class TopicAdmin:
         existing = await self._what_exists(topics)
         remaining = MAX_NEW_PARTITIONS
         for topic in topics:
+            await self._pause()
             try:
                 plan = self._plan(topic, existing, remaining)
                 remaining -= len(plan.assignments)
@@ -175,9 +177,14 @@ class TopicAdmin:
         return _Plan(topic, assignments, overrides, topic.name in existing.with_config)
 
     async def _what_exists(self, topics: Sequence[NewTopic]) -> "_Existing":
-        legal = [topic.name for topic in topics if is_valid_topic_name(topic.name)]
+        legal = []
+        for topic in topics:
+            await self._pause()
+            if is_valid_topic_name(topic.name):
+                legal.append(topic.name)
         requests: list[Request] = [Children(TOPICS)]
         for name in legal:
+            await self._pause()
             requests += (Exists(delete_topic_path(name)), Exists(config_path("topics", name)))
         all_topics, *stats = await self._store.pipeline(requests)
         return _Existing(
@@ -191,6 +198,7 @@ class TopicAdmin:
         writes: list[Request] = []
         ids = [new_topic_id(self._random_bytes) if uses_topic_ids(self._config) else None for _ in plans]
         for plan, topic_id in zip(plans, ids, strict=True):
+            await self._pause()
             path, config = config_path("topics", plan.topic.name), encode_config(plan.overrides)
             partitions = {index: ReplicaAssignment(replicas) for index, replicas in plan.assignments.items()}
             writes.append(SetData(path, config) if plan.config_exists else Create(path, config))
@@ -199,6 +207,7 @@ class TopicAdmin:
         outcomes = await self._store.pipeline(writes)
         results: list[CreatedTopic | ControllerError] = []
         for plan, topic_id, outcome in zip(plans, ids, outcomes[1::2], strict=True):
+            await self._pause()
             if isinstance(outcome, NodeExists):
                 results.append(TopicExists(f"Topic '{plan.topic.name}' already exists."))
             elif isinstance(outcome, StoreError):
@@ -240,11 +249,11 @@ class TopicAdmin:
         return results
 
 
-@dataclass(frozen=True)
 class _Existing:
-    topics: set[str]
-    marked_for_deletion: set[str]
-    with_config: set[str]
+    def __init__(self, topics: set[str], marked_for_deletion: set[str], with_config: set[str]) -> None:
+        self.topics = topics
+        self.marked_for_deletion = marked_for_deletion
+        self.with_config = with_config
 
     def check_free(self, topic: str) -> None:
         """Raises TopicExists, TopicMarkedForDeletion, InvalidTopicName."""

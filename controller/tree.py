@@ -5,15 +5,14 @@ shares it and when a session ends.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 from controller.errors import BadArguments, BadVersion, NoChildrenForEphemerals, NodeExists, NoNode, NotEmpty, StoreError
 from controller.store import ANY_VERSION, Check, Create, EventType, Multi, SetData, Stat, WatchedEvent, Write, parent_of
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """A znode. `created` counts the children ever created here: it numbers sequential ones; cversion also counts the deleted."""
 
     data: bytes | None
@@ -147,7 +146,7 @@ def _create(write: Create, nodes: Nodes, attempt: Attempt) -> str:
     nodes.put(path, Node(write.data, 0, 0, 0, 0, zxid, zxid, zxid, now_ms, now_ms, owner))
     nodes.put(
         parent_path,
-        replace(parent, cversion=parent.cversion + 1, created=parent.created + 1, children=parent.children + 1, pzxid=zxid),
+        parent._replace(cversion=parent.cversion + 1, created=parent.created + 1, children=parent.children + 1, pzxid=zxid),
     )
     attempt.events += (WatchedEvent(EventType.CREATED, path), WatchedEvent(EventType.CHILDREN_CHANGED, parent_path))
     return path
@@ -155,7 +154,7 @@ def _create(write: Create, nodes: Nodes, attempt: Attempt) -> str:
 
 def _set(write: SetData, nodes: Nodes, attempt: Attempt) -> Stat:
     node = _found(write.path, write.version, nodes)
-    node = replace(node, data=write.data, version=node.version + 1, mzxid=attempt.zxid, mtime_ms=attempt.now_ms)
+    node = node._replace(data=write.data, version=node.version + 1, mzxid=attempt.zxid, mtime_ms=attempt.now_ms)
     nodes.put(write.path, node)
     attempt.events.append(WatchedEvent(EventType.DATA_CHANGED, write.path))
     return node.stat
@@ -171,7 +170,7 @@ def _delete(path: str, version: int, nodes: Nodes, attempt: Attempt) -> None:
     parent = nodes.find(parent_path)
     assert parent is not None, "a node has a parent"
     nodes.remove(path)
-    nodes.put(parent_path, replace(parent, cversion=parent.cversion + 1, children=parent.children - 1, pzxid=attempt.zxid))
+    nodes.put(parent_path, parent._replace(cversion=parent.cversion + 1, children=parent.children - 1, pzxid=attempt.zxid))
     attempt.events += (WatchedEvent(EventType.DELETED, path), WatchedEvent(EventType.CHILDREN_CHANGED, parent_path))
 
 

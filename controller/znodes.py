@@ -7,8 +7,7 @@ MalformedZNode.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote_plus, unquote_plus
 
 from controller.java_order import scala_map_order
@@ -128,8 +127,7 @@ def sequence_number(name: str) -> int:
 # Bodies
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """Where one listener of a broker is reached."""
 
     listener: str
@@ -144,21 +142,19 @@ class Endpoint:
         return f"{self.listener}://{host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerRegistration:
+class BrokerRegistration(NamedTuple):
     """The body of /brokers/ids/N."""
 
     endpoints: tuple[Endpoint, ...]
     rack: str | None
     timestamp_ms: int
     jmx_port: int = -1
-    features: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    features: Mapping[str, Mapping[str, int]] = {}
     version: int = 5
     """Of the body: 4 has no features, 2 neither a rack nor security protocols. Brokers of old releases read no later one."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaAssignment:
+class ReplicaAssignment(NamedTuple):
     """The brokers that shall hold a partition. During a reassignment `replicas` is old and new together, the new ones first."""
 
     replicas: tuple[int, ...]
@@ -194,8 +190,7 @@ class ReplicaAssignment:
         return bool(self.adding_replicas or self.removing_replicas)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicAssignment:
+class TopicAssignment(NamedTuple):
     """The body of /brokers/topics/T."""
 
     topic_id: bytes | None
@@ -203,8 +198,7 @@ class TopicAssignment:
     partitions: Mapping[int, ReplicaAssignment]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionState:
+class PartitionState(NamedTuple):
     """The body of /brokers/topics/T/partitions/P/state."""
 
     leader: int
@@ -214,8 +208,7 @@ class PartitionState:
     leader_recovery_state: int = RECOVERED
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerNode:
+class ControllerNode(NamedTuple):
     """The body of /controller."""
 
     broker_id: int
@@ -369,8 +362,7 @@ def decode_cluster_id(data: bytes | None) -> str:
     return cluster_id
 
 
-@dataclass(frozen=True, slots=True)
-class FinalizedFeatures:
+class FinalizedFeatures(NamedTuple):
     """The body of /feature."""
 
     features: Mapping[str, int]

@@ -16,8 +16,7 @@ import ssl
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, SessionExpiredError
@@ -42,8 +41,7 @@ _EVENT_TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TlsFiles:
+class TlsFiles(NamedTuple):
     """PEM files for TLS towards ZooKeeper. `key_store` holds the key with its certificate, `trust_store` the certificates trusted."""
 
     key_store: str | None = None

@@ -15,8 +15,7 @@ import logging
 import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from controller.errors import SessionExpired, StoreError, StoreUnavailable
 from controller.store import Children, EventType, Exists, Get, MetadataStore, Request, Result, SessionEvents, WatchedEvent
@@ -27,8 +26,7 @@ from controller.zookeeper_wire import ZooKeeperWire, create_chroot, set_watches
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ZooKeeperSettings:
+class ZooKeeperSettings(NamedTuple):
     """What the broker's configuration says about ZooKeeper. `connect` is host:port,host:port with an optional /chroot."""
 
     connect: str

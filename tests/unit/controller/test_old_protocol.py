@@ -4,7 +4,6 @@ The bodies are those that Apache Kafka 3.9.1 writes with the same version.
 """
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -94,7 +93,7 @@ def test_before_2_7_an_isr_that_a_leader_wrote_itself_counts_though_it_died_befo
         await a_broker(cluster, "2.6", 2)
         follower_is_back, other = TopicPartition("t", 0), TopicPartition("t", 1)
         assert cluster.state(follower_is_back).isr == cluster.state(other).isr == (1,)
-        state = replace(cluster.state(follower_is_back), isr=(1, 2))
+        state = cluster.state(follower_is_back)._replace(isr=(1, 2))
         await cluster.brokers[1].store.set(partition_state_path(follower_is_back), encode_partition_state(state))
         await cluster.kill(1)
         await cluster.settle()
