@@ -6,7 +6,7 @@ topics their own settings.
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from broker.error_map import error_code
 from broker.internal_topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
@@ -26,8 +26,7 @@ from controller.topic_names import validate_topic_name
 from protocol.errors import ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class InternalTopicSettings:
+class InternalTopicSettings(NamedTuple):
     """How an internal topic is created."""
 
     num_partitions: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 
 class CollectorPauses:
@@ -17,12 +17,21 @@ class CollectorPauses:
     count = 0
 
 
-@contextmanager
-def collector_paused() -> Iterator[None]:
+def collector_paused() -> AbstractContextManager[None]:
     """Collects nothing meanwhile. If so much was made that a collection would have been due, none will look at it later either.
 
     It is given back all the same as soon as nobody refers to it; only circles among it are not found.
     """
+    return _pause(keeps_what_was_made=True)
+
+
+def collector_resting() -> AbstractContextManager[None]:
+    """Collects nothing meanwhile either, but looks afterwards at what is left: for work that lets go of nearly all it makes."""
+    return _pause(keeps_what_was_made=False)
+
+
+@contextmanager
+def _pause(*, keeps_what_was_made: bool) -> Iterator[None]:
     CollectorPauses.count += 1
     gc.disable()
     try:
@@ -30,6 +39,6 @@ def collector_paused() -> Iterator[None]:
     finally:
         CollectorPauses.count -= 1
         if not CollectorPauses.count:
-            if gc.get_count()[0] > gc.get_threshold()[0]:
+            if keeps_what_was_made and gc.get_count()[0] > gc.get_threshold()[0]:
                 gc.freeze()
             gc.enable()

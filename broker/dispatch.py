@@ -5,6 +5,8 @@ Called by the network floor with every complete frame. Rules, as Apache Kafka ha
   connection, with one line in the log; ApiVersions in a version we do not know is answered in version 0 with UNSUPPORTED_VERSION, so that
   the client learns what it may say (KIP-511);
 * bytes after the body are ignored;
+* a request of LARGE_BYTES is read, handled as far as its handler is a generator, and answered in steps (`broker.turns`), and so is whatever
+  a generator has not done in its first slice;
 * an error nobody expected becomes UNKNOWN_SERVER_ERROR in the answer where it has a field for it, and a stack trace in the log.
 """
 
@@ -16,6 +18,7 @@ import logging
 import struct
 from collections.abc import Coroutine
 from struct import Struct
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, cast
 
 from broker.error_map import error_code
@@ -26,6 +29,7 @@ from broker.network.request_channel import CLOSE, Answer, Completion, Pending
 from broker.request_context import RequestContext
 from broker.route import CORRELATION_ID, Route
 from broker.services import Services
+from broker.turns import Steps, Unfinished, let_go
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.registry import api
@@ -46,7 +50,7 @@ _HEADER = Struct(">hhih")
 class Dispatcher:
     """The one door from the network to the handlers."""
 
-    __slots__ = ("_loop", "_metrics", "_routes", "_services", "_tasks")
+    __slots__ = ("_loop", "_metrics", "_routes", "_services", "_tasks", "turns")
 
     def __init__(self, services: Services, metrics: RequestMetrics | None = None) -> None:
         self._services = services
@@ -55,6 +59,7 @@ class Dispatcher:
         self._routes: dict[int, Route] = {}
         self._tasks: dict[asyncio.Task[None], Pending] = {}
         self._loop = asyncio.get_running_loop()
+        self.turns = services.turns
 
     def handle(self, frame: memoryview, connection: Connection) -> Answer:
         """Answer one request."""
@@ -86,9 +91,15 @@ class Dispatcher:
                 return self._unexpected(route, self._context(route, correlation_id, None, connection), error)
             if answer is not None:
                 return answer
+        if len(frame) >= route.large_bytes:
+            return self._wait(frame, offset, client_id_length, correlation_id, route, connection)
         try:
             request = None if route.read is None else route.read(frame, offset, version)
-            if request is None:
+            if route.read_steps:
+                if isinstance(found := self.turns.first_slice(route.request_class.decode_steps(frame, version, offset)), Unfinished):
+                    return self._wait(frame, offset, client_id_length, correlation_id, route, connection)
+                request, _ = found
+            elif request is None:
                 request, _ = route.request_class.decode(frame, version, offset)
             client_id = None if client_id_length < 0 else str(frame[10 : 10 + client_id_length], "utf-8")
         except _MALFORMED as malformed:
@@ -100,13 +111,95 @@ class Dispatcher:
             return self._unexpected(route, context, error)
         if isinstance(response, Message):
             return route.encode(correlation_id, response)
+        if type(response) is GeneratorType:
+            try:
+                response = self.turns.first_slice(steps := cast("Steps[Any]", response))
+            except Exception as error:
+                return self._unexpected(route, context, error)
+            if isinstance(response, Message):
+                return route.encode(correlation_id, response)
+            if isinstance(response, Unfinished):
+                pending = Pending(in_turns=True)
+                self.turns.go_on(self._answer(steps, route, context, pending), pending)
+                return pending
         if inspect.iscoroutine(response):
-            return self._run(response, route, context)
+            pending = Pending(occupies_slot=True)
+            self._run(response, route, context, pending)
+            return pending
         return cast("Answer", response)
+
+    def _wait(
+        self, frame: memoryview, offset: int, client_id_length: int, correlation_id: int, route: Route, connection: Connection
+    ) -> Pending:
+        """A large request waits for its turn."""
+        pending = Pending(in_turns=True, waiting_bytes=len(frame))
+        # The receive buffer is used again meanwhile.
+        self.turns.wait(self._read(bytes(frame), offset, client_id_length, correlation_id, route, connection, pending), pending)
+        return pending
+
+    def _read(
+        self,
+        frame: bytes,
+        offset: int,
+        client_id_length: int,
+        correlation_id: int,
+        route: Route,
+        connection: Connection,
+        pending: Pending,
+    ) -> Steps[asyncio.Task[None] | None]:
+        """A large request, from its first byte to its answer."""
+        try:
+            request, _ = yield from route.request_class.decode_steps(frame, route.version, offset)
+            client_id = None if client_id_length < 0 else str(frame[10 : 10 + client_id_length], "utf-8")
+        except _MALFORMED as malformed:
+            pending.complete(_refuse(memoryview(frame), connection, malformed))
+            return None
+        del frame
+        context = self._context(route, correlation_id, client_id, connection)
+        context.is_large = True
+        try:
+            response = route.handler(request, context)
+        except Exception as error:
+            pending.complete(self._unexpected(route, context, error))
+            return None
+        is_in_steps = type(response) is GeneratorType
+        task = yield from self._answer(response, route, context, pending)
+        if is_in_steps and pending.completed:
+            yield from let_go(request)
+        return task
+
+    def _answer(self, response: Any, route: Route, context: RequestContext, pending: Pending) -> Steps[asyncio.Task[None] | None]:
+        """Whatever a handler returned, made the answer to a request that is done in steps; the task that does it, if it needs one."""
+        is_in_steps = type(response) is GeneratorType
+        try:
+            if is_in_steps:
+                response = yield from response
+        except Exception as error:
+            pending.complete(self._unexpected(route, context, error))
+            return None
+        if inspect.iscoroutine(response):
+            return self._run(response, route, context, pending)
+        if isinstance(response, Message):
+            pending.complete((yield from context.encode_steps(response)))
+            if is_in_steps:
+                yield from let_go(response)
+        elif isinstance(response, Pending):
+            _follow(response, pending)
+        else:
+            pending.complete(response)
+        return None
 
     def _context(self, route: Route, correlation_id: int, client_id: str | None, connection: Connection) -> RequestContext:
         return RequestContext(
-            route.api_key, route.version, correlation_id, client_id, connection.info, self._services, route.encode, connection.offend
+            route.api_key,
+            route.version,
+            correlation_id,
+            client_id,
+            connection.info,
+            self._services,
+            route.encode,
+            connection.offend,
+            route.encode_steps,
         )
 
     def _route(self, api_key: int, version: int) -> Route | None:
@@ -129,13 +222,12 @@ class Dispatcher:
         connection.offend(f"{name_of(frame)} is not supported here")
         return CLOSE
 
-    def _run(self, coroutine: Coroutine[Any, Any, Any], route: Route, context: RequestContext) -> Pending:
-        """Admin work, which waits for the store or a thread: a task that holds a handler slot."""
-        pending = Pending(occupies_slot=True)
+    def _run(self, coroutine: Coroutine[Any, Any, Any], route: Route, context: RequestContext, pending: Pending) -> asyncio.Task[None]:
+        """Admin work, which waits for the store or a thread: a task that holds a handler slot, or the place of large requests."""
         task = self._loop.create_task(self._complete(coroutine, route, context, pending))
         self._tasks[task] = pending
         task.add_done_callback(self._tasks.pop)
-        return pending
+        return task
 
     def on_wait(self) -> None:
         """The handler whose task this is merely waits from now on: it leaves its slot, and ends when its client does.
@@ -146,6 +238,8 @@ class Dispatcher:
         pending = None if task is None else self._tasks.get(task)
         if task is not None and pending is not None:
             pending.leave_slot()
+            pending.in_turns = False
+            self.turns.leave(pending)
 
             def end() -> None:
                 task.cancel()
@@ -155,13 +249,17 @@ class Dispatcher:
     async def _complete(self, coroutine: Coroutine[Any, Any, Any], route: Route, context: RequestContext, pending: Pending) -> None:
         try:
             response = await coroutine
+            if type(response) is GeneratorType:
+                response = await self.turns.spread(response)
+            if isinstance(response, Message):
+                response = await self.turns.spread(context.encode_steps(response))
         except asyncio.CancelledError:
             pending.complete(CLOSE)
             raise
         except Exception as error:
             pending.complete(self._unexpected(route, context, error))
             return
-        pending.complete(route.encode(context.correlation_id, response) if isinstance(response, Message) else response)
+        pending.complete(response)
 
     def _unexpected(self, route: Route, context: RequestContext, error: Exception) -> Completion:
         """The answer to a request whose handler raised."""
@@ -183,12 +281,47 @@ class Dispatcher:
 
     async def close(self) -> None:
         """End the handlers that still run or wait."""
+        self.turns.close()
         for task in self._tasks:
             task.cancel()
         await self.drain()
 
 
-def _refuse(frame: memoryview, connection: Connection, malformed: Exception) -> Answer:
+class _Relay:
+    """Hands the answer of one Pending on to the one that stands for it."""
+
+    __slots__ = ("_inner", "_outer")
+
+    def __init__(self, inner: Pending, outer: Pending) -> None:
+        self._inner = inner
+        self._outer = outer
+
+    def on_answer_ready(self) -> None:
+        """See Waiter."""
+        self._outer.complete(self._inner.answer)
+
+
+def _follow(inner: Pending, outer: Pending) -> None:
+    """What a handler waits for is what the request waits for that was begun in steps."""
+    if inner.completed:
+        outer.complete(inner.answer)
+        return
+    inner.connection = _Relay(inner, outer)
+    outer.in_turns = False
+    outer.appended = inner.appended
+
+    def on_closed() -> None:
+        inner.connection = None
+        if inner.on_closed is not None:
+            inner.on_closed()
+
+    if outer.connection is None:
+        on_closed()
+    else:
+        outer.on_closed = on_closed
+
+
+def _refuse(frame: memoryview, connection: Connection, malformed: Exception) -> Completion:
     connection.offend(f"a request that cannot be read ({name_of(frame)}): {malformed}")
     return CLOSE
 

@@ -29,11 +29,16 @@ from controller.znodes import DEFAULT_ENTITY
 from replication.replica_manager import ReplicaManager
 from storage.clock import Clock
 from storage.log_manager import LogManager
+from storage.partition_log import PartitionLog
+from storage.turns import in_turns
 
 logger = logging.getLogger(__name__)
 
 TOPICS = "topics"
 BROKERS = "brokers"
+
+LOGS_PER_TURN = 50
+"""Each costs some 10 µs."""
 
 _TOPIC_DEFAULTS = tuple(BROKER_KEY_OF.values())
 
@@ -192,17 +197,18 @@ class DynamicConfig:
         self._put_in_force(None)
 
     def _put_in_force(self, topic: str | None) -> None:
-        """Give the logs of one topic, or of all, their new configuration."""
-        if self._log_manager is None or self._replica_manager is None:
+        """Give the logs of one topic, or of all, their new configuration, some per turn of the loop."""
+        logs, replicas = self._log_manager, self._replica_manager
+        if logs is None or replicas is None:
             return
-        changed = set()
-        for log in self._log_manager.all_logs():
+
+        def put(log: PartitionLog) -> None:
             name = log.topic_partition.topic
-            if topic in (None, name):
-                self._log_manager.update_config(log, self.topic_config_of(name))
-                changed.add(name)
-        for name in changed:
-            self._replica_manager.on_topic_config_change(name)
+            if topic in (None, name) and not log.is_closed:
+                logs.update_config(log, self.topic_config_of(name))
+                replicas.on_config_change(log)
+
+        in_turns(logs.background, "topic-config", list(logs.all_logs()), LOGS_PER_TURN, put, lambda: None)
 
     def _on_unclean_election_default(self, _: frozenset[str]) -> None:
         if self._config[BROKER_UNCLEAN_LEADER_ELECTION_ENABLE]:

@@ -23,15 +23,19 @@ EVICTION_MS = 120_000
 """A session that was not used for this long makes room for any other (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
 
 
-class FetchSessionIdNotFound(Exception):
+class FetchSessionError(Exception):
+    """Why a request cannot go on with a session."""
+
+
+class FetchSessionIdNotFound(FetchSessionError):
     """No such session here: it was evicted, or belonged to an earlier run of the broker."""
 
 
-class InvalidFetchSessionEpoch(Exception):
+class InvalidFetchSessionEpoch(FetchSessionError):
     """Not the request that the session expects next."""
 
 
-class FetchSessionTopicIdError(Exception):
+class FetchSessionTopicIdError(FetchSessionError):
     """A session that speaks topic names was asked with topic ids, or the other way round."""
 
 

@@ -9,13 +9,25 @@ if TYPE_CHECKING:
     from broker.network.request_channel import Completion, ConnectionInfo
     from broker.security.authorizer import Operation, ResourceType
     from broker.services import Services
+    from broker.turns import Steps
     from protocol.schema import Message
 
 
 class RequestContext:
     """Given to every handler. `connection` carries connection_id, client_host, listener_name, security_protocol and principal."""
 
-    __slots__ = ("_encode", "api_key", "api_version", "broker", "client_id", "connection", "correlation_id", "offend")
+    __slots__ = (
+        "_encode",
+        "_encode_steps",
+        "api_key",
+        "api_version",
+        "broker",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "is_large",
+        "offend",
+    )
 
     def __init__(
         self,
@@ -27,6 +39,7 @@ class RequestContext:
         broker: Services,
         encode: Callable[[int, Message], Completion],
         offend: Callable[[str], None],
+        encode_steps: Callable[[int, Message], Steps[Completion]] | None = None,
     ) -> None:
         """`offend` says in the log, but not too often, why the connection is closed that a handler answers with CLOSE."""
         self.api_key = api_key
@@ -37,9 +50,18 @@ class RequestContext:
         self.broker = broker
         self.offend = offend
         self._encode = encode
+        self.is_large = False
+        """Whether the request is so large that it is better handled in steps."""
+        self._encode_steps = encode_steps
 
     def encode(self, response: Message) -> Completion:
         """The response as it goes to the network: what a handler that answered with a Pending completes it with."""
+        return self._encode(self.correlation_id, response)
+
+    def encode_steps(self, response: Message) -> Steps[Completion]:
+        """The same in steps, for a response that takes long."""
+        if self._encode_steps is not None:
+            return (yield from self._encode_steps(self.correlation_id, response))
         return self._encode(self.correlation_id, response)
 
     def is_authorized(self, operation: Operation, resource: ResourceType, name: str = "kafka-cluster") -> bool:

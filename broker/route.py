@@ -6,12 +6,14 @@ The dispatcher makes a `Route` when the first such request comes; the metrics co
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from broker.network.request_channel import CLOSE, Completion
+from broker.network.request_channel import BETWEEN_BROKERS, CLOSE, Completion
+from broker.turns import LARGE_BYTES, Steps
 from protocol.api_keys import ApiKey
 from protocol.fetch_fast_path import read_fetch
 from protocol.schema import Message
@@ -30,17 +32,29 @@ FAST_READERS: dict[ApiKey, Callable[[memoryview, int, int], Message | None]] = {
 """Hand-made readers of common shapes; None: the generated decoder reads it, or says what is wrong."""
 
 
+AT_ONCE = BETWEEN_BROKERS | {ApiKey.PRODUCE}
+"""Whose bytes do not say that they take long: what brokers and the controller tell each other must not wait, and what makes a Produce large
+are mostly its records, which are not looked at."""
+
+
+LARGE_FETCH_BYTES = 64 * 1024
+"""A partition in a Fetch has twenty bytes at least, and there are clients that name theirs every time."""
+
+
 class Route:
     """How one (api, version) is served."""
 
     __slots__ = (
         "api_key",
         "encode",
+        "encode_steps",
         "flexible_request_header",
         "frame_handler",
         "handler",
         "has_error_code",
+        "large_bytes",
         "read",
+        "read_steps",
         "request_class",
         "requests",
         "response_class",
@@ -57,11 +71,15 @@ class Route:
         if types.request_header_version(version) == 0:
             self.read = partial(_read_behind_short_header, types.request)
         self.request_class = types.request
+        self.read_steps = types.key == ApiKey.PRODUCE
+        """Whether reading one at once is tried in steps: if a slice of time is not enough, it is large."""
         self.response_class: Callable[..., Message] = types.response
         self.has_error_code = any(field.name == "error_code" for field in types.response.SCHEMA.fields)
         self.flexible_request_header = types.request_header_version(version) >= 2
         header_is_flexible = types.response_header_version(version) >= 1
         self.encode = encoder(version, header_is_flexible=header_is_flexible, in_parts=types.key == ApiKey.FETCH)
+        self.encode_steps = step_encoder(version, header_is_flexible=header_is_flexible)
+        self.large_bytes = sys.maxsize if types.key in AT_ONCE else LARGE_FETCH_BYTES if types.key == ApiKey.FETCH else LARGE_BYTES
         self.requests = 0
         self.sample_at = 0  # the request, counted from 1, that is measured next; 0: none
 
@@ -90,3 +108,19 @@ def encoder(version: int, *, header_is_flexible: bool, in_parts: bool) -> Callab
             return CLOSE
 
     return encode
+
+
+def step_encoder(version: int, *, header_is_flexible: bool) -> Callable[[int, Message], Steps[Completion]]:
+    """The same in steps, for responses that take long."""
+    header = _FLEXIBLE_RESPONSE_HEADER.pack if header_is_flexible else CORRELATION_ID.pack
+    no_tagged_fields = (0,) if header_is_flexible else ()
+
+    def encode_steps(correlation_id: int, response: Message) -> Steps[Completion]:
+        try:
+            parts = yield from response.encode_steps(version)
+        except Exception:
+            logger.exception("a %s cannot be written in version %d", type(response).__name__, version)
+            return CLOSE
+        return [header(correlation_id, *no_tagged_fields), *parts]
+
+    return encode_steps

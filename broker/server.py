@@ -16,11 +16,12 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, nullcontext
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from broker.auto_topics import AutoTopics
 from broker.background import LoopBackground
 from broker.cluster_wiring import ClusterWiring
-from broker.collector import collector_paused
+from broker.collector import collector_paused, collector_resting
 from broker.control_requests import ControlRequests
 from broker.dispatch import Dispatcher
 from broker.dynamic_config import DynamicConfig
@@ -39,6 +40,7 @@ from broker.services import Services
 from broker.start_checks import check_belongings, check_broker_id
 from broker.surroundings import Surroundings
 from broker.timing_wheel import TimingWheel
+from broker.turns import Turns
 from config.broker import BrokerConfig
 from config.broker_general import BROKER_ID, BROKER_RACK, RESERVED_BROKER_MAX_ID
 from config.broker_network import (
@@ -159,8 +161,8 @@ class Broker:
         if self.metrics is not None:
             self.metrics.on_ready()
         if self._surroundings.is_process:
-            # What lives until the end is not looked at again by the collector, which would stop the loop for it.
-            gc.collect()
+            # What lives until the end is not looked at again by the collector, which would stop the loop for it. Nor now: there
+            # is next to no garbage, and to find that out delays a start.
             gc.freeze()
             gc.set_threshold(*COLLECTOR_THRESHOLDS)
 
@@ -223,6 +225,8 @@ class Broker:
         services = self.services
         store = self.store
         cluster = services.cluster = MetadataCache()
+        resting = collector_resting if self._surroundings.is_process else nullcontext
+        services.turns = Turns(asyncio.get_running_loop().call_soon, self._surroundings.clock_ns, while_large=resting)
         services.replica_manager = ReplicaManager(
             services.broker_id, self.log_manager, cluster, self._clock, config[REPLICA_LAG_TIME_MAX_MS]
         )
@@ -245,9 +249,12 @@ class Broker:
             config.listeners.inter_broker_listener_name,
             self._registration,
             self._surroundings.somebody_listens,
+            services.turns.pause,
         )
         self.controller.on_new_session(self._cluster.on_new_session)
-        services.topic_admin = TopicAdmin(store, config, cluster, waits, self._surroundings.random_bytes, self._random.randrange)
+        services.topic_admin = TopicAdmin(
+            store, config, cluster, waits, self._surroundings.random_bytes, self._random.randrange, services.turns.pause
+        )
         services.partition_growth = PartitionGrowth(store, cluster, waits, self._random.randrange)
         services.auto_topics = AutoTopics(config, services.topic_admin, lambda: self.controller.is_active)
         services.fetch_sessions = FetchSessionCache(config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], self._random.getrandbits)
@@ -263,6 +270,7 @@ class Broker:
             services.replica_manager,
             services.produce_purgatory,
             services.workers,
+            lambda: UUID(bytes=self._surroundings.random_bytes(16), version=4),
             while_loading=collector_paused if self._surroundings.is_process else nullcontext,
         )
         services.replica_manager.leadership_listeners.append(services.groups.on_leadership_change)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from broker.producer_ids import ProducerIds
     from broker.purgatory import Purgatory
     from broker.security.authorizer import Authorizer
+    from broker.turns import Turns
     from config.broker import BrokerConfig
     from controller.config_admin import ConfigAdmin
     from controller.controller import Controller
@@ -59,6 +60,7 @@ class Services:
         "replica_manager",
         "store",
         "topic_admin",
+        "turns",
         "workers",
     )
 
@@ -90,5 +92,7 @@ class Services:
     delete_records_purgatory: Purgatory
     fetch_max_bytes: int
     """`fetch.max.bytes`, read per Fetch."""
+    turns: Turns
+    """Where long work is done a little at a time."""
     workers: Executor
     """Threads for what blocks or computes long: recompression, cold reads."""

@@ -6,6 +6,7 @@ The simulation puts others in their place, and runs the same broker on a virtual
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from random import Random, SystemRandom
@@ -28,6 +29,8 @@ class Surroundings:
     """The machine, as it is. Whoever simulates it overrides all of this."""
 
     clock: Clock
+    clock_ns: Callable[[], int]
+    """Nanoseconds, for work that is cut into slices: looked at with every step of it."""
     random: Random
     random_bytes: RandomBytes
     file_system: FileSystem
@@ -36,6 +39,7 @@ class Surroundings:
 
     def __init__(self) -> None:
         self.clock = SystemClock()
+        self.clock_ns = time.monotonic_ns
         self.random = SystemRandom()
         self.random_bytes = os.urandom
         self.file_system = RealFileSystem()

@@ -1,8 +1,12 @@
 """`ottla`: the command line. Each command is a module of this package, imported when it is called, so that `--help` answers at once."""
 
+import gc
 from importlib import import_module
 
 import click
+
+# What is imported stays. The collector would look through it again and again, at every start.
+gc.set_threshold(50_000, 20, 100)
 
 COMMANDS = {
     "serve": "Run a broker.",

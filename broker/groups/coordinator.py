@@ -197,11 +197,11 @@ class GroupCoordinator:
         return self.groups.find(group_id, may_be_empty=True)
 
     def list(self, states: Iterable[str], types: Iterable[str]) -> tuple[ErrorCode, list[Group]]:
-        """The groups coordinated here in one of these states and of one of these types (any, when empty), in any case of letters."""
+        """The groups coordinated here in one of these states and of one of these types (any, when empty), all in small letters."""
         if not self.groups.is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
-        wanted_states = {state.lower() for state in states}
-        wanted_types = {name.lower() for name in types}
+        wanted_states = frozenset(states)
+        wanted_types = frozenset(types)
         found = [
             group
             for group in self.groups

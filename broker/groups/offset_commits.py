@@ -183,10 +183,17 @@ class OffsetCommits:
 
     # -- fetch -------------------------------------------------------------------------------------------------------------
 
+    def committed(self, group_id: str) -> dict[str, list[int]]:
+        """By topic, the partitions of which a group has committed offsets; none when the group is not known here."""
+        error, group = self._groups.find(group_id, may_be_empty=True)
+        if error or group is None or group.state is GroupState.DEAD:
+            return {}
+        return {topic: list(known) for topic, known in group.offsets.committed.by_topic.items()}
+
     def fetch(
-        self, group_id: str, partitions: Mapping[str, Iterable[int]] | None, *, require_stable: bool
+        self, group_id: str, partitions: Mapping[str, Iterable[int]], *, require_stable: bool
     ) -> tuple[ErrorCode, dict[str, list[OffsetFetchResponsePartitions]]]:
-        """OffsetFetch: by topic, the committed offsets of these partitions, or of all (None). Offset -1 where nothing is known."""
+        """OffsetFetch: by topic, the committed offsets of these partitions. Offset -1 where nothing is known."""
         error, group = self._groups.find(group_id, may_be_empty=True)
         if error:
             return error, {}
@@ -194,7 +201,7 @@ class OffsetCommits:
         by_topic = offsets.committed.by_topic
         require_stable = require_stable and not offsets.is_all_stable
         found: dict[str, list[OffsetFetchResponsePartitions]] = {}
-        for topic, indexes in (by_topic if partitions is None else partitions).items():
+        for topic, indexes in partitions.items():
             known = by_topic.get(topic, {})
             answers: list[OffsetFetchResponsePartitions] = []
             for index in indexes:

@@ -27,12 +27,4 @@ async def handle_alter_configs(request: AlterConfigsRequest, context: RequestCon
         else:
             refuse(resource.resource_type)
 
-    outcomes = await change_each(request.resources, change, context)
-    return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=code, error_message=message, resource_type=resource.resource_type, resource_name=resource.resource_name
-            )
-            for resource, (code, message) in zip(request.resources, outcomes, strict=True)
-        ]
-    )
+    return AlterConfigsResponse(responses=await change_each(request.resources, change, AlterConfigsResourceResponse, context))

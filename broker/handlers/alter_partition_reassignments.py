@@ -7,6 +7,7 @@ replicas then stand in the order in which they stood before it, which Apache Kaf
 from broker.error_map import error_code
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
+from broker.turns import each
 from controller.errors import NotController
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition_reassignments import (
@@ -24,24 +25,28 @@ async def handle_alter_partition_reassignments(
     """Begin or give up, and say of each partition whether that was possible."""
     if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
         return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    targets = {
-        TopicPartition(topic.name, partition.partition_index): None if partition.replicas is None else tuple(partition.replicas)
-        for topic in request.topics
-        for partition in topic.partitions
-    }
+    targets: dict[TopicPartition, tuple[int, ...] | None] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            await context.broker.turns.pause()
+            replicas = None if partition.replicas is None else tuple(partition.replicas)
+            targets[TopicPartition(topic.name, partition.partition_index)] = replicas
     try:
         results = await context.broker.controller.alter_reassignments(targets)
     except NotController:
         return _refused(ErrorCode.NOT_CONTROLLER)
     topics: dict[str, list[ReassignablePartitionResponse]] = {}
-    for (topic, index), error in results.items():
+    for (name, index), error in results.items():
+        await context.broker.turns.pause()
         code = ErrorCode.NONE if error is None else error_code(error)
         message = None if error is None else str(error)
         answer = ReassignablePartitionResponse(partition_index=index, error_code=code, error_message=message)
-        topics.setdefault(topic, []).append(answer)
+        topics.setdefault(name, []).append(answer)
     return AlterPartitionReassignmentsResponse(
         error_message="",
-        responses=[ReassignableTopicResponse(name=topic, partitions=partitions) for topic, partitions in topics.items()],
+        responses=await context.broker.turns.spread(
+            each(topics.items(), lambda named: ReassignableTopicResponse(name=named[0], partitions=named[1]))
+        ),
     )
 
 

@@ -4,12 +4,12 @@ The answer does not wait for the move; DescribeLogDirs shows how far it is. A re
 directory asked for when it comes, and answered with REPLICA_NOT_AVAILABLE meanwhile, as Apache Kafka does.
 """
 
-import asyncio
 import logging
 
 from broker.handlers.partition_errors import partition_error
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
+from broker.turns import each
 from protocol.errors import ErrorCode
 from protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -26,30 +26,39 @@ logger = logging.getLogger(__name__)
 
 async def handle_alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: RequestContext) -> AlterReplicaLogDirsResponse:
     """Begin each move by itself. A partition that is named twice goes where it was named last."""
-    wanted = {
-        TopicPartition(topic.name, index): directory.path
-        for directory in request.dirs
-        for topic in directory.topics
-        for index in topic.partitions
-    }
+    wanted: dict[TopicPartition, str] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                await context.broker.turns.pause()
+                wanted[TopicPartition(topic.name, index)] = directory.path
     is_allowed = context.is_authorized(Operation.ALTER, ResourceType.CLUSTER)
+    outcome = await context.broker.replica_manager.alter_log_dirs(wanted) if is_allowed else {}
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    failed = []
     for topic_partition, path in wanted.items():
-        code = _alter(topic_partition, path, context) if is_allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        await asyncio.sleep(0)  # each may make a log
+        await context.broker.turns.pause()
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        if is_allowed:
+            error = outcome[topic_partition]
+            code = _code(error, context)
+            if error is not None and not isinstance(error, NotLeaderOrFollower):
+                failed.append(f"{topic_partition} cannot be moved to {path}: {error}")
         result = AlterReplicaLogDirPartitionResult(partition_index=topic_partition.partition, error_code=code)
         results.setdefault(topic_partition.topic, []).append(result)
+    if failed:
+        more = f" (and {len(failed) - 1} others)" if len(failed) > 1 else ""
+        logger.warning("%s%s", failed[0], more)
     return AlterReplicaLogDirsResponse(
-        results=[AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions) for name, partitions in results.items()]
+        results=await context.broker.turns.spread(
+            each(results.items(), lambda named: AlterReplicaLogDirTopicResult(topic_name=named[0], partitions=named[1]))
+        )
     )
 
 
-def _alter(topic_partition: TopicPartition, path: str, context: RequestContext) -> ErrorCode:
-    try:
-        context.broker.replica_manager.alter_log_dir(topic_partition, path)
-    except NotLeaderOrFollower:
+def _code(error: ReplicationError | StorageError | None, context: RequestContext) -> ErrorCode:
+    if error is None:
+        return ErrorCode.NONE
+    if isinstance(error, NotLeaderOrFollower):
         return ErrorCode.REPLICA_NOT_AVAILABLE
-    except (ReplicationError, StorageError) as error:
-        logger.warning("%s cannot be moved to %s: %s", topic_partition, path, error)
-        return partition_error(error, context.broker)
-    return ErrorCode.NONE
+    return partition_error(error, context.broker)

@@ -5,6 +5,7 @@ Only the active controller's broker does it; any other answers NOT_CONTROLLER.
 
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
+from broker.turns import each
 from controller.scram_credentials import Deletion, Upsertion, alter_scram_credentials
 from protocol.errors import ErrorCode
 from protocol.messages.alter_user_scram_credentials import (
@@ -22,13 +23,16 @@ async def handle_alter_user_scram_credentials(
         return _refused(request, ErrorCode.NOT_CONTROLLER)
     if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
         return _refused(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    deletions = [Deletion(each.name, each.mechanism) for each in request.deletions]
-    upsertions = [
-        Upsertion(each.name, each.mechanism, each.iterations, bytes(each.salt), bytes(each.salted_password)) for each in request.upsertions
-    ]
-    outcomes = await alter_scram_credentials(context.broker.config_admin, deletions, upsertions)
+    spread = context.broker.turns.spread
+    deletions = await spread(each(request.deletions, lambda it: Deletion(it.name, it.mechanism)))
+    upsertions = await spread(
+        each(request.upsertions, lambda it: Upsertion(it.name, it.mechanism, it.iterations, bytes(it.salt), bytes(it.salted_password)))
+    )
+    outcomes = await alter_scram_credentials(context.broker.config_admin, deletions, upsertions, context.broker.turns.pause)
     return AlterUserScramCredentialsResponse(
-        results=[AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message) for user, (code, message) in outcomes]
+        results=await spread(
+            each(outcomes, lambda it: AlterUserScramCredentialsResult(user=it[0], error_code=it[1][0], error_message=it[1][1]))
+        )
     )
 
 

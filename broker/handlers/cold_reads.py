@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.services import Services
+from broker.turns import Steps
 from protocol.messages.fetch import FetchResponse
 from storage.cold_lookups import ColdRead
 
 if TYPE_CHECKING:
-    from broker.handlers.fetch import Fetch
+    from broker.handlers.fetch_reading import Fetch
 
 MAX_ROUNDS = 1000
 """A search by time may look into each segment of a log. What takes longer waits on the loop: memory must be very short."""
@@ -19,8 +20,8 @@ MAX_ROUNDS = 1000
 _Found = TypeVar("_Found")
 
 
-async def until_cached(broker: Services, cold: ColdRead, read: Callable[[bool], _Found]) -> _Found:
-    """Has threads pull in what `read(may_wait)` needs, and calls it until it needs nothing more. It has met `cold` already.
+async def until_cached(broker: Services, cold: ColdRead, read: Callable[[bool], Steps[_Found]]) -> _Found:
+    """Has threads pull in what `read(may_wait)` needs, and takes its steps until it needs nothing more. It has met `cold` already.
 
     The handler leaves its slot: it waits for a disk, and others have what they need in memory.
     """
@@ -29,10 +30,10 @@ async def until_cached(broker: Services, cold: ColdRead, read: Callable[[bool], 
     for _ in range(MAX_ROUNDS):
         await loop.run_in_executor(None, cold.warm)
         try:
-            return read(False)
+            return await broker.turns.spread(read(False))
         except ColdRead as again:
             cold = again
-    return read(True)
+    return await broker.turns.spread(read(True))
 
 
 async def read_when_cached(fetch: Fetch, cold: ColdRead) -> FetchResponse:
@@ -41,5 +42,5 @@ async def read_when_cached(fetch: Fetch, cold: ColdRead) -> FetchResponse:
     It is not held back for more: a fetch from an old segment is answered at once in Apache Kafka, too.
     """
     broker = fetch.context.broker
-    await until_cached(broker, cold, lambda may_wait: fetch.read(broker.clock.now_ms(), may_wait=may_wait))
+    await until_cached(broker, cold, lambda may_wait: fetch.read_steps(broker.clock.now_ms(), may_wait=may_wait))
     return fetch.response(broker.clock.now_ms())

@@ -3,7 +3,6 @@
 Kafka's ConfigAdminManager.preprocess. For the two handlers, and DescribeConfigs.
 """
 
-from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from enum import IntEnum
 from typing import Any, Protocol, TypeVar
@@ -11,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 from broker.error_map import api_error
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
+from broker.turns import each, how_often
 from config.errors import ConfigError
 from controller.errors import ControllerError, InvalidAdminRequest, StoreError
 from protocol.errors import ErrorCode
@@ -45,16 +45,30 @@ class Resource(Protocol):
 
 
 R = TypeVar("R", bound=Resource)
+T = TypeVar("T")
 Outcome = tuple[ErrorCode, str | None]
 
 ONCE = (ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 
 
-async def change_each(resources: Sequence[R], change: Callable[[R], Coroutine[Any, Any, None]], context: RequestContext) -> list[Outcome]:
-    """Change one resource after the other; for each the error, or NONE. One that is named twice is not changed at all."""
-    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+async def change_each(
+    resources: Sequence[R], change: Callable[[R], Coroutine[Any, Any, None]], response: Callable[..., T], context: RequestContext
+) -> list[T]:
+    """Change one resource after the other; for each a `response` with the error, or NONE. One that is named twice is not changed at all."""
+
+    def answer(changed: tuple[R, Outcome]) -> T:
+        resource, (code, message) = changed
+        return response(error_code=code, error_message=message, resource_type=resource.resource_type, resource_name=resource.resource_name)
+
+    outcomes = await _outcomes(resources, change, context)
+    return await context.broker.turns.spread(each(zip(resources, outcomes, strict=True), answer))
+
+
+async def _outcomes(resources: Sequence[R], change: Callable[[R], Coroutine[Any, Any, None]], context: RequestContext) -> list[Outcome]:
+    times = await context.broker.turns.spread(how_often((resource.resource_type, resource.resource_name) for resource in resources))
     outcomes: list[Outcome] = []
     for resource in resources:
+        await context.broker.turns.pause()
         if times[resource.resource_type, resource.resource_name] > 1:
             outcomes.append(ONCE)
             continue

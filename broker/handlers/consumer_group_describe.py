@@ -1,12 +1,15 @@
 """ConsumerGroupDescribe (api 69), version 0 (KIP-848). Listed and refused, as by Apache Kafka 3.9 in ZooKeeper mode."""
 
 from broker.request_context import RequestContext
+from broker.turns import Steps
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, DescribedGroup
 
 
-def handle_consumer_group_describe(request: ConsumerGroupDescribeRequest, context: RequestContext) -> ConsumerGroupDescribeResponse:
+def handle_consumer_group_describe(request: ConsumerGroupDescribeRequest, context: RequestContext) -> Steps[ConsumerGroupDescribeResponse]:
     """Refuse."""
-    return ConsumerGroupDescribeResponse(
-        groups=[DescribedGroup(error_code=ErrorCode.UNSUPPORTED_VERSION, group_id=group_id) for group_id in request.group_ids]
-    )
+    response = ConsumerGroupDescribeResponse()
+    for group_id in request.group_ids:
+        response.groups.append(DescribedGroup(error_code=ErrorCode.UNSUPPORTED_VERSION, group_id=group_id))
+        yield
+    return response

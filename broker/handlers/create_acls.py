@@ -3,23 +3,20 @@
 from broker.handlers.acl_codes import refuse_unknown
 from broker.network.request_channel import Completion
 from broker.request_context import RequestContext
+from broker.turns import Steps
 from protocol.errors import ErrorCode
 from protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 
-def handle_create_acls(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse | Completion:
+def handle_create_acls(request: CreateAclsRequest, context: RequestContext) -> Steps[CreateAclsResponse | Completion]:
     """Refuse all."""
-    codes = tuple(
-        code
-        for each in request.creations
-        for code in (each.resource_type, each.resource_pattern_type, each.operation, each.permission_type)
-    )
+    codes: set[int] = set()
+    results = []
+    for each in request.creations:
+        codes.update((each.resource_type, each.resource_pattern_type, each.operation, each.permission_type))
+        results.append(AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured."))
+        yield
     refused = refuse_unknown(codes, context)
     if refused is not None:
         return refused
-    return CreateAclsResponse(
-        results=[
-            AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured.")
-            for _ in request.creations
-        ]
-    )
+    return CreateAclsResponse(results=results)

@@ -3,11 +3,10 @@
 Only the active controller's broker lets topics grow. The answer comes when the new partitions have leaders, or after the timeout.
 """
 
-from collections import Counter
-
 from broker.error_map import api_error
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
+from broker.turns import how_often
 from controller.errors import ControllerError
 from controller.partition_growth import NewPartitions
 from protocol.errors import ErrorCode
@@ -21,15 +20,19 @@ from protocol.messages.create_partitions import (
 
 async def handle_create_partitions(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     """Let the topics grow that can; one answer for each name, also for one that was asked for twice."""
-    results = {topic.name: CreatePartitionsTopicResult(name=topic.name, error_message=None) for topic in request.topics}
+    results: dict[str, CreatePartitionsTopicResult] = {}
+    for topic in request.topics:
+        await context.broker.turns.pause()
+        results[topic.name] = CreatePartitionsTopicResult(name=topic.name, error_message=None)
     controller = context.broker.controller
     if not controller.is_active:
         for result in results.values():
             result.error_code = ErrorCode.NOT_CONTROLLER
         return CreatePartitionsResponse(results=list(results.values()))
-    times = Counter(topic.name for topic in request.topics)
+    times = await context.broker.turns.spread(how_often(topic.name for topic in request.topics))
     growing: list[NewPartitions] = []
     for topic in request.topics:
+        await context.broker.turns.pause()
         result = results[topic.name]
         if times[topic.name] > 1:
             result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, "Duplicate topic in request."
@@ -43,6 +46,7 @@ async def handle_create_partitions(request: CreatePartitionsRequest, context: Re
         growing, validate_only=request.validate_only, timeout_ms=request.timeout_ms
     )
     for name, outcome in outcomes.items():
+        await context.broker.turns.pause()
         if isinstance(outcome, ControllerError):
             results[name].error_code, results[name].error_message = api_error(outcome)
     return CreatePartitionsResponse(results=list(results.values()))

@@ -4,11 +4,10 @@ Only the active controller's broker creates topics; any other answers NOT_CONTRO
 topics has a leader that this broker knows of, or after the timeout.
 """
 
-from collections import Counter
-
 from broker.error_map import api_error
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
+from broker.turns import each, how_often
 from controller.errors import AdminTimeout, ControllerError
 from controller.topic_admin import CreatedTopic, NewTopic
 from protocol.errors import ErrorCode
@@ -25,15 +24,17 @@ CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 async def handle_create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Create the topics that can be, and say of each what became of it."""
-    results = [CreatableTopicResult(name=topic.name, configs=[], num_partitions=-1, replication_factor=-1) for topic in request.topics]
+    spread = context.broker.turns.spread
+    results = await spread(each(request.topics, _unknown))
     if not context.broker.controller.is_active:
         for result in results:
             result.error_code = ErrorCode.NOT_CONTROLLER
         return CreateTopicsResponse(topics=results)
-    times_named = Counter(topic.name for topic in request.topics)
+    times_named = await spread(how_often(topic.name for topic in request.topics))
     may_create_any = context.is_authorized(Operation.CREATE, ResourceType.CLUSTER)
     wanted: list[tuple[CreatableTopic, CreatableTopicResult]] = []
     for topic, result in zip(request.topics, results, strict=True):
+        await context.broker.turns.pause()
         if topic.name == CLUSTER_METADATA_TOPIC:
             result.error_code = ErrorCode.INVALID_REQUEST
             result.error_message = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
@@ -46,9 +47,10 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
         else:
             wanted.append((topic, result))
     outcomes = await context.broker.topic_admin.create_topics(
-        [_new_topic(topic) for topic, _ in wanted], validate_only=request.validate_only, timeout_ms=request.timeout_ms
+        await spread(each(wanted, lambda pair: _new_topic(pair[0]))), validate_only=request.validate_only, timeout_ms=request.timeout_ms
     )
     for topic, result in wanted:
+        await context.broker.turns.pause()
         outcome = outcomes[topic.name]
         if isinstance(outcome, ControllerError):
             result.error_code, result.error_message = api_error(outcome)
@@ -57,6 +59,10 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
         else:
             _describe(outcome, result, context)
     return CreateTopicsResponse(topics=results)
+
+
+def _unknown(topic: CreatableTopic) -> CreatableTopicResult:
+    return CreatableTopicResult(name=topic.name, configs=[], num_partitions=-1, replication_factor=-1)
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from broker.network.request_channel import Answer, Completion, Pending
 from broker.request_context import RequestContext
+from broker.turns import Steps, Unfinished
 from protocol.schema import Message
 
 
@@ -17,7 +18,7 @@ class DelayedAnswer:
 
     def __init__(self, context: RequestContext) -> None:
         self._context = context
-        self._response: Message | Completion | None = None
+        self._response: Message | Steps[Message] | Completion | None = None
         self._pending: Pending | None = None
 
     def complete(self, response: Message) -> None:
@@ -27,6 +28,21 @@ class DelayedAnswer:
         else:
             self._pending.complete(self._context.encode(response))
 
+    def complete_steps(self, steps: Steps[Message]) -> None:
+        """The response is known; it is made in steps, at once if there are few."""
+        if self._pending is None:
+            self._response = steps
+            return
+        turns = self._context.broker.turns
+        response = turns.first_slice(steps)
+        if isinstance(response, Unfinished):
+            turns.go_on(self._answer_steps(steps, self._pending), self._pending)
+        else:
+            self._pending.complete(self._context.encode(response))
+
+    def _answer_steps(self, steps: Steps[Message], pending: Pending) -> Steps[None]:
+        pending.complete((yield from self._context.encode_steps((yield from steps))))
+
     def complete_encoded(self, answer: Completion) -> None:
         """The response is known as it goes to the network."""
         if self._pending is None:
@@ -34,7 +50,7 @@ class DelayedAnswer:
         else:
             self._pending.complete(answer)
 
-    def answer(self) -> Message | Answer:
+    def answer(self) -> Message | Steps[Message] | Answer:
         """The response if it is known by now, or the promise of it."""
         if self._response is not None:
             return self._response

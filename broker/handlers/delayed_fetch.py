@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from broker.network.request_channel import Pending
 from broker.purgatory import DelayedOperation
+from broker.turns import Steps
 
 if TYPE_CHECKING:
-    from broker.handlers.fetch import Fetch
+    from broker.handlers.fetch_reading import Fetch
 
 UNKNOWN_SIZE = -1
 MOST_TURNS = 4
@@ -131,10 +132,20 @@ class DelayedFetch(DelayedOperation):
     def on_complete(self) -> None:
         """Answer with what is there now."""
         fetch = self._fetch
+        if fetch.is_large:
+            fetch.context.broker.turns.go_on(self._answer_steps(), self._pending)
+            return
         now_ms = fetch.context.broker.clock.now_ms()
         if not self._is_fresh:
             fetch.read(now_ms, is_first_read=False)
         self._pending.complete(fetch.context.encode(fetch.response(now_ms)))
+
+    def _answer_steps(self) -> Steps[None]:
+        fetch = self._fetch
+        now_ms = fetch.context.broker.clock.now_ms()
+        if not self._is_fresh:
+            yield from fetch.read_steps(now_ms, may_wait=True)
+        self._pending.complete((yield from fetch.context.encode_steps((yield from fetch.response_steps(now_ms)))))
 
 
 def wait_for_more(fetch: Fetch, *, has_enough: bool = False) -> Pending:

@@ -2,18 +2,21 @@
 
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
+from broker.turns import Steps
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
-def handle_delete_groups(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
+def handle_delete_groups(request: DeleteGroupsRequest, context: RequestContext) -> Steps[DeleteGroupsResponse]:
     """Forget groups without members, with their offsets."""
-    names = list(dict.fromkeys(request.groups_names))
-    allowed = [name for name in names if context.is_authorized(Operation.DELETE, ResourceType.GROUP, name)]
-    codes = context.broker.groups.offsets.delete_groups(allowed)
-    return DeleteGroupsResponse(
-        results=[
-            DeletableGroupResult(group_id=name, error_code=codes.get(name, ErrorCode.GROUP_AUTHORIZATION_FAILED))
-            for name in [*allowed, *(name for name in names if name not in codes)]
-        ]
-    )
+    deleted = []
+    refused = []
+    for name in dict.fromkeys(request.groups_names):
+        result = DeletableGroupResult(group_id=name, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        if context.is_authorized(Operation.DELETE, ResourceType.GROUP, name):
+            result.error_code = context.broker.groups.offsets.delete_groups([name])[name]
+            deleted.append(result)
+        else:
+            refused.append(result)
+        yield
+    return DeleteGroupsResponse(results=deleted + refused)

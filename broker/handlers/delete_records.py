@@ -11,6 +11,7 @@ from broker.internal_topics import INTERNAL_TOPICS
 from broker.network.request_channel import Answer, Pending
 from broker.purgatory import DelayedOperation
 from broker.request_context import RequestContext
+from broker.turns import Steps, each
 from protocol.errors import ErrorCode
 from protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -25,13 +26,18 @@ from storage.errors import StorageError
 UNKNOWN_LOW_WATERMARK = -1
 
 
-def handle_delete_records(request: DeleteRecordsRequest, context: RequestContext) -> Answer | DeleteRecordsResponse:
+def handle_delete_records(request: DeleteRecordsRequest, context: RequestContext) -> Steps[Answer | DeleteRecordsResponse]:
     """Delete on the leader, then wait for the followers."""
     waiting: list[tuple[Partition, int, DeleteRecordsPartitionResult]] = []
     # What is said last of a partition that is named twice counts.
-    wanted = {(topic.name, asked.partition_index): asked.offset for topic in request.topics for asked in topic.partitions}
+    wanted: dict[tuple[str, int], int] = {}
+    for topic in request.topics:
+        for asked in topic.partitions:
+            wanted[topic.name, asked.partition_index] = asked.offset
+            yield
     results: dict[str, list[DeleteRecordsPartitionResult]] = {}
     for (name, index), wanted_offset in wanted.items():
+        yield
         result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=UNKNOWN_LOW_WATERMARK)
         results.setdefault(name, []).append(result)
         if name in INTERNAL_TOPICS and context.broker.cluster.partition(name, index) is not None:
@@ -44,9 +50,13 @@ def handle_delete_records(request: DeleteRecordsRequest, context: RequestContext
         except (StorageError, ReplicationError) as error:
             result.error_code = partition_error(error, context.broker)
     response = DeleteRecordsResponse(
-        topics=[DeleteRecordsTopicResult(name=name, partitions=partitions) for name, partitions in results.items()]
+        topics=(yield from each(results.items(), lambda named: DeleteRecordsTopicResult(name=named[0], partitions=named[1])))
     )
-    if all(_is_settled(*entry) for entry in waiting):
+    for entry in waiting:
+        if not _is_settled(*entry):
+            break
+        yield
+    else:
         return response
     pending = Pending()
     delayed = DelayedDeleteRecords(waiting, response, context, pending)

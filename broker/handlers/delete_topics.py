@@ -6,6 +6,7 @@ Only the active controller's broker deletes topics. The answer comes when this b
 from broker.error_map import error_code
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
+from broker.turns import Steps, each
 from config.broker_general import DELETE_TOPIC_ENABLE
 from controller.errors import ControllerError
 from protocol.errors import ErrorCode
@@ -18,17 +19,19 @@ FIRST_VERSION_WITH_DELETION_DISABLED = 3
 
 async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     """Delete the topics that can be, and say of each what became of it."""
-    topics = _topics_of(request, context.api_version)
-    results = [DeletableTopicResult(name=topic.name, topic_id=topic.topic_id) for topic in topics]
-    refused = _refusal(topics, context)
+    spread = context.broker.turns.spread
+    topics = await spread(_topics_of(request, context.api_version))
+    results = await spread(each(topics, lambda topic: DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)))
+    refused = await spread(_refusal(topics, context))
     if refused is not None:
         for result in results:
             result.error_code = refused
         return DeleteTopicsResponse(responses=results)
     broker = context.broker
-    names_by_id = {topic_id: name for name, topic_id in broker.controller.context.topic_ids.items()} if _by_id(topics) else {}
+    names_by_id = {topic_id: name for name, topic_id in broker.controller.context.topic_ids.items()} if await spread(_by_id(topics)) else {}
     deleting: list[str] = []
     for result in results:
+        await context.broker.turns.pause()
         is_by_id = result.topic_id != ZERO_UUID
         if is_by_id:
             result.name = names_by_id.get(result.topic_id)
@@ -54,17 +57,21 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
     return DeleteTopicsResponse(responses=results)
 
 
-def _topics_of(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:
+def _topics_of(request: DeleteTopicsRequest, version: int) -> Steps[list[DeleteTopicState]]:
     if version >= FIRST_VERSION_BY_TOPIC_ID:
         return request.topics
-    return [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
+    return (yield from each(request.topic_names, lambda name: DeleteTopicState(name=name, topic_id=ZERO_UUID)))
 
 
-def _by_id(topics: list[DeleteTopicState]) -> bool:
-    return any(topic.topic_id != ZERO_UUID for topic in topics)
+def _by_id(topics: list[DeleteTopicState]) -> Steps[bool]:
+    for topic in topics:
+        if topic.topic_id != ZERO_UUID:
+            return True
+        yield
+    return False
 
 
-def _refusal(topics: list[DeleteTopicState], context: RequestContext) -> ErrorCode | None:
+def _refusal(topics: list[DeleteTopicState], context: RequestContext) -> Steps[ErrorCode | None]:
     """Why nothing is deleted at all."""
     if not context.broker.controller.is_active:
         return ErrorCode.NOT_CONTROLLER
@@ -72,6 +79,8 @@ def _refusal(topics: list[DeleteTopicState], context: RequestContext) -> ErrorCo
         return (
             ErrorCode.TOPIC_DELETION_DISABLED if context.api_version >= FIRST_VERSION_WITH_DELETION_DISABLED else ErrorCode.INVALID_REQUEST
         )
-    if any(topic.name is not None and topic.topic_id != ZERO_UUID for topic in topics):
-        return ErrorCode.INVALID_REQUEST
+    for topic in topics:
+        if topic.name is not None and topic.topic_id != ZERO_UUID:
+            return ErrorCode.INVALID_REQUEST
+        yield
     return None

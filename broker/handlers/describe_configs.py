@@ -11,6 +11,7 @@ from broker.handlers.config_resources import ConfigResourceType
 from broker.loggers import describe_loggers
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
+from broker.turns import each
 from config.describe import ConfigEntry
 from config.errors import ConfigError
 from config.topic import TopicConfig
@@ -34,8 +35,13 @@ async def handle_describe_configs(request: DescribeConfigsRequest, context: Requ
     """Describe each resource. A kind that nobody knows spoils the whole request."""
     if any(resource.resource_type not in KNOWN for resource in request.resources):
         code = ErrorCode.INVALID_REQUEST
-        return DescribeConfigsResponse(results=[_result(resource, code, code.message) for resource in request.resources])
-    return DescribeConfigsResponse(results=[await _describe(resource, request, context) for resource in request.resources])
+        results = each(request.resources, lambda resource: _result(resource, code, code.message))
+        return DescribeConfigsResponse(results=await context.broker.turns.spread(results))
+    response = DescribeConfigsResponse()
+    for resource in request.resources:
+        await context.broker.turns.pause()
+        response.results.append(await _describe(resource, request, context))
+    return response
 
 
 async def _describe(resource: DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResult:

@@ -6,11 +6,12 @@ A group that does not exist is described as Dead, without an error. Metadata and
 from broker.groups.group import Group, GroupState
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType, authorized_operations
+from broker.turns import Steps
 from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
 
 
-def handle_describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+def handle_describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> Steps[DescribeGroupsResponse]:
     """Say what is known of each group; those that may not be seen come first, as with Apache Kafka."""
     refused = []
     described = []
@@ -19,6 +20,7 @@ def handle_describe_groups(request: DescribeGroupsRequest, context: RequestConte
             described.append(_describe(group_id, request, context))
         else:
             refused.append(DescribedGroup(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id))
+        yield
     return DescribeGroupsResponse(groups=refused + described)
 
 

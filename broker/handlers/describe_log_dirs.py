@@ -17,7 +17,7 @@ from protocol.messages.describe_log_dirs import (
 )
 from storage.log_dirs_description import LogDirDescription
 
-REPLICAS_PER_TURN = 300
+REPLICAS_PER_TURN = 75
 """Half a millisecond."""
 
 

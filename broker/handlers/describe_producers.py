@@ -3,6 +3,7 @@
 from broker.error_map import api_error, error_code
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
+from broker.turns import Steps
 from controller.errors import InvalidTopicName
 from controller.topic_names import validate_topic_name
 from protocol.errors import ErrorCode
@@ -18,7 +19,7 @@ from storage.errors import StorageError
 from storage.producer_state import ProducerStateEntry
 
 
-def handle_describe_producers(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
+def handle_describe_producers(request: DescribeProducersRequest, context: RequestContext) -> Steps[DescribeProducersResponse]:
     """Describe the producers of each asked partition that this broker hosts."""
     response = DescribeProducersResponse()
     for asked in request.topics:
@@ -30,6 +31,7 @@ def handle_describe_producers(request: DescribeProducersRequest, context: Reques
             else:
                 code, message = refused
                 topic.partitions.append(PartitionResponse(partition_index=index, error_code=code, error_message=message))
+            yield
         response.topics.append(topic)
     return response
 

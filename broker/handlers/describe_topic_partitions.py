@@ -10,6 +10,7 @@ from broker.handlers.metadata import visible_partition
 from broker.internal_topics import INTERNAL_TOPICS
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType, authorized_operations
+from broker.turns import Steps
 from config.broker_network import MAX_REQUEST_PARTITION_SIZE_LIMIT
 from protocol.errors import ErrorCode
 from protocol.messages.describe_topic_partitions import (
@@ -22,7 +23,9 @@ from protocol.messages.describe_topic_partitions import (
 from replication.cluster import TopicImage
 
 
-def handle_describe_topic_partitions(request: DescribeTopicPartitionsRequest, context: RequestContext) -> DescribeTopicPartitionsResponse:
+def handle_describe_topic_partitions(
+    request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> Steps[DescribeTopicPartitionsResponse]:
     """List partitions from the cursor on."""
     cluster = context.broker.cluster
     asks_for_all = not request.topics
@@ -36,6 +39,7 @@ def handle_describe_topic_partitions(request: DescribeTopicPartitionsRequest, co
     left = max(min(request.response_partition_limit, context.broker.config[MAX_REQUEST_PARTITION_SIZE_LIMIT]), 1)
     response = DescribeTopicPartitionsResponse()
     for name in names:
+        yield
         allowed = context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name)
         image = cluster.topics.get(name) if allowed else None
         if image is None:

@@ -1,10 +1,10 @@
 """DescribeUserScramCredentials (api 50), version 0 (KIP-554): mechanisms and iterations of users, as they stand in the metadata store."""
 
-from collections import Counter
 from collections.abc import Mapping
 
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
+from broker.turns import how_often
 from controller.znodes import desanitize, sanitize
 from protocol.errors import ErrorCode
 from protocol.messages.describe_user_scram_credentials import (
@@ -30,9 +30,10 @@ async def handle_describe_user_scram_credentials(
         return DescribeUserScramCredentialsResponse(
             results=[_described(user, found[user]) for user in sorted(found) if found[user].keys() & MECHANISMS.keys()]
         )
-    times = Counter(user.name for user in request.users)
+    times = await context.broker.turns.spread(how_often(user.name for user in request.users))
     results = []
     for user, count in times.items():
+        await context.broker.turns.pause()
         if not user:
             results.append(_refused(user, ErrorCode.RESOURCE_NOT_FOUND, "Username must not be empty"))
         elif count > 1:

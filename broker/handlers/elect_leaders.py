@@ -7,6 +7,7 @@ new leaders, or after the timeout. Asked for all partitions, those that needed n
 from broker.error_map import api_error
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
+from broker.turns import Steps, each
 from controller.errors import AdminTimeout, ControllerError, ElectionNotNeeded, NotController
 from controller.leader_elections import ElectionResult
 from protocol.errors import ErrorCode
@@ -22,11 +23,17 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
     if request.topic_partitions is None:
         partitions = [TopicPartition(image.name, index) for image in cluster.topics.values() for index in image.partitions]
     else:
-        partitions = [TopicPartition(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions]
+        partitions = []
+        for topic in request.topic_partitions:
+            for index in topic.partitions:
+                await context.broker.turns.pause()
+                partitions.append(TopicPartition(topic.topic, index))
     if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         denied = [] if request.topic_partitions is None else partitions
-        return ElectLeadersResponse(error_code=code, replica_election_results=_grouped(dict.fromkeys(denied, (code, None))))
+        return ElectLeadersResponse(
+            error_code=code, replica_election_results=await context.broker.turns.spread(_grouped(dict.fromkeys(denied, (code, None))))
+        )
     if request.election_type not in (PREFERRED, UNCLEAN):
         return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     results: dict[TopicPartition, ElectionResult]
@@ -34,19 +41,23 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
         results = await context.broker.controller.elect_leaders(partitions, unclean=request.election_type == UNCLEAN)
     except NotController:
         results = dict.fromkeys(partitions, NotController(""))
-    leaders = {partition: leader for partition, leader in results.items() if isinstance(leader, int)}
+    leaders: dict[TopicPartition, int] = {}
+    for partition, result in results.items():
+        await context.broker.turns.pause()
+        if isinstance(result, int):
+            leaders[partition] = result
 
     def are_known() -> bool:
         return all(cluster.leader_of(*partition)[0] == leader for partition, leader in leaders.items())
 
     if not await context.broker.metadata_waits.until(are_known, request.timeout_ms):
         results |= {partition: AdminTimeout("") for partition, leader in leaders.items() if cluster.leader_of(*partition)[0] != leader}
-    errors = {
-        partition: _error(result) if isinstance(result, ControllerError) else (ErrorCode.NONE, None)
-        for partition, result in results.items()
-        if request.topic_partitions is not None or not isinstance(result, ElectionNotNeeded)
-    }
-    return ElectLeadersResponse(replica_election_results=_grouped(errors))
+    errors = {}
+    for partition, result in results.items():
+        await context.broker.turns.pause()
+        if request.topic_partitions is not None or not isinstance(result, ElectionNotNeeded):
+            errors[partition] = _error(result) if isinstance(result, ControllerError) else (ErrorCode.NONE, None)
+    return ElectLeadersResponse(replica_election_results=await context.broker.turns.spread(_grouped(errors)))
 
 
 def _refused(request: ElectLeadersRequest, code: ErrorCode) -> ElectLeadersResponse:
@@ -67,8 +78,9 @@ def _error(result: ControllerError) -> tuple[ErrorCode, str | None]:
     return api_error(result)
 
 
-def _grouped(errors: dict[TopicPartition, tuple[ErrorCode, str | None]]) -> list[ReplicaElectionResult]:
+def _grouped(errors: dict[TopicPartition, tuple[ErrorCode, str | None]]) -> Steps[list[ReplicaElectionResult]]:
     topics: dict[str, list[PartitionResult]] = {}
     for (topic, index), (code, message) in errors.items():
         topics.setdefault(topic, []).append(PartitionResult(partition_id=index, error_code=code, error_message=message))
-    return [ReplicaElectionResult(topic=topic, partition_result=results) for topic, results in topics.items()]
+        yield
+    return (yield from each(topics.items(), lambda named: ReplicaElectionResult(topic=named[0], partition_result=named[1])))

@@ -11,13 +11,13 @@ UNSUPPORTED_VERSION, as Apache Kafka does with `log.message.downconversion.enabl
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeAlias
 
 from broker.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
-    NO_SESSION,
     FetchSession,
+    FetchSessionError,
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,
@@ -27,44 +27,33 @@ from broker.fetch_sessions import (
 )
 from broker.handlers.cold_reads import read_when_cached
 from broker.handlers.delayed_fetch import wait_for_more
-from broker.handlers.leader_hints import current_leader, leader_nodes
-from broker.handlers.partition_errors import partition_error
-from broker.handlers.topic_counters import count_failed_fetch
+from broker.handlers.fetch_reading import FIRST_VERSION_WITH_TOPIC_IDS, Fetch, portions
 from broker.network.request_channel import Pending
 from broker.request_context import RequestContext
-from config.topic import COMPRESSION_TYPE
+from broker.turns import Steps
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
-    FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
-    PartitionData,
 )
-from replication.errors import ReplicationError
-from replication.fetch_read import CONSUMER, FetchParams, is_idle_follower, read_partition
-from replication.partition import Partition
 from storage.cold_lookups import ColdRead
-from storage.errors import StorageError
 
-FIRST_VERSION_THAT_KNOWS_STORAGE_ERRORS = 6
-FIRST_VERSION_WITHOUT_OLD_FORMATS = 4
-FIRST_VERSION_WITH_ZSTD = 10
-FIRST_VERSION_THAT_MAY_READ_FROM_FOLLOWERS = 11
-FIRST_VERSION_WITH_TOPIC_IDS = 13
-FIRST_VERSION_WITH_REPLICA_STATE = 15
-FIRST_VERSION_WITH_LEADER_HINTS = 16
-
-GATHERED_BYTES = 64 * 1024
-"""A follower that finds this much is not at the end: it is answered at once."""
-
-ASKS_FOR_A_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+SESSION_ERRORS: dict[type[FetchSessionError], ErrorCode] = {
+    FetchSessionIdNotFound: ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    InvalidFetchSessionEpoch: ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    FetchSessionTopicIdError: ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+}
 
 
-def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | Pending | Coroutine[Any, Any, FetchResponse]:
+Fetched: TypeAlias = FetchResponse | Pending | Coroutine[Any, Any, FetchResponse]
+_Asked: TypeAlias = tuple[str | None, bytes, FetchPartition]
+
+
+def handle_fetch(request: FetchRequest, context: RequestContext) -> Fetched | Steps[Fetched]:
     """Read what the session (or the request alone) asks for; wait when it is less than the client wants."""
+    if context.is_large:
+        return _fetch_large(request, context)
     now_ms = context.broker.clock.now_ms()
     uses_topic_ids = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     names = context.broker.cluster.names_by_id
@@ -73,36 +62,18 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
         for topic in request.topics
         for partition in topic.partitions
     ]
-    session: FetchSession | None = None
-    create_session = False
-    cache = context.broker.fetch_sessions
-    if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-        cache.remove(request.session_id)
-        create_session = request.session_epoch == INITIAL_EPOCH
+    try:
+        session = _session_of(request, context, now_ms)
+    except FetchSessionError as error:
+        return FetchResponse(error_code=SESSION_ERRORS[type(error)])
+    if session is None:
         partitions = _without_session(asked)
     else:
-        try:
-            session = cache.get(request.session_id, request.session_epoch, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
-        except FetchSessionIdNotFound:
-            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        except InvalidFetchSessionEpoch:
-            return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        except FetchSessionTopicIdError:
-            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        forgotten = [
-            (names.get(topic.topic_id) if uses_topic_ids else topic.topic, topic.topic_id, index)
-            for topic in request.forgotten_topics_data
-            for index in topic.partitions
-        ]
-        session.update(asked, forgotten)
-        if session.partitions:
-            partitions = session.partitions
-        else:
-            # nothing is left to remember: the session ends, and what the request itself names is read once more
-            cache.remove(session.session_id)
-            session = None
-            partitions = _without_session(asked)
-    fetch = Fetch(request, context, partitions, session, create_session=create_session)
+        session.update(asked, _forgotten(request, context))
+        partitions = session.partitions or _without_session(asked)
+    fetch = Fetch(request, context, partitions, session)
+    if fetch.is_large:
+        return _fetch_in_steps(fetch, now_ms)
     try:
         fetch.read(now_ms, may_wait=False)
     except ColdRead as cold:
@@ -114,220 +85,60 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchRespons
     return wait_for_more(fetch)
 
 
+def _session_of(request: FetchRequest, context: RequestContext, now_ms: int) -> FetchSession | None:
+    """The session that a request goes on with, at its next epoch; None when it has none. Raises FetchSessionError."""
+    cache = context.broker.fetch_sessions
+    if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        cache.remove(request.session_id)
+        return None
+    uses_topic_ids = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+    return cache.get(request.session_id, request.session_epoch, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+
+
+def _forgotten(request: FetchRequest, context: RequestContext) -> list[tuple[str | None, bytes, int]]:
+    uses_topic_ids = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+    names = context.broker.cluster.names_by_id
+    return [
+        (names.get(topic.topic_id) if uses_topic_ids else topic.topic, topic.topic_id, index)
+        for topic in request.forgotten_topics_data
+        for index in topic.partitions
+    ]
+
+
+def _fetch_large(request: FetchRequest, context: RequestContext) -> Steps[Fetched]:
+    """`handle_fetch` in steps."""
+    now_ms = context.broker.clock.now_ms()
+    uses_topic_ids = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+    names = context.broker.cluster.names_by_id
+    try:
+        session = _session_of(request, context, now_ms)
+    except FetchSessionError as error:
+        return FetchResponse(error_code=SESSION_ERRORS[type(error)])
+    own: Partitions = {}
+    for topic in request.topics:
+        name = names.get(topic.topic_id) if uses_topic_ids else topic.topic
+        for some in portions(topic.partitions):
+            asked = [(name, topic.topic_id, partition) for partition in some]
+            own.update(_without_session(asked))
+            if session is not None:
+                session.update(asked, ())
+            yield
+    if session is not None:
+        for forgotten in portions(_forgotten(request, context)):
+            session.update((), forgotten)
+            yield
+    fetch = Fetch(request, context, own if session is None else session.partitions or own, session)
+    return (yield from _fetch_in_steps(fetch, now_ms))
+
+
+def _fetch_in_steps(fetch: Fetch, now_ms: int) -> Steps[Fetched]:
+    try:
+        yield from fetch.read_steps(now_ms, may_wait=False)
+    except ColdRead as cold:
+        return read_when_cached(fetch, cold)
+    return (yield from fetch.response_steps(now_ms)) if fetch.must_answer_now() else wait_for_more(fetch)
+
+
 def _without_session(asked: list[tuple[str | None, bytes, FetchPartition]]) -> Partitions:
     """What the request itself names."""
     return {key_of(name, topic_id, p.partition): SessionPartition(name, topic_id, p) for name, topic_id, p in asked}
-
-
-class Fetch:
-    """One Fetch request on its way: what it asks for, and the last reading of it."""
-
-    __slots__ = (
-        "answers",
-        "context",
-        "create_session",
-        "failed",
-        "max_bytes",
-        "max_wait_ms",
-        "min_bytes",
-        "params",
-        "partitions",
-        "session",
-        "size",
-        "waited",
-    )
-
-    def __init__(
-        self, request: FetchRequest, context: RequestContext, partitions: Partitions, session: FetchSession | None, *, create_session: bool
-    ) -> None:
-        version = context.api_version
-        self.context = context
-        self.partitions = partitions
-        self.session = session
-        self.create_session = create_session
-        replica_id = request.replica_id if version < FIRST_VERSION_WITH_REPLICA_STATE else request.replica_state.replica_id
-        or_follower = replica_id < CONSUMER or (replica_id == CONSUMER and version >= FIRST_VERSION_THAT_MAY_READ_FROM_FOLLOWERS)
-        if replica_id >= 0:
-            fetches = context.broker.replica_manager.topic_stats.follower_fetches
-            fetches[version] = fetches.get(version, 0) + 1
-        self.params = FetchParams(
-            max(replica_id, CONSUMER),  # a debugging consumer sees what others see, if it also asks followers
-            request.isolation_level,
-            or_follower=or_follower,
-            rack_id=request.rack_id if replica_id < 0 and version >= FIRST_VERSION_THAT_MAY_READ_FROM_FOLLOWERS else None,
-            listener=context.connection.listener_name,
-        )
-        self.max_wait_ms = request.max_wait_ms
-        self.max_bytes = min(request.max_bytes, context.broker.fetch_max_bytes)
-        self.min_bytes = min(request.min_bytes, self.max_bytes)
-        self.answers: list[tuple[SessionPartition, PartitionData]] = []
-        """Without those of a follower's session about which there is nothing to say."""
-        self.waited: list[tuple[Partition, SessionPartition]] = []
-        """The partitions that were read, whose progress could complete this fetch."""
-        self.size = 0
-        self.failed = False
-
-    def read(self, now_ms: int, *, is_first_read: bool = True, may_wait: bool = True) -> None:
-        """Read every partition, in order, until max_bytes are found. The first batch is returned whole even when it is larger.
-
-        What the cluster does not know is answered last and is no reason to answer at once, as in Apache Kafka. Raises ColdRead unless it
-        `may_wait` for the disk; reading again is then harmless.
-        """
-        broker = self.context.broker
-        replicas = broker.replica_manager
-        version = self.context.api_version
-        params = self.params
-        left = self.max_bytes
-        min_one_batch = version >= 3
-        self.answers = answers = []
-        self.waited = waited = []
-        unknown: list[tuple[SessionPartition, PartitionData]] = []
-        self.size = 0
-        self.failed = False
-        is_follower_in_session = self.session is not None and params.replica_id >= 0 and version >= FIRST_VERSION_WITH_TOPIC_IDS
-        for asked in self.partitions.values():
-            name = asked.name or self._resolve(asked)
-            if name is None:
-                unknown.append((asked, self._failed(asked, ErrorCode.UNKNOWN_TOPIC_ID)))
-                continue
-            partition = replicas.partition(name, asked.partition)
-            if partition is None and replicas.cluster.partition(name, asked.partition) is None:
-                unknown.append((asked, self._failed(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
-                continue
-            if partition is not None:
-                partition.stats.fetch_requests += 1
-                if is_follower_in_session and is_idle_follower(partition, asked, params.replica_id, now_ms, is_first_read=is_first_read):
-                    waited.append((partition, asked))
-                    continue
-            try:
-                max_bytes = asked.max_bytes if asked.max_bytes < left else left
-                answer = read_partition(
-                    replicas,
-                    name,
-                    asked,
-                    params,
-                    max_bytes,
-                    now_ms,
-                    min_one_batch=min_one_batch,
-                    is_first_read=is_first_read,
-                    may_wait=may_wait,
-                )
-            except (StorageError, ReplicationError) as error:
-                self.failed = True
-                count_failed_fetch(replicas, name, error)
-                answers.append((asked, self._failed(asked, partition_error(error, broker), was_read=True)))
-                continue
-            assert partition is not None  # or read_partition would have raised
-            if version < FIRST_VERSION_WITH_ZSTD:
-                refused = self._too_old_for(partition)
-                if refused:
-                    self.failed = True
-                    answers.append((asked, self._failed(asked, refused)))
-                    continue
-            records = answer.records
-            if records:
-                size = len(records)
-                self.size += size
-                left = left - size if size < left else 0
-                min_one_batch = False
-            answers.append((asked, answer))
-            waited.append((partition, asked))
-        answers += unknown
-
-    def _resolve(self, asked: SessionPartition) -> str | None:
-        """The name of a topic that was unknown when the session was told of it."""
-        if self.context.api_version < FIRST_VERSION_WITH_TOPIC_IDS:
-            return asked.name
-        asked.name = self.context.broker.cluster.names_by_id.get(asked.topic_id)
-        return asked.name
-
-    def _too_old_for(self, partition: Partition) -> ErrorCode:
-        """Why a reader of this version could not understand what the log holds."""
-        if partition.log.config[COMPRESSION_TYPE] == "zstd":
-            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-        if self.context.api_version < FIRST_VERSION_WITHOUT_OLD_FORMATS:
-            return ErrorCode.UNSUPPORTED_VERSION
-        return ErrorCode.NONE
-
-    def _failed(self, asked: SessionPartition, code: ErrorCode, *, was_read: bool = False) -> PartitionData:
-        version = self.context.api_version
-        if code == ErrorCode.KAFKA_STORAGE_ERROR and version < FIRST_VERSION_THAT_KNOWS_STORAGE_ERRORS:
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        answer = PartitionData(
-            partition_index=asked.partition,
-            error_code=code,
-            high_watermark=-1,
-            last_stable_offset=-1,
-            log_start_offset=-1,
-            aborted_transactions=None if was_read else [],
-            records=b"",
-        )
-        if version >= FIRST_VERSION_WITH_LEADER_HINTS and code in ASKS_FOR_A_LEADER:
-            leader_id, leader_epoch = current_leader(self.context.broker.replica_manager, asked.name or "", asked.partition)
-            answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
-        return answer
-
-    def must_answer_now(self) -> bool:
-        """Whether there is enough, or no use in waiting."""
-        if self.size >= self.min_bytes or self.failed or self.max_wait_ms <= 0 or not self.waited:
-            return True
-        return any(answer.diverging_epoch.epoch != -1 or answer.preferred_read_replica != -1 for _, answer in self.answers)
-
-    def may_gather(self) -> bool:
-        """Whether a follower had better wait until the end of the turn: it is at the end, nearly, and more may be coming in this turn."""
-        if self.session is None or self.params.replica_id < 0 or self.failed or self.max_wait_ms <= 0:
-            return False
-        quota = self.context.broker.replica_manager.leader_quota  # it would count twice what is read again
-        return 0 < self.size < GATHERED_BYTES and (quota is None or not quota.is_limited)
-
-    def response(self, now_ms: int) -> FetchResponse:
-        """The answer to the last reading, as the session shortens it."""
-        session = self.session
-        answers = self.answers
-        session_id = NO_SESSION
-        if session is not None:
-            session_id = session.session_id
-            answers = [pair for pair in answers if pair[0].has_news(pair[1])]
-            for asked, answer in answers:
-                if answer.records:
-                    session.serve_last(key_of(asked.name, asked.topic_id, asked.partition))
-        elif self.create_session:
-            session_id = self.context.broker.fetch_sessions.maybe_create(
-                self.partitions,
-                is_follower=self.params.replica_id >= 0,
-                uses_topic_ids=self.context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS,
-                now_ms=now_ms,
-            )
-            if session_id != NO_SESSION:
-                for asked, answer in answers:
-                    asked.has_news(answer)
-        topics: list[FetchableTopicResponse] = []
-        last: FetchableTopicResponse | None = None
-        stats = self.context.broker.replica_manager.topic_stats
-        for asked, answer in answers:
-            if answer.records:
-                of_topic = stats.of_any(asked.name or "")
-                if self.params.replica_id >= 0:
-                    of_topic.replication_bytes_out += len(answer.records)
-                    if self._is_added(asked.name or "", asked.partition):
-                        of_topic.reassignment_bytes_out += len(answer.records)
-                else:
-                    of_topic.bytes_out += len(answer.records)
-            if last is None or last.topic_id != asked.topic_id or (last.topic != asked.name and asked.name is not None):
-                last = FetchableTopicResponse(topic=asked.name or "", topic_id=asked.topic_id)
-                topics.append(last)
-            last.partitions.append(answer)
-        response = FetchResponse(session_id=session_id, responses=topics)
-        if self.failed and self.context.api_version >= FIRST_VERSION_WITH_LEADER_HINTS:
-            response.node_endpoints = self._node_endpoints()
-        return response
-
-    def _is_added(self, topic: str, index: int) -> bool:
-        """Whether the follower that asks is a replica that a reassignment adds."""
-        partition = self.context.broker.replica_manager.partition(topic, index)
-        return partition is not None and self.params.replica_id in partition.adding_replicas
-
-    def _node_endpoints(self) -> list[NodeEndpoint]:
-        leaders = {answer.current_leader.leader_id for _, answer in self.answers}
-        nodes = leader_nodes(self.context.broker.replica_manager, leaders, self.context.connection.listener_name)
-        return [NodeEndpoint(node_id=node_id, host=endpoint.host, port=endpoint.port, rack=rack) for node_id, endpoint, rack in nodes]

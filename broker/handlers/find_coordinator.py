@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from broker.internal_topics import GROUP_METADATA_TOPIC
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
+from broker.turns import Steps
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -40,22 +41,29 @@ class Found(NamedTuple):
 
 def handle_find_coordinator(
     request: FindCoordinatorRequest, context: RequestContext
-) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
+) -> Steps[FindCoordinatorResponse] | Coroutine[Any, Any, Steps[FindCoordinatorResponse]]:
     """Say who coordinates each key. Waits only while an internal topic is created."""
     keys = request.coordinator_keys if context.api_version >= FIRST_VERSION_WITH_MANY_KEYS else [request.key]
     if request.key_type not in CoordinatorType.__members__.values():
         return _response(keys, [Found(ErrorCode.INVALID_REQUEST)] * len(keys), context, ErrorCode.INVALID_REQUEST.message)
     if request.key_type == CoordinatorType.GROUP and GROUP_METADATA_TOPIC not in context.broker.cluster.topics:
         return _create_topic(keys, context)
-    return _response(keys, [_find(request.key_type, key, context) for key in keys], context)
+    return _find_all(request.key_type, keys, context)
 
 
-async def _create_topic(keys: list[str], context: RequestContext) -> FindCoordinatorResponse:
+async def _create_topic(keys: list[str], context: RequestContext) -> Steps[FindCoordinatorResponse]:
     """Nobody used a group yet. The topic may have leaders by the time it is created, or the client asks again."""
-    allowed = [context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, key) for key in keys]
-    if any(allowed):
+    if any(context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, key) for key in keys):
         await context.broker.auto_topics.create([GROUP_METADATA_TOPIC])
-    return _response(keys, [_find(CoordinatorType.GROUP, key, context) for key in keys], context)
+    return _find_all(CoordinatorType.GROUP, keys, context)
+
+
+def _find_all(key_type: int, keys: list[str], context: RequestContext) -> Steps[FindCoordinatorResponse]:
+    found = []
+    for key in keys:
+        found.append(_find(key_type, key, context))
+        yield
+    return (yield from _response(keys, found, context))
 
 
 def _find(key_type: int, key: str, context: RequestContext) -> Found:
@@ -82,15 +90,15 @@ def _leader(topic: str, partition: int, context: RequestContext) -> Found:
     return Found(ErrorCode.NONE, leader_id, endpoint.host, endpoint.port)
 
 
-def _response(keys: list[str], found: list[Found], context: RequestContext, message: str = "") -> FindCoordinatorResponse:
+def _response(keys: list[str], found: list[Found], context: RequestContext, message: str = "") -> Steps[FindCoordinatorResponse]:
     """`message` goes into versions that have many keys; a single one always says the error's own."""
     if context.api_version >= FIRST_VERSION_WITH_MANY_KEYS:
-        return FindCoordinatorResponse(
-            coordinators=[
+        response = FindCoordinatorResponse(error_message="")
+        for key, each in zip(keys, found, strict=True):
+            response.coordinators.append(
                 Coordinator(key=key, node_id=each.node_id, host=each.host, port=each.port, error_code=each.error, error_message=message)
-                for key, each in zip(keys, found, strict=True)
-            ],
-            error_message="",
-        )
+            )
+            yield
+        return response
     error, node_id, host, port = found[0]
     return FindCoordinatorResponse(error_code=error, error_message=error.message, node_id=node_id, host=host, port=port)

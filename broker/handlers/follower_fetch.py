@@ -16,7 +16,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final, cast
 
 from broker.fetch_sessions import FetchSession, SessionPartition
-from broker.handlers.fetch import Fetch
+from broker.handlers.fetch_reading import Fetch
 from broker.network.request_channel import Completion, Parts, Pending
 from broker.purgatory import DelayedOperation
 from broker.request_context import RequestContext
@@ -277,7 +277,7 @@ class FollowerFetch(DelayedOperation):
         )
         encode = encoder(version, header_is_flexible=True, in_parts=True)
         context = RequestContext(ApiKey.FETCH, version, self._correlation_id, None, connection.info, broker, encode, connection.offend)
-        fetch = Fetch(request, context, self._session.partitions, self._session, create_session=False)
+        fetch = Fetch(request, context, self._session.partitions, self._session)
         now_ms = broker.clock.now_ms()
         fetch.read(now_ms, is_first_read=False)
         return context.encode(fetch.response(now_ms))

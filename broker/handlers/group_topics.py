@@ -4,6 +4,7 @@ from collections.abc import Container, Sequence
 
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
+from broker.turns import Steps
 from protocol.errors import ErrorCode
 
 
@@ -28,7 +29,7 @@ def partitions_of(topic: str, context: RequestContext) -> tuple[Container[int], 
     return () if image is None else image.partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def partitions_to_serve(asked: Sequence[tuple[str, int]], errors: PartitionErrors, context: RequestContext) -> list[int]:
+def partitions_to_serve(asked: Sequence[tuple[str, int]], errors: PartitionErrors, context: RequestContext) -> Steps[list[int]]:
     """Which of the partitions asked for can be served, by their place; the others are put into `errors`."""
     topics: dict[str, tuple[Container[int], ErrorCode]] = {}
     served = []
@@ -40,4 +41,5 @@ def partitions_to_serve(asked: Sequence[tuple[str, int]], errors: PartitionError
             served.append(place)
         else:
             errors.add(topic, index, found[1])
+        yield
     return served

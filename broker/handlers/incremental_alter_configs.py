@@ -49,15 +49,7 @@ async def handle_incremental_alter_configs(
         else:
             refuse(resource.resource_type)
 
-    outcomes = await change_each(request.resources, change, context)
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=code, error_message=message, resource_type=resource.resource_type, resource_name=resource.resource_name
-            )
-            for resource, (code, message) in zip(request.resources, outcomes, strict=True)
-        ]
-    )
+    return IncrementalAlterConfigsResponse(responses=await change_each(request.resources, change, AlterConfigsResourceResponse, context))
 
 
 def _is_deletion(config: AlterableConfig) -> bool:

@@ -6,6 +6,7 @@ The answer comes when the rebalance is complete.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from struct import Struct
 
 from broker.groups.effects import JoinResult
@@ -15,6 +16,7 @@ from broker.handlers.delayed_answer import DelayedAnswer
 from broker.network.request_channel import Answer
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
+from broker.turns import Steps
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from protocol.schema import Message
@@ -36,11 +38,12 @@ _NO_MEMBERS = b"\1" + _NO_TAGGED_FIELDS
 """What a flexible response without members ends with."""
 
 
-def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> Message | Answer:
+def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> Steps[Message | Answer]:
     """Become a member, or join a rebalance."""
     version = context.api_version
     if not context.is_authorized(Operation.READ, ResourceType.GROUP, request.group_id):
         return _response(JoinResult("", ErrorCode.GROUP_AUTHORIZATION_FAILED), version)
+    protocols = yield from _protocols(request.protocols)
     answer = DelayedAnswer(context)
     has_rebalance_timeout = version >= FIRST_VERSION_WITH_REBALANCE_TIMEOUT
     join = Join(
@@ -52,20 +55,22 @@ def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> Mes
         rebalance_timeout_ms=request.rebalance_timeout_ms if has_rebalance_timeout else request.session_timeout_ms,
         session_timeout_ms=request.session_timeout_ms,
         protocol_type=request.protocol_type,
-        protocols=_protocols(request.protocols),
+        protocols=protocols,
         reason=request.reason or "not provided",
         requires_known_member_id=version >= FIRST_VERSION_WITH_REQUIRED_MEMBER_ID and request.group_instance_id is None,
         supports_skipping_assignment=version >= FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT,
     )
     context.broker.groups.join(request.group_id, join)
-    return answer.answer()
+    response = answer.answer()
+    return (yield from response) if isinstance(response, Generator) else response
 
 
-def _protocols(protocols: list[JoinGroupRequestProtocol]) -> Protocols:
+def _protocols(protocols: list[JoinGroupRequestProtocol]) -> Steps[Protocols]:
     """In the client's order. One that is named twice counts once, or the votes would not add up."""
     found: dict[str, bytes] = {}
     for protocol in protocols:
         found.setdefault(protocol.name, protocol.metadata)
+        yield
     return tuple(found.items())
 
 

@@ -3,13 +3,14 @@
 from broker.groups.membership import Leaving
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
+from broker.turns import Steps
 from protocol.errors import ErrorCode
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 FIRST_VERSION_WITH_MANY_MEMBERS = 3
 
 
-def handle_leave_group(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
+def handle_leave_group(request: LeaveGroupRequest, context: RequestContext) -> Steps[LeaveGroupResponse]:
     """Take members out of their group at once, without waiting for their sessions to end."""
     if not context.is_authorized(Operation.READ, ResourceType.GROUP, request.group_id):
         return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -17,7 +18,10 @@ def handle_leave_group(request: LeaveGroupRequest, context: RequestContext) -> L
     if context.api_version < FIRST_VERSION_WITH_MANY_MEMBERS:
         error, errors = groups.leave(request.group_id, [Leaving(request.member_id, None)])
         return LeaveGroupResponse(error_code=error or errors[0])
-    leaving = [Leaving(each.member_id, each.group_instance_id, each.reason or "not provided") for each in request.members]
+    leaving = []
+    for each in request.members:
+        leaving.append(Leaving(each.member_id, each.group_instance_id, each.reason or "not provided"))
+        yield
     error, errors = groups.leave(request.group_id, leaving)
     if error:
         return LeaveGroupResponse(error_code=error)

@@ -3,18 +3,20 @@
 from broker.groups.coordinator import CLASSIC
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
+from broker.turns import Steps, each
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
-def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> Steps[ListGroupsResponse]:
     """The groups that this broker coordinates and the client may see."""
-    error, groups = context.broker.groups.list(request.states_filter, request.types_filter)
-    if not context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER):
-        groups = [group for group in groups if context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, group.group_id)]
-    return ListGroupsResponse(
-        error_code=error,
-        groups=[
-            ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type or "", group_state=group.state.value, group_type=CLASSIC)
-            for group in groups
-        ],
-    )
+    states = yield from each(request.states_filter, str.lower)
+    types = yield from each(request.types_filter, str.lower)
+    error, groups = context.broker.groups.list(states, types)
+    sees_all = context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER)
+    listed = []
+    for group in groups:
+        if sees_all or context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+            name, kind, state = group.group_id, group.protocol_type or "", group.state.value
+            listed.append(ListedGroup(group_id=name, protocol_type=kind, group_state=state, group_type=CLASSIC))
+        yield
+    return ListGroupsResponse(error_code=error, groups=listed)

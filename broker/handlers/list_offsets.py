@@ -9,13 +9,13 @@ Deviation: version 0 goes by the largest timestamp of each segment, where Apache
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Coroutine
 from typing import Any
 
 from broker.handlers.cold_reads import until_cached
 from broker.handlers.partition_errors import partition_error
 from broker.request_context import RequestContext
+from broker.turns import Steps
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -45,20 +45,25 @@ FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 
 def handle_list_offsets(
     request: ListOffsetsRequest, context: RequestContext
-) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
+) -> Steps[ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]]:
     """Offsets by time; at once, unless old segments have to be looked into that are not in the page cache."""
     try:
-        return _list(request, context, may_wait=False)
+        return (yield from _list(request, context, may_wait=False))
     except ColdRead as cold:
         return until_cached(context.broker, cold, lambda may_wait: _list(request, context, may_wait=may_wait))
 
 
-def _list(request: ListOffsetsRequest, context: RequestContext, *, may_wait: bool) -> ListOffsetsResponse:
+def _list(request: ListOffsetsRequest, context: RequestContext, *, may_wait: bool) -> Steps[ListOffsetsResponse]:
     """Each partition by itself. A partition named twice is an error from version 1, since its answers could not be told apart.
 
     Raises ColdRead.
     """
-    asked = Counter((topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions)
+    asked: dict[tuple[str, int], int] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            key = topic.name, partition.partition_index
+            asked[key] = asked.get(key, 0) + 1
+            yield
     topics = []
     for topic in request.topics:
         partitions = []
@@ -74,6 +79,7 @@ def _list(request: ListOffsetsRequest, context: RequestContext, *, may_wait: boo
             else:
                 answer = _list_one(topic.name, partition, request, context, may_wait=may_wait)
             partitions.append(answer)
+            yield
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return ListOffsetsResponse(topics=topics)
 

@@ -15,6 +15,7 @@ from typing import Any
 from broker.internal_topics import INTERNAL_TOPICS
 from broker.request_context import RequestContext
 from broker.security.authorizer import ResourceType, authorized_operations
+from broker.turns import Steps
 from controller.topic_names import is_valid_topic_name
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import (
@@ -37,19 +38,27 @@ NOT_ASKED = -(2**31)
 CLUSTER_NAME = "kafka-cluster"
 
 
-def handle_metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+def handle_metadata(request: MetadataRequest, context: RequestContext) -> Steps[MetadataResponse | Coroutine[Any, Any, MetadataResponse]]:
     """Say where everything is. Waits for the controller only when topics are to be created."""
     cluster = context.broker.cluster
     topics = request.topics
     if topics is None or (not topics and context.api_version < FIRST_VERSION_WITH_NULL_FOR_ALL):
-        return _response([_topic(image, request, context) for image in cluster.topics.values()], request, context)
-    if context.api_version < FIRST_VERSION_BY_TOPIC_ID and any(topic.topic_id != ZERO_UUID or topic.name is None for topic in topics):
-        return _refused(topics)
-    if any(topic.topic_id != ZERO_UUID for topic in topics):
-        return _response(_by_id({topic.topic_id for topic in topics} - {ZERO_UUID}, request, context), request, context)
+        return _response((yield from _topics(list(cluster.topics.values()), request, context)), request, context)
+    names: dict[str, None] = {}
+    topic_ids: set[bytes] = set()
+    for topic in topics:
+        if topic.topic_id != ZERO_UUID:
+            topic_ids.add(topic.topic_id)
+        if context.api_version < FIRST_VERSION_BY_TOPIC_ID and (topic_ids or topic.name is None):
+            return _refused(topics)
+        names[topic.name or ""] = None
+        yield
+    if topic_ids:
+        return _response((yield from _by_id(topic_ids, request, context)), request, context)
     found: list[MetadataResponseTopic] = []
     missing: list[str] = []
-    for name in dict.fromkeys(topic.name or "" for topic in topics):
+    for name in names:
+        yield
         image = cluster.topics.get(name)
         if image is not None:
             found.append(_topic(image, request, context))
@@ -61,7 +70,9 @@ def handle_metadata(request: MetadataRequest, context: RequestContext) -> Metada
     if missing and allowed and context.broker.auto_topics.enabled:
         return _create(missing, found, request, context)
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    found.extend(_absent(code, name, operations=_operations(name, request, context)) for name in missing)
+    for name in missing:
+        found.append(_absent(code, name, operations=_operations(name, request, context)))
+        yield
     return _response(found, request, context)
 
 
@@ -76,19 +87,36 @@ def _refused(topics: list[MetadataRequestTopic]) -> MetadataResponse:
     return MetadataResponse(topics=refused, controller_id=-1, cluster_authorized_operations=NOT_ASKED)
 
 
-def _by_id(topic_ids: set[bytes], request: MetadataRequest, context: RequestContext) -> list[MetadataResponseTopic]:
+def _by_id(topic_ids: set[bytes], request: MetadataRequest, context: RequestContext) -> Steps[list[MetadataResponseTopic]]:
     """A request that has one topic id is answered by ids alone; its names are passed over."""
     cluster = context.broker.cluster
-    images = {topic_id: cluster.topics.get(cluster.names_by_id.get(topic_id, "")) for topic_id in topic_ids}
-    unknown = [_absent(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id) for topic_id, image in images.items() if image is None]
-    return unknown + [_topic(image, request, context) for image in images.values() if image is not None]
+    images = []
+    unknown = []
+    for topic_id in topic_ids:
+        image = cluster.topics.get(cluster.names_by_id.get(topic_id, ""))
+        if image is None:
+            unknown.append(_absent(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id))
+        else:
+            images.append(image)
+        yield
+    return unknown + (yield from _topics(images, request, context))
+
+
+def _topics(images: list[TopicImage], request: MetadataRequest, context: RequestContext) -> Steps[list[MetadataResponseTopic]]:
+    found = []
+    for image in images:
+        found.append(_topic(image, request, context))
+        yield
+    return found
 
 
 async def _create(
     missing: list[str], found: list[MetadataResponseTopic], request: MetadataRequest, context: RequestContext
 ) -> MetadataResponse:
     codes = await context.broker.auto_topics.create(missing)
-    found.extend(_absent(codes[name], name, operations=_operations(name, request, context)) for name in missing)
+    for name in missing:
+        found.append(_absent(codes[name], name, operations=_operations(name, request, context)))
+        await context.broker.turns.pause()
     return _response(found, request, context)
 
 

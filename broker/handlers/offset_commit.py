@@ -7,7 +7,7 @@ offsets.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Generator, Sequence
 from typing import Any
 
 from broker.groups.offset_records import NO_EXPIRY, OffsetAndMetadata
@@ -20,6 +20,7 @@ from broker.network.request_channel import Answer, Pending
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
 from broker.services import Services
+from broker.turns import Steps
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -34,24 +35,29 @@ from storage.topic_partition import TopicPartition
 DEFAULT_TIMESTAMP = -1
 DEFAULT_RETENTION_MS = -1
 MOST_ACCEPTED = 4096
+MOST_BYTES_AT_ONCE = 64 * 1024
+"""A commit of thousands of partitions takes the ordinary way, in steps."""
 _ACCEPTED: dict[int, OffsetCommitResponsePartition] = {}
 """What is answered for a partition whose offset is stored: the same for every topic and group, and nobody changes it."""
 
 
-def handle_offset_commit(request: OffsetCommitRequest, context: RequestContext) -> Message | Answer | Coroutine[Any, Any, Message]:
+def handle_offset_commit(
+    request: OffsetCommitRequest, context: RequestContext
+) -> Steps[Message | Answer | Coroutine[Any, Any, Steps[Message]]]:
     """Store offsets of a group."""
     errors = PartitionErrors()
     if not context.is_authorized(Operation.READ, ResourceType.GROUP, request.group_id):
         for topic in request.topics:
             for partition in topic.partitions:
                 errors.add(topic.name, partition.partition_index, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        return _response(errors)
+                yield
+        return (yield from _response(errors))
     if context.api_version == 0:
         return _commit_to_store(request, errors, context)
     # A partition that is named twice counts once, with what was said last.
-    offsets = _offsets_to_commit(request, errors, context)
+    offsets = yield from _offsets_to_commit(request, errors, context)
     if not offsets:
-        return _response(errors)
+        return (yield from _response(errors))
     answer = DelayedAnswer(context)
 
     def reply(codes: Sequence[ErrorCode]) -> None:
@@ -62,7 +68,7 @@ def handle_offset_commit(request: OffsetCommitRequest, context: RequestContext) 
                 by_topic[topic] = [(index, code)]
             else:
                 answers.append((index, code))
-        answer.complete(_response(errors))
+        answer.complete_steps(_response(errors))
 
     context.broker.groups.offsets.commit(
         request.group_id,
@@ -72,7 +78,8 @@ def handle_offset_commit(request: OffsetCommitRequest, context: RequestContext) 
         list(offsets.items()),
         reply,
     )
-    return answer.answer()
+    response = answer.answer()
+    return (yield from response) if isinstance(response, Generator) else response
 
 
 def handle_offset_commit_frame(
@@ -82,6 +89,8 @@ def handle_offset_commit_frame(
 
     Nothing was done then. Whatever is wrong the ordinary way finds again, and says it for each partition.
     """
+    if len(frame) > MOST_BYTES_AT_ONCE:
+        return None
     shape = read_offset_commit(frame, offset, version)
     if shape is None:
         return None
@@ -121,7 +130,7 @@ def handle_offset_commit_frame(
 
 def _offsets_to_commit(
     request: OffsetCommitRequest, errors: PartitionErrors, context: RequestContext
-) -> dict[TopicPartition, OffsetAndMetadata]:
+) -> Steps[dict[TopicPartition, OffsetAndMetadata]]:
     """What can be committed; the rest is put into `errors`. One loop, because there may be hundreds."""
     now_ms = context.broker.clock.now_ms()
     expire_timestamp = NO_EXPIRY if request.retention_time_ms == DEFAULT_RETENTION_MS else now_ms + request.retention_time_ms
@@ -144,27 +153,29 @@ def _offsets_to_commit(
                 offsets[new(TopicPartition, (name, index))] = new(OffsetAndMetadata, value)
             else:
                 errors.add(name, index, error)
+            yield
     return offsets
 
 
-async def _commit_to_store(request: OffsetCommitRequest, errors: PartitionErrors, context: RequestContext) -> Message:
+async def _commit_to_store(request: OffsetCommitRequest, errors: PartitionErrors, context: RequestContext) -> Steps[Message]:
     asked = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
-    for place in partitions_to_serve([(name, partition.partition_index) for name, partition in asked], errors, context):
+    named = [(name, partition.partition_index) for name, partition in asked]
+    for place in await context.broker.turns.spread(partitions_to_serve(named, errors, context)):
         name, partition = asked[place]
         code = await commit_to_store(request.group_id, TopicPartition(name, partition.partition_index), partition, context)
         errors.add(name, partition.partition_index, code)
     return _response(errors)
 
 
-def _response(errors: PartitionErrors) -> OffsetCommitResponse:
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic, partitions=[(None if code else _ACCEPTED.get(index)) or _answer(index, code) for index, code in partitions]
-            )
-            for topic, partitions in errors.by_topic.items()
-        ]
-    )
+def _response(errors: PartitionErrors) -> Steps[Message]:
+    response = OffsetCommitResponse()
+    for topic, partitions in errors.by_topic.items():
+        answer = OffsetCommitResponseTopic(name=topic)
+        for index, code in partitions:
+            answer.partitions.append((None if code else _ACCEPTED.get(index)) or _answer(index, code))
+            yield
+        response.topics.append(answer)
+    return response
 
 
 def _answer(index: int, code: ErrorCode) -> OffsetCommitResponsePartition:

@@ -7,12 +7,14 @@ the group is not coordinated here; the error is put at the partitions instead, w
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from broker.handlers.offsets_in_store import fetch_from_store
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
+from broker.turns import Steps
 from protocol.errors import ErrorCode
 from protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -30,21 +32,28 @@ from storage.topic_partition import TopicPartition
 FIRST_VERSION_WITH_ERROR_OF_ALL = 2
 FIRST_VERSION_WITH_MANY_GROUPS = 8
 NO_OFFSET = -1
+PARTITIONS_PER_STEP = 128
 
 
 def handle_offset_fetch(
     request: OffsetFetchRequest, context: RequestContext
-) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
+) -> Steps[OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]]:
     """Say what a group, or several, committed."""
     version = context.api_version
     if version >= FIRST_VERSION_WITH_MANY_GROUPS:
-        return OffsetFetchResponse(groups=[_fetch(group.group_id, group.topics, request, context) for group in request.groups])
+        response = OffsetFetchResponse()
+        for asked in request.groups:
+            response.groups.append((yield from _fetch(asked.group_id, asked.topics, request, context)))
+        return response
     if version == 0:
         return _fetch_from_store(request, context)
-    group = _fetch(request.group_id, request.topics, request, context)
+    group = yield from _fetch(request.group_id, request.topics, request, context)
     if group.error_code and version < FIRST_VERSION_WITH_ERROR_OF_ALL:
         group.topics = _refused(request.topics or [], ErrorCode.of(group.error_code))
-    response = OffsetFetchResponse(topics=[_old_topic(topic) for topic in group.topics])
+    response = OffsetFetchResponse()
+    for topic in group.topics:
+        response.topics.append(_old_topic(topic))
+        yield
     if version >= FIRST_VERSION_WITH_ERROR_OF_ALL:
         response.error_code = group.error_code
     return response
@@ -55,28 +64,51 @@ def _fetch(
     topics: list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None,
     request: OffsetFetchRequest,
     context: RequestContext,
-) -> OffsetFetchResponseGroup:
+) -> Steps[OffsetFetchResponseGroup]:
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, group_id):
         return OffsetFetchResponseGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     offsets = context.broker.groups.offsets
     refused: list[OffsetFetchResponseTopics] = []
-    partitions: dict[str, dict[int, None]] | None = None
-    if topics is not None:
-        partitions = {}
+    partitions: dict[str, dict[int, None]] = {}
+    if topics is None:
+        for name, indexes in offsets.committed(group_id).items():
+            if context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name):
+                partitions[name] = dict.fromkeys(indexes)
+            yield
+    else:
         for topic in topics:
             if context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
                 partitions.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))  # each once
             else:
                 refused += _refused([topic], ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    error, found = offsets.fetch(group_id, partitions, require_stable=request.require_stable)
-    if error:
-        return OffsetFetchResponseGroup(group_id=group_id, error_code=error)
-    answers = [
-        OffsetFetchResponseTopics(name=name, partitions=answered)
-        for name, answered in found.items()
-        if topics is not None or context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name)
-    ]
-    return OffsetFetchResponseGroup(group_id=group_id, topics=answers + refused)
+            yield
+    answers: dict[str, OffsetFetchResponseTopics] = {}
+    for some in _portions(partitions):
+        error, found = offsets.fetch(group_id, some, require_stable=request.require_stable)
+        if error:
+            return OffsetFetchResponseGroup(group_id=group_id, error_code=error)
+        for name, answered in found.items():
+            answer = answers.setdefault(name, OffsetFetchResponseTopics(name=name))
+            answer.partitions += answered
+        yield
+    return OffsetFetchResponseGroup(group_id=group_id, topics=[*answers.values(), *refused])
+
+
+def _portions(partitions: Mapping[str, Iterable[int]]) -> Iterator[dict[str, list[int]]]:
+    """All partitions, about PARTITIONS_PER_STEP at a time; one portion at least, which may be empty."""
+    some: dict[str, list[int]] = {}
+    count = 0
+    is_first = True
+    for name, indexes in partitions.items():
+        left = iter(indexes)
+        while part := list(islice(left, PARTITIONS_PER_STEP)):
+            some[name] = part
+            count += len(part)
+            if count >= PARTITIONS_PER_STEP:
+                yield some
+                some, count, is_first = {}, 0, False
+    if some or is_first:
+        yield some
 
 
 def _refused(

@@ -6,6 +6,7 @@ Versions below 3 have no replica id and are for followers.
 
 from broker.handlers.partition_errors import partition_error
 from broker.request_context import RequestContext
+from broker.turns import Steps
 from protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -16,7 +17,7 @@ from replication.errors import ReplicationError
 from storage.errors import StorageError
 
 
-def handle_offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
+def handle_offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Steps[OffsetForLeaderEpochResponse]:
     """The end offset of each asked epoch; -1 when this log knows no such epoch."""
     replicas = context.broker.replica_manager
     topics = []
@@ -31,5 +32,6 @@ def handle_offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context
                 result.leader_epoch, result.end_offset = log.end_offset_for_epoch(asked.leader_epoch)
             except (StorageError, ReplicationError) as error:
                 result.error_code = partition_error(error, context.broker)
+            yield
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=results))
     return OffsetForLeaderEpochResponse(topics=topics)

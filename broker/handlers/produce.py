@@ -23,6 +23,7 @@ from broker.network.connection import Connection
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Pending
 from broker.request_context import RequestContext
 from broker.services import Services
+from broker.turns import Steps
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -53,21 +54,34 @@ ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write into internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
 
 
-def handle_produce(request: ProduceRequest, context: RequestContext) -> Answer:
+def handle_produce(request: ProduceRequest, context: RequestContext) -> Answer | Steps[Answer | ProduceResponse]:
     """Append every batch that can be appended now; what needs a worker thread (recompression, long checks) makes the request wait."""
+    if context.is_large:
+        return _produce_large(request, context)
     produce = Produce(request, context)
     # A partition named twice is appended to once, with what was named last, as in Apache Kafka.
     wanted = {(topic.name, data.index): data.records for topic in request.topic_data for data in topic.partition_data}
     append = produce.append if request.acks in VALID_ACKS else produce.refuse_acks
     for (name, index), records in wanted.items():
         append(name, index, records)
+    return produce.begin_work() if produce.in_work else produce.answer()
+
+
+def _produce_large(request: ProduceRequest, context: RequestContext) -> Steps[Answer | ProduceResponse]:
+    """`handle_produce` in steps."""
+    produce = Produce(request, context)
+    wanted = {}
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            wanted[topic.name, data.index] = data.records
+            yield
+    append = produce.append if request.acks in VALID_ACKS else produce.refuse_acks
+    for (name, index), records in wanted.items():
+        append(name, index, records)
+        yield
     if produce.in_work:
-        produce.detach()
-        pending = Pending()
-        task = asyncio.get_running_loop().create_task(produce.work(pending))
-        produce.task = task  # a task that nobody refers to may vanish
-        return pending
-    return produce.answer()
+        return produce.begin_work()
+    return produce.answer() if produce.appended or not request.acks else (yield from produce.response_steps())
 
 
 def handle_produce_frame(
@@ -218,6 +232,13 @@ class Produce:
         """Copy what is still in work: the receive buffer is used again as soon as the handler returns."""
         self.in_work = [(topic, partition, batch.detached(), result) for topic, partition, batch, result in self.in_work]
 
+    def begin_work(self) -> Pending:
+        """Have workers do what is still in work; the answer comes then."""
+        self.detach()
+        pending = Pending()
+        self.task = asyncio.get_running_loop().create_task(self.work(pending))  # a task that nobody refers to may vanish
+        return pending
+
     async def work(self, pending: Pending) -> None:
         """Validate and recompress in worker threads, append on the loop, answer."""
         loop = asyncio.get_running_loop()
@@ -268,16 +289,31 @@ class Produce:
 
     def response(self) -> ProduceResponse:
         """All results, grouped by topic as the request was."""
-        topics: list[TopicProduceResponse] = []
+        response = ProduceResponse()
         for name, result in self.results:
-            if not topics or topics[-1].name != name:
-                topics.append(TopicProduceResponse(name=name))
-            topics[-1].partition_responses.append(result)
-        response = ProduceResponse(responses=topics)
+            _put(response.responses, name, result)
+        self._say_where_leaders_are(response)
+        return response
+
+    def response_steps(self) -> Steps[ProduceResponse]:
+        """The same in steps."""
+        response = ProduceResponse()
+        for name, result in self.results:
+            _put(response.responses, name, result)
+            yield
+        self._say_where_leaders_are(response)
+        return response
+
+    def _say_where_leaders_are(self, response: ProduceResponse) -> None:
         leaders = {result.current_leader.leader_id for _, result in self.results} - {-1}
         if leaders:
             nodes = leader_nodes(self.context.broker.replica_manager, leaders, self.context.connection.listener_name)
             response.node_endpoints = [
                 NodeEndpoint(node_id=node_id, host=endpoint.host, port=endpoint.port, rack=rack) for node_id, endpoint, rack in nodes
             ]
-        return response
+
+
+def _put(topics: list[TopicProduceResponse], name: str, result: PartitionProduceResponse) -> None:
+    if not topics or topics[-1].name != name:
+        topics.append(TopicProduceResponse(name=name))
+    topics[-1].partition_responses.append(result)

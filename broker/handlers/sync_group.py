@@ -11,6 +11,7 @@ from broker.handlers.delayed_answer import DelayedAnswer
 from broker.network.request_channel import Answer
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
+from broker.turns import Steps
 from protocol.errors import ErrorCode
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from protocol.schema import Message
@@ -18,7 +19,7 @@ from protocol.schema import Message
 FIRST_VERSION_WITH_PROTOCOL = 5
 
 
-def handle_sync_group(request: SyncGroupRequest, context: RequestContext) -> Message | Answer:
+def handle_sync_group(request: SyncGroupRequest, context: RequestContext) -> Message | Steps[Message] | Answer:
     """Hand in the assignments, or ask for one's own."""
     if context.api_version >= FIRST_VERSION_WITH_PROTOCOL and (request.protocol_type is None or request.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

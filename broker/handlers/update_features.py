@@ -2,6 +2,7 @@
 
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
+from broker.turns import Steps
 from protocol.errors import ErrorCode
 from protocol.messages.update_features import FeatureUpdateKey, UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
 
@@ -10,7 +11,7 @@ FIRST_VERSION_WITH_UPGRADE_TYPE = 1
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
-def handle_update_features(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
+def handle_update_features(request: UpdateFeaturesRequest, context: RequestContext) -> Steps[UpdateFeaturesResponse]:
     """Refuse each."""
     if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
         return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -18,6 +19,7 @@ def handle_update_features(request: UpdateFeaturesRequest, context: RequestConte
         return _refused(ErrorCode.NOT_CONTROLLER)
     results = {}
     for update in request.feature_updates:
+        yield
         if update.feature not in results:  # what a feature that is named twice is to become is what was said first
             message = _objection(update, context.api_version)
             results[update.feature] = UpdatableFeatureResult(

@@ -7,8 +7,8 @@ sample before it. What is measured, in the order of a request's way:
     received -> RequestQueueTimeMs -> handler -> LocalTimeMs -> answered or waits -> RemoteTimeMs -> completed
              -> ResponseQueueTimeMs -> written -> ResponseSendTimeMs -> sent; TotalTimeMs is all of it
 
-An admin request that is worked off by a coroutine holds a handler slot, so its whole time is local. Bytes that the transport still holds
-for a slow client count as sent, file regions only when the socket took them.
+An admin request that is worked off by a coroutine holds a handler slot, so its whole time is local, and so is that of a request that is
+worked off in turns. Bytes that the transport still holds for a slow client count as sent, file regions only when the socket took them.
 
 `RequestMetrics` exists only while somebody can look at it; without, no route has a `sample_at` and the dispatcher only counts.
 """
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from broker.metrics.histogram import Histogram
-from broker.metrics.response_errors import ErrorCounts, counting_encoder
+from broker.metrics.response_errors import ErrorCounts, count_answers
 from broker.network.request_channel import Answer, Control, Pending
 from broker.network.timings import add_timing
 from protocol.api_keys import ApiKey
@@ -156,7 +156,7 @@ class RequestMetrics:
         """A kind of request came for the first time."""
         self._samplings[route.api_key << 16 | route.version] = _Sampling(route)
         route.sample_at = route.requests + 1
-        route.encode = counting_encoder(route, self.errors)
+        count_answers(route, self.errors)
 
     def handle(self, handle: Callable[[memoryview, Connection], Answer], frame: memoryview, connection: Connection, route: Route) -> Answer:
         """Handle a request by `handle` and measure it. The dispatcher counted it already, and will count it again."""
@@ -177,7 +177,7 @@ class RequestMetrics:
             weight,
             size,
             (connection.received_ns, began_ns, handled_ns),
-            local_until_completed=isinstance(answer, Pending) and answer.occupies_slot,
+            local_until_completed=isinstance(answer, Pending) and (answer.occupies_slot or answer.in_turns),
         )
         if isinstance(answer, Pending) and not answer.completed:
             answer.timing = timing

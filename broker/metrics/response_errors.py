@@ -7,7 +7,7 @@ errors; they are counted by what is left, the requests that were not counted her
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from protocol.api_keys import ApiKey
@@ -51,32 +51,58 @@ Walk = Callable[[Any, dict[int, int], int], None]
 """(structure, counts, api key << 16) -> the counts have its error codes."""
 
 
-def counting_encoder(route: Route, errors: ErrorCounts) -> Callable[[int, Message], Completion]:
-    """The route's encoder, with every answer's error codes counted first."""
+StepWalk = Callable[[Any, dict[int, int], int], Generator[None, None, None]]
+"""The same as a generator."""
+
+
+def count_answers(route: Route, errors: ErrorCounts) -> None:
+    """From now on the route's encoders count every answer's error codes first."""
     encode = route.encode
+    encode_steps = route.encode_steps
     api_key = int(route.api_key)
     counts = errors.counts
     encoded = errors.encoded
     encoded.setdefault(api_key, 0)
     walk = walker(api(route.api_key).response)
+    walk_steps: StepWalk | None = None
 
     def encode_and_count(correlation_id: int, response: Message) -> Completion:
         walk(response, counts, api_key << 16)
         encoded[api_key] += 1
         return encode(correlation_id, response)
 
-    return encode_and_count
+    def encode_and_count_steps(correlation_id: int, response: Message) -> Generator[None, None, Completion]:
+        nonlocal walk_steps
+        if walk_steps is None:
+            walk_steps = step_walker(api(route.api_key).response)
+        yield from walk_steps(response, counts, api_key << 16)
+        encoded[api_key] += 1
+        return (yield from encode_steps(correlation_id, response))
+
+    route.encode = encode_and_count
+    route.encode_steps = encode_and_count_steps
 
 
 def walker(response: type[Message]) -> Walk:
     """A function that counts the error codes of such answers: straight-line source, since a recursive one costs three times as much."""
-    lines = ["def count(v0, counts, key):", "    get = counts.get", *_lines(response.SCHEMA.fields, "v0", 1)]
-    namespace: dict[str, Walk] = {}
+    return _compiled(response, in_steps=False)  # type: ignore[no-any-return]  # made by exec
+
+
+def step_walker(response: type[Message]) -> StepWalk:
+    """The same as a generator, for answers that take long."""
+    return _compiled(response, in_steps=True)  # type: ignore[no-any-return]  # made by exec
+
+
+def _compiled(response: type[Message], *, in_steps: bool) -> Any:
+    lines = ["def count(v0, counts, key):", "    get = counts.get", *_lines(response.SCHEMA.fields, "v0", 1, in_steps=in_steps)]
+    if in_steps:
+        lines.append("    yield")
+    namespace: dict[str, Any] = {}
     exec(compile("\n".join(lines), f"<error codes of {response.SCHEMA.name}>", "exec"), namespace)
     return namespace["count"]
 
 
-def _lines(fields: tuple[Field, ...], name: str, depth: int) -> Iterator[str]:
+def _lines(fields: tuple[Field, ...], name: str, depth: int, *, in_steps: bool) -> Iterator[str]:
     """The statements that count the error codes of the structure in the variable `name`."""
     indent = "    " * depth
     inner = f"v{depth}"
@@ -86,7 +112,9 @@ def _lines(fields: tuple[Field, ...], name: str, depth: int) -> Iterator[str]:
             yield f"{indent}counts[code] = get(code, 0) + 1"
         is_array = isinstance(field.type, ArrayOf)
         element = field.type.element if isinstance(field.type, ArrayOf) else field.type
-        within = list(_lines(element.fields, inner, depth + 1)) if isinstance(element, StructOf) else []
+        within = list(_lines(element.fields, inner, depth + 1, in_steps=in_steps)) if isinstance(element, StructOf) else []
         if within:
             yield f"{indent}for {inner} in {name}.{field.name} or ():" if is_array else f"{indent}if ({inner} := {name}.{field.name}):"
             yield from within
+            if in_steps and is_array:
+                yield f"{indent}    yield"

@@ -173,6 +173,8 @@ class Connection(AnswerWriter):
         pending.connection = self
         if pending.occupies_slot:
             self._processor.channel.hold_slot(pending)
+        elif pending.waiting_bytes:
+            self._processor.channel.hold_waiting(pending)
         self._state |= APPENDED if pending.appended else WAITING
 
     def on_answer_ready(self) -> None:
@@ -273,7 +275,10 @@ class Connection(AnswerWriter):
         waits for an event (a long poll, a join) loses nothing; Apache Kafka does not wait for those either."""
         if self._state & (QUEUED | SENDING):
             return True
-        return any(not isinstance(each, Pending) or each.completed or each.appended or each.occupies_slot for each in self._waiting or ())
+        return any(
+            not isinstance(each, Pending) or each.completed or each.appended or each.occupies_slot or each.is_worked_on_in_turns
+            for each in self._waiting or ()
+        )
 
     def offend(self, reason: str) -> None:
         """One line in the log about what this client sent; a host that keeps sending it is only counted."""

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from struct import Struct
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from broker.security.principals import ANONYMOUS, Principal
 from protocol.api_keys import ApiKey
@@ -47,24 +47,45 @@ Parts: TypeAlias = list[Part]
 Completion: TypeAlias = bytes | Parts | Literal[Control.NO_RESPONSE, Control.CLOSE]
 
 
+class Waiter(Protocol):
+    """Who waits for a Pending."""
+
+    def on_answer_ready(self) -> None:
+        """It was completed."""
+
+
 class Pending:
     """An answer that a later event completes, exactly once.
+
+    `in_turns`: the handler still executes, a little in each turn of the loop; it needs no slot. `waiting_bytes`: the size of a request
+    whose turn has not come yet; the channel counts it among those that wait.
 
     `appended`: a Produce that is in the log and only waits for replicas, so the next Produce of its connection may be handled before this
     one is answered. `occupies_slot`: the handler still executes (a coroutine). `on_closed` is called when the connection goes away first;
     completing it then is still allowed and sends nothing.
     """
 
-    __slots__ = ("answer", "appended", "channel", "completed", "connection", "occupies_slot", "on_closed", "timing")
+    __slots__ = ("answer", "appended", "channel", "completed", "connection", "in_turns", "occupies_slot", "on_closed", "timing",
+                 "waiting_bytes")  # fmt: skip
 
-    def __init__(self, *, appended: bool = False, occupies_slot: bool = False, on_closed: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        appended: bool = False,
+        in_turns: bool = False,
+        occupies_slot: bool = False,
+        on_closed: Callable[[], None] | None = None,
+        waiting_bytes: int = 0,
+    ) -> None:
         self.appended = appended
+        self.in_turns = in_turns
+        self.waiting_bytes = waiting_bytes
         self.occupies_slot = occupies_slot
         self.on_closed = on_closed
         self.completed = False
         self.answer: Completion = NO_RESPONSE
         # Set by the connection that waits for it, cleared when it is answered or gone, so that no cycle is left.
-        self.connection: Connection | None = None
+        self.connection: Waiter | None = None
         self.channel: RequestChannel | None = None
         self.timing: Timing | None = None  # set when the request is measured
 
@@ -75,6 +96,19 @@ class Pending:
         if channel is not None:
             self.channel = None
             channel.release_slot()
+
+    @property
+    def is_worked_on_in_turns(self) -> bool:
+        """Whether it has begun, and goes on in turns."""
+        return self.in_turns and not self.waiting_bytes
+
+    def end_waiting(self) -> None:
+        """The turn of the request has come, or will not come because its client left."""
+        size, self.waiting_bytes = self.waiting_bytes, 0
+        channel = self.channel
+        if size and channel is not None:
+            self.channel = None
+            channel.end_waiting(size)
 
     def complete(self, answer: Completion) -> None:
         """Answer the request; it leaves when all requests before it on the connection are answered. Later calls are ignored."""
@@ -179,6 +213,7 @@ class RequestChannel:
         "requests_queued",
         "slots",
         "slots_in_use",
+        "waiting_for_turn",
     )
 
     def __init__(
@@ -193,6 +228,7 @@ class RequestChannel:
         self.max_requests = max_requests
         self.max_request_bytes = max_request_bytes
         self.slots_in_use = 0
+        self.waiting_for_turn = 0
         self.queued_bytes = 0
         self.requests_queued = 0
         self.queue_time_ns = 0
@@ -205,8 +241,8 @@ class RequestChannel:
 
     @property
     def queue_size(self) -> int:
-        """Requests that wait for a slot (RequestQueueSize)."""
-        return len(self._queue)
+        """Requests that wait for a slot, or for their turn (RequestQueueSize)."""
+        return len(self._queue) + self.waiting_for_turn
 
     @property
     def idle_slots(self) -> int:
@@ -234,6 +270,19 @@ class RequestChannel:
         self.slots_in_use -= 1
         self._update()
 
+    def hold_waiting(self, pending: Pending) -> None:
+        """A large request waits for its turn, elsewhere, but it counts here."""
+        pending.channel = self
+        self.waiting_for_turn += 1
+        self.queued_bytes += pending.waiting_bytes
+        self._update()
+
+    def end_waiting(self, size: int) -> None:
+        """It waits no longer."""
+        self.waiting_for_turn -= 1
+        self.queued_bytes -= size
+        self._update()
+
     def submit(self, request: Request) -> None:
         """Wait for a slot. The connection stops reading until its request ran, so this holds at most one request per connection."""
         self._queue.append(request)
@@ -254,7 +303,7 @@ class RequestChannel:
         waiting = len(self._queue)
         free = self.slots_in_use < self.slots
         self.inline = free and not waiting
-        self.full = waiting >= self.max_requests or (0 < self.max_request_bytes <= self.queued_bytes)
+        self.full = waiting + self.waiting_for_turn >= self.max_requests or (0 < self.max_request_bytes <= self.queued_bytes)
         if free and waiting and not self._armed:
             self._armed = True
             self._call_soon(self._run)

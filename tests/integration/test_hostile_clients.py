@@ -65,9 +65,16 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 @contextmanager
 def a_hostile_world(directory: Path) -> Iterator[BrokerProcess]:
-    """A broker with the topic of the good client. Whatever happens, it lives to the end and logs no stack trace."""
+    """A broker with the topic of the good client. Whatever happens, it lives to the end and logs no stack trace.
+
+    The good client's records are years old, and retention would take them away between its Produce and its Fetch.
+    """
     with a_broker(
-        directory, auto_create_topics_enable="false", offsets_topic_num_partitions=1, socket_listen_backlog_size=BACKLOG
+        directory,
+        auto_create_topics_enable="false",
+        log_retention_ms=-1,
+        offsets_topic_num_partitions=1,
+        socket_listen_backlog_size=BACKLOG,
     ) as started:
         create_topic(started, GoodClient.TOPIC)
         yield started

@@ -38,6 +38,18 @@ class ManualBackground:
         if name in self.done_at_once:
             self._run(len(self.work) - 1)
 
+    def turn(self) -> bool:
+        """One turn of the loop: what became due before it, and what it makes due now waits for the next; False if nothing is due."""
+        now_ms = self.clock.now_ms()
+        due = sorted(timer for timer in self.timers if timer[0] <= now_ms)
+        for timer in due:
+            self.timers.remove(timer)
+            _, _, name, period_ms, callback = timer
+            if period_ms:
+                self.schedule(name, period_ms, period_ms, callback)
+            callback()
+        return bool(due)
+
     def run_work(self) -> None:
         """Everything that was submitted, and what follows from it."""
         while self.work:

@@ -14,6 +14,7 @@ from broker.purgatory import Purgatory
 from broker.security.authorizer import AllowAll
 from broker.services import Services
 from broker.timing_wheel import TimingWheel
+from broker.turns import Turns
 from protocol.api_keys import ApiKey
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
@@ -60,6 +61,7 @@ class HandlerBench:
         services.delete_records_purgatory = Purgatory("DeleteRecords", wheel)
         services.fetch_max_bytes = 55 * 1024 * 1024
         services.workers = ThreadPoolExecutor(1)
+        services.turns = self.turns = Turns(asyncio.get_running_loop().call_soon, slice_ns=10**12)
         self.dispatcher = Dispatcher(services)
 
     def know(self, **leaders: int) -> None:

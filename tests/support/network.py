@@ -115,14 +115,18 @@ class Turns:
         """Call back in the next turn."""
         self._callbacks.append(callback)
 
+    def turn(self) -> bool:
+        """One turn; whether there was anything to do."""
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+        return bool(callbacks)
+
     def run(self) -> None:
         """Turn until nothing is left."""
         for _ in range(10_000):
-            callbacks, self._callbacks = self._callbacks, []
-            if not callbacks:
+            if not self.turn():
                 return
-            for callback in callbacks:
-                callback()
         raise AssertionError("the loop never comes to rest")
 
 

@@ -8,7 +8,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +95,7 @@ class RecordedHistory:
             path = partition_state_path(partition)
             if path in tree:
                 state = decode_partition_state(path, dump[path].data)
-                data = encode_partition_state(replace(state, leader_epoch=state.leader_epoch + behind))
+                data = encode_partition_state(state._replace(leader_epoch=state.leader_epoch + behind))
                 tree[path] = (data.decode(), False, dump[path].version + behind)
         return tree
 
@@ -211,7 +210,7 @@ class RecordedHistory:
         if recorded.leader == NO_LEADER and lives and not context.is_being_deleted(partition.topic):
             self.spared[partition] += 1
             return
-        recorded = replace(recorded, leader_epoch=recorded.leader_epoch - self.spared[partition])
+        recorded = recorded._replace(leader_epoch=recorded.leader_epoch - self.spared[partition])
         state = decode_partition_state(partition_state_path(partition), node.data)
         if state.leader in self.cluster.brokers and recorded == self._preferred(partition, state):
             await self.cluster.controller.controller.elect_leaders([partition], unclean=False)  # some elections left no event
@@ -228,7 +227,7 @@ class RecordedHistory:
     def _preferred(self, partition: TopicPartition, state: PartitionState) -> PartitionState:
         preferred = self.cluster.assignment(partition).replicas[0]
         epoch = self.cluster.controller.controller.context.epoch
-        return replace(state, leader=preferred, leader_epoch=state.leader_epoch + (preferred != state.leader), controller_epoch=epoch)
+        return state._replace(leader=preferred, leader_epoch=state.leader_epoch + (preferred != state.leader), controller_epoch=epoch)
 
 
 def _operations(line: dict[str, Any]) -> list[dict[str, Any]]:

@@ -174,8 +174,14 @@ class Replicas:
         )
 
     def shrink(self) -> int:
-        """The periodic look at who lags behind."""
-        return self.manager.maybe_shrink_isrs(self.clock.now_ms())
+        """The periodic look at who lags behind; how many changes it proposed."""
+        before = self.changes_in_flight
+        self.manager.maybe_shrink_isrs(self.clock.now_ms())
+        return self.changes_in_flight - before
+
+    @property
+    def changes_in_flight(self) -> int:
+        return sum(partition.isr_change is not None for partition in self.manager)
 
     def follow(self, broker_id: int, offset: int, start: int = 0) -> PartitionData:
         """A follower has everything below `offset`."""

@@ -18,6 +18,7 @@ from broker.handlers.list_partition_reassignments import handle_list_partition_r
 from broker.handlers.update_features import handle_update_features
 from broker.request_context import RequestContext
 from broker.security.authorizer import AllowAll
+from broker.turns import Turns
 from controller.context import ControllerContext
 from controller.errors import NotController
 from controller.metadata_waits import MetadataWaits
@@ -51,7 +52,10 @@ class Inactive:
 
 
 def ask(handler: Any, request: object, version: int) -> Any:
-    broker = SimpleNamespace(controller=Inactive(), authorizer=AllowAll(), cluster=MetadataCache(), metadata_waits=MetadataWaits())
+    turns = Turns(lambda _: None)
+    broker = SimpleNamespace(
+        controller=Inactive(), authorizer=AllowAll(), cluster=MetadataCache(), metadata_waits=MetadataWaits(), turns=turns
+    )
     connection = SimpleNamespace(principal="User:ANONYMOUS", client_host="127.0.0.1", listener_name="PLAINTEXT", connection_id="c")
     context = RequestContext.__new__(RequestContext)  # nothing but what handlers read
     context.api_key, context.api_version = 0, version
@@ -59,6 +63,8 @@ def ask(handler: Any, request: object, version: int) -> Any:
 
     async def answer() -> Any:
         response = handler(request, context)
+        if inspect.isgenerator(response):
+            return await turns.spread(response)
         return await response if inspect.isawaitable(response) else response
 
     return asyncio.run(answer())

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from broker.collector import collector_paused
+from broker.collector import collector_paused, collector_resting
 from broker.groups.coordinator import GroupCoordinator
 from tests.support.group_bench import GroupBench, run
 
@@ -46,6 +46,18 @@ def test_much_that_was_made_in_a_pause_is_never_looked_at_and_little_is() -> Non
     with collector_paused():
         many = [[] for _ in range(5_000)]  # type: list[list[int]]
     assert gc.get_freeze_count() >= frozen + len(many) + len(few)
+
+
+def test_what_was_made_in_a_rest_is_looked_at_when_it_is_over() -> None:
+    gc.set_threshold(1_000, 10, 10)
+    gc.collect()
+    frozen = gc.get_freeze_count()
+    with collector_resting():
+        assert not gc.isenabled()
+        many = [[] for _ in range(5_000)]  # type: list[list[int]]
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == frozen
+    assert many
 
 
 @pytest.mark.parametrize("is_lost", [False, True])

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from broker.control_requests import ControlRequests
-from broker.dynamic_config import DynamicConfig
+from broker.dynamic_config import LOGS_PER_TURN, DynamicConfig
 from config.broker_log import LOG_RETENTION_MS
 from config.broker_network import NUM_IO_THREADS
 from config.topic import RETENTION_MS, SEGMENT_BYTES, TopicConfig
@@ -18,10 +18,14 @@ from controller.errors import StoreUnavailable
 from controller.metadata_waits import MetadataWaits
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse, LeaderAndIsrTopicState
 from storage.topic_partition import TopicPartition
+from tests.support.background import ManualBackground
+from tests.support.clocks import ManualClock
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble, until
 
 
 class FakeLog:
+    is_closed = False
+
     def __init__(self, topic: str, config: TopicConfig) -> None:
         self.topic_partition = TopicPartition(topic, 0)
         self.config = config
@@ -32,6 +36,7 @@ class FakeReplicas:
 
     def __init__(self) -> None:
         self.logs: list[FakeLog] = []
+        self.background = ManualBackground(ManualClock())
         self.changed: list[str] = []
         self.partitions: dict[str, object] = {}
         self.known_at_creation: dict[str, dict[str, str]] = {}
@@ -43,8 +48,8 @@ class FakeReplicas:
     def update_config(self, log: FakeLog, config: TopicConfig) -> None:
         log.config = config
 
-    def on_topic_config_change(self, topic: str) -> None:
-        self.changed.append(topic)
+    def on_config_change(self, log: FakeLog) -> None:
+        self.changed.append(log.topic_partition.topic)
 
     async def on_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         assert self.config_of is not None
@@ -133,6 +138,23 @@ def test_a_changed_topic_reaches_its_logs_and_no_others() -> None:
         await until(lambda: log.config[SEGMENT_BYTES] == 100)
         assert stage.replicas.changed == ["t"]
         assert other.config[SEGMENT_BYTES] != 100
+
+    on_a_stage(scenario)
+
+
+def test_a_change_reaches_many_logs_some_per_turn() -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.dynamic.load()
+        stage.attach()
+        logs = [stage.host("t") for _ in range(2 * LOGS_PER_TURN + 1)]
+        await stage.admin.set_entity_config("topics", "t", {"segment.bytes": "100"})
+        await until(lambda: bool(stage.replicas.changed))
+        reached = []
+        while (count := sum(log.config[SEGMENT_BYTES] == 100 for log in logs)) < len(logs):
+            reached.append(count)
+            assert stage.replicas.background.turn()
+        assert reached == [LOGS_PER_TURN, 2 * LOGS_PER_TURN]
+        assert len(stage.replicas.changed) == len(logs)
 
     on_a_stage(scenario)
 

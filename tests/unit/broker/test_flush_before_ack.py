@@ -1,5 +1,7 @@
 """With flush.messages an acknowledged record is on the disk: the answer waits for the flush that the append made due."""
 
+import asyncio
+
 from protocol.errors import ErrorCode
 from storage.topic_partition import TopicPartition
 from tests.support.batches import a_batch
@@ -114,7 +116,7 @@ def test_who_waits_for_a_flush_is_answered_by_the_log_that_takes_its_place() -> 
     replicas.append(3)
     assert not partition.is_flushed(3)
     target = "/b" if log.log_dir == "/a" else "/a"
-    replicas.manager.alter_log_dir(TopicPartition(TOPIC, 0), target)
+    assert asyncio.run(replicas.manager.alter_log_dirs({TopicPartition(TOPIC, 0): target})) == {TopicPartition(TOPIC, 0): None}
     replicas.disks.background.advance(100)
     assert (partition.log.log_dir, partition.log.recovery_point) == (target, 3)
     assert partition.is_flushed(3)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import fetch as handler
 from broker.handlers import fetch_one_partition
+from broker.handlers import fetch_reading as handler
 from broker.handlers.follower_fetch import MOST_TURNS
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode

@@ -23,7 +23,12 @@ CONTROL_REQUESTS = (
     "replication/replica_manager.py",
 )
 READ_ELSEWHERE = {
-    ApiKey.FETCH: ("broker/fetch_sessions.py", "broker/handlers/fetch_one_partition.py", "replication/fetch_read.py"),
+    ApiKey.FETCH: (
+        "broker/fetch_sessions.py",
+        "broker/handlers/fetch_one_partition.py",
+        "broker/handlers/fetch_reading.py",
+        "replication/fetch_read.py",
+    ),
     ApiKey.LEADER_AND_ISR: CONTROL_REQUESTS,
     ApiKey.STOP_REPLICA: CONTROL_REQUESTS,
     ApiKey.UPDATE_METADATA: (*CONTROL_REQUESTS, "broker/handlers/metadata.py"),

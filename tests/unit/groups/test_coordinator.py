@@ -75,8 +75,8 @@ def test_a_group_begins_with_its_first_newcomer() -> None:
         _, group = bench.groups.describe("g")
         assert group is not None
         assert (group.state, list(group.members), bench.groups.count(GroupState.STABLE)) == (GroupState.STABLE, [member_id], 1)
-        assert [each.group_id for each in bench.groups.list(["stable", "DEAD"], ["Classic"])[1]] == ["g"]
-        assert bench.groups.list(["Empty"], [])[1] == bench.groups.list([], ["consumer"])[1] == []
+        assert [each.group_id for each in bench.groups.list(["stable", "dead"], ["classic"])[1]] == ["g"]
+        assert bench.groups.list(["empty"], [])[1] == bench.groups.list([], ["consumer"])[1] == []
 
     run(scenario)
 

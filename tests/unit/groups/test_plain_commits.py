@@ -14,6 +14,7 @@ from broker.request_context import RequestContext
 from broker.route import Route
 from broker.security.authorizer import AllowAll, Operation, ResourceType
 from broker.services import Services
+from broker.turns import Turns
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
@@ -39,6 +40,7 @@ def services_of(bench: GroupBench) -> Services:
     services.cluster = bench.replica_manager.cluster
     services.groups = bench.groups
     services.authorizer = AllowAll()
+    services.turns = Turns(asyncio.get_running_loop().call_soon, slice_ns=10**12)
     return services
 
 
@@ -49,7 +51,7 @@ def by_hand(services: Services, version: int, data: bytes) -> Any:
 def ordinarily(services: Services, version: int, data: bytes) -> Any:
     route = Route(api(ApiKey.OFFSET_COMMIT), version, handle_offset_commit, None)
     context = RequestContext(ApiKey.OFFSET_COMMIT, version, 77, "client", CONNECTION.info, services, route.encode, CONNECTION.offend)
-    answer = handle_offset_commit(OffsetCommitRequest.decode(data, version)[0], context)
+    answer = services.turns.first_slice(handle_offset_commit(OffsetCommitRequest.decode(data, version)[0], context))
     return route.encode(77, answer) if isinstance(answer, Message) else answer
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from broker.handlers.table import SERVED, handlers_of
-from broker.metrics.response_errors import ErrorCounts, counting_encoder, walker
+from broker.metrics.response_errors import ErrorCounts, count_answers, walker
 from broker.network.request_channel import CLOSE
 from broker.route import Route
 from protocol.api_keys import ApiKey
@@ -43,13 +43,15 @@ def test_every_answer_can_be_walked(key: ApiKey) -> None:
 def test_hand_made_answers_are_counted_by_what_is_left() -> None:
     errors = ErrorCounts()
     route = Route(api(ApiKey.FETCH), 12, *handlers_of(ApiKey.FETCH))
-    encode = counting_encoder(route, errors)
-    assert encode(1, a_fetch_response(ErrorCode.OFFSET_OUT_OF_RANGE)) == route.encode(1, a_fetch_response(ErrorCode.OFFSET_OUT_OF_RANGE))
+    encode = route.encode
+    count_answers(route, errors)
+    assert route.encode(1, a_fetch_response(ErrorCode.OFFSET_OUT_OF_RANGE)) == encode(1, a_fetch_response(ErrorCode.OFFSET_OUT_OF_RANGE))
     found = {name: count for _, name, count in errors.items({FETCH: 11})}
     assert found == {"NONE": 1 + 2 * 10, "OFFSET_OUT_OF_RANGE": 1}
 
 
 def test_an_answer_that_cannot_be_written_still_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None:
     route = Route(api(ApiKey.FIND_COORDINATOR), 3, *handlers_of(ApiKey.FIND_COORDINATOR))
-    assert counting_encoder(route, ErrorCounts())(1, FindCoordinatorResponse(host=5)) is CLOSE  # type: ignore[arg-type]  # no text
+    count_answers(route, ErrorCounts())
+    assert route.encode(1, FindCoordinatorResponse(host=5)) is CLOSE  # type: ignore[arg-type]  # no text
     assert "cannot be written" in caplog.text

@@ -1,0 +1,94 @@
+"""Requests with thousands of elements are worked off a little in each turn of the loop, and answered as if they had been done at once."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import sys
+from collections.abc import Iterator
+from types import FrameType
+
+import pytest
+
+from broker.handlers.table import SERVED
+from protocol.api_keys import ApiKey
+from protocol.registry import INTER_BROKER_APIS
+from tests.support.huge_requests import huge_requests
+from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
+
+ELEMENTS = 2000
+MOST_CALLS = 1500
+"""In one turn: less than one for each element."""
+SECONDS = 60.0
+
+APIS = sorted(SERVED - INTER_BROKER_APIS)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
+    with a_broker_in_process(
+        tmp_path_factory.mktemp("broker"), auto_create_topics_enable="false", offsets_topic_num_partitions=1
+    ) as started:
+        yield started
+
+
+def answer_to(broker: InProcessBroker, request: bytes) -> bytes:
+    """The answer, empty when the connection is closed instead."""
+    with socket.create_connection(("127.0.0.1", broker.port), SECONDS) as connection:
+        try:
+            connection.sendall(request)
+            head = connection.recv(4, socket.MSG_WAITALL)
+            return connection.recv(struct.unpack(">i", head)[0], socket.MSG_WAITALL) if head else b""
+        except ConnectionError:
+            return b""
+
+
+class Turns:
+    """Counts the calls in each turn of the loop that it is begun on."""
+
+    def __init__(self) -> None:
+        self.calls = self.most = 0
+        self.worst: dict[str, int] = {}
+        self._in_turn: dict[str, int] = {}
+        self._ends = False
+
+    def begin(self) -> None:
+        """Count from now on."""
+        sys.setprofile(self._on_event)
+        self._turn()
+
+    def end(self) -> None:
+        """Count no more."""
+        self._ends = True
+        sys.setprofile(None)
+
+    def _turn(self) -> None:
+        if self.calls > self.most:
+            self.most = self.calls
+            self.worst = self._in_turn
+        self.calls, self._in_turn = 0, {}
+        if not self._ends:
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _on_event(self, frame: FrameType, event: str, _: object) -> None:
+        if event in ("call", "c_call"):
+            self.calls += 1
+            name = f"{frame.f_code.co_filename}:{frame.f_code.co_name}"
+            self._in_turn[name] = self._in_turn.get(name, 0) + 1
+
+
+@pytest.mark.parametrize("key", APIS, ids=lambda key: key.name)
+def test_no_turn_of_the_loop_works_on_all_elements_of_a_request(broker: InProcessBroker, key: ApiKey) -> None:
+    turns = broker.services.turns
+    for name, request in huge_requests(ELEMENTS, frozenset({key.name})):
+        if len(request) < 16 * 1024:
+            continue
+        answer_to(broker, request)  # compiles and imports what it needs
+        broker.run(lambda: setattr(turns, "_slice_ns", 0))
+        counted = Turns()
+        broker.run(counted.begin)
+        answer_to(broker, request)
+        broker.run(counted.end)
+        worst = sorted(((count, where) for where, count in counted.worst.items()), reverse=True)[:5]
+        assert counted.most < MOST_CALLS, (name, counted.most, worst)

@@ -1,0 +1,159 @@
+"""A request with thousands of elements between others: who is served when, in which order, and what it leaves behind."""
+
+from __future__ import annotations
+
+import struct
+
+from broker.network.request_channel import Pending
+from broker.turns import Turns
+from protocol.api_keys import ApiKey
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.support.golden_replay import request_frame
+from tests.support.handler_bench import HandlerBench, on_a_loop
+from tests.support.network import Bench, Client
+
+ELEMENTS = 3000
+
+
+def large(api_key: ApiKey = ApiKey.LIST_OFFSETS) -> bytes:
+    if api_key == ApiKey.PRODUCE:
+        data = [PartitionProduceData(index=index, records=b"") for index in range(ELEMENTS)]
+        topics = [TopicProduceData(name="none", partition_data=data)]
+        return request_frame(ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics), api_key, 9)
+    partitions = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(ELEMENTS)]
+    asked = [ListOffsetsTopic(name="none", partitions=partitions)]
+    return request_frame(ListOffsetsRequest(replica_id=-1, topics=asked), api_key, 7)
+
+
+SMALL = request_frame(ApiVersionsRequest(), ApiKey.API_VERSIONS, 0)
+
+
+class World:
+    """Connections without sockets before real handlers, on a loop that is turned by hand; a turn is worth one step."""
+
+    def __init__(self, slice_ns: int = 0) -> None:
+        handlers = HandlerBench()
+        self.network = Bench(handlers.dispatcher.handle)
+        handlers.dispatcher.turns = handlers.services.turns = Turns(self.network.turns.call_soon, slice_ns=slice_ns)
+
+    def connect(self) -> Client:
+        return self.network.connect()
+
+    def answered(self, client: Client, count: int) -> int:
+        """Turn until the client has so many answers; how many turns that took."""
+        turns = 0
+        while len(client.answers) < count:
+            assert self.network.turns.turn(), "the loop came to rest"
+            turns += 1
+        return turns
+
+
+@on_a_loop
+async def test_others_are_answered_in_the_next_turn_meanwhile() -> None:
+    for api_key in (ApiKey.LIST_OFFSETS, ApiKey.PRODUCE):
+        world = World()
+        hostile, other = world.connect(), world.connect()
+        hostile.send(large(api_key))
+        turns = served = 0
+        while not hostile.transport.sent:
+            if turns % 100 == 0:
+                other.send(SMALL)
+                world.network.turns.turn()
+                served += 1
+                assert len(other.answers) == served
+            world.network.turns.turn()
+            turns += 1
+        assert turns > 2 * ELEMENTS
+
+
+@on_a_loop
+async def test_the_answer_is_the_same_as_at_once() -> None:
+    for api_key in (ApiKey.LIST_OFFSETS, ApiKey.PRODUCE):
+        world = World()
+        client = world.connect()
+        client.send(large(api_key))
+        world.answered(client, 1)
+        handlers = HandlerBench()
+        route = handlers.dispatcher._route(api_key, 9 if api_key == ApiKey.PRODUCE else 7)
+        assert route is not None
+        route.large_bytes = 10**9
+        at_once = handlers.raw(large(api_key)[4:])
+        assert client.answers == [at_once]
+
+
+@on_a_loop
+async def test_answers_leave_in_the_order_of_the_requests() -> None:
+    world = World(slice_ns=10**6)
+    client = world.connect()
+    client.send_all(SMALL + large() + SMALL + large() + SMALL)
+    world.answered(client, 5)
+    sizes = [len(answer) for answer in client.answers]
+    assert sizes[0] == sizes[2] == sizes[4] < sizes[1] == sizes[3]
+
+
+@on_a_loop
+async def test_a_client_that_leaves_before_its_turn_leaves_nothing() -> None:
+    world = World()
+    first, second = world.connect(), world.connect()
+    first.send(large())
+    world.network.turns.turn()
+    second.send(large())
+    channel = world.network.channel
+    assert (channel.queue_size, channel.queued_bytes) == (1, len(large()) - 4)
+    second.connection.connection_lost(None)
+    assert (channel.queue_size, channel.queued_bytes) == (0, 0)
+    world.answered(first, 1)
+
+
+@on_a_loop
+async def test_requests_that_wait_for_their_turn_count_as_queued_until_it_comes() -> None:
+    world = World(slice_ns=10**6)
+    world.network.channel.max_requests = 2
+    clients = [world.connect() for _ in range(3)]
+    for client in clients:
+        client.send(large())
+    assert world.network.channel.full
+    for client in clients:
+        world.answered(client, 1)
+    assert (world.network.channel.queue_size, world.network.channel.queued_bytes, world.network.channel.full) == (0, 0, False)
+
+
+@on_a_loop
+async def test_a_connection_that_drains_waits_for_what_has_begun_only() -> None:
+    world = World()
+    begun, waiting = world.connect(), world.connect()
+    begun.send(large())
+    world.network.turns.turn()
+    waiting.send(large())
+    for client in (begun, waiting):
+        client.connection.drain()
+    assert waiting.transport.closing
+    assert not begun.transport.closing
+    world.answered(begun, 1)
+    world.network.turns.turn()
+    assert begun.transport.closing
+
+
+@on_a_loop
+async def test_a_large_request_that_cannot_be_read_closes_its_connection() -> None:
+    world = World(slice_ns=10**6)
+    client = world.connect()
+    broken = large()[4:-3]
+    client.send(struct.pack(">i", len(broken)) + broken)
+    world.network.turns.run()
+    assert client.transport.closing
+    assert any("cannot be read (LIST_OFFSETS v7)" in line for line in world.network.lines)
+
+
+@on_a_loop
+async def test_a_large_request_needs_no_slot() -> None:
+    world = World()
+    client = world.connect()
+    client.send(large())
+    world.network.turns.turn()
+    assert world.network.channel.slots_in_use == 0
+    (pending,) = client.connection._waiting or ()
+    assert isinstance(pending, Pending)
+    assert pending.is_worked_on_in_turns
