@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from random import SystemRandom
 
 from tests.simulation.cluster import silence
-from tests.simulation.story import Story
+from tests.simulation.story import Story, Told
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,9 +23,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--log", action="store_true", help="what the brokers log, too")
     parser.add_argument("--seconds", type=float, default=30.0, help="virtual seconds of misfortune in each")
     asked = parser.parse_args(arguments)
-    if os.environ.get("PYTHONHASHSEED") != "0":
-        # The order of sets is part of the story.
-        os.execve(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})
     if asked.log:
         logging.basicConfig(level=logging.DEBUG, format="            %(name)s: %(message)s", stream=sys.stdout)
     else:
@@ -33,31 +30,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seed = SystemRandom().getrandbits(31) if asked.seed is None else asked.seed
     end = time.monotonic() + asked.minutes * 60
     several = bool(asked.minutes) or asked.stories > 1
-    stories = faults = orders = elections = rebalances = acknowledged = 0
-    virtual_seconds = 0.0
+    told, stories = Told(), 0
     while True:
         story = Story(seed, asked.seconds, say=(lambda line: None) if several else print)
         try:
-            told = story.tell()
+            told.add(story.tell())
         except BaseException as error:
             print(f"the story of seed {seed} ends badly: {type(error).__name__}: {error}")
             print(f"tell it again: python -m tests.simulation --seed {seed} --seconds {asked.seconds:g}")
             if not several:
                 raise
+            print(summary(told, stories, time.process_time()))
             return 1
         stories += 1
-        faults += told.faults
-        orders += told.orders
-        elections += told.elections
-        rebalances += told.rebalances
-        acknowledged += told.acknowledged
-        virtual_seconds += told.virtual_seconds
         seed += 1
         if stories >= asked.stories and time.monotonic() >= end:
             break
-    went_wrong = f"{faults} faults, {orders} orders, {elections} elections, {rebalances} rebalances, {acknowledged} records"
-    print(f"{stories} stories, {virtual_seconds:,.0f} virtual seconds: {went_wrong}; all is well")
+    if not several:
+        print(f"the digest of all frames is {story.digest:08x}")
+    print(f"{summary(told, stories, time.process_time())}; all is well")
     return 0
+
+
+def summary(told: Told, stories: int, seconds: float) -> str:
+    """What was told in so many seconds of the processor."""
+    failovers = told.failovers.total()
+    return (
+        f"{stories} stories, {told.virtual_seconds:,.0f} virtual seconds in {seconds:,.0f} of the processor: "
+        f"{told.faults.total():,} misfortunes ({kinds(told.faults)}), "
+        f"{failovers:,} failovers ({kinds(told.failovers)}), {failovers * 60 / seconds:,.0f} a minute, "
+        f"{told.elections:,} elections, {told.controllers:,} controllers, {told.orders:,} orders, {told.rebalances:,} rebalances, "
+        f"{told.acknowledged:,} records acknowledged, {told.seen:,} seen, {told.checks:,} checks"
+    )
+
+
+def kinds(counted: Counter[str]) -> str:
+    """The commonest first."""
+    return ", ".join(f"{count} {kind}" for kind, count in counted.most_common())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Producers and consumers of a simulated cluster, and the history that they write: what was acknowledged where, and what was seen where.
+"""Producers and consumers of a simulated cluster. What they are told and what they see is compared with what was committed (`committed`).
 
 The producers are idempotent and never give up: a record is sent until it is acknowledged. So at the end every record is in the log
 once, and in each producer's order.
@@ -15,16 +15,28 @@ from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from protocol.record_builder import build_batch
 from protocol.record_reader import Record, iter_records
 from protocol.records import iter_batches
 from protocol.schema import Message
 from replication.peer import Peer, PeerUnavailable
+from storage.topic_partition import TopicPartition
 from tests.simulation.cluster import SimulatedCluster
+from tests.simulation.committed import Committed
 
-TIMEOUT_MS = 3000
+TIMEOUT_MS = 1500
+PRODUCE_TIMEOUT_MS = 1000
 BACKOFF_S = 0.1
+BATCHES_PER_S = 3
+METADATA_TIMEOUT_MS = 300
+MAX_EPOCH = 1000
 NEVER = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -37,45 +49,54 @@ NEVER = frozenset(
 is none: it is asked again, and if it is the truth, the story does not end."""
 
 
-class History:
-    """What is true for ever. A contradiction is an AssertionError."""
+class Leaders:
+    """What the outside world believes of one topic: from Metadata, of whoever answers. Shared by the clients, as those of a process do."""
 
-    def __init__(self) -> None:
-        self.records: dict[int, dict[int, bytes]] = {}
-        """partition -> offset -> value, as acknowledged or as seen by a consumer."""
-        self.acknowledged: dict[int, dict[bytes, int]] = {}
-        self.seen = 0
+    def __init__(self, cluster: SimulatedCluster, topic: str, seed: int) -> None:
+        self.topic_id = bytes(16)
+        self._cluster = cluster
+        self._topic = topic
+        self._random = Random(seed)
+        self._peers = {broker_id: cluster.client(broker_id) for broker_id in cluster.nodes}
+        self._known: dict[int, int] = {}
+        self._asking: asyncio.Future[None] | None = None
 
-    def acknowledge(self, partition: int, offset: int, value: bytes) -> None:
-        """A producer was told that its record is at this offset."""
-        self._know(partition, offset, value, "acknowledged")
-        known = self.acknowledged.setdefault(partition, {})
-        assert known.setdefault(value, offset) == offset, f"{value!r} was acknowledged at {known[value]} and at {offset} of {partition}"
+    async def leader(self, partition: int) -> int:
+        """Whoever is said to lead it; asks until somebody is."""
+        while partition not in self._known:
+            if self._asking is None:
+                self._asking = asyncio.ensure_future(self._ask())
+            await asyncio.shield(self._asking)
+        return self._known[partition]
 
-    def see(self, partition: int, offset: int, value: bytes) -> None:
-        """A consumer read this."""
-        self.seen += 1
-        self._know(partition, offset, value, "read")
+    def forget(self, partition: int, leader: int) -> None:
+        """The leader was none."""
+        if self._known.get(partition) == leader:
+            del self._known[partition]
 
-    def _know(self, partition: int, offset: int, value: bytes, how: str) -> None:
-        known = self.records.setdefault(partition, {}).setdefault(offset, value)
-        assert known == value, f"offset {offset} of partition {partition} was {known!r} once; {value!r} is {how} there now"
-
-    @property
-    def acknowledgements(self) -> int:
-        """How many records were acknowledged."""
-        return sum(len(values) for values in self.acknowledged.values())
+    async def _ask(self) -> None:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=self._topic)], allow_auto_topic_creation=False)
+        await asyncio.sleep(BACKOFF_S * self._random.random())
+        broker_id = self._random.choice(list(self._peers))
+        try:
+            answer = await self._peers[broker_id].request(ApiKey.METADATA, 12, request, timeout_ms=METADATA_TIMEOUT_MS)
+        except PeerUnavailable:
+            answer = MetadataResponse()
+        for topic in cast("MetadataResponse", answer).topics:
+            for found in topic.partitions:
+                if topic.error_code == ErrorCode.NONE and found.leader_id >= 0:
+                    self.topic_id = topic.topic_id
+                    self._known.setdefault(found.partition_index, found.leader_id)
+        self._asking = None
 
 
 class Client:
-    """Finds leaders by Metadata, from whoever answers."""
+    """Whoever asks brokers."""
 
     def __init__(self, cluster: SimulatedCluster, topic: str, seed: int) -> None:
         self.cluster = cluster
         self.topic = topic
         self.random = Random(seed)
-        self.topic_id = bytes(16)
-        self._leaders: dict[int, int] = {}
         self._peers: dict[int, Peer] = {}
 
     async def ask(self, broker_id: int, key: ApiKey, version: int, request: Message) -> Message:
@@ -85,59 +106,65 @@ class Client:
             peer = self._peers[broker_id] = self.cluster.client(broker_id)
         return await peer.request(key, version, request, timeout_ms=TIMEOUT_MS)
 
-    async def leader(self, partition: int) -> int:
-        """Whoever is said to lead it; asks until somebody is."""
-        while partition not in self._leaders:
-            request = MetadataRequest(topics=[MetadataRequestTopic(name=self.topic)], allow_auto_topic_creation=False)
-            try:
-                answer = await self.ask(self.random.choice(list(self.cluster.nodes)), ApiKey.METADATA, 12, request)
-            except PeerUnavailable:
-                await asyncio.sleep(BACKOFF_S)
-                continue
-            for topic in cast("MetadataResponse", answer).topics:
-                for found in topic.partitions:
-                    if topic.error_code == ErrorCode.NONE and found.leader_id >= 0:
-                        self.topic_id = topic.topic_id
-                        self._leaders[found.partition_index] = found.leader_id
-            if partition not in self._leaders:
-                await asyncio.sleep(BACKOFF_S)
-        return self._leaders[partition]
 
-    async def forget(self, partition: int) -> None:
-        """The leader was none."""
-        self._leaders.pop(partition, None)
-        await asyncio.sleep(BACKOFF_S * self.random.random())
+class PartitionClient(Client):
+    """Whoever has to do with one partition."""
+
+    def __init__(self, cluster: SimulatedCluster, partition: TopicPartition, leaders: Leaders, committed: Committed, seed: int) -> None:
+        super().__init__(cluster, partition.topic, seed)
+        self.partition = partition.partition
+        self.committed = committed
+        self.leaders = leaders
+
+    async def again(self, leader: int) -> None:
+        """The leader was none: wait a little before another is asked."""
+        self.leaders.forget(self.partition, leader)
+        await asyncio.sleep(BACKOFF_S * (0.5 + self.random.random()))
 
 
-class Producer(Client):
+class Producer(PartitionClient):
     """Sends numbered records to one partition, one batch at a time."""
 
-    def __init__(self, cluster: SimulatedCluster, topic: str, partition: int, name: str, history: History, seed: int) -> None:
-        super().__init__(cluster, topic, seed)
-        self.partition = partition
+    def __init__(
+        self, cluster: SimulatedCluster, partition: TopicPartition, leaders: Leaders, name: str, committed: Committed, seed: int
+    ) -> None:
+        super().__init__(cluster, partition, leaders, committed, seed)
         self.name = name
-        self.history = history
         self.sent = 0
         self.stopping = False
 
     async def run(self) -> None:
-        """Until `stopping`."""
+        """Until `stopping`. Now and then it takes a new epoch, and what it sends in the old one then is refused for ever."""
         producer_id = await self._producer_id()
-        sequence = 0
+        epoch = sequence = 0
         while not self.stopping:
-            values = [f"{self.name}-{sequence + i}".encode() for i in range(self.random.randint(1, 4))]
-            batch = build_batch(
-                [Record(i, self.cluster.clock.now_ms(), None, value) for i, value in enumerate(values)],
-                producer_id=producer_id,
-                producer_epoch=0,
-                base_sequence=sequence,
-            )
-            offset = await self._deliver(bytes(batch))
-            for i, value in enumerate(values):
-                self.history.acknowledge(self.partition, offset + i, value)
+            values = [f"{self.name}-{self.sent + i}".encode() for i in range(self.random.randint(1, 4))]
+            await self._send(values, producer_id, epoch, sequence)
             sequence += len(values)
-            self.sent = sequence
-            await asyncio.sleep(self.random.expovariate(20))
+            if self.random.random() < 0.05 and epoch < MAX_EPOCH:
+                await self._send([f"{self.name}-{self.sent}".encode()], producer_id, epoch + 1, 0)
+                await self._try_to_send_late(producer_id, epoch, sequence)
+                epoch, sequence = epoch + 1, 1
+            await asyncio.sleep(self.random.expovariate(BATCHES_PER_S))
+
+    async def _send(self, values: list[bytes], producer_id: int, epoch: int, sequence: int) -> None:
+        batch = self._batch(values, producer_id, epoch, sequence)
+        while (result := await self._deliver(batch)).error_code:
+            code = ErrorCode.of(result.error_code)
+            assert code not in NEVER, f"{self.name} at {self.sent}: {code.name}"
+        self.committed.acknowledge(result.base_offset, values)
+        self.sent += len(values)
+
+    async def _try_to_send_late(self, producer_id: int, epoch: int, sequence: int) -> None:
+        """What a producer's older epoch sends: refused, whoever leads by now."""
+        batch = self._batch([b"too late"], producer_id, epoch, sequence)
+        while (code := (await self._deliver(batch)).error_code) != ErrorCode.INVALID_PRODUCER_EPOCH:
+            said = f"{self.name}: a batch of producer epoch {epoch}, after one of {epoch + 1}, is answered with {ErrorCode.of(code).name}"
+            assert code not in (ErrorCode.NONE, *NEVER), said
+
+    def _batch(self, values: list[bytes], producer_id: int, epoch: int, sequence: int) -> bytes:
+        records = [Record(i, self.cluster.clock.now_ms(), None, value) for i, value in enumerate(values)]
+        return bytes(build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence))
 
     async def _producer_id(self) -> int:
         while True:
@@ -153,53 +180,47 @@ class Producer(Client):
                 return found.producer_id
             await asyncio.sleep(BACKOFF_S)
 
-    async def _deliver(self, batch: bytes) -> int:
-        """Until it is acknowledged; its offset."""
+    async def _deliver(self, batch: bytes) -> PartitionProduceResponse:
+        """Until somebody answers."""
+        data = [TopicProduceData(name=self.topic, partition_data=[PartitionProduceData(index=self.partition, records=memoryview(batch))])]
         while True:
-            leader = await self.leader(self.partition)
-            data = [
-                TopicProduceData(name=self.topic, partition_data=[PartitionProduceData(index=self.partition, records=memoryview(batch))])
-            ]
+            leader = await self.leaders.leader(self.partition)
             try:
-                answer = await self.ask(leader, ApiKey.PRODUCE, 11, ProduceRequest(acks=-1, timeout_ms=2000, topic_data=data))
+                answer = await self.ask(leader, ApiKey.PRODUCE, 11, ProduceRequest(acks=-1, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=data))
             except PeerUnavailable:
-                await self.forget(self.partition)
+                await self.again(leader)
                 continue
             (result,) = cast("ProduceResponse", answer).responses[0].partition_responses
-            code = ErrorCode.of(result.error_code)
-            if code is ErrorCode.NONE:
-                return result.base_offset
-            assert code not in NEVER, f"{self.name} at {self.sent}: {code.name} from broker {leader}"
-            await self.forget(self.partition)
+            if result.error_code:
+                await self.again(leader)
+            return result
 
 
-class Consumer(Client):
+class Consumer(PartitionClient):
     """Reads one partition from its beginning, one committed offset after the other."""
 
-    def __init__(self, cluster: SimulatedCluster, topic: str, partition: int, history: History, seed: int) -> None:
-        super().__init__(cluster, topic, seed)
-        self.partition = partition
-        self.history = history
+    def __init__(self, cluster: SimulatedCluster, partition: TopicPartition, leaders: Leaders, committed: Committed, seed: int) -> None:
+        super().__init__(cluster, partition, leaders, committed, seed)
         self.position = 0
 
     async def run(self) -> None:
         """For ever."""
         while True:
-            leader = await self.leader(self.partition)
+            leader = await self.leaders.leader(self.partition)
             asked = FetchPartition(partition=self.partition, fetch_offset=self.position, partition_max_bytes=1 << 20)
             request = FetchRequest(
-                max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, topics=[FetchTopic(topic_id=self.topic_id, partitions=[asked])]
+                max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, topics=[FetchTopic(topic_id=self.leaders.topic_id, partitions=[asked])]
             )
             try:
                 answer = cast("FetchResponse", await self.ask(leader, ApiKey.FETCH, 17, request))
             except PeerUnavailable:
-                await self.forget(self.partition)
+                await self.again(leader)
                 continue
             codes = [answer.error_code, *(partition.error_code for topic in answer.responses for partition in topic.partitions)]
             for code in codes:
                 assert code not in NEVER, f"a consumer at {self.position} of {self.partition}: {ErrorCode.of(code).name} from {leader}"
             if any(codes):
-                await self.forget(self.partition)
+                await self.again(leader)
                 continue
             for topic in answer.responses:
                 for partition in topic.partitions:
@@ -213,5 +234,4 @@ class Consumer(Client):
                     continue  # a batch is sent whole
                 assert record.offset == self.position, f"partition {self.partition}: {record.offset} comes after {self.position - 1}"
                 self.position += 1
-                if record.value is not None:
-                    self.history.see(self.partition, record.offset, record.value)
+                self.committed.see(record.offset, record.value)

@@ -12,18 +12,23 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from contextlib import suppress
+from itertools import count
 from random import Random
 from typing import Any, cast
+from unittest.mock import patch
 
 from broker.network.limits import NetworkLimits
 from broker.network.socket_server import SocketServer
 from broker.server import Broker
 from broker.surroundings import Surroundings
 from config.broker import BrokerConfig
-from controller.memory_store import MemoryEnsemble
 from controller.store import MetadataStore
+from protocol.record_builder import build_batch
+from protocol.record_reader import Record
 from replication.partition import Partition
 from replication.peer import Connect, Peer, PeerAddress, Resolve
+from storage import log_closing, log_loading
+from tests.simulation.elections import WatchedEnsemble
 from tests.simulation.loop import Life, NoThreads, SimulatedLoop
 from tests.simulation.network import CLIENT, SimulatedNetwork, SimulatedPeer, SimulatedServer
 from tests.simulation.store import ENSEMBLE, SessionKeeper, SimulatedStore
@@ -31,22 +36,30 @@ from tests.support.filesystems import MemoryFileSystem
 
 PORT = 9092
 EPOCH_MS = 1_700_000_000_000
-SESSION_TIMEOUT_S = 4.0
-SWEEP_S = 0.1
+SESSION_TIMEOUT_S = 0.6
+SWEEP_S = 0.05
+STOP_S = 10.0
+"""How long a broker may take to stop."""
+STEP_NS = 100_000
+"""How long a broker takes, for all that it knows, for a step of what it does in slices."""
+TORN = 0.2
+"""How likely a kill finds a log being written."""
 
 CONFIG = {
     "log.dirs": "/data",
     "zookeeper.connect": "simulated:2181",
-    "zookeeper.session.timeout.ms": "4000",
+    "zookeeper.session.timeout.ms": "600",
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
-    "replica.lag.time.max.ms": "3000",
+    "replica.lag.time.max.ms": "1000",
     "offsets.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "500",
     "log.cleaner.enable": "false",
     "log.segment.bytes": "20000",
     "log.index.size.max.bytes": "4096",
-    "leader.imbalance.check.interval.seconds": "5",
+    "leader.imbalance.check.interval.seconds": "3",
+    "controller.socket.timeout.ms": "3000",
+    "replica.socket.timeout.ms": "3000",
     "controlled.shutdown.retry.backoff.ms": "500",
     "replica.high.watermark.checkpoint.interval.ms": "1000",
 }
@@ -75,6 +88,7 @@ class SimulatedSurroundings(Surroundings):
 
     def __init__(self, cluster: SimulatedCluster, node: Node, life: Life) -> None:
         self.clock = node.clock
+        self.clock_ns = count(0, STEP_NS).__next__
         self.random = cast("Any", Random(cluster.random.getrandbits(64)))
         self.random_bytes = self.random.randbytes
         self.file_system = cast("Any", node.disk)
@@ -134,7 +148,8 @@ class SimulatedCluster:
         self.loop = SimulatedLoop(Random(self.random.getrandbits(64)))
         self.network = SimulatedNetwork(self.loop, Random(self.random.getrandbits(64)))
         self.clock = SimulatedClock(self.loop)
-        self.keeper = SessionKeeper(MemoryEnsemble(self.clock), self.network, SESSION_TIMEOUT_S)
+        self.ensemble = WatchedEnsemble(self.clock)
+        self.keeper = SessionKeeper(self.ensemble, self.network, SESSION_TIMEOUT_S)
         self._config = {**CONFIG, **(config or {})}
         self.nodes = {broker_id: Node(self, broker_id) for broker_id in range(brokers)}
 
@@ -155,13 +170,14 @@ class SimulatedCluster:
                 sweeping.cancel()
 
         asyncio.set_event_loop(self.loop)
-        enabled = gc.isenabled()
-        try:
-            return self.loop.run_until_complete(bounded())
-        finally:
-            asyncio.set_event_loop(None)
-            if enabled:
-                gc.enable()
+        with (
+            patch.object(log_loading, "ThreadPoolExecutor", NoThreads),
+            patch.object(log_closing, "ThreadPoolExecutor", NoThreads),
+        ):
+            try:
+                return self.loop.run_until_complete(bounded())
+            finally:
+                asyncio.set_event_loop(None)
 
     def _sweep(self) -> None:
         self.keeper.sweep()
@@ -192,7 +208,7 @@ class SimulatedCluster:
         """Start a broker that is down; the task ends when it listens."""
         node = self.nodes[broker_id]
         assert not node.is_up
-        life = node.life = Life(self.loop)
+        life = node.life = Life(self.loop, broker_id)
         node.disk.release_locks()
         listeners = f"PLAINTEXT://{node.host}:{PORT}"
         config = BrokerConfig({**self._config, "broker.id": str(broker_id), "listeners": listeners})
@@ -200,14 +216,16 @@ class SimulatedCluster:
         node.starting = self.loop.create_task(broker.start(), context=life.context.copy())
         return node.starting
 
-    def kill(self, broker_id: int) -> None:
-        """SIGKILL: the page cache stays."""
+    def kill(self, broker_id: int, torn: Random | None = None) -> None:
+        """SIGKILL: the page cache stays. With `torn` it strikes in the middle of writes to some logs, whose first bytes stay, too."""
         node = self.nodes[broker_id]
+        if torn is not None and node.broker is not None:
+            tear_writes(node.broker, node.disk, torn)
         if node.life is not None:
             node.life.die()
-        for address, server in list(self.network.listening.items()):
+        for server in list(self.network.listening.values()):
             if server.life is node.life:
-                del self.network.listening[address]
+                server.die()
         node.broker = None
 
     def pause(self, broker_id: int) -> None:
@@ -223,15 +241,16 @@ class SimulatedCluster:
             life.resume()
 
     async def stop(self, broker_id: int) -> None:
-        """SIGTERM; killed if it does not end within half a minute."""
+        """SIGTERM; killed if it does not end soon."""
         node = self.nodes[broker_id]
         broker, life = node.broker, node.life
         if broker is None or life is None or node.starting is None or not node.starting.done():
             self.kill(broker_id)
             return
         stopping = self.loop.create_task(broker.stop(), context=life.context.copy())
-        await asyncio.wait([stopping], timeout=30)
-        self.kill(broker_id)
+        await asyncio.wait([stopping], timeout=STOP_S)
+        if node.life is life:
+            self.kill(broker_id)
 
     def expire_session(self, broker_id: int) -> None:
         """The ensemble ends the broker's session."""
@@ -244,7 +263,8 @@ class SimulatedCluster:
     def brokers(self) -> Iterator[Broker]:
         """Those that have come up."""
         for node in self.nodes.values():
-            if node.is_up and node.broker is not None and node.starting is not None and node.starting.done():
+            starting = node.starting
+            if node.is_up and node.broker is not None and starting is not None and starting.done() and starting.exception() is None:
                 yield node.broker
 
     def replicas(self, topic: str, partition: int) -> dict[int, Partition]:
@@ -260,6 +280,15 @@ class SimulatedCluster:
         """A connection of the outside world to a broker."""
         address = PeerAddress(self.nodes[broker_id].host, PORT, 0)
         return SimulatedPeer(self.network, CLIENT, lambda: address, "client")
+
+
+def tear_writes(broker: Broker, disk: MemoryFileSystem, random: Random) -> None:
+    """Leave the beginning of one more batch behind the end of some logs, as a write does that did not come to its end."""
+    for log in broker.log_manager.current_logs() if hasattr(broker, "log_manager") else ():
+        if log.truncation is None and not log.is_closed and random.random() < TORN:
+            batch = build_batch([Record(log.log_end_offset, EPOCH_MS, None, b"torn")], partition_leader_epoch=log.latest_epoch or 0)
+            segment = log.active_segment
+            disk.open(segment.path).pwrite(batch[: random.randrange(len(batch))], segment.size)
 
 
 def silence() -> None:

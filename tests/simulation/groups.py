@@ -31,9 +31,10 @@ from tests.simulation.cluster import SimulatedCluster
 PARTITIONS = 5
 """That the members share; nothing is read from them."""
 SESSION_TIMEOUT_MS = 6000
-REBALANCE_TIMEOUT_MS = 2000
+REBALANCE_TIMEOUT_MS = 1000
 """Below the time that a client waits for an answer."""
-HEARTBEATS_PER_S = 5.0
+HEARTBEATS_PER_S = 3.0
+COMMITS_PER_S = 3.0
 
 
 class GroupClient(Client):
@@ -77,7 +78,7 @@ class Committer(GroupClient):
     async def run(self) -> None:
         """Until `stopping`."""
         while not self.stopping:
-            await asyncio.sleep(self.random.expovariate(5))
+            await asyncio.sleep(self.random.expovariate(COMMITS_PER_S))
             await (self.check(at_least=-1) if self.random.random() < 0.3 else self._commit())
 
     async def check(self, at_least: int | None = None) -> bool:

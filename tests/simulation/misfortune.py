@@ -3,43 +3,60 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 
 from tests.simulation.cluster import SESSION_TIMEOUT_S, SimulatedCluster
 from tests.simulation.network import CLIENT
 from tests.simulation.store import ENSEMBLE
 
+FAULTS_PER_S = 5
+PATIENT = 0.8
+PATIENCE_S = 3.0
+
 
 class Misfortune:
-    """Chance comes from the cluster's seed. `say` is told of everything; `count` counts faults."""
+    """Chance comes from the cluster's seed. `say` is told of everything; `faults` counts them by kind."""
 
-    def __init__(self, cluster: SimulatedCluster, seconds: float, say: Callable[[str], None]) -> None:
+    def __init__(self, cluster: SimulatedCluster, seconds: float, is_well: Callable[[], bool], say: Callable[[str], None]) -> None:
         self.cluster = cluster
         self.random = cluster.random
-        self.count = 0
+        self.faults: Counter[str] = Counter()
         self._seconds = seconds
+        self._is_well = is_well
         self._say = say
+        self._stopping: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
         """For the seconds that it has."""
         end = self.cluster.loop.time() + self._seconds
-        faults = [
-            self._kill,
-            self._kill,
-            self._pause,
-            self._isolate,
-            self._lose_ensemble,
-            self._cut,
-            self._stop,
-            self._expire,
-            self._slow,
-            self._skew,
-        ]
+        faults, weights = zip(
+            (self._kill, 6),
+            (self._pause, 3),
+            (self._lose_ensemble, 2),
+            (self._isolate, 2),
+            (self._expire, 2),
+            (self._stop, 1),
+            (self._cut, 1),
+            (self._slow, 1),
+            (self._skew, 1),
+            strict=True,
+        )
         while self.cluster.loop.time() < end:
-            await asyncio.sleep(self.random.expovariate(1.0))
-            fault = self.random.choice(faults)
-            self.count += 1
-            await fault(self.random.choice(list(self.cluster.nodes)))
+            await self._wait()
+            (fault,) = self.random.choices(faults, weights)
+            self.faults[fault.__name__.strip("_")] += 1
+            up = [broker_id for broker_id, node in self.cluster.nodes.items() if node.life is not None and node.life.is_running]
+            await fault(self.random.choice(up or list(self.cluster.nodes)))
+
+    async def _wait(self) -> None:
+        """Mostly until the cluster has recovered so far that it can bear the next misfortune, and sometimes not."""
+        await asyncio.sleep(self.random.expovariate(FAULTS_PER_S))
+        if self.random.random() < PATIENT:
+            for _ in range(int(PATIENCE_S / 0.05)):
+                if self._is_well():
+                    break
+                await asyncio.sleep(0.05)
 
     def note(self, what: str) -> None:
         """Say it with the time."""
@@ -54,8 +71,8 @@ class Misfortune:
 
     async def _kill(self, broker_id: int) -> None:
         self.note(f"broker {broker_id} is killed")
-        self.cluster.kill(broker_id)
-        self._later(self.random.expovariate(1 / 3), f"broker {broker_id} is started again", lambda: self.start(broker_id))
+        self.cluster.kill(broker_id, self.random)
+        self._later(self.random.expovariate(1.0), f"broker {broker_id} is started again", lambda: self.start(broker_id))
 
     def start(self, broker_id: int) -> None:
         """Start a broker that is down, again and again until it starts."""
@@ -80,12 +97,11 @@ class Misfortune:
 
     async def _isolate(self, broker_id: int) -> None:
         host = self.cluster.nodes[broker_id].host
-        others = [CLIENT, *(node.host for node in self.cluster.nodes.values())]
-        if self.random.random() < 0.5:
-            others.remove(CLIENT)
+        others = [node.host for node in self.cluster.nodes.values()]
+        others += [more for more in (CLIENT, ENSEMBLE) if self.random.random() < 0.5]
         self.note(f"broker {broker_id} is cut off from {', '.join(each for each in others if each != host)}")
         self.cluster.network.isolate(host, others)
-        self._later(self.random.uniform(0, 8), "the network is whole", self.cluster.network.heal)
+        self._later(self.random.uniform(0, 3 * SESSION_TIMEOUT_S), "the network is whole", self.cluster.network.heal)
 
     async def _lose_ensemble(self, broker_id: int) -> None:
         self.note(f"broker {broker_id} is cut off from the metadata store")
@@ -96,10 +112,13 @@ class Misfortune:
         other = self.random.choice([each for each in self.cluster.nodes if each != broker_id])
         self.note(f"the link between brokers {broker_id} and {other} is cut")
         self.cluster.network.cut(self.cluster.nodes[broker_id].host, self.cluster.nodes[other].host)
-        self._later(self.random.uniform(0, 8), "the network is whole", self.cluster.network.heal)
+        self._later(self.random.uniform(0, 3 * SESSION_TIMEOUT_S), "the network is whole", self.cluster.network.heal)
 
     async def _stop(self, broker_id: int) -> None:
         self.note(f"broker {broker_id} is stopped")
+        self._stopping.append(asyncio.create_task(self._stop_and_start(broker_id)))
+
+    async def _stop_and_start(self, broker_id: int) -> None:
         await self.cluster.stop(broker_id)
         self._later(self.random.expovariate(1), f"broker {broker_id} is started again", lambda: self.start(broker_id))
 
@@ -126,6 +145,7 @@ class Misfortune:
         self.note("quiet")
         self.cluster.network.heal()
         self.cluster.network.slowness.clear()
+        await asyncio.gather(*self._stopping)
         for broker_id, node in self.cluster.nodes.items():
             self.cluster.resume(broker_id)
             if not node.is_up:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from math import log
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
+from zlib import crc32
 
 from broker.network.connection_quotas import ConnectionQuotas
 from broker.network.limits import NetworkLimits
@@ -22,21 +24,25 @@ from protocol.registry import api
 from protocol.schema import Message
 from replication.peer import Peer, PeerAddress, PeerUnavailable, Resolve
 from storage.file_region import FileRegion
-from tests.simulation.loop import NODE, Life
+from tests.simulation.loop import NODE, Life, SimulatedLoop
 
 CLIENT = "client"
 MEAN_DELAY_S = 0.0005
+RETRANSMIT_S = 0.2
+LATE = 0.8
 
 
 class SimulatedNetwork:
     """Names of hosts are names of nodes."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, random: Random) -> None:
+    def __init__(self, loop: SimulatedLoop, random: Random) -> None:
         self.loop = loop
         self.random = random
         self.listening: dict[tuple[str, int], SimulatedServer] = {}
         self._cut: set[frozenset[str]] = set()
         self.slowness: dict[str, float] = {}
+        self.digest = 0
+        """Of every frame that arrived anywhere: two stories in which it is the same are the same."""
 
     def cut(self, one: str, other: str) -> None:
         """Nothing passes between the two any more; nobody is told."""
@@ -54,12 +60,18 @@ class SimulatedNetwork:
 
     def passes(self, one: str, other: str) -> bool:
         """Whether a frame sent now arrives."""
-        return one == other or frozenset((one, other)) not in self._cut
+        return not self._cut or one == other or frozenset((one, other)) not in self._cut
+
+    def send(self, one: str, other: str, arrive: Callable[..., object], *arguments: Any) -> None:
+        """Let something travel; what becomes of it is `arrive`'s affair."""
+        self.loop.in_nobodys_name(self.delay(one, other), arrive, *arguments)
 
     def delay(self, one: str, other: str) -> float:
         """Seconds that a frame takes now."""
-        slow = self.slowness.get(one, 1.0) * self.slowness.get(other, 1.0)
-        return self.random.expovariate(1 / (MEAN_DELAY_S * slow))
+        seconds = -log(1.0 - self.random.random()) * MEAN_DELAY_S
+        if self.slowness:
+            seconds *= self.slowness.get(one, 1.0) * self.slowness.get(other, 1.0)
+        return seconds
 
 
 class SimulatedServer:
@@ -76,6 +88,8 @@ class SimulatedServer:
         self._accepting = False
         self._draining = False
         self._unanswered: dict[Pending, None] = {}
+        self.exchanges: dict[Exchange, None] = {}
+        """What has arrived and is not answered."""
 
     async def start(
         self, endpoints: Iterable[EndPoint], handler: Handler, protected_listener: str | None = None, *, accepting: bool = True
@@ -111,6 +125,14 @@ class SimulatedServer:
             if server is self:
                 del self._network.listening[address]
 
+    def die(self) -> None:
+        """The process is gone: its system closes its connections, and whoever waits for an answer learns of it."""
+        for (host, port), server in list(self._network.listening.items()):
+            if server is self:
+                del self._network.listening[host, port]
+        for exchange in list(self.exchanges):
+            exchange.reply(CLOSE)
+
     @property
     def is_reachable(self) -> bool:
         """Whether somebody accepts. A paused process does: its kernel."""
@@ -139,6 +161,85 @@ class SimulatedServer:
         answer.connection = cast("Any", SimpleNamespace(on_answer_ready=on_answer_ready))
 
 
+class Exchange:
+    """A request and its answer. `arrive`, `back_home` and what the network does to both run in nobody's name."""
+
+    __slots__ = ("address", "answered", "client", "frame", "life", "network", "server")
+
+    def __init__(self, network: SimulatedNetwork, client: str, address: PeerAddress, frame: bytes) -> None:
+        self.network = network
+        self.client = client
+        self.address = address
+        self.frame = frame
+        self.life = NODE.get()
+        self.server: SimulatedServer | None = None
+        self.answered: asyncio.Future[bytes] = network.loop.create_future()
+
+    async def take_place(self, timeout_s: float) -> bytes:
+        """The answer. Raises PeerUnavailable."""
+        network = self.network
+        network.send(self.client, self.address.host, self.arrive)
+        timer = network.loop.call_later(timeout_s, self.fail, "did not answer in time")
+        try:
+            return await self.answered
+        finally:
+            timer.cancel()
+
+    def arrive(self) -> None:
+        """The frame is there."""
+        address, network = self.address, self.network
+        if not network.passes(self.client, address.host):
+            self._send_again(self.arrive)
+            return
+        server = network.listening.get((address.host, address.port))
+        if server is None or not server.is_reachable:
+            self.back_home(None)
+            return
+        network.digest = crc32(self.frame, network.digest)
+        self.server = server
+        server.exchanges[self] = None
+        server.life.call_soon(server.handle, self.frame, self.reply, self.client)
+
+    def reply(self, answer: Completion) -> None:
+        """Runs in the name of whoever answers."""
+        assert self.server is not None
+        self.server.exchanges.pop(self, None)
+        if answer is not NO_RESPONSE:
+            self.network.send(self.address.host, self.client, self.back_home, None if answer is CLOSE else _bytes_of(answer))
+
+    def back_home(self, answer: bytes | None) -> None:
+        """The answer is there."""
+        if not self.network.passes(self.client, self.address.host):
+            self._send_again(self.back_home, answer)
+            return
+        if answer is not None:
+            self.network.digest = crc32(answer, self.network.digest)
+        if self.life is None:
+            self.come_back(answer)
+        else:
+            self.life.call_soon(self.come_back, answer)
+
+    def _send_again(self, arrive: Callable[..., object], *arguments: Any) -> None:
+        """As TCP does. When nobody waits for it any more it may still arrive, late."""
+        network = self.network
+        if not self.answered.done() or network.random.random() < LATE:
+            network.loop.in_nobodys_name(RETRANSMIT_S * (0.5 + network.random.random()), arrive, *arguments)
+
+    def come_back(self, answer: bytes | None) -> None:
+        """Runs in the name of whoever asked."""
+        if self.answered.done():
+            return
+        if answer is None:
+            self.fail("closed the connection")
+        else:
+            self.answered.set_result(answer)
+
+    def fail(self, reason: str) -> None:
+        """There will be no answer."""
+        if not self.answered.done():
+            self.answered.set_exception(PeerUnavailable(f"{self.address.host}:{self.address.port}: {reason}"))
+
+
 class SimulatedPeer(Peer):
     """A connection that costs nothing to make. `own` is the host of whoever asks."""
 
@@ -161,72 +262,13 @@ class SimulatedPeer(Peer):
             request_api_key=api_key, request_api_version=version, correlation_id=self._correlation_id, client_id=self._client_id
         )
         frame = header.encode(types.request_header_version(version)) + request.encode(version)
-        answer = await self._exchange(address, frame, timeout_ms / 1000)
+        answer = await Exchange(self._network, self._own, address, frame).take_place(timeout_ms / 1000)
         _, offset = ResponseHeader.decode(answer, types.response_header_version(version), 0)
         return types.response.decode(memoryview(answer), version, offset)[0]
-
-    async def _exchange(self, address: PeerAddress, frame: bytes, timeout_s: float) -> bytes:
-        network, loop = self._network, self._network.loop
-        answered: asyncio.Future[bytes] = loop.create_future()
-
-        def fail(reason: str) -> None:
-            if not answered.done():
-                answered.set_exception(PeerUnavailable(f"{address.host}:{address.port}: {reason}"))
-
-        def come_back(answer: bytes | None) -> None:
-            if answered.done():
-                return
-            if answer is None:
-                fail("closed the connection")
-            else:
-                answered.set_result(answer)
-
-        own_life = NODE.get()
-
-        def back_home(answer: bytes | None, host: str) -> None:
-            """Runs in nobody's name: the answer is on the wire."""
-            if not network.passes(self._own, host):
-                return
-            if own_life is None:
-                come_back(answer)
-            else:
-                own_life.call_soon(come_back, answer)
-
-        def arrive() -> None:
-            """Runs in nobody's name: the frame is there."""
-            if not network.passes(self._own, address.host):
-                return
-            server = network.listening.get((address.host, address.port))
-            if server is None or not server.is_reachable:
-                back_home(None, address.host)
-                return
-
-            def reply(answer: Completion) -> None:
-                if answer is NO_RESPONSE:
-                    return
-                sent = None if answer is CLOSE else _bytes_of(answer)
-                _in_nobodys_name(loop, network.delay(self._own, address.host), lambda: back_home(sent, address.host))
-
-            server.life.call_soon(server.handle, frame, reply, self._own)
-
-        _in_nobodys_name(loop, network.delay(self._own, address.host), arrive)
-        timer = loop.call_later(timeout_s, fail, "did not answer in time")
-        try:
-            return await answered
-        finally:
-            timer.cancel()
 
     async def close(self) -> None:
         """See Peer."""
         self._closed = True
-
-
-def _in_nobodys_name(loop: asyncio.AbstractEventLoop, delay: float, callback: Callable[[], None]) -> None:
-    token = NODE.set(None)
-    try:
-        loop.call_later(delay, callback)
-    finally:
-        NODE.reset(token)
 
 
 def _bytes_of(answer: Completion) -> bytes:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from controller.errors import SessionExpired, StoreError
 from controller.memory_store import MemoryEnsemble, MemoryStore
 from controller.store import Children, Exists, Get, MetadataStore, Request, Result, WatchedEvent
-from tests.simulation.loop import NODE, Life
+from tests.simulation.elections import STOPPED
+from tests.simulation.loop import Life
 from tests.simulation.network import SimulatedNetwork
 
 ENSEMBLE = "zookeeper"
@@ -31,6 +31,8 @@ class SessionKeeper:
         self.network = network
         self._timeout_s = timeout_s
         self._heard: dict[SimulatedStore, float] = {}
+        self.ended: dict[int, str] = {}
+        """What ended a session."""
 
     def begin(self, store: SimulatedStore) -> None:
         """A session was opened."""
@@ -38,7 +40,8 @@ class SessionKeeper:
 
     def end(self, store: SimulatedStore) -> None:
         """A session was closed by its owner."""
-        self._heard.pop(store, None)
+        if self._heard.pop(store, None) is not None and store.inner is not None:
+            self.ended[store.inner.session_id] = STOPPED
 
     def sweep(self) -> None:
         """Hear of those that can be heard of; end the sessions of those that were silent for too long."""
@@ -47,12 +50,14 @@ class SessionKeeper:
             if not store.life.is_dead and not store.life.is_paused and self.network.passes(store.host, ENSEMBLE):
                 self._heard[store] = now
             elif now - heard > self._timeout_s:
-                self.expire(store)
+                life = store.life
+                self.expire(store, "killed" if life.is_dead else "hung" if life.is_paused else "cut off")
 
-    def expire(self, store: SimulatedStore) -> None:
+    def expire(self, store: SimulatedStore, why: str = "expired") -> None:
         """End a session whatever its owner does."""
         del self._heard[store]
         assert store.inner is not None
+        self.ended[store.inner.session_id] = why
         self.ensemble.expire(store.inner.session_id)
 
     def store_of(self, host: str) -> SimulatedStore | None:
@@ -101,9 +106,9 @@ class SimulatedStore(MetadataStore):
 
     async def close(self) -> None:
         """See MetadataStore."""
+        self._keeper.end(self)
         inner, self.inner = self.inner, None
         self._session_id = 0
-        self._keeper.end(self)
         if inner is not None:
             await inner.close()
 
@@ -133,7 +138,7 @@ class SimulatedStore(MetadataStore):
         def tell(event: WatchedEvent) -> None:
             self._send_down(inner, lambda: watch(event))
 
-        return replace(request, watch=tell)
+        return request._replace(watch=tell)
 
     def _carry_up(self) -> None:
         while self._up:
@@ -176,19 +181,15 @@ class SimulatedStore(MetadataStore):
         if direction in self._pumping:
             return
         self._pumping.add(direction)
-        token = NODE.set(None)
 
         def arrive() -> None:
             if self.life.is_dead and direction == "up":
                 self._up.clear()
             if not self._network.passes(self.host, ENSEMBLE) or self.life.is_paused:
                 if not self.life.is_dead:
-                    self._network.loop.call_later(RETRY_S, arrive)
+                    self._network.loop.in_nobodys_name(RETRY_S, arrive)
                 return
             self._pumping.discard(direction)
             carry()
 
-        try:
-            self._network.loop.call_later(self._network.delay(self.host, ENSEMBLE), arrive)
-        finally:
-            NODE.reset(token)
+        self._network.send(self.host, ENSEMBLE, arrive)

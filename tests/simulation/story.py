@@ -7,8 +7,9 @@ python -m tests.simulation --minutes 5          as many as there is time for, be
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -16,20 +17,21 @@ from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest,
 from replication.peer import PeerUnavailable
 from storage.topic_partition import TopicPartition
 from tests.simulation.administration import Administrator
-from tests.simulation.clients import Consumer, History, Producer
+from tests.simulation.clients import Consumer, Leaders, Producer
 from tests.simulation.cluster import SimulatedCluster
+from tests.simulation.elections import Elections
 from tests.simulation.groups import Assignments, Committer, Member, is_settled
-from tests.simulation.invariants import Invariants, batches
-from tests.simulation.loop import NODE
+from tests.simulation.invariants import Invariants
 from tests.simulation.misfortune import Misfortune
+from tests.simulation.vandal import Vandal
 
 TOPIC = "story"
-PARTITIONS = 2
-PRODUCERS = 2
+PARTITIONS = 16
+WATCHED = [*(TopicPartition(TOPIC, index) for index in range(PARTITIONS)), TopicPartition("__consumer_offsets", 0)]
+PRODUCERS = 16
 BROKERS = 4
 GROUPS = ("one", "two")
 MEMBERS = 3
-CHECK_S = 0.02
 QUIET_S = 120.0
 
 
@@ -37,15 +39,24 @@ QUIET_S = 120.0
 class Told:
     """What came of it."""
 
-    seed: int
-    faults: int = 0
-    orders: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    failovers: Counter[str] = field(default_factory=Counter)
+    """How often a broker other than before led a partition since the other's session had ended, by what had ended it (`elections`)."""
     elections: int = 0
+    """How often another broker led a partition, for whatever reason."""
+    orders: int = 0
+    controllers: int = 0
     acknowledged: int = 0
-    rebalances: int = 0
     seen: int = 0
+    rebalances: int = 0
     checks: int = 0
+    steps: int = 0
     virtual_seconds: float = 0.0
+
+    def add(self, other: Told) -> None:
+        """Of both."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
 
 class Story:
@@ -54,14 +65,15 @@ class Story:
     def __init__(self, seed: int, seconds: float = 30.0, say: Callable[[str], None] = lambda line: None) -> None:
         self.cluster = SimulatedCluster(seed, BROKERS)
         self.random = self.cluster.random
-        self.history = History()
         self.assignments = Assignments()
-        self.invariants = Invariants(self.cluster, TOPIC, PARTITIONS)
-        self.told = Told(seed)
+        self.elections = Elections(self.cluster.ensemble, WATCHED, self.cluster.keeper.ended)
+        self.invariants = Invariants(self.cluster, self.elections, WATCHED)
+        self.cluster.loop.after_step = self.invariants.after_step
         self._seconds = seconds
         self._say = say
-        self._misfortune = Misfortune(self.cluster, seconds, say)
-        self._violations: list[BaseException] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._misfortune = Misfortune(self.cluster, seconds, self._is_well, say)
+        self._administrator = Administrator(self.cluster, TOPIC, PARTITIONS, self.random.getrandbits(32))
 
     def tell(self) -> Told:
         """Raises AssertionError when something was not as it always must be."""
@@ -72,42 +84,63 @@ class Story:
             raise
         finally:
             self.cluster.close()
-        told = self.told
-        told.elections = self.invariants.elections
-        told.acknowledged = self.history.acknowledgements
-        told.rebalances = self.assignments.rebalances
-        told.seen = self.history.seen
-        told.checks = self.invariants.checks
-        told.virtual_seconds = self.cluster.loop.time()
-        return told
+        story = [self.invariants.committed[partition] for partition in WATCHED if partition.topic == TOPIC]
+        return Told(
+            faults=self._misfortune.faults,
+            failovers=self.elections.failovers,
+            elections=self.elections.elections,
+            orders=self._administrator.orders,
+            controllers=self.elections.controllers,
+            acknowledged=sum(each.acknowledged for each in story),
+            seen=sum(each.seen for each in story),
+            rebalances=self.assignments.rebalances,
+            checks=self.invariants.checks,
+            steps=self.cluster.loop.steps,
+            virtual_seconds=self.cluster.loop.time(),
+        )
+
+    @property
+    def digest(self) -> int:
+        """Of everything that anybody said to anybody: the same seed has the same."""
+        return self.cluster.network.digest
 
     async def _tell(self) -> None:
         cluster = self.cluster
         await asyncio.gather(*(cluster.start(broker_id) for broker_id in cluster.nodes))
         await self._create_topic()
-        self._watch()
+        committed = self.invariants.committed
+        leaders = Leaders(cluster, TOPIC, self.random.getrandbits(32))
         producers = [
-            Producer(cluster, TOPIC, index, f"p{index}{number}", self.history, self.random.getrandbits(32))
-            for index in range(PARTITIONS)
+            Producer(cluster, partition, leaders, f"p{number}", committed[partition], self.random.getrandbits(32))
             for number in range(PRODUCERS)
+            for partition in [TopicPartition(TOPIC, number % PARTITIONS)]
         ]
-        consumers = [Consumer(cluster, TOPIC, index, self.history, self.random.getrandbits(32)) for index in range(PARTITIONS)]
-        administrator = Administrator(cluster, TOPIC, PARTITIONS, self.random.getrandbits(32))
+        consumers = [
+            Consumer(cluster, partition, leaders, committed[partition], self.random.getrandbits(32))
+            for partition in WATCHED
+            if partition.topic == TOPIC
+        ]
+        administrator = self._administrator
         committers = [Committer(cluster, TOPIC, group, self.random.getrandbits(32)) for group in GROUPS]
         members = [Member(cluster, TOPIC, "members", self.assignments, self.random.getrandbits(32)) for _ in range(MEMBERS)]
-        active: list[Producer | Administrator | Committer] = [*producers, administrator, *committers]
+        vandal = Vandal(cluster, TOPIC, PARTITIONS, leaders, self.random.getrandbits(32))
+        active: list[Producer | Administrator | Committer | Vandal] = [*producers, administrator, *committers, vandal]
         acting = [asyncio.create_task(each.run()) for each in active]
         consuming = [asyncio.create_task(each.run()) for each in (*consumers, *members)]
         misfortune = asyncio.create_task(self._misfortune.run())
-        await self._until_done([misfortune], [*acting, *consuming])
+        self._tasks = [*acting, *consuming, misfortune]
+        await self._until_done([misfortune])
         for each in active:
             each.stopping = True
         await self._misfortune.make_good()
-        await self._until_done(acting, consuming)
+        await self._until_done(acting)
         await self._until(self._is_whole, "every replica to be in sync")
-        self.invariants.check_replicas_agree()
-        await self._until(lambda: all(consumer.position == self._end(consumer.partition) for consumer in consumers), "the consumers")
-        self._check_logs(producers)
+        self.invariants.check_at_the_end()
+        await self._until(
+            lambda: all(each.position == committed[TopicPartition(TOPIC, each.partition)].end_offset for each in consumers),
+            "the consumers",
+        )
+        self._check_order(producers)
         try:
             await self._until(lambda: self._topics_are_right(administrator), "topics to come and go")
         except AssertionError:
@@ -118,13 +151,15 @@ class Story:
         for member in members:
             member.settling = True
         await self._until(lambda: is_settled(members), "the group to settle")
+        self._raise()
         for task in consuming:
             task.cancel()
-        self.told.faults, self.told.orders = self._misfortune.count, administrator.orders
 
     def picture(self) -> str:
         """How the cluster stands, for whoever looks for what went wrong."""
         lines = [f"{self.cluster.loop.time():8.3f} s  this is how it stands:"]
+        for partition, state in self.elections.states.items():
+            lines.append(f"  {partition}: {state}, committed up to {self.invariants.committed[partition].end_offset}")
         for broker in self.cluster.brokers():
             cluster = broker.services.cluster
             controller = broker.controller
@@ -132,38 +167,36 @@ class Story:
             lines.append(
                 f"  broker {broker.services.broker_id}, epoch {broker.services.broker_epoch}, {role}, knows {sorted(cluster.brokers)}"
             )
-            for index in range(PARTITIONS):
-                replica = broker.services.replica_manager.partition(TOPIC, index)
+            for partition in WATCHED:
+                replica = broker.services.replica_manager.partition(*partition)
                 if replica is not None:
                     log = replica.log
                     epochs = f"{replica.leader_epoch}.{replica.partition_epoch}"
                     lines.append(
-                        f"    {index}: leader {replica.leader_id} epoch {epochs} isr {sorted(replica.isr)}"
+                        f"    {partition}: leader {replica.leader_id} epoch {epochs} isr {sorted(replica.isr)}"
                         f" high watermark {log.high_watermark} end {log.log_end_offset}"
                         f" followers {[(each.broker_id, each.log_end_offset) for each in replica.followers.values()]}"
                     )
         return "\n".join(lines)
 
-    async def _until_done(self, wanted: list[asyncio.Task[None]], others: list[asyncio.Task[None]]) -> None:
+    async def _until_done(self, wanted: list[asyncio.Task[None]]) -> None:
         """Wait for tasks; whatever else ends meanwhile ended by an error."""
         async with asyncio.timeout(self._seconds + QUIET_S):
             while not all(task.done() for task in wanted):
-                await asyncio.wait([task for task in (*wanted, *others) if not task.done()], return_when=asyncio.FIRST_COMPLETED, timeout=1)
-                self._raise([*wanted, *others])
+                await asyncio.wait([task for task in self._tasks if not task.done()], return_when=asyncio.FIRST_COMPLETED)
+                self._raise()
 
-    def _raise(self, tasks: list[asyncio.Task[None]]) -> None:
-        for task in tasks:
+    def _raise(self) -> None:
+        for task in self._tasks:
             if task.done():
                 task.result()
-        if self._violations:
-            raise self._violations[0]
 
     async def _until(self, condition: Callable[[], bool], what: str) -> None:
         deadline = self.cluster.loop.time() + QUIET_S
         while not condition():
             assert self.cluster.loop.time() < deadline, f"waited {QUIET_S:.0f} virtual seconds for {what}"
             await asyncio.sleep(0.1)
-            self._raise([])
+            self._raise()
 
     async def _create_topic(self) -> None:
         request = CreateTopicsRequest(topics=[CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=3)], timeout_ms=5000)
@@ -178,22 +211,9 @@ class Story:
                     return
             await asyncio.sleep(0.1)
 
-    def _watch(self) -> None:
-        """Check in nobody's name, as long as the story lasts."""
-        token = NODE.set(None)
-
-        def check() -> None:
-            try:
-                self.invariants.check()
-            except AssertionError as violation:
-                self._violations.append(violation)
-                return
-            self.cluster.loop.call_later(CHECK_S, check)
-
-        try:
-            check()
-        finally:
-            NODE.reset(token)
+    def _is_well(self) -> bool:
+        """Whether every partition has a leader and somebody who could take over."""
+        return all(state.leader >= 0 and len(state.isr) > 1 for state in self.elections.states.values())
 
     # How it ends
 
@@ -205,8 +225,8 @@ class Story:
         raise AssertionError(f"nobody tells the offset of group {committer.group}")
 
     def _is_whole(self) -> bool:
-        for index in range(PARTITIONS):
-            hosted = self.cluster.replicas(TOPIC, index)
+        for partition in WATCHED:
+            hosted = self.cluster.replicas(*partition)
             leaders = [replica for replica in hosted.values() if replica.is_leader]
             if len(leaders) != 1 or not hosted.keys() >= set(leaders[0].replicas):
                 return False
@@ -237,25 +257,8 @@ class Story:
             wrong += [f"{log} on the disk of {node.host}" for log in logs if log.rpartition("-")[0] in administrator.dropped]
         return wrong
 
-    def _end(self, partition: int) -> int:
-        return max(replica.log.high_watermark for replica in self.cluster.replicas(TOPIC, partition).values())
-
-    def _check_logs(self, producers: list[Producer]) -> None:
-        """Every acknowledged record is where it was acknowledged, once; every producer's in its order."""
-        for index in range(PARTITIONS):
-            log = next(iter(self.cluster.replicas(TOPIC, index).values())).log
-            values: dict[int, bytes] = {}
-            from protocol.record_reader import iter_records
-
-            for batch in batches(log, 0, log.log_end_offset):
-                for record in iter_records(batch):
-                    assert record.value is not None
-                    values[record.offset] = record.value
-            for offset, value in self.history.records.get(index, {}).items():
-                assert values.get(offset) == value, (
-                    f"{TopicPartition(TOPIC, index)}: {value!r} was at {offset}; now there is {values.get(offset)!r}"
-                )
-            for producer in producers:
-                if producer.partition == index:
-                    own = [value for value in values.values() if value.startswith(producer.name.encode() + b"-")]
-                    assert own[: producer.sent] == [f"{producer.name}-{number}".encode() for number in range(producer.sent)], producer.name
+    def _check_order(self, producers: list[Producer]) -> None:
+        """Every producer's records are there once each, in its order, and nothing else but what was never acknowledged."""
+        for producer in producers:
+            own = [value for value in producer.committed.values() if value.startswith(producer.name.encode() + b"-")]
+            assert own == [f"{producer.name}-{number}".encode() for number in range(producer.sent)], producer.name

@@ -1,0 +1,316 @@
+"""Every invariant of docs/simulation.md can fail: a fault is planted in the brokers, and one of the first stories of them ends badly."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from broker.dispatch import Dispatcher
+from broker.groups import loading, membership
+from broker.handlers import delayed_produce, produce
+from controller import partition_elections
+from controller.store import Create, SetData
+from controller.znodes import CONTROLLER_EPOCH, PartitionState, encode_partition_state, partition_state_path
+from protocol.errors import ErrorCode
+from replication import fetch_read
+from replication.alter_partition import AlterPartition
+from replication.isr import IsrChanges
+from replication.partition import Partition
+from storage import log_loading, plain_append, validation
+from storage.partition_log import PartitionLog
+from storage.producer_state import ProducerState
+from storage.topic_partition import TopicPartition
+from tests.simulation import groups
+from tests.simulation.cluster import SimulatedCluster
+from tests.simulation.elections import Elections
+from tests.simulation.story import Story
+
+SECONDS = 15.0
+STORIES = 4
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def high_watermark_is_beyond_the_end(patch: pytest.MonkeyPatch) -> None:
+    """Whenever it moves on a leader, by one more."""
+    advance = Partition.maybe_advance_high_watermark
+
+    def further(self: Partition, now_ms: int) -> bool:
+        moved = advance(self, now_ms)
+        self.log.high_watermark += moved
+        return moved
+
+    patch.setattr(Partition, "maybe_advance_high_watermark", further)
+
+
+def high_watermark_goes_back(patch: pytest.MonkeyPatch) -> None:
+    """A follower that is further behind than before takes it back."""
+    on_follower_fetch = Partition.on_follower_fetch
+
+    def back(self: Partition, broker_id: int, fetch_offset: int, *others: int) -> None:
+        on_follower_fetch(self, broker_id, fetch_offset, *others)
+        self.log.high_watermark = min(self.log.high_watermark, fetch_offset)
+
+    patch.setattr(Partition, "on_follower_fetch", back)
+
+
+def consumers_see_everything(patch: pytest.MonkeyPatch) -> None:
+    """A Fetch is served up to the end of the log."""
+    read = PartitionLog.read
+
+    def read_all(self: PartitionLog, offset: int, max_bytes: int, end_offset: int, *others: bool) -> Any:
+        return read(self, offset, max_bytes, self.log_end_offset, *others)
+
+    patch.setattr(PartitionLog, "read", read_all)
+
+
+def leader_acknowledges_before_the_isr_has_it(patch: pytest.MonkeyPatch) -> None:
+    """acks=all is answered as acks=1 is."""
+    for module in (produce, delayed_produce):
+        patch.setattr(module, "ACKS_ALL", -2)
+
+
+def leader_commits_alone(patch: pytest.MonkeyPatch) -> None:
+    """The high watermark is the leader's log end."""
+    patch.setattr(
+        Partition, "maybe_advance_high_watermark", lambda self, now_ms: self.is_leader and self.log.update_high_watermark(1 << 60)
+    )
+
+
+def high_watermark_forgets_the_maximal_isr(patch: pytest.MonkeyPatch) -> None:
+    """Whoever is on its way into the ISR, which takes half a second, is not waited for."""
+    propose = AlterPartition.propose
+    advance = Partition.maybe_advance_high_watermark
+
+    def with_confirmed_isr(self: Partition, now_ms: int) -> bool:
+        maximal, self.maximal_isr = self.maximal_isr, self.isr
+        try:
+            return advance(self, now_ms)
+        finally:
+            self.maximal_isr = maximal
+
+    def slowly(self: AlterPartition, *proposal: Any) -> bool:
+        asyncio.get_running_loop().call_later(0.5, propose, self, *proposal)
+        return True
+
+    patch.setattr(AlterPartition, "propose", slowly)
+    patch.setattr(Partition, "maybe_advance_high_watermark", with_confirmed_isr)
+    patch.setattr(Partition, "_may_come_in", lambda *_: False)
+
+
+def isr_change_does_not_count_before_it_is_confirmed(patch: pytest.MonkeyPatch) -> None:
+    """The maximal ISR is the confirmed one."""
+    propose = IsrChanges._propose
+
+    def forgetful(self: IsrChanges, partition: Partition, isr: tuple[int, ...]) -> bool:
+        partition.maximal_isr = partition.isr
+        return propose(self, partition, isr)
+
+    patch.setattr(IsrChanges, "_propose", forgetful)
+
+
+def two_lead(patch: pytest.MonkeyPatch) -> None:
+    """Who led goes on leading, in the new epoch."""
+    become_follower = Partition.become_follower
+
+    def go_on(self: Partition, state: Any) -> bool:
+        led = self.is_leader
+        result = become_follower(self, state)
+        self.is_leader = led
+        return result
+
+    patch.setattr(Partition, "become_follower", go_on)
+
+
+def election_is_unclean(patch: pytest.MonkeyPatch) -> None:
+    """Any live replica may lead."""
+
+    def any_of(state: PartitionState, replicas: tuple[int, ...], online: Any, *, unclean: bool) -> PartitionState | None:
+        live = [each for each in replicas if online(each)]
+        return state._replace(leader=live[-1], isr=(live[-1],), leader_epoch=state.leader_epoch + 1) if live else None
+
+    patch.setattr(partition_elections, "elect_offline", any_of)
+
+
+def follower_does_not_truncate(patch: pytest.MonkeyPatch) -> None:
+    """Its leader does not tell it where their logs part."""
+    patch.setattr(fetch_read, "_diverging_epoch", lambda *_: None)
+
+
+def follower_changes_a_byte(patch: pytest.MonkeyPatch) -> None:
+    """The last one of what it has appended."""
+    append = PartitionLog.append_as_follower
+
+    def changed(self: PartitionLog, *arguments: Any) -> Any:
+        appended = append(self, *arguments)
+        segment = self.active_segment
+        segment.file.pwrite(b"\xff", segment.size - 1)
+        return appended
+
+    patch.setattr(PartitionLog, "append_as_follower", changed)
+
+
+def start_loses_the_last_batch(patch: pytest.MonkeyPatch) -> None:
+    """Recovery cuts too much."""
+    open_log = log_loading.open_log
+
+    def shorter(*arguments: Any, **options: Any) -> PartitionLog:
+        log = open_log(*arguments, **options)
+        if log.log_end_offset > log.log_start_offset:
+            log.truncate_to(log.log_end_offset - 1)
+        return log
+
+    patch.setattr(log_loading, "open_log", shorter)
+
+
+def producers_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
+    """A batch of an older producer epoch is as good as any."""
+    check = ProducerState.check_append
+
+    def lenient(self: ProducerState, producer_id: int, producer_epoch: int, *others: Any, **options: Any) -> Any:
+        entry = self.producers.get(producer_id)
+        if entry is not None and producer_epoch < entry.producer_epoch:
+            return None
+        return check(self, producer_id, producer_epoch, *others, **options)
+
+    patch.setattr(ProducerState, "check_append", lenient)
+
+
+def duplicates_are_appended(patch: pytest.MonkeyPatch) -> None:
+    """What a producer sends again is new."""
+    check = ProducerState.check_append
+
+    def forgetful(self: ProducerState, producer_id: int, producer_epoch: int, *others: Any, **options: Any) -> Any:
+        entry = self.producers.get(producer_id)
+        if entry is not None and producer_epoch == entry.producer_epoch:
+            return None
+        return check(self, producer_id, producer_epoch, *others, **options)
+
+    patch.setattr(ProducerState, "check_append", forgetful)
+
+
+def deposed_controllers_are_obeyed(patch: pytest.MonkeyPatch) -> None:
+    """What was said before the last state of a partition is said again after it."""
+    take = Partition._take
+    last: dict[Partition, Any] = {}
+
+    def obey(self: Partition, state: Any, isr: tuple[int, ...]) -> None:
+        take(self, state, isr)
+        before = last.pop(self, state)
+        if before.controller_epoch < state.controller_epoch:
+            take(self, before, isr)
+        else:
+            last[self] = state
+
+    patch.setattr(Partition, "_take", obey)
+
+
+def spoiled_batches_are_taken(patch: pytest.MonkeyPatch) -> None:
+    """Nobody looks at a checksum."""
+
+    class Equal(int):
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __ne__(self, other: object) -> bool:
+            return False
+
+        __hash__ = int.__hash__
+
+    for module in (plain_append, validation):
+        patch.setattr(module, "crc32c", lambda data: Equal())
+
+
+def group_members_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
+    """Any generation may commit; members hear of the next one late."""
+    patch.setattr(membership, "check_commit", lambda *_, **__: ErrorCode.NONE)
+    patch.setattr(groups, "HEARTBEATS_PER_S", 1.0)
+
+
+def coordinator_forgets_offsets(patch: pytest.MonkeyPatch) -> None:
+    """What was committed is not there when another coordinates."""
+    patch.setattr(loading.GroupLoader, "feed", lambda self, data: iter(()))
+
+
+def offsets_have_holes(patch: pytest.MonkeyPatch) -> None:
+    """A leader leaves an offset out."""
+    append = PartitionLog.append_plain
+
+    def with_hole(self: PartitionLog, *arguments: Any) -> int:
+        self.log_end_offset += self.log_end_offset > 5
+        return append(self, *arguments)
+
+    patch.setattr(PartitionLog, "append_plain", with_hole)
+
+
+def broker_dies_of_bad_input(patch: pytest.MonkeyPatch) -> None:
+    """What has no meaning is not handled."""
+    handle = Dispatcher.handle
+
+    def strict(self: Dispatcher, frame: memoryview, connection: Any) -> Any:
+        if frame[0] == 0x7F:
+            raise RuntimeError("no such api")
+        return handle(self, frame, connection)
+
+    patch.setattr(Dispatcher, "handle", strict)
+
+
+FAULTS: list[tuple[Plant, str]] = [
+    (high_watermark_is_beyond_the_end, r"start \d+, high watermark \d+, end"),
+    (high_watermark_goes_back, "the high watermark went back"),
+    (consumers_see_everything, "was read at"),
+    (leader_acknowledges_before_the_isr_has_it, "was acknowledged at"),
+    (leader_commits_alone, "one of those in sync"),
+    (high_watermark_forgets_the_maximal_isr, "one of those in sync"),
+    (isr_change_does_not_count_before_it_is_confirmed, "the maximal one is"),
+    (two_lead, "leads in epoch"),
+    (election_is_unclean, "unclean election"),
+    (follower_does_not_truncate, "differs at|comes after"),
+    (follower_changes_a_byte, "differs at"),
+    (offsets_have_holes, "comes after"),
+    (start_loses_the_last_batch, "after a start"),
+    (producers_are_not_fenced, "of producer epoch"),
+    (duplicates_are_appended, "is there twice"),
+    (deposed_controllers_are_obeyed, "an epoch went back|leads in epoch"),
+    (spoiled_batches_are_taken, "took a spoiled batch"),
+    (broker_dies_of_bad_input, "no such api"),
+    (group_members_are_not_fenced, "which had been in generation"),
+    (coordinator_forgets_offsets, "was acknowledged|in generation"),
+]
+
+
+@pytest.mark.parametrize(("plant", "told"), FAULTS, ids=[plant.__name__ for plant, _ in FAULTS])
+def test_a_story_tells_of_a_planted_fault(plant: Plant, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    logging.disable(logging.CRITICAL)
+    try:
+        with pytest.raises((AssertionError, RuntimeError), match=told):
+            for seed in range(STORIES):
+                Story(seed, SECONDS).tell()
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def test_what_a_deposed_controller_writes_is_told_of() -> None:
+    """In a story the versions of the znodes refuse it, too; so the store is written to as nobody should."""
+    cluster = SimulatedCluster(seed=0)
+    try:
+        partition = TopicPartition("orders", 0)
+        Elections(cluster.ensemble, [partition], {})
+        store = cluster.ensemble.store()
+        path = partition_state_path(partition)
+        names = path.split("/")
+        for at in range(2, len(names)):
+            store.carry_out(Create("/".join(names[:at]), b""))
+        store.carry_out(Create(CONTROLLER_EPOCH, b"0"))
+        store.carry_out(SetData(CONTROLLER_EPOCH, b"1", 0))
+        store.carry_out(Create(path, encode_partition_state(PartitionState(0, (0, 1), 0, 1))))
+        store.carry_out(SetData(CONTROLLER_EPOCH, b"2", 1))
+        with pytest.raises(AssertionError, match="a controller of epoch 1 wrote"):
+            store.carry_out(SetData(path, encode_partition_state(PartitionState(1, (1,), 1, 1)), 0))
+    finally:
+        cluster.close()
