@@ -7,11 +7,13 @@ DATA ?= ./data
 SIMULATED ?= 10
 BROKERS ?= 3
 CLUSTER ?= ./cluster
-WORKERS ?= auto
+# Tests of brokers, Java and Spark wait a part of their time: one more than there are processors.
+WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 ROWS ?= 10000000
 RECORD_BYTES ?= 100
+PACKAGES := broker controller replication storage protocol config benchmarks tests
 
-.PHONY: help install serve cluster test test-fast lint format docs bench bench-quick bench-long validate soak clean
+.PHONY: help compile install serve cluster test test-fast lint format docs bench bench-quick bench-long validate soak clean
 
 help:
 	@echo "make serve      run a broker on 127.0.0.1:9092, data under $(DATA)"
@@ -41,7 +43,11 @@ $(VENV)/.installed-test: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) install --constraint constraints.txt --editable '.[test,dev,spark]'
 	@touch $@ $(VENV)/.installed
 
-install: $(VENV)/.installed
+# Also for those who set PYTHONDONTWRITEBYTECODE, who would compile everything at every start.
+compile: | $(BIN)/python
+	@$(BIN)/python -m compileall -q $(PACKAGES)
+
+install: $(VENV)/.installed compile
 
 serve: install
 	@exec $(BIN)/ottla serve --set log.dirs=$(DATA)
@@ -49,11 +55,11 @@ serve: install
 cluster: install
 	@exec $(BIN)/ottla cluster up $(BROKERS) --dir $(CLUSTER) $(CLUSTER_ARGS)
 
-test: $(VENV)/.installed-test
+test: $(VENV)/.installed-test compile
 	@$(BIN)/python -m tests.support.prerequisites
 	$(BIN)/python -m pytest -n $(WORKERS) tests
 
-test-fast: $(VENV)/.installed-test
+test-fast: $(VENV)/.installed-test compile
 	$(BIN)/python -m pytest -n $(WORKERS) --timeout 60 tests/unit tests/wire tests/contract
 
 lint: $(VENV)/.installed-test
@@ -71,23 +77,24 @@ docs: $(VENV)/.installed-test
 	$(BIN)/python -m broker.handlers.docs
 	$(BIN)/python -m broker.metrics.docs
 
-bench: $(VENV)/.installed-test
+bench: $(VENV)/.installed-test compile
 	$(BIN)/python -m benchmarks.bench $(BENCH_ARGS)
 
-bench-quick: $(VENV)/.installed-test
+bench-quick: $(VENV)/.installed-test compile
 	$(BIN)/python -m benchmarks.bench --quick $(BENCH_ARGS)
 
-bench-long: $(VENV)/.installed-test
+bench-long: $(VENV)/.installed-test compile
 	$(BIN)/python -m benchmarks.bench --long $(BENCH_ARGS)
 
-validate: $(VENV)/.installed-test
+validate: $(VENV)/.installed-test compile
 	$(BIN)/python -m benchmarks.spark_validation --rows $(ROWS) --record-bytes $(RECORD_BYTES) $(VALIDATE_ARGS)
 	OTTLA_VALIDATE_DEEP=1 $(BIN)/python -m pytest --timeout 900 tests/integration/spark/test_chaos.py tests/integration/spark/test_pipeline.py
 
-soak: $(VENV)/.installed-test
+soak: $(VENV)/.installed-test compile
 	$(BIN)/python -m tests.soak $(SOAK_ARGS)
 	$(BIN)/python -m tests.simulation --minutes $(SIMULATED)
 	$(BIN)/python -m tests.chaos.fault_matrix
+	OTTLA_SOAK=1 $(BIN)/python -m pytest -k 2.6 tests/cluster/test_mixed_cluster.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

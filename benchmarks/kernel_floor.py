@@ -29,7 +29,7 @@ from benchmarks.parts.part import running
 from benchmarks.parts.single import prepare_fetches
 from benchmarks.sizes import NORMAL
 from benchmarks.turns import Bench, Cores, Plan, Turn
-from benchmarks.workloads import LOADS, PREFILL_BATCH_BYTES, Fetch, Produce, batch_of_16_kib
+from benchmarks.workloads import LOADS, Fetch, Produce, batch_of_16_kib
 from tests.support.apache_kafka import pinned_to
 
 TURNS = 3
@@ -133,15 +133,22 @@ def _run_floor(load: Produce | Fetch, scratch: Path, plan: Plan) -> Measured:
     else:
         topic = Topic("fetched", bytes(16), _PARTITIONS)
         source = scratch / "floor.log"
-        if not source.exists():
-            source.write_bytes(os.urandom(PREFILL_BATCH_BYTES) * (PREFILL_BYTES // PREFILL_BATCH_BYTES))
         step = len(batch_of_16_kib("none")(int(time.time() * 1000)))
+        if not source.exists():
+            _append(source, os.urandom(step), PREFILL_BYTES // step)
         # Ottla sends whole batches; Apache Kafka a part of the next one, too.
         server = fetch_floor(source, step, load.max_bytes // step * step, _HEAD_BYTES, plan.cores.broker)
     with server as floor:
         asked = replace(load.load(topic, plan.size.pace), error_offsets=())
         probe = partial(process.cpu_s, floor.pid)
         return run_load("127.0.0.1", floor.port, asked, pin_cpu=plan.cores.generator, probe=probe)
+
+
+def _append(path: Path, data: bytes, times: int) -> None:
+    """By as many writes, as brokers fill their logs: what one large write leaves in the page cache are larger pieces, which cost less."""
+    with path.open("wb", buffering=0) as file:
+        for _ in range(times):
+            file.write(data)
 
 
 def _costs(several: Sequence[Measured]) -> Costs:
