@@ -21,7 +21,7 @@ from struct import Struct
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, cast
 
-from broker.error_map import error_code
+from broker.error_map import error_code, is_expected
 from broker.handlers.api_versions import unsupported_version_response
 from broker.handlers.table import SERVED, handlers_of
 from broker.network.connection import Connection
@@ -265,10 +265,12 @@ class Dispatcher:
         """The answer to a request whose handler raised."""
         code = error_code(error)
         if code == ErrorCode.UNKNOWN_SERVER_ERROR:
+            expected = is_expected(error)
             logger.error(
-                "%s v%d of %s (client id %s) failed",
+                "%s v%d of %s (client id %s) failed%s",
                 ApiKey(context.api_key).name, context.api_version, context.connection.connection_id, context.client_id,
-                exc_info=error,
+                f": {type(error).__name__}: {error}" if expected else "",
+                exc_info=None if expected else error,
             )  # fmt: skip
         if route.has_error_code:
             return route.encode(context.correlation_id, route.response_class(error_code=code))

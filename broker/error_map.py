@@ -85,6 +85,11 @@ def error_code(error: BaseException) -> ErrorCode:
     return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+def is_expected(error: BaseException) -> bool:
+    """Whether it is an ordinary event that the metadata store went away, so that a stack trace would tell an operator nothing."""
+    return isinstance(error, controller_errors.SessionExpired | controller_errors.StoreUnavailable)
+
+
 MAX_TEXT = 8000
 """Characters of a text for a client: at most four bytes each, where a string has at most 32767."""
 

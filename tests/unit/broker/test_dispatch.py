@@ -10,6 +10,7 @@ import pytest
 from broker.dispatch import name_of
 from broker.handlers.table import IMPLEMENTED
 from broker.network.request_channel import CLOSE
+from controller.errors import SessionExpired
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest
@@ -154,6 +155,21 @@ def test_a_fault_of_a_handler_is_logged_with_its_place(caplog: pytest.LogCapture
     (record,) = caplog.records
     assert record.exc_info is not None
     assert "LIST_OFFSETS v5 of local:1-host:2-0" in record.getMessage()
+
+
+def test_a_store_that_is_away_is_one_line_without_a_stack_trace(caplog: pytest.LogCaptureFixture) -> None:
+    @on_a_loop
+    async def scenario() -> None:
+        bench = leading()
+        fail(bench, ApiKey.LIST_OFFSETS, 5, SessionExpired("/brokers/topics"))
+        assert bench.ask(list_offsets(), ApiKey.LIST_OFFSETS, 5).control is CLOSE
+
+    with caplog.at_level(logging.ERROR):
+        scenario()
+    (record,) = caplog.records
+    assert record.exc_info is None
+    assert record.getMessage().startswith("LIST_OFFSETS v5 of local:1-host:2-0")
+    assert "SessionExpired" in record.getMessage()
 
 
 def test_a_response_that_cannot_be_written_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None:
