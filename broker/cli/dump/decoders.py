@@ -84,8 +84,9 @@ def offsets_decoder(record: Record) -> Texts:
     """Groups and committed offsets. Raises NotDecodable for a record without a key; what else is odd is said in the text."""
     if record.key is None:
         raise NotDecodable(f"Failed to decode message at offset {record.offset} using offset topic decoder (message had a missing key)")
+    part, version = "key", None
     try:
-        key_version = _version_of(record.key)
+        key_version = version = _version_of(record.key)
         classes = _OFFSETS_RECORDS.get(key_version)
         if classes is None:
             return f"Unknown record type {key_version} at offset {record.offset}, skipping.", None
@@ -93,10 +94,14 @@ def offsets_decoder(record: Record) -> Texts:
         key_text = compact_json({"type": str(key_version), "data": json_of(key, key_version)})
         if record.value is None:
             return key_text, _DELETED
+        part, version = "value", None
         version = _version_of(record.value)
         value, _ = classes[1].decode(record.value, version, _VERSION.size)
-    except (ProtocolError, NotDecodable) as error:
-        return f"Error at offset {record.offset}, skipping. {error}", None
+    except NotDecodable:
+        return f"Error at offset {record.offset}, skipping. Could not read version from {part}'s buffer.", None
+    except ProtocolError as error:
+        reason = f"Could not read record with version {version} from {part}'s buffer due to: {error}."
+        return f"Error at offset {record.offset}, skipping. {reason}", None
     data = json_of(value, version)
     if isinstance(value, GroupMetadataValue) and value.protocol_type == "consumer":
         for described, member in zip(data["members"], value.members, strict=True):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
+_TRANSACTION_ENTRY = struct.Struct(">bxqqqq")  # Apache Kafka writes the version in two bytes and reads the first
 
 
 class IndexEntry(NamedTuple):
@@ -45,6 +46,11 @@ def time_entries(data: bytes, base_offset: int) -> list[TimeEntry]:
     """All entries, preallocated zeros included."""
     whole = data[: len(data) // _TIME_ENTRY.size * _TIME_ENTRY.size]
     return [TimeEntry(timestamp, base_offset + relative) for timestamp, relative in _TIME_ENTRY.iter_unpack(whole)]
+
+
+def transaction_entries(data: bytes) -> list[tuple[int, int, int, int, int]]:
+    """(version, producer id, first offset, last offset, last stable offset) of all aborted transactions."""
+    return list(_TRANSACTION_ENTRY.iter_unpack(data[: len(data) // _TRANSACTION_ENTRY.size * _TRANSACTION_ENTRY.size]))
 
 
 def used_offset_entries(data: bytes, base_offset: int) -> list[IndexEntry]:

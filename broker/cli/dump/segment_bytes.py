@@ -1,11 +1,23 @@
 """The batches of a segment file, whole and one after the other. Used by the dump and by the check."""
 
+import struct
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
-from protocol.records import HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD, BatchHeader, next_batch_size, parse_header
+from protocol.record_errors import CorruptRecord, InvalidMagic, LegacyMessageFormat
+from protocol.records import (
+    CURRENT_MAGIC,
+    HEADER_SIZE,
+    HEADER_SIZE_UP_TO_MAGIC,
+    LOG_OVERHEAD,
+    MIN_LEGACY_RECORD_SIZE,
+    BatchHeader,
+    parse_header,
+)
 
 READ_BYTES = 8 * 1024 * 1024
+
+_LENGTH_AND_MAGIC = struct.Struct(">8xi4xb")
 
 
 class WholeBatch(NamedTuple):
@@ -20,26 +32,33 @@ class WholeBatch(NamedTuple):
 def whole_batches(file: BinaryIO, position: int, end: int) -> Iterator[WholeBatch]:
     """The complete batches in `[position, end)` of the file, read a few megabytes at a time; a cut-off last one is passed over.
 
-    Raises RecordFormatError where no batch can begin.
+    Like the original it looks at the length first and at the magic only of what is complete, so that a torn tail of whatever bytes is
+    told by its length; a magic that nobody knows yet is read as the newest that is known.
+
+    Raises CorruptRecord where no batch can begin, LegacyMessageFormat at a message of format 0 or 1.
     """
     length = READ_BYTES
-    while end - position >= LOG_OVERHEAD:
+    while end - position > HEADER_SIZE_UP_TO_MAGIC:
         file.seek(position)
         buffer = memoryview(file.read(min(length, end - position)))
+        if len(buffer) < min(length, end - position):
+            end = position + len(buffer)  # the file was cut meanwhile
         length = READ_BYTES
         at = 0
-        if len(buffer) < min(HEADER_SIZE_UP_TO_MAGIC, end - position):
-            return  # the file was cut meanwhile
-        while len(buffer) - at >= HEADER_SIZE_UP_TO_MAGIC:
-            size = next_batch_size(buffer, at, at + end - position)
-            if size is None:
+        while end - position > HEADER_SIZE_UP_TO_MAGIC and len(buffer) - at >= HEADER_SIZE_UP_TO_MAGIC:
+            batch_length, magic = _LENGTH_AND_MAGIC.unpack_from(buffer, at)
+            if batch_length < MIN_LEGACY_RECORD_SIZE:
+                raise CorruptRecord(f"Record size {batch_length} is less than the minimum record overhead ({MIN_LEGACY_RECORD_SIZE})")
+            size = batch_length + LOG_OVERHEAD
+            if size > end - position:
                 return
+            if magic < CURRENT_MAGIC:
+                raise LegacyMessageFormat(magic) if magic >= 0 else InvalidMagic(magic)
+            if size < HEADER_SIZE:
+                raise CorruptRecord(f"Record batch is corrupt (the size {size} is smaller than the minimum allowed overhead {HEADER_SIZE})")
             if size > len(buffer) - at:
                 length = max(size, READ_BYTES)
                 break
             yield WholeBatch(position, parse_header(buffer, at), buffer, at)
             at += size
             position += size
-        if at == 0 and length == READ_BYTES:
-            next_batch_size(buffer, 0, len(buffer))  # says what is wrong with a tail that is too short for a header
-            return

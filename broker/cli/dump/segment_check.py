@@ -11,7 +11,7 @@ from broker.cli.dump.index_bytes import IndexEntry, TimeEntry, used_offset_entri
 from broker.cli.dump.segment_bytes import WholeBatch, whole_batches
 from protocol.record_errors import RecordFormatError
 from protocol.record_reader import record_data, walk_records
-from protocol.records import crc_is_valid
+from protocol.records import CURRENT_MAGIC, crc_is_valid
 from storage.errors import StorageError
 from storage.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name
 from storage.filesystem import RealFileSystem
@@ -142,6 +142,9 @@ class _Segment:
     def _check_batch(self, batch: WholeBatch, next_offset: int, epoch: int) -> None:
         header = batch.header
         where = f"batch at byte {batch.position}, offset {header.base_offset}"
+        if header.magic != CURRENT_MAGIC:
+            self._problem(self.path, f"{where}: its magic is {header.magic}")
+            return
         if not crc_is_valid(batch.buffer, batch.at):
             self._problem(self.path, f"{where}: its CRC is not {header.crc}")
             return

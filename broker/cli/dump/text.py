@@ -17,6 +17,7 @@ from broker.cli.dump.index_bytes import (
     beside,
     offset_entries,
     time_entries,
+    transaction_entries,
     used_offset_entries,
 )
 from broker.cli.dump.segment_bytes import WholeBatch, whole_batches
@@ -26,9 +27,8 @@ from protocol.record_errors import RecordFormatError
 from protocol.record_reader import Record, iter_records
 from protocol.records import NO_SEQUENCE, NO_TIMESTAMP, BatchHeader, TimestampType, crc_is_valid, increment_sequence
 from storage.errors import StorageError
-from storage.filesystem import RealFileSystem
 from storage.producer_snapshot import decode_snapshot
-from storage.transaction_index import TransactionIndex
+from storage.transaction_index import CURRENT_VERSION
 
 MAX_INT32 = 2**31 - 1
 Print = Callable[[str], None]
@@ -220,15 +220,12 @@ class Dump:
                 previous = entry.timestamp
 
     def _transaction_index(self, path: Path) -> None:
-        index = TransactionIndex(RealFileSystem(), str(path), base_offset_of(path), path.stat().st_size)
-        try:
-            entries = index.entries()
-        except StorageError as error:
-            raise CannotDump(str(error)) from None
-        for entry in entries:
+        for version, producer_id, first_offset, last_offset, last_stable_offset in transaction_entries(path.read_bytes()):
+            if version > CURRENT_VERSION:
+                raise CannotDump(f"{path}: unknown version {version}")
             self._write(
-                f"version: 0 producerId: {entry.producer_id} firstOffset: {entry.first_offset} lastOffset: {entry.last_offset} "
-                f"lastStableOffset: {entry.last_stable_offset}"
+                f"version: {version} producerId: {producer_id} firstOffset: {first_offset} lastOffset: {last_offset} "
+                f"lastStableOffset: {last_stable_offset}"
             )
 
     def _producer_snapshot(self, path: Path) -> None:

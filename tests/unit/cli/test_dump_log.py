@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +76,46 @@ def test_what_makes_no_sense_fails_and_the_rest_is_printed(tmp_path: Path) -> No
     ended = ottla("dump-log", str(tmp_path), status=1)
     assert "Record size 0 is less than the minimum" in ended.err
     assert "baseOffset: 18 " in ended.out
+
+
+@pytest.mark.parametrize(
+    ("tail", "said"),
+    [
+        (bytes(16), "Found 16 invalid bytes"),
+        (bytes(17), "Found 17 invalid bytes"),
+        (bytes(8) + (1000).to_bytes(4, "big") + b"\xdc" * 100, "Found 112 invalid bytes"),
+    ],
+)
+def test_a_torn_tail_is_told_by_its_length_whatever_stands_in_it(tmp_path: Path, tail: bytes, said: str) -> None:
+    log = tmp_path / SEGMENT.name
+    log.write_bytes(SEGMENT.read_bytes() + tail)
+    assert ottla("dump-log", str(log)).lines[-1] == f"{said} at the end of {log.name}"
+
+
+def test_a_magic_from_the_future_is_printed_and_is_a_problem(tmp_path: Path) -> None:
+    batch = bytearray(build_batch([Record(0, 5, None, b"a")]))
+    batch[16] = 66
+    log = tmp_path / "t-0" / "00000000000000000000.log"
+    log.parent.mkdir()
+    log.write_bytes(batch)
+    assert " magic: 66 compresscodec: none " in ottla("dump-log", "--deep-iteration", str(log)).out
+    assert "its magic is 66" in ottla("dump-log", "--verify", str(tmp_path), status=1).out
+
+
+def test_aborted_transactions_are_printed_up_to_the_one_that_is_not_known(tmp_path: Path) -> None:
+    index = tmp_path / "00000000000000000000.txnindex"
+    index.write_bytes(struct.pack(">hqqqq", 0, 5, 8, 9, 10) + struct.pack(">hqqqq", 256, 5, 11, 12, 13) + b"torn")
+    ended = ottla("dump-log", str(index), status=1)
+    assert ended.lines[1:] == ["version: 0 producerId: 5 firstOffset: 8 lastOffset: 9 lastStableOffset: 10"]
+    assert "unknown version 1" in ended.err
+
+
+def test_keys_and_values_that_the_offsets_decoder_cannot_read_are_said_in_place(tmp_path: Path) -> None:
+    log = tmp_path / "00000000000000000000.log"
+    log.write_bytes(build_batch([Record(0, 5, b"\0", b"a"), Record(1, 5, b"\0\1\0", b"a")]))
+    printed = ottla("dump-log", "--offsets-decoder", str(log)).out
+    assert "key: Error at offset 0, skipping. Could not read version from key's buffer.\n" in printed
+    assert "key: Error at offset 1, skipping. Could not read record with version 1 from key's buffer due to: " in printed
 
 
 def test_markers_are_printed(tmp_path: Path) -> None:
