@@ -48,6 +48,8 @@ from controller.znodes import CONFIG_CHANGE_PREFIX, CONFIG_CHANGES, CONTROLLER, 
 
 logger = logging.getLogger(__name__)
 
+_ENTITIES_AT_ONCE = 100
+
 
 class OpType(IntEnum):
     """What an incremental change does to a key."""
@@ -89,8 +91,7 @@ class ConfigAdmin:
 
     async def read_all(self, entity_type: str) -> dict[str, dict[str, str]]:
         """The overrides of all entities of a type, by name."""
-        entities = await self._store.children(config_type_path(entity_type))
-        return await self._read_many(entity_type, entities)
+        return await self.read_many(entity_type, await self._store.children(config_type_path(entity_type)))
 
     async def read_all_user_clients(self) -> dict[str, dict[str, str]]:
         """The overrides of all pairs of user and client id, as `user/clients/client`."""
@@ -100,16 +101,17 @@ class ConfigAdmin:
         for user, outcome in zip(users, await self._store.pipeline(below) if below else [], strict=True):
             if not isinstance(outcome, NoNode):
                 pairs += [f"{user}/clients/{client}" for client in names(outcome)]
-        return await self._read_many("users", pairs)
+        return await self.read_many("users", pairs)
 
-    async def _read_many(self, entity_type: str, entities: Sequence[str]) -> dict[str, dict[str, str]]:
-        paths = [config_path(entity_type, entity) for entity in entities]
+    async def read_many(self, entity_type: str, entities: Sequence[str]) -> dict[str, dict[str, str]]:
+        """The overrides of those of these entities that have a node, by name; some of them in each round trip."""
         found = {}
-        for entity, path, outcome in zip(
-            entities, paths, await self._store.pipeline([Get(path) for path in paths]) if paths else [], strict=True
-        ):
-            if not isinstance(outcome, NoNode):
-                found[entity] = decode_config(path, data_and_stat(outcome)[0])
+        for first in range(0, len(entities), _ENTITIES_AT_ONCE):
+            paths = {entity: config_path(entity_type, entity) for entity in entities[first : first + _ENTITIES_AT_ONCE]}
+            outcomes = await self._store.pipeline([Get(path) for path in paths.values()])
+            for (entity, path), outcome in zip(paths.items(), outcomes, strict=True):
+                if not isinstance(outcome, NoNode):
+                    found[entity] = decode_config(path, data_and_stat(outcome)[0])
         return found
 
     # Topics

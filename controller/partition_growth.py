@@ -10,20 +10,23 @@ from controller.errors import (
     ControllerError,
     InvalidPartitions,
     InvalidReplicaAssignment,
-    InvalidTopicName,
     NoNode,
     ReassignmentInProgress,
     UnknownTopicOrPartition,
 )
 from controller.metadata_waits import MetadataWaits
+from controller.pauses import Pause, no_pause
 from controller.placement import RandomBelow, assign_replicas
-from controller.store import MetadataStore
+from controller.store import Get, MetadataStore, Stat, data_and_stat
 from controller.topic_admin import MAX_NEW_PARTITIONS
-from controller.topic_names import validate_topic_name
+from controller.topic_names import is_valid_topic_name
 from controller.znodes import NO_LEADER, ReplicaAssignment, TopicAssignment, decode_topic, encode_topic, topic_path
 from replication.cluster import MetadataCache
 
 logger = logging.getLogger(__name__)
+
+_TOPICS_AT_ONCE = 100
+"""Read from the store in one round trip."""
 
 
 class NewPartitions(NamedTuple):
@@ -37,11 +40,19 @@ class NewPartitions(NamedTuple):
 class PartitionGrowth:
     """Administration of partition numbers. Works on any broker, as TopicAdmin does."""
 
-    def __init__(self, store: MetadataStore, cluster: MetadataCache, metadata_waits: MetadataWaits, random_below: RandomBelow) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        cluster: MetadataCache,
+        metadata_waits: MetadataWaits,
+        random_below: RandomBelow,
+        pause: Pause = no_pause,
+    ) -> None:
         self._store = store
         self._cluster = cluster
         self._metadata_waits = metadata_waits
         self._random_below = random_below
+        self._pause = pause
 
     async def create_partitions(
         self, topics: Sequence[NewPartitions], *, validate_only: bool = False, timeout_ms: int = 30_000
@@ -49,13 +60,22 @@ class PartitionGrowth:
         """For each topic None, or why it did not grow. AdminTimeout: it did, but not all partitions have a leader yet."""
         results: dict[str, ControllerError | None] = {}
         grown: list[NewPartitions] = []
-        for wanted in topics:
-            try:
-                await self._grow(wanted, validate_only=validate_only)
-                results[wanted.topic] = None
-                grown.append(wanted)
-            except ControllerError as error:
-                results[wanted.topic] = error
+        for first in range(0, len(topics), _TOPICS_AT_ONCE):
+            some = topics[first : first + _TOPICS_AT_ONCE]
+            found = await self._store.pipeline([Get(topic_path(wanted.topic)) for wanted in some if is_valid_topic_name(wanted.topic)])
+            outcomes = iter(found)
+            for wanted in some:
+                await self._pause()
+                outcome = next(outcomes) if is_valid_topic_name(wanted.topic) else NoNode(wanted.topic)
+                if isinstance(outcome, NoNode):
+                    results[wanted.topic] = _unknown(wanted.topic)
+                    continue
+                try:
+                    await self._grow(wanted, *data_and_stat(outcome), validate_only=validate_only)
+                    results[wanted.topic] = None
+                    grown.append(wanted)
+                except ControllerError as error:
+                    results[wanted.topic] = error.with_traceback(None)
         if validate_only or not grown:
             return results
         await self._metadata_waits.until(lambda: all(map(self._has_leaders, grown)), timeout_ms)
@@ -64,15 +84,10 @@ class PartitionGrowth:
                 results[wanted.topic] = AdminTimeout("")
         return results
 
-    async def _grow(self, wanted: NewPartitions, *, validate_only: bool) -> None:
+    async def _grow(self, wanted: NewPartitions, data: bytes | None, stat: Stat, *, validate_only: bool) -> None:
         topic = wanted.topic
         path = topic_path(topic)
         while True:
-            try:
-                validate_topic_name(topic)
-                data, stat = await self._store.get(path)
-            except (NoNode, InvalidTopicName):
-                raise UnknownTopicOrPartition(f"The topic '{topic}' does not exist.") from None
             existing = decode_topic(path, data)
             added = self._place(wanted, existing.partitions)
             if validate_only:
@@ -81,7 +96,11 @@ class PartitionGrowth:
             try:
                 await self._store.set(path, encode_topic(TopicAssignment(existing.topic_id, partitions)), stat.version)
             except (BadVersion, NoNode):
-                continue  # somebody else grew it, or deleted it
+                try:
+                    data, stat = await self._store.get(path)  # somebody else grew it, or deleted it
+                except NoNode:
+                    raise _unknown(topic) from None
+                continue
             logger.info("topic %s gets %d new partitions", topic, len(added))
             return
 
@@ -107,6 +126,10 @@ class PartitionGrowth:
 
     def _has_leaders(self, wanted: NewPartitions) -> bool:
         return all(self._cluster.leader_of(wanted.topic, index)[0] != NO_LEADER for index in range(wanted.total))
+
+
+def _unknown(topic: str) -> UnknownTopicOrPartition:
+    return UnknownTopicOrPartition(f"The topic '{topic}' does not exist.")
 
 
 def _check_assignments(

@@ -65,7 +65,7 @@ class Reassignments:
                 else:
                     wanted[partition] = assignment
             except ControllerError as error:
-                results[partition] = error
+                results[partition] = error.with_traceback(None)
         await self._order.take_back(legal)  # the latest word counts, whichever way it came
         await self._begin(wanted)
         for partition in wanted:

@@ -134,7 +134,7 @@ class TopicAdmin:
                 plans.append(plan)
                 results[topic.name] = self._created(plan, ZERO_UUID)
             except ControllerError as error:
-                results[topic.name] = error
+                results[topic.name] = error.with_traceback(None)
         if validate_only or not plans:
             return results
         for plan, outcome in zip(plans, await self._write(plans), strict=True):

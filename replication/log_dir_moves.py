@@ -41,14 +41,15 @@ async def alter_log_dirs(
                 new.extend(_prepare(self, topic_partition, log_dir))
                 outcome[topic_partition] = None
             except (ReplicationError, StorageError) as error:
-                outcome[topic_partition] = error
-        await done(partial(self.log_manager.new_logs.make, new))
+                outcome[topic_partition] = error.with_traceback(None)
+        if new:
+            await done(partial(self.log_manager.new_logs.make, new))
         for topic_partition, log_dir in turn:
             if outcome[topic_partition] is None:
                 try:
                     _start(self, topic_partition, log_dir)
                 except (ReplicationError, StorageError) as error:
-                    outcome[topic_partition] = error
+                    outcome[topic_partition] = error.with_traceback(None)
         await asyncio.sleep(0)
     return outcome
 

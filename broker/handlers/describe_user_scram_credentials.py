@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
-from broker.turns import how_often
+from broker.turns import each, how_often
 from controller.znodes import desanitize, sanitize
 from protocol.errors import ErrorCode
 from protocol.messages.describe_user_scram_credentials import (
@@ -31,6 +31,8 @@ async def handle_describe_user_scram_credentials(
             results=[_described(user, found[user]) for user in sorted(found) if found[user].keys() & MECHANISMS.keys()]
         )
     times = await context.broker.turns.spread(how_often(user.name for user in request.users))
+    names = await context.broker.turns.spread(each((user for user, count in times.items() if user and count == 1), sanitize))
+    stored = await admin.read_many("users", names)
     results = []
     for user, count in times.items():
         await context.broker.turns.pause()
@@ -40,7 +42,7 @@ async def handle_describe_user_scram_credentials(
             message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
             results.append(_refused(user, ErrorCode.DUPLICATE_RESOURCE, message))
         else:
-            config = await admin.read("users", sanitize(user))
+            config = stored.get(sanitize(user), {})
             if config.keys() & MECHANISMS.keys():
                 results.append(_described(user, config))
             else:

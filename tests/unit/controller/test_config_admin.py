@@ -115,6 +115,9 @@ def test_incremental_changes_go_from_what_stands_there() -> None:
         assert await admin.read("topics", "cfg") == {"cleanup.policy": "compact"}
         await admin.set_topic_configs("cfg", {"segment.bytes": "100000"})
         assert await admin.read_all("topics") == {"cfg": {"segment.bytes": "100000"}}
+        asked = [f"none-{at}" for at in range(250)]
+        assert await admin.read_many("topics", [*asked, "cfg"]) == {"cfg": {"segment.bytes": "100000"}}
+        assert await admin.read_many("topics", ["cfg", *asked]) == {"cfg": {"segment.bytes": "100000"}}
 
     run(scenario)
 

@@ -1,14 +1,24 @@
 """CreatePartitions: what is refused, in Apache Kafka's own sentences, and where new partitions go."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from unittest.mock import patch
 
 import pytest
 
-from controller.errors import ControllerError, InvalidPartitions, InvalidReplicaAssignment, ReassignmentInProgress, UnknownTopicOrPartition
+from controller.errors import (
+    ControllerError,
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    NoNode,
+    ReassignmentInProgress,
+    StoreError,
+    UnknownTopicOrPartition,
+)
 from controller.partition_growth import NewPartitions
+from controller.store import ANY_VERSION, Request, Result, Stat, Watch
 from controller.topic_admin import NewTopic
-from controller.znodes import ReplicaAssignment, TopicAssignment, decode_topic, encode_topic
+from controller.znodes import ReplicaAssignment, TopicAssignment, decode_topic, encode_topic, topic_path
 from storage.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble
 
@@ -96,5 +106,61 @@ def test_partitions_added_to_a_topic_that_is_being_deleted_are_taken_back() -> N
         await broker.growth.create_partitions([NewPartitions("cfg", 3)], timeout_ms=0)
         await broker.settle()
         assert len(decode_topic("", broker.ensemble.dump()["/brokers/topics/cfg"].data).partitions) == 2
+
+    run(scenario)
+
+
+def test_many_topics_that_are_not_there_take_few_round_trips() -> None:
+    async def scenario(broker: BrokerUnderTest) -> None:
+        wanted = [NewPartitions(f"none-{at}", 3) for at in range(990)] + [NewPartitions("cfg", 4), NewPartitions("bad name", 3)]
+        trips = 0
+        pipeline = broker.store.pipeline
+
+        async def counted(requests: Sequence[Request]) -> list[Result | StoreError]:
+            nonlocal trips
+            trips += 1
+            return await pipeline(requests)
+
+        with patch.object(broker.store, "pipeline", counted):
+            results = await broker.growth.create_partitions(wanted, validate_only=True)
+        assert list(results) == [each.topic for each in wanted]
+        assert results.pop("cfg") is None
+        assert {type(result) for result in results.values()} == {UnknownTopicOrPartition}
+        assert trips <= 12
+
+    run(scenario)
+
+
+def test_a_topic_that_grows_meanwhile_is_read_again() -> None:
+    async def scenario(broker: BrokerUnderTest) -> None:
+        path = topic_path("cfg")
+        set_, others = broker.store.set, [3]
+
+        async def set_later(path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
+            while others:  # somebody else is quicker
+                others.pop()
+                existing = decode_topic(path, (await broker.store.get(path))[0])
+                await set_(path, encode_topic(TopicAssignment(existing.topic_id, {**existing.partitions, 2: ReplicaAssignment((0,))})))
+            return await set_(path, data, version)
+
+        with patch.object(broker.store, "set", set_later):
+            result = await broker.growth.create_partitions([NewPartitions("cfg", 3)])
+        assert str(result["cfg"]) == "Topic already has 3 partitions."
+        assert len(decode_topic(path, (await broker.store.get(path))[0]).partitions) == 3
+
+    run(scenario)
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_not_there() -> None:
+    async def scenario(broker: BrokerUnderTest) -> None:
+        async def refused(path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
+            raise NoNode(path)
+
+        async def gone(path: str, watch: Watch | None = None) -> tuple[bytes | None, Stat]:
+            raise NoNode(path)
+
+        with patch.object(broker.store, "set", refused), patch.object(broker.store, "get", gone):
+            result = await broker.growth.create_partitions([NewPartitions("cfg", 3)])
+        assert str(result["cfg"]) == "The topic 'cfg' does not exist."
 
     run(scenario)
