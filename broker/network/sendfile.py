@@ -200,15 +200,17 @@ class FileSender:
                     data = b""
                 if is_cold:
                     break
-                piece = self._piece
+                asked = piece = self._piece
                 out, source = sock.fileno(), file.fileno()
-                sent = asked = 0
-                while warm and sent == asked:
-                    asked = warm if warm <= PACKET_BYTES or warm < piece else piece
+                while True:
+                    if warm < piece or warm <= PACKET_BYTES:
+                        asked = warm
                     sent = os.sendfile(out, source, position, asked)
                     position += sent
                     length -= sent
                     warm -= sent
+                    if sent != asked or not warm:
+                        break
                 if length:
                     if not sent:
                         raise OSError(errno.EIO, SHORT_FILE)
