@@ -14,6 +14,7 @@ from typing import ClassVar, Protocol
 
 from tests.support.apache_kafka import (
     KAFKA_VERSION,
+    START_SCRIPT_OPTIONS,
     ApacheKafka,
     DidNotStartError,
     answers_api_versions,
@@ -56,7 +57,9 @@ class ApacheKafkaBroker:
     librdkafka_warm_up_s: ClassVar[float] = 5.0  # the JIT compiles the hot path meanwhile
 
     def __init__(self, directory: Path, pin_cpu: int | None = None, config: Mapping[str, str] = COMMON_CONFIG) -> None:
-        self._cluster = ApacheKafka(directory, 1, {"zookeeper.session.timeout.ms": "18000", **config}, pin_cpu=pin_cpu, heap="1g")
+        self._cluster = ApacheKafka(
+            directory, 1, {"zookeeper.session.timeout.ms": "18000", **config}, pin_cpu=pin_cpu, heap="1g", options=START_SCRIPT_OPTIONS
+        )
 
     def start(self) -> None:
         self._cluster.start()

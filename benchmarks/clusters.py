@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from tests.support.apache_kafka import KAFKA_VERSION, ApacheKafka
+from tests.support.apache_kafka import KAFKA_VERSION, START_SCRIPT_OPTIONS, ApacheKafka
 from tests.support.cluster import Cluster as OttlaProcesses
 
 BROKERS = 3
@@ -47,7 +47,7 @@ class ApacheCluster(ApacheKafka):
     warm_up_s: ClassVar[float] = 120.0  # three JITs share two cores with the load: a fifth of the speed after 12 s
 
     def __init__(self, directory: Path, config: Mapping[str, str] = CONFIG, brokers: int = BROKERS) -> None:
-        super().__init__(directory, brokers, config, heap="1g")
+        super().__init__(directory, brokers, config, heap="1g", options=START_SCRIPT_OPTIONS)
 
 
 class OttlaCluster:

@@ -174,10 +174,10 @@ def measure_apache(directory: Path, made: Path) -> str:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
-    from tests.support.apache_kafka import ApacheKafka  # only those who want it need Java
+    from tests.support.apache_kafka import START_SCRIPT_OPTIONS, ApacheKafka  # only those who want it need Java
 
     config = {"log.cleaner.enable": "false", "log.cleaner.backoff.ms": "1000"}
-    with ApacheKafka(directory, config=config, heap="1g") as kafka:
+    with ApacheKafka(directory, config=config, heap="1g", options=START_SCRIPT_OPTIONS) as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         admin.create_topics([NewTopic(TOPIC.topic, 1, 1, config=OVERRIDES)])[TOPIC.topic].result(30)
         kafka.stop_broker(0)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.apache_kafka.brokers import ApacheKafka
+from tests.support.apache_kafka.brokers import START_SCRIPT_OPTIONS, ApacheKafka
 from tests.support.apache_kafka.ports import free_ports
 from tests.support.apache_kafka.zookeeper import ZooKeeper
 from tests.support.cluster import QUICK, Cluster
@@ -29,7 +29,7 @@ def apache_brokers(directory: Path, count: int, zookeeper: ZooKeeper, links: Lin
         return proxied[broker_id, port]
 
     settings = {**QUICK, **CONTROLLED_SHUTDOWN, **config}
-    with ApacheKafka(directory, count, settings, zookeeper=zookeeper, config_of=behind_links) as apache:
+    with ApacheKafka(directory, count, settings, zookeeper=zookeeper, config_of=behind_links, options=START_SCRIPT_OPTIONS) as apache:
         cluster = Cluster(directory, 0, zookeeper, links, {})
         for broker_id in apache.broker_ids:
             cluster.brokers[broker_id] = ApacheBroker(apache, broker_id)

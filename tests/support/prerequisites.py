@@ -8,6 +8,9 @@ import shutil
 import subprocess
 import sys
 
+from tests.support.apache_kafka import DidNotStartError, ToolMissingError
+from tests.support.apache_kafka.training import write_missing_archives
+
 PROGRAMS = {
     "cc": ("gcc", "tests of the load generator"),
     "kcat": ("kcat", "tests with kcat"),
@@ -37,14 +40,24 @@ def install(program: str) -> None:
         subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False)
 
 
+def prepare_apache_kafka() -> None:
+    """Fetch Apache Kafka, and have its JVMs start sooner; says so when that fails."""
+    try:
+        write_missing_archives()
+    except (ToolMissingError, DidNotStartError) as failure:
+        print(f"Apache Kafka is not prepared: {failure}", file=sys.stderr)
+
+
 def main() -> None:
-    """Install what can be installed, name what stays missing."""
+    """Install what can be installed, name what stays missing, prepare what only needs to be done once."""
     for program in missing_programs():
         if can_install():
             install(program)
     for program in missing_programs():
         package, purpose = PROGRAMS[program]
         print(f"missing: {program}: {purpose} will be skipped (Debian, Ubuntu: apt-get install {package})", file=sys.stderr)
+    if not {"java", "mvn"} & {*missing_programs()}:
+        prepare_apache_kafka()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 tools against any broker. The jars come from Maven once (`ensure_jars`). No process outlives the test process, however that ends.
 """
 
-from tests.support.apache_kafka.brokers import ApacheKafka
+from tests.support.apache_kafka.brokers import START_SCRIPT_OPTIONS, ApacheKafka
 from tests.support.apache_kafka.guard import ProcessGuard, process_guard
 from tests.support.apache_kafka.jars import KAFKA_VERSION, ToolMissingError, ensure_jars, java_available, maven_available
 from tests.support.apache_kafka.java import DidNotStartError, pinned_to, run_tool, run_tools, start_tool
@@ -14,6 +14,7 @@ from tests.support.apache_kafka.zookeeper import ZooKeeper
 
 __all__ = [
     "KAFKA_VERSION",
+    "START_SCRIPT_OPTIONS",
     "ApacheKafka",
     "DidNotStartError",
     "ProcessGuard",

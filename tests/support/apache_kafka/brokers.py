@@ -6,20 +6,20 @@ broker knows every other and the controller.
 
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.support.apache_kafka.java import DidNotStartError, JavaServer, java_command
+from tests.support.apache_kafka.class_archives import BROKER, using
+from tests.support.apache_kafka.java import QUICK_OPTIONS, DidNotStartError, JavaServer, java_command
 from tests.support.apache_kafka.ports import free_ports
 from tests.support.apache_kafka.serving import answers_api_versions, known_brokers
 from tests.support.apache_kafka.zookeeper import ZooKeeper
 
 _START_SECONDS = 90
 _ATTEMPTS = 3
-# What Apache's own start script passes.
-_JVM_OPTIONS = (
+START_SCRIPT_OPTIONS = (
     "-server",
     "-XX:+UseG1GC",
     "-XX:MaxGCPauseMillis=20",
@@ -27,6 +27,7 @@ _JVM_OPTIONS = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )
+"""What Apache's own start script passes: for whoever measures."""
 
 
 class ApacheKafka:
@@ -34,6 +35,7 @@ class ApacheKafka:
 
     `config` is added to every server.properties and wins over what stands there. `pin_cpu` binds the brokers, not ZooKeeper, to one core.
     `heap` is -Xms and -Xmx of a broker (Apache's default is 1g). With `zookeeper` the brokers join that ensemble, which stays the caller's.
+    `options` are those of a broker's JVM beside its heap; by default, what starts soonest.
     `config_of` gives what one broker has beside that, from its id and its port for clients; it is asked at every start.
     """
 
@@ -45,6 +47,7 @@ class ApacheKafka:
         *,
         pin_cpu: int | None = None,
         heap: str = "512m",
+        options: Sequence[str] | None = None,
         first_id: int = 0,
         zookeeper: ZooKeeper | None = None,
         config_of: Callable[[int, int], Mapping[str, str]] = lambda _id, _port: {},
@@ -55,7 +58,7 @@ class ApacheKafka:
         self._owns_zookeeper = zookeeper is None
         self._config = dict(config or {})
         self._config_of = config_of
-        self._heap = heap
+        self._options = (f"-Xms{heap}", f"-Xmx{heap}", *((*QUICK_OPTIONS, *using(BROKER)) if options is None else options))
         self._servers = {i: JavaServer(f"Apache Kafka broker {i}", directory / f"broker-{i}.log", pin_cpu) for i in self.broker_ids}
         self._ports: dict[int, int] = {}
         self._launched_at: dict[int, float] = {}
@@ -131,7 +134,7 @@ class ApacheKafka:
             (self._ports[broker_id],) = free_ports(1)
         path = self.directory / f"broker-{broker_id}.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in self._properties(broker_id).items()), encoding="utf-8")
-        command = java_command((f"-Xms{self._heap}", f"-Xmx{self._heap}", *_JVM_OPTIONS), "kafka.Kafka", str(path))
+        command = java_command(self._options, "kafka.Kafka", str(path))
         self._launched_at[broker_id] = time.monotonic()
         self._servers[broker_id].launch(command)
 

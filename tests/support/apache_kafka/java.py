@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.apache_kafka.class_archives import TOOLS, using
 from tests.support.apache_kafka.guard import process_guard
 from tests.support.apache_kafka.jars import ensure_jars
 
 _LOG4J = Path(__file__).with_name("log4j.properties")
 _SEVERAL = Path(__file__).with_name("Several.java")
-_TOOL_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")  # short lives: start fast, never optimise
+QUICK_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""For short lives: start fast, never optimise."""
 _STOP_SECONDS = 30
 
 
@@ -29,12 +31,14 @@ def java_command(options: Sequence[str], class_name: str, *arguments: str) -> li
     return ["java", *options, "-cp", f"{ensure_jars()}/*", f"-Dlog4j.configuration=file:{_LOG4J}", class_name, *arguments]
 
 
-def run_tool(class_name: str, *arguments: str, input: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+def run_tool(
+    class_name: str, *arguments: str, input: str | None = None, timeout: float = 60, options: Sequence[str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run a tool to its end, e.g. `run_tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", address, "--list")`.
 
     The exit code is the caller's to judge. Raises subprocess.TimeoutExpired (the tool is dead then) and ToolMissingError.
     """
-    with start_tool(class_name, *arguments) as tool:
+    with start_tool(class_name, *arguments, options=options) as tool:
         try:
             stdout, stderr = tool.communicate(input, timeout)
         except BaseException:
@@ -46,12 +50,14 @@ def run_tool(class_name: str, *arguments: str, input: str | None = None, timeout
     return subprocess.CompletedProcess(tool.args, tool.returncode, stdout, stderr)
 
 
-def run_tools(calls: Sequence[Sequence[str]], timeout: float = 240) -> list[subprocess.CompletedProcess[str]]:
+def run_tools(
+    calls: Sequence[Sequence[str]], timeout: float = 240, options: Sequence[str] | None = None
+) -> list[subprocess.CompletedProcess[str]]:
     """Run tools one after the other in one JVM, which takes a tenth of a second each instead of two: (class, argument, ...).
 
     Raises subprocess.TimeoutExpired and ToolMissingError. A tool that ends by an exception has status 1.
     """
-    done = run_tool(str(_SEVERAL), input="".join("\t".join(call) + "\n" for call in calls), timeout=timeout)
+    done = run_tool(str(_SEVERAL), input="".join("\t".join(call) + "\n" for call in calls), timeout=timeout, options=options)
     assert done.returncode == 0, done.stderr
     said = done.stdout.split("\0")[:-1]
     errors = done.stderr.split("\0\0")[:-1]
@@ -61,9 +67,12 @@ def run_tools(calls: Sequence[Sequence[str]], timeout: float = 240) -> list[subp
     ]
 
 
-def start_tool(class_name: str, *arguments: str) -> subprocess.Popen[str]:
-    """Start a tool that runs until it is told to stop, with pipes for its three streams. The caller ends it; the guard does if not."""
-    command = java_command(_TOOL_OPTIONS, class_name, *arguments)
+def start_tool(class_name: str, *arguments: str, options: Sequence[str] | None = None) -> subprocess.Popen[str]:
+    """Start a tool that runs until it is told to stop, with pipes for its three streams. The caller ends it; the guard does if not.
+
+    `options` are those of its JVM beside the quick ones: by default, the archive of the tools' classes.
+    """
+    command = java_command(("-Xmx256m", *QUICK_OPTIONS, *(using(TOOLS) if options is None else options)), class_name, *arguments)
     tool = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     process_guard().watch(tool.pid)
     return tool

@@ -7,7 +7,7 @@ import signal
 import socket
 from pathlib import Path
 
-from tests.support.apache_kafka.java import DidNotStartError, JavaServer, java_command
+from tests.support.apache_kafka.java import QUICK_OPTIONS, DidNotStartError, JavaServer, java_command
 from tests.support.apache_kafka.ports import free_ports
 
 _START_SECONDS = 60
@@ -68,7 +68,7 @@ class ZooKeeper:
         }
         path = self.directory / "zookeeper.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
-        options = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+        options = ("-Xmx256m", *QUICK_OPTIONS)
         self._server.launch(java_command(options, "org.apache.zookeeper.server.ZooKeeperServerMain", str(path)))
         self._server.wait_until(lambda: self.word("ruok") == "imok", _START_SECONDS)
 
