@@ -167,7 +167,7 @@ class EmbeddedWorker:
                 return self._read(request)
             return apply(request, self._tree, attempt)
         except StoreError as error:
-            return error
+            return error.with_traceback(None)  # whose frames hold what is returned here: a circle for each refusal
 
     def _read(self, request: Get | Exists | Children) -> Result:
         node = self._tree.find(request.path)

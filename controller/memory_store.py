@@ -153,7 +153,7 @@ class MemoryStore(MetadataStore):
                 return self._read(request)
             return self.ensemble.write(self._session_id, request)
         except StoreError as error:
-            return error
+            return error.with_traceback(None)  # whose frames hold what is returned here: a circle for each refusal
 
     def _read(self, request: Get | Exists | Children) -> Result:
         node = self.ensemble.find(request.path)

@@ -216,6 +216,15 @@ def test_a_pipeline_carries_out_each_request_on_its_own_in_order(opener: Opener)
     run(opener, scenario)
 
 
+def test_refusals_leave_nothing_to_the_garbage_collector(opener: Opener) -> None:
+    async def scenario(store: MetadataStore) -> None:
+        refusals = await store.pipeline([Get("/none"), Create("/none/a"), Multi((Delete("/none"),))])
+        assert [type(each) for each in refusals] == [NoNode, NoNode, NoNode]
+        assert [each.__traceback__ for each in refusals if isinstance(each, StoreError)] == [None] * 3
+
+    run(opener, scenario)
+
+
 def test_later_writes_have_higher_zxids_also_within_a_pipeline(opener: Opener) -> None:
     async def scenario(store: MetadataStore) -> None:
         await store.pipeline([Create("/a"), Create("/b"), Create("/c")])
