@@ -4,10 +4,15 @@ Called when a log is opened and after it was truncated. Reads batch headers, and
 
 A snapshot has only the last batch of each producer, but a producer may have five in flight, and send them all again when the broker died
 before it answered. So the batches before the last are looked for in the last bytes of the log.
+
+Where a segment is damaged below what was flushed, or holds messages of an old format, the producers of the batches behind that are not
+known from it. The log opens all the same: a log whose other batches can be read is worth more than duplicates that are recognised.
 """
 
+import logging
 from collections.abc import Callable, Iterator
 
+from protocol.record_errors import RecordFormatError
 from protocol.records import CONTROL_MASK, BatchHeader
 from storage.batch_scan import batches_from
 from storage.giving_way import never_mind
@@ -16,6 +21,8 @@ from storage.log_segments import LogSegments
 from storage.producer_state import BATCHES_RETAINED, MAX_SEQUENCE, BatchMetadata, ProducerState
 from storage.producer_state_manager import ProducerStateManager
 from storage.segment import Segment
+
+log = logging.getLogger(__name__)
 
 TAIL_BYTES = 1 << 20
 """How far back batches are looked for that no snapshot has: five batches of the usual size from each of a dozen producers."""
@@ -55,13 +62,16 @@ def rebuild_producer_state(
             manager.map_end_offset = start
             if segment.base_offset in snapshots_at:
                 manager.take_snapshot()
-            end = segment.size
-            if segment is last_segment:
-                found = segment.locate(last_offset)
-                end = segment.size if found is None else found
-            found = segment.locate(start)
-            if found is not None:
-                _replay(manager.state, segment, found, end, give_way)
+            try:
+                end = segment.size
+                if segment is last_segment:
+                    found = segment.locate(last_offset)
+                    end = segment.size if found is None else found
+                found = segment.locate(start)
+                if found is not None:
+                    _replay(manager.state, segment, found, end, give_way)
+            except RecordFormatError as error:
+                log.warning("%s: damaged in what was flushed; producers behind that are not known from it: %s", segment.path, error)
     _remember_earlier_batches(manager.state, segments, last_offset, give_way)
     manager.map_end_offset = last_offset
     manager.take_snapshot()
@@ -112,15 +122,21 @@ def _tail(segments: LogSegments, last_offset: int) -> Iterator[BatchHeader]:
     for segment in reversed(segments):
         if segment.base_offset >= last_offset:
             continue
-        found = segment.locate(last_offset)
+        try:
+            found = segment.locate(last_offset)
+        except RecordFormatError:
+            break
         end = segment.size if found is None else found
         parts.append((segment, _batch_after(segment, end - remaining, last_offset), end))
         remaining -= end
         if remaining <= 0 or len(parts) == 2:
             break
     for segment, start, end in reversed(parts):
-        for _, header in batches_from(segment.file, start, end):
-            yield header
+        try:
+            for _, header in batches_from(segment.file, start, end):
+                yield header
+        except RecordFormatError:
+            continue  # what stands behind the damage is not known to follow: the sequences tell
 
 
 def _batch_after(segment: Segment, position: int, last_offset: int) -> int:

@@ -78,6 +78,8 @@ def open_log(
         opened.topic_id = _topic_id(context, topic_partition, where, topic_id)
     except OSError as error:
         raise LogDirFailure(log_dir, str(error.filename or where), error.strerror or str(error)) from error
+    except RecordFormatError as error:
+        raise LogDirFailure(log_dir, where, str(error)) from error
     return opened
 
 

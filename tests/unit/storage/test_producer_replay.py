@@ -71,3 +71,30 @@ def test_batches_are_found_in_the_segment_before_and_no_further_back_than_the_ta
         write(log, B, 0)
     assert write(log, B, 1) == (1, True)
     assert write(log, B, 2) == (10, False)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("damage", [bytes(100), (1).to_bytes(8, "big") + (30).to_bytes(4, "big") + bytes(100)], ids=["zeros", "old message"])
+@pytest.mark.parametrize("forgets_snapshots", [False, True])
+def test_damage_in_a_flushed_segment_costs_what_stood_behind_it_there_and_no_more(
+    clean: bool, damage: bytes, forgets_snapshots: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = a_segmented_log()
+    for sequence in range(3):
+        write(log, A, sequence, value_bytes=HALF - 100)
+    assert len(log.segments) == 3
+    log.close()
+    filesystem = log.context.filesystem
+    path = log.segments.first.path
+    file = filesystem.open(path)
+    file.pwrite(damage, file.size())
+    file.close()
+    for name in filesystem.list_directory(log.directory):
+        if forgets_snapshots and name.endswith(".snapshot"):
+            filesystem.unlink(f"{log.directory}/{name}")
+    log = a_log(a_context(filesystem), clean=clean, segment_bytes=HALF, recovery_point=3)
+    assert log.log_end_offset == 3
+    if not forgets_snapshots:
+        assert write(log, A, 2, value_bytes=HALF - 100) == (2, True)
+    assert write(log, A, 3) == (3, False)
+    assert (f"{path}: damaged in what was flushed" in caplog.text) == (forgets_snapshots and not clean)
