@@ -14,6 +14,16 @@ from concurrent.futures import Executor
 logger = logging.getLogger(__name__)
 
 
+async def in_thread(executor: Executor, work: Callable[..., None], *arguments: object) -> None:
+    """Carries out `work`, which blocks. Who is cancelled meanwhile goes on only when it is done, so that nothing is taken from under it."""
+    done = asyncio.get_running_loop().run_in_executor(executor, work, *arguments)
+    try:
+        await asyncio.shield(done)
+    except asyncio.CancelledError:
+        await asyncio.wait((done,))
+        raise
+
+
 class LoopBackground:
     """Must be made on the loop it serves. After `close` nothing is called any more."""
 

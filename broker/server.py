@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from broker.auto_topics import AutoTopics
-from broker.background import LoopBackground
+from broker.background import LoopBackground, in_thread
 from broker.cluster_wiring import ClusterWiring
 from broker.collector import collector_paused, collector_resting
 from broker.control_requests import ControlRequests
@@ -181,7 +181,7 @@ class Broker:
             self.config, self._topic_config_of, self._surroundings.file_system, self._clock, self._background, random=self._random
         )
         self.log_manager.on_no_log_dir = self._fail
-        await self._in_thread(self.log_manager.open)
+        await in_thread(self._executor, self.log_manager.open)
         self._held.callback(self.log_manager.directories.unlock)
 
     async def _open_store(self) -> None:
@@ -210,15 +210,15 @@ class Broker:
 
     async def _load_logs(self) -> None:
         services = self.services
-        await self._in_thread(self.log_manager.identify, services.cluster_id, services.broker_id)
+        await in_thread(self._executor, self.log_manager.identify, services.cluster_id, services.broker_id)
         await services.dynamic_config.load()
         self._held.push_async_callback(services.dynamic_config.close)
-        await self._in_thread(self.log_manager.load)
+        await in_thread(self._executor, self.log_manager.load)
         self._held.push_async_callback(self._close_logs)
 
     async def _close_logs(self) -> None:
         self._background.close()
-        await self._in_thread(self.log_manager.shutdown)
+        await in_thread(self._executor, self.log_manager.shutdown)
 
     def _make_services(self) -> None:
         config = self.config
@@ -317,9 +317,6 @@ class Broker:
         """Close all connections: whoever comes back may have found on the way that another broker leads."""
         for connection in self.socket_server.connections():
             connection.close()
-
-    async def _in_thread(self, work: Callable[..., None], *arguments: object) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
 
     async def _broker_id(self) -> int:
         """`broker.id`, or what the directories remember, or a new one from the store (reserved.broker.max.id + n)."""

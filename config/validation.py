@@ -53,11 +53,12 @@ from config.broker_security import (
     SASL_ENABLED_MECHANISMS,
     SASL_MECHANISM_INTER_BROKER_PROTOCOL,
 )
-from config.broker_zookeeper import ZOOKEEPER_METADATA_MIGRATION_ENABLE
+from config.broker_zookeeper import ZOOKEEPER_CONNECT, ZOOKEEPER_METADATA_MIGRATION_ENABLE
 from config.errors import ConfigConflictError, ConfigError
 from config.key import Key, MiB
 from config.listeners import BrokerListeners, SecurityProtocol, broker_listeners, parse_pairs
 from config.metadata_version import is_at_least
+from config.zookeeper_connect import parse_zookeeper_connect
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ _CODECS = range(5)
 def validate(properties: BrokerProperties) -> BrokerListeners:
     """The listeners of `properties`, when everything in them goes together. Raises ConfigError otherwise."""
     _check_mode(properties)
+    _check_zookeeper(properties)
     _check_groups(properties)
     _check_broker_id(properties)
     _check_log(properties)
@@ -102,6 +104,12 @@ def _check_mode(properties: BrokerProperties) -> None:
             f"{asked} asks for KRaft, which this server does not have: remove it and the controller.* keys; "
             "the metadata is kept in ZooKeeper (zookeeper.connect) or, without it, in the broker's own store"
         )
+
+
+def _check_zookeeper(properties: BrokerProperties) -> None:
+    connect = properties[ZOOKEEPER_CONNECT]
+    if connect is not None:
+        parse_zookeeper_connect(connect)
 
 
 def _check_groups(properties: BrokerProperties) -> None:

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from config.zookeeper_connect import parse_zookeeper_connect
 from controller.errors import SessionExpired, StoreError, StoreUnavailable
 from controller.store import Children, EventType, Exists, Get, MetadataStore, Request, Result, SessionEvents, WatchedEvent
 from controller.watches import Watches
@@ -41,12 +42,12 @@ class ZooKeeperSettings(NamedTuple):
     @property
     def hosts(self) -> str:
         """Without the chroot."""
-        return self.connect.partition("/")[0]
+        return parse_zookeeper_connect(self.connect)[0]
 
     @property
     def chroot(self) -> str:
         """`/a/b`, or nothing."""
-        return f"/{self.connect.partition('/')[2]}".rstrip("/")
+        return parse_zookeeper_connect(self.connect)[1]
 
 
 class ZooKeeperStore(MetadataStore):

@@ -66,7 +66,7 @@ def up(
     from broker.supervisor.layout import Layout, choose_ports
 
     directory = directory.absolute()
-    directory.mkdir(parents=True, exist_ok=True)
+    _make(directory)
     if base_port + brokers > 65536:
         raise click.UsageError(f"--base-port {base_port} leaves no room for {brokers} brokers below 65536.")
     ports = choose_ports(range(first_id, first_id + brokers), base_port, state_file.read(directory).ports())
@@ -78,16 +78,29 @@ def up(
         _supervise(layout)
 
 
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        usable = os.access(directory, os.W_OK | os.X_OK)
+        reason = "nothing can be written there"
+    except OSError as error:
+        usable, reason = False, str(error.strerror)
+    if not usable:
+        raise SystemExit(f"ottla: {directory} cannot be used for a cluster: {reason}; set another --dir")
+
+
 def _check_configuration(layout: Layout) -> None:
     """A bad value is told here, once, and not by every broker."""
     from config.broker import BrokerConfig
+    from config.broker_general import BROKER_ID
     from config.errors import ConfigError
 
     try:
-        for broker_id in layout.broker_ids:
-            BrokerConfig(layout.properties(broker_id))
+        ids = [BrokerConfig(layout.properties(broker_id))[BROKER_ID] for broker_id in layout.broker_ids]
     except ConfigError as error:
         raise SystemExit(f"ottla: {error}") from None
+    if ids != list(layout.broker_ids):
+        raise SystemExit(f"ottla: {BROKER_ID.name} cannot be set for a cluster: every broker has its own; --first-id is that of the first")
 
 
 def _supervise(layout: Layout) -> None:
@@ -126,7 +139,13 @@ def _detach(layout: Layout) -> None:
         )
     assert supervisor.stdout is not None
     with supervisor.stdout:
-        line = supervisor.stdout.readline()
+        try:
+            line = supervisor.stdout.readline()
+        except KeyboardInterrupt:
+            # Nobody else would know of it: the terminal's signal does not reach its session.
+            supervisor.terminate()
+            supervisor.wait()
+            raise
     if line:
         print(line, end="")
         return

@@ -78,8 +78,18 @@ async def _serve(config: BrokerConfig) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
     broker.on_fatal = stop.set
+    starting = asyncio.ensure_future(broker.start())
+    told = asyncio.ensure_future(stop.wait())
+    await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
+    told.cancel()
+    if not starting.done():
+        # It may be waiting for a ZooKeeper, or for a session to end, and for long.
+        logger.info("told to end before it was ready")
+        starting.cancel()
     try:
-        addresses = await broker.start()
+        addresses = await starting
+    except asyncio.CancelledError:
+        return 0
     except CannotStart as reason:
         print(f"ottla: {reason}", file=sys.stderr)
         return 1

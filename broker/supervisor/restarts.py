@@ -11,6 +11,8 @@ from enum import Enum
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
 STABLE_SECONDS = 10.0
+FEWEST_FAILURES, LONGEST_TRY_SECONDS = 3, 30.0
+"""A first start that failed so often, for so long, is given up whatever the patience: a ZooKeeper that is not there costs each 18 s."""
 """Who has served for so long begins with the shortest pause again."""
 
 
@@ -62,6 +64,8 @@ class Supervised:
     _was_ready: bool = False
     _ready_at: float = 0.0
     _failures: int = 0
+    _ever_ready: bool = False
+    _failing_since: float = 0.0
 
     def on_start(self) -> Effect:
         """Somebody wants it to run. Raises NotNow."""
@@ -69,6 +73,7 @@ class Supervised:
             raise NotNow(f"broker {self.broker_id} is {self.state.value} already")
         self._wanted = True
         self._failures = 0
+        self._ever_ready = False
         self.reason = ""
         return self._launch()
 
@@ -76,7 +81,7 @@ class Supervised:
         """It has said that it serves."""
         if self.state is State.STARTING:
             self.state = State.READY
-            self._was_ready = True
+            self._was_ready = self._ever_ready = True
             self._ready_at = now
         return Effect.NOTHING
 
@@ -96,7 +101,9 @@ class Supervised:
         ended = f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
         self.reason = f"{ended}: {said}" if said else ended
         self._failures = 1 if stable else self._failures + 1
-        if not served and self._failures >= self.patience:
+        if self._failures == 1:
+            self._failing_since = now
+        if not served and self._is_hopeless(now):
             self._wanted = False
             self.state = State.FAILED
             return Effect.NOTHING
@@ -142,6 +149,11 @@ class Supervised:
             raise NotNow(f"broker {self.broker_id} is {self.state.value}, not paused")
         self.state = State.READY
         return Effect.RESUME
+
+    def _is_hopeless(self, now: float) -> bool:
+        if self._failures >= self.patience:
+            return True
+        return not self._ever_ready and self._failures >= FEWEST_FAILURES and now - self._failing_since >= LONGEST_TRY_SECONDS
 
     def _launch(self) -> Effect:
         self.state = State.STARTING

@@ -150,10 +150,9 @@ class Supervisor:
             logger.warning("broker %d %s; started again in %.1f s", broker.broker_id, broker.reason, broker.pause_seconds)
         elif broker.state is State.FAILED:
             logger.error(
-                "broker %d %s; given up after %d starts: mend that, then `ottla cluster start %d`",
+                "broker %d %s; given up: mend that, then `ottla cluster start %d`",
                 broker.broker_id,
                 broker.reason,
-                broker.patience,
                 broker.broker_id,
             )
         else:

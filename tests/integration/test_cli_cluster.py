@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from broker.supervisor import state_file
 from tests.support.broker_process import eventually
 
@@ -156,6 +158,38 @@ def test_a_supervisor_first_ends_what_the_last_one_left(tmp_path: Path) -> None:
 def test_a_bad_configuration_is_one_line(tmp_path: Path) -> None:
     refused = ClusterCommand(tmp_path)("up", "2", "--set", "num.partitions=none", "--base-port", "0", "--detach", status=1)
     assert refused.stderr.splitlines() == ["ottla: Invalid value none for configuration num.partitions: Not a number of type INT"]
+
+
+def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    refused = ClusterCommand(tmp_path / "file" / "below")("up", "1", "--base-port", "0", status=1)
+    assert refused.stderr == f"ottla: {tmp_path}/file/below cannot be used for a cluster: Not a directory; set another --dir\n"
+
+
+@pytest.mark.parametrize("connect", ["", "zk:port", "zk:99999", "zk:2181/a//b"])
+def test_an_address_of_zookeeper_that_is_none_is_one_line(tmp_path: Path, connect: str) -> None:
+    refused = ClusterCommand(tmp_path)("up", "2", "--zookeeper", connect, "--base-port", "0", "--detach", status=1)
+    (line,) = refused.stderr.splitlines()
+    assert line.startswith(f"ottla: Invalid value {connect} for configuration zookeeper.connect: ")
+
+
+def test_brokers_of_a_cluster_are_not_given_one_id(tmp_path: Path) -> None:
+    refused = ClusterCommand(tmp_path)("up", "2", "--set", "broker.id=7", "--base-port", "0", "--detach", status=1)
+    assert refused.stderr.startswith("ottla: broker.id cannot be set for a cluster")
+    assert not list(tmp_path.glob("broker-*"))
+
+
+def test_ctrl_c_while_a_detached_cluster_starts_leaves_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "broker", "cluster", "up", "2", "--detach", "--zookeeper", "127.0.0.1:1"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(
+        [*command, "--base-port", "0", "--dir", str(tmp_path)], stderr=subprocess.DEVNULL, env=environment
+    ) as command_line:
+        eventually(lambda: len(state_file.read(tmp_path).processes()) == 2, SECONDS, "the brokers wait for ZooKeeper")
+        left = processes(tmp_path)
+        command_line.send_signal(signal.SIGINT)
+        assert command_line.wait(SECONDS) == 1
+    assert not any(name.is_alive for name in left)
 
 
 def test_a_broker_that_cannot_start_ends_the_start_of_the_cluster_with_its_reason(tmp_path: Path) -> None:

@@ -197,6 +197,18 @@ def test_a_zookeeper_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     assert not (tmp_path / "data" / "meta.properties").exists()
 
 
+def test_a_signal_ends_the_wait_for_a_zookeeper(tmp_path: Path) -> None:
+    settings = ("zookeeper.connect=127.0.0.1:1", "zookeeper.connection.timeout.ms=600000", f"log.dirs={tmp_path / 'data'}")
+    command = [*SERVE, *(part for setting in settings for part in ("--set", setting))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        eventually((tmp_path / "data" / ".lock").exists, what="it has its directory")
+        process.send_signal(signal.SIGTERM)
+        output, said = process.communicate(timeout=60)
+    assert (process.returncode, output) == (0, ""), said
+    assert "told to end before it was ready" in said
+    assert "Traceback" not in said
+
+
 def test_an_unknown_key_is_a_warning(tmp_path: Path) -> None:
     with serving(tmp_path, "listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={tmp_path}/data", "num.patritions=3") as broker:
         warnings = [line for line in broker.log().splitlines() if "WARNING" in line]

@@ -64,6 +64,25 @@ def test_a_broker_that_never_gets_ready_is_given_up_and_says_why() -> None:
     assert (broker.state, broker.reason) == (State.FAILED, "ended with status 1: the port is taken")
 
 
+def test_a_first_start_that_fails_slowly_is_given_up_sooner() -> None:
+    broker = a_broker(patience=12)
+    effects = []
+    for now in (18.0, 37.0, 56.0):
+        effects.append(broker.on_exit(1, "no session with ZooKeeper", now))
+        broker.on_pause_over()
+    assert effects == [Effect.WAIT, Effect.WAIT, Effect.NOTHING]
+    assert broker.state is State.FAILED
+
+
+def test_a_broker_that_has_served_is_not_given_up_sooner() -> None:
+    broker = a_broker(patience=12)
+    broker.on_ready(now=0.0)
+    for at in range(11):
+        assert broker.on_exit(1, "no session with ZooKeeper", now=20.0 * at) is Effect.WAIT
+        broker.on_pause_over()
+    assert broker.on_exit(1, "no session with ZooKeeper", now=240.0) is Effect.NOTHING
+
+
 def test_a_broker_that_was_given_up_can_be_started_by_hand() -> None:
     broker = a_broker(patience=1)
     broker.on_exit(1, "no", now=1.0)

@@ -1,0 +1,25 @@
+"""What `zookeeper.connect` says: the servers, and the path below which the cluster stands. Read as ZooKeeper's Java client reads it."""
+
+import re
+
+from config.broker_zookeeper import ZOOKEEPER_CONNECT
+from config.errors import ConfigValueError
+
+_SERVER = re.compile(r"(\[[^\]\s]+\]|[^:\[\]\s]+)(?::(\d+))?")
+_PORTS = range(1, 65536)
+
+
+def parse_zookeeper_connect(text: str) -> tuple[str, str]:
+    """The servers between commas, without blanks and empty ones, and the path: `/a/b`, or nothing. Raises ConfigError."""
+    listed, _, path = text.partition("/")
+    servers = [server.strip() for server in listed.split(",") if server.strip()]
+    if not servers:
+        raise ConfigValueError(ZOOKEEPER_CONNECT.name, text, "it names no server; leave the key out for a broker without ZooKeeper")
+    for server in servers:
+        found = _SERVER.fullmatch(server)
+        if found is None or (found[2] is not None and int(found[2]) not in _PORTS):
+            raise ConfigValueError(ZOOKEEPER_CONNECT.name, text, f"{server} is not of the form host:port")
+    names = path.rstrip("/").split("/")
+    if names != [""] and any(name in {"", ".", ".."} for name in names):
+        raise ConfigValueError(ZOOKEEPER_CONNECT.name, text, f"/{path} is not a path in ZooKeeper")
+    return ",".join(servers), f"/{path}".rstrip("/")
