@@ -14,7 +14,7 @@ before it calls `take_snapshot`, `begin_snapshot` or `truncate_and_reload`; the 
 """
 
 import logging
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable
 
 from storage.errors import CorruptSnapshot
@@ -229,6 +229,13 @@ class ProducerStateManager:
             return None
         del self._offsets[at]
         return self.snapshot_path(offset)
+
+    def set_aside(self, offset: int) -> list[int]:
+        """Gives the snapshots above `offset` out of hand: their files stay as they are. Returns where they are, ascending."""
+        at = bisect_right(self._offsets, offset)
+        later = self._offsets[at:]
+        del self._offsets[at:]
+        return later
 
     def delete_snapshot(self, offset: int) -> None:
         """Deletes the snapshot at `offset`, if there is one."""

@@ -211,7 +211,7 @@ class _Loader:
                     missing = [suffix for suffix in _NEEDED_INDEXES if file_name(offset, suffix) not in present]
                     if missing or (file_name(offset, TRANSACTION_INDEX_SUFFIX) in present and not self._check_transactions(segment)):
                         log.warning("%s: its index files are missing or wrong; it is checked and they are rebuilt", segment.path)
-                        self._recover_segment(segment)
+                        self._recover_segment(segment, snapshots_stay=True)
                 self.segments.add(segment)
 
     def _check_transactions(self, segment: Segment) -> bool:
@@ -295,12 +295,14 @@ class _Loader:
             self.segments.remove(segment)
             segment.delete()
 
-    def _recover_segment(self, segment: Segment, *, is_last: bool = False) -> int:
+    def _recover_segment(self, segment: Segment, *, is_last: bool = False, snapshots_stay: bool = False) -> int:
         """Checks every batch, rebuilds the indexes, cuts what is not valid; returns how many bytes that was.
 
-        The indexes of the last segment keep their room, for it will be appended to.
+        The indexes of the last segment keep their room, for it will be appended to. With `snapshots_stay` what follows the segment is as it
+        was flushed, and so are the snapshots of that.
         """
         manager = self._producer_state()
+        later = manager.set_aside(segment.base_offset) if snapshots_stay else []
         rebuild_producer_state(manager, self.segments, self.log_start_offset, segment.base_offset, self.now_ms)
         segment.begin_rebuild()
         segment.transaction_index.reset()
@@ -346,9 +348,10 @@ class _Loader:
         if not is_last:
             segment.finish_rebuild()
         manager.map_end_offset = next_offset
-        manager.take_snapshot(sync=False)
-        self._snapshot_offsets = manager.snapshot_offsets
-        self._recovered = manager if is_last or torn else None
+        if not snapshots_stay:
+            manager.take_snapshot(sync=False)
+        self._snapshot_offsets = manager.snapshot_offsets + later
+        self._recovered = manager if is_last or (torn and not snapshots_stay) else None
         return torn
 
 

@@ -247,6 +247,27 @@ def test_producers_are_known_again_after_a_clean_stop_without_reading_the_log() 
     assert append(log, a_batch(3, producer_id=5)).duplicate
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("segment", [0, 1, 2])
+def test_an_index_that_is_missing_costs_no_producer_and_no_open_transaction(clean: bool, suffix: str, segment: int) -> None:
+    filesystem = MemoryFileSystem()
+    log = _on(filesystem)
+    append(log, a_batch(3, producer_id=5))
+    append(log, a_batch(2, producer_id=6, transactional=True))
+    for _ in range(3):
+        log.roll()
+        append(log, a_batch(2))
+    before = sorted(log.producer_state.snapshot_offsets)
+    log.close()
+    filesystem.unlink(_path((0, 5, 7)[segment], suffix))
+    log = _on(filesystem, clean=clean, recovery_point=11, log_start_offset=4)
+    assert {entry.producer_id: entry.last_sequence for entry in log.active_producers()} == {5: 2, 6: 1}
+    log.update_high_watermark(11)
+    assert log.last_stable_offset == 4  # of a transaction that began at 3
+    assert set(log.producer_state.snapshot_offsets) >= set(before)
+
+
 def test_leader_epochs_beyond_what_survived_are_forgotten() -> None:
     filesystem = MemoryFileSystem()
     log = _on(filesystem)
