@@ -80,6 +80,8 @@ class IsrChanges:
             return NotController(f"{partition} has leader epoch {state.leader_epoch} and partition epoch {leadership.partition_epoch} here")
         if change.leader_epoch < state.leader_epoch:
             return FencedLeaderEpoch(f"{partition} has leader epoch {state.leader_epoch}, not {change.leader_epoch}")
+        if change.leader_recovery_state not in {RECOVERED, RECOVERING}:
+            return InvalidAdminRequest(f"{partition} cannot have leader recovery state {change.leader_recovery_state}; there are 0 and 1")
         if state.isr == change.new_isr and state.leader_recovery_state == change.leader_recovery_state:
             return leadership  # asked again because the answer was lost
         if change.partition_epoch != leadership.partition_epoch:

@@ -29,7 +29,7 @@ from protocol.messages.fetch import (
     PartitionData,
 )
 from replication.errors import ReplicationError
-from replication.fetch_read import CONSUMER, FetchParams, is_idle_follower, read_partition
+from replication.fetch_read import CONSUMER, DEBUGGING_CONSUMER, FetchParams, is_idle_follower, read_partition
 from replication.partition import Partition
 from storage.errors import StorageError
 
@@ -88,7 +88,7 @@ class Fetch:
         self.session = session
         self.create_session = request.session_epoch == INITIAL_EPOCH
         replica_id = request.replica_id if version < FIRST_VERSION_WITH_REPLICA_STATE else request.replica_state.replica_id
-        or_follower = replica_id < CONSUMER or (replica_id == CONSUMER and version >= FIRST_VERSION_THAT_MAY_READ_FROM_FOLLOWERS)
+        or_follower = replica_id < DEBUGGING_CONSUMER or (replica_id < 0 and version >= FIRST_VERSION_THAT_MAY_READ_FROM_FOLLOWERS)
         if replica_id >= 0:
             fetches = context.broker.replica_manager.topic_stats.follower_fetches
             fetches[version] = fetches.get(version, 0) + 1

@@ -218,6 +218,14 @@ async def test_a_leader_that_is_deposed_answers_consumers_that_may_not_read_from
 
 
 @on_a_loop
+async def test_a_debugging_consumer_reads_from_followers_in_the_versions_in_which_others_may() -> None:
+    bench = alone(1)
+    bench.replicas.say(state(leader=1, epoch=1, replicas=[0, 1], partition_epoch=1))
+    errors = {version: bench.fetch(0, version=version, replica_id=-2).fetched[0].error_code for version in (10, 11)}
+    assert errors == {10: ErrorCode.NOT_LEADER_OR_FOLLOWER, 11: ErrorCode.NONE}
+
+
+@on_a_loop
 async def test_a_consumer_with_an_epoch_is_fenced_when_the_leader_changes() -> None:
     bench = alone(1)
     asked = bench.fetch(2, leader_epoch=0)

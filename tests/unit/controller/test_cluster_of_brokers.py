@@ -13,6 +13,7 @@ from controller.errors import (
     ElectionNotNeeded,
     FencedLeaderEpoch,
     IneligibleReplica,
+    InvalidAdminRequest,
     InvalidUpdateVersion,
     NotController,
     PreferredLeaderNotAvailable,
@@ -319,6 +320,7 @@ def test_isr_changes_are_checked_written_and_told_to_all() -> None:
             IsrChange(-1, (0,), 1): FencedLeaderEpoch,
             IsrChange(5, (0,), 1): NotController,
             IsrChange(0, (0, 7), 1): IneligibleReplica,
+            IsrChange(0, (0,), 1, leader_recovery_state=7): InvalidAdminRequest,
         }
         for change, error in refused.items():
             assert type((await controller.alter_isr(0, epoch, {P: change}))[P]) is error
