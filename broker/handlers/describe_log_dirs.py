@@ -4,11 +4,14 @@ Deviation: directories stand in the order of log.dirs. What blocks (asking the f
 """
 
 import asyncio
+from collections.abc import Sequence
 
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
+from broker.turns import Steps
 from protocol.errors import ErrorCode
 from protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -25,8 +28,17 @@ async def handle_describe_log_dirs(request: DescribeLogDirsRequest, context: Req
     """Describe each log directory with the asked partitions in it, or with all."""
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    wanted = None if request.topics is None else {(topic.topic, partition) for topic in request.topics for partition in topic.partitions}
+    wanted = None if request.topics is None else await context.broker.turns.spread(_asked_for(request.topics))
     return DescribeLogDirsResponse(results=[await _result(found, wanted) for found in context.broker.log_manager.describe_log_dirs()])
+
+
+def _asked_for(topics: Sequence[DescribableLogDirTopic]) -> Steps[set[tuple[str, int]]]:
+    asked: set[tuple[str, int]] = set()
+    for topic in topics:
+        for partition in topic.partitions:
+            asked.add((topic.topic, partition))
+            yield
+    return asked
 
 
 async def _result(found: LogDirDescription, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
