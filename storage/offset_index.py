@@ -52,7 +52,7 @@ class OffsetIndex(IndexFile):
         return self.entries >= self.max_entries
 
     def entry(self, slot: int) -> OffsetPosition:
-        relative, position = self._entry(slot)
+        relative, position = _unpack(self.raw_entries(slot, 1))
         return OffsetPosition(self.base_offset + relative, position)
 
     def lookup(self, offset: int) -> OffsetPosition:

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import gc
+import mmap
 import os
 import stat
 from collections.abc import Callable
@@ -204,6 +205,16 @@ def _open_inodes() -> set[int]:
             if stat.S_ISREG(status.st_mode):
                 found.add(status.st_ino)
     return found
+
+
+def test_a_hole_in_a_real_file_is_not_mapped_for_that_takes_room_on_some_disks(tmp_path: Path) -> None:
+    file = RealFileSystem().open(str(tmp_path / "file"), create=True)
+    file.write(b"x" * 4096)
+    assert isinstance(file.map(4096), mmap.mmap)
+    file.truncate(1 << 20)
+    assert isinstance(file.map(4096), mmap.mmap)
+    assert file.map(1 << 20) == b"x" * 4096 + bytes((1 << 20) - 4096)
+    file.close()
 
 
 def test_a_real_file_closes_its_descriptor_with_its_last_reference(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.admin_requests import a_topic, create
 from tests.support.batches import a_batch
-from tests.support.broker_process import BrokerProcess, a_broker
+from tests.support.broker_process import BrokerProcess, a_broker, eventually
 from tests.support.clients import ConfluentClient, read_all
 from tests.support.wire_client import WireClient, a_wire_client
 
@@ -159,6 +159,29 @@ def test_a_directory_that_is_read_only_at_the_start_is_offline_and_the_other_ser
             subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
             broker.start()
             assert (count(broker, in_a), count(broker, in_b)) == (6, 3)
+
+
+def test_partitions_that_are_created_on_a_full_disk_take_its_directory_offline_and_the_others_serve(tmp_path: Path) -> None:
+    a = tmp_path / "a"
+    with a_small_disk(tmp_path / "disk") as disk:
+        b = disk / "b"
+        with a_broker(tmp_path, broker_id=0, log_dirs=f"{a},{b}") as broker, a_wire_client(broker.port) as client:
+            create(client, a_topic(TOPIC, 2))
+            in_a, in_b = where(a), where(b)
+            assert [write(client, partition) for partition in (0, 1)] == ["NONE", "NONE"]
+            subprocess.run(["dd", "if=/dev/zero", f"of={disk}/filler", "bs=4096"], check=False, capture_output=True)
+            create(client, a_topic("u", 6))
+            assert eventually(lambda: write(client, in_b) == "KAFKA_STORAGE_ERROR")
+            assert write(client, in_a) == "NONE"
+            made_in_a = [int(found.name.rpartition("-")[2]) for found in a.glob("u-?")]
+            assert len(made_in_a) >= 3
+            assert {write(client, partition, "u") for partition in made_in_a} == {"NONE"}
+            assert f"log directory {b} is offline" in log_of(broker)
+            assert "No space left on device" in log_of(broker)
+            (disk / "filler").unlink()
+            assert broker.stop() == 0
+            broker.start()
+            assert count(broker, in_b) == 3
 
 
 def test_a_directory_that_vanishes_goes_offline_and_the_other_serves(tmp_path: Path) -> None:
