@@ -87,7 +87,7 @@ def _finish_oldest(self: "PartitionLog") -> None:
     begun.allocate_indexes()
     if snapshot is not None:
         self.producer_state.write_snapshot(begun.base_offset, snapshot)
-    self.unfinished_rolls.popleft()  # not before: what a disk refused is left to do
+    del self.unfinished_rolls[0]  # not before: what a disk refused is left to do
     log.info("%s: rolled a new segment at offset %d", self.topic_partition, begun.base_offset)
 
 

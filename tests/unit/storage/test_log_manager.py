@@ -1,18 +1,21 @@
 """All logs of a broker over starts, stops and crashes."""
 
+import sys
+
 import pytest
 
 from storage import log_closing
 from storage.directory_names import DirectoryKind, parse_directory_name, suffixed_name
 from storage.errors import LogDirFailure
 from storage.log_directories import CLEAN_SHUTDOWN_FILE
+from storage.partition_log import PartitionLog
 from storage.partition_metadata import read_topic_id
 from storage.start_errors import DuplicateLog, ForeignDirectory, LogDirectoryLocked, NoUsableLogDirectory
 from storage.topic_partition import TopicPartition
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, offsets, topic
-from tests.support.logs import append, read_all
+from tests.support.logs import a_log, append, read_all
 
 T0 = TopicPartition("topic", 0)
 T1 = TopicPartition("topic", 1)
@@ -483,3 +486,9 @@ def test_writes_of_a_deleted_partition_are_no_disk_failure() -> None:
     disks.background.run_work()
     assert log.topic_id == TOPIC_ID
     assert manager.offline_log_dirs == []
+
+
+def test_a_log_that_nothing_happens_to_has_no_large_container_for_it() -> None:
+    log = a_log()
+    sizes = {name: sys.getsizeof(getattr(log, name)) for name in PartitionLog.__slots__}
+    assert max(sizes.values()) < 300, sizes  # an empty deque has 600 bytes, and there are 10,000 logs
