@@ -14,6 +14,7 @@ from config.topic import (
     FILE_DELETE_DELAY_MS,
     FLUSH_MESSAGES,
     INDEX_INTERVAL_BYTES,
+    MAX_COMPACTION_LAG_MS,
     MAX_MESSAGE_BYTES,
     MESSAGE_TIMESTAMP_AFTER_MAX_MS,
     MESSAGE_TIMESTAMP_BEFORE_MAX_MS,
@@ -48,6 +49,7 @@ class LogSettings:
         "index_bytes",
         "index_interval_bytes",
         "preallocate",
+        "roll_after_ms",
         "segment_bytes",
         "segment_jitter_ms",
         "segment_ms",
@@ -56,6 +58,8 @@ class LogSettings:
     def __init__(self, config: TopicConfig) -> None:
         self.segment_bytes = config[SEGMENT_BYTES]
         self.segment_ms = config[SEGMENT_MS]
+        max_lag_ms = config[MAX_COMPACTION_LAG_MS]
+        self.roll_after_ms = min(self.segment_ms, max_lag_ms) if max_lag_ms > 0 and "compact" in config[CLEANUP_POLICY] else self.segment_ms
         self.segment_jitter_ms = config[SEGMENT_JITTER_MS]
         self.index_bytes = config[SEGMENT_INDEX_BYTES]
         self.index_interval_bytes = config[INDEX_INTERVAL_BYTES]

@@ -178,7 +178,7 @@ class Segment:
         if size:
             first = self.rolling_based_timestamp or self.first_batch_timestamp
             waited = max_timestamp - first if first >= 0 else now_ms - self.created_ms
-            if waited > settings.segment_ms - self.roll_jitter_ms:
+            if waited > settings.roll_after_ms - self.roll_jitter_ms:
                 return True
         # Calling the properties would take longer than all else here.
         return (self._offset_index or self.offset_index).is_full() or (self._time_index or self.time_index).is_full()

@@ -82,6 +82,14 @@ def test_a_segment_is_rolled_when_the_next_batch_does_not_fit() -> None:
     assert len(read_all(log)) == 7 * len(batch)
 
 
+@pytest.mark.parametrize(("policy", "bases"), [("compact", [0, 2]), ("compact,delete", [0, 2]), ("delete", [0])])
+def test_a_segment_of_a_compacted_topic_is_rolled_when_max_compaction_lag_ms_is_over(policy: str, bases: list[int]) -> None:
+    log = a_log(segment_ms=100_000, max_compaction_lag_ms=1000, cleanup_policy=policy)
+    for timestamp in (5000, 6000, 6001):
+        append(log, a_batch(key=b"k", timestamps=[timestamp]))
+    assert log.segments.bases == bases
+
+
 def test_a_segment_is_rolled_when_its_first_batch_is_older_than_segment_ms() -> None:
     log = a_log(segment_ms=1000)
     append(log, a_batch(timestamps=[5000]))
