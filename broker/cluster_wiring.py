@@ -160,7 +160,13 @@ class ClusterWiring:
 
             services.replica_manager.followers = Leaving(services.replica_manager.followers)
             shutdown = ControlledShutdown(
-                services.config, services.cluster, services.replica_manager, self.connect, self._is_controller, self._ask_here
+                services.config,
+                services.cluster,
+                services.replica_manager,
+                self.connect,
+                self._is_controller,
+                self._ask_here,
+                lambda: services.store.is_connected,
             )
             await shutdown.run(services.broker_id, services.broker_epoch)
         if self._is_controller():

@@ -2,7 +2,8 @@
 
 Called by `broker.server` first of all when it stops. The request goes over a connection of its own, without ApiVersions, in version 3. A
 controller that could not move everything, or cannot be reached, is asked again; then the broker stops anyway. Other than Apache Kafka, it
-does not sleep through the pause: it goes on as soon as the last other broker is gone, and asks as soon as somebody is in sync again.
+does not sleep through the pause: it goes on as soon as the last other broker is gone, and asks as soon as somebody is in sync again. Nor
+does it wait for an answer while the metadata store is away: mostly it is so for the controller, too, which then decides nothing.
 """
 
 from __future__ import annotations
@@ -35,8 +36,14 @@ HANDED_OVER_SECONDS = 1.0
 """How long the LeaderAndIsr may take by which this broker learns that it leads no longer."""
 POLL_SECONDS = 0.01
 RETRY_POLL_SECONDS = 0.1
+STORE_AWAY_SECONDS = 3.0
+"""A connection to ZooKeeper that breaks is there again sooner, unless ZooKeeper is gone."""
 
 Sleep = Callable[[float], Awaitable[None]]
+
+
+class StoreAway(Exception):
+    """No answer came, and for a while now none could."""
 
 
 class Leaving:
@@ -69,6 +76,7 @@ class ControlledShutdown:
         connect: Connect,
         is_controller: Callable[[], bool],
         ask_here: AskHere,
+        is_store_connected: Callable[[], bool],
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._config = config
@@ -77,6 +85,7 @@ class ControlledShutdown:
         self._connect = connect
         self._is_controller = is_controller
         self._ask_here = ask_here
+        self._is_store_connected = is_store_connected
         self._sleep = sleep
 
     async def run(self, broker_id: int, broker_epoch: int) -> bool:
@@ -85,7 +94,11 @@ class ControlledShutdown:
         for left in range(attempts - 1, -1, -1):
             if self._is_alone(broker_id):
                 return True
-            why = await self._attempt(broker_id, broker_epoch)
+            try:
+                why = await self._attempt(broker_id, broker_epoch)
+            except StoreAway:
+                logger.warning("controlled shutdown of broker %d: the metadata store is away, so the controller cannot decide", broker_id)
+                break
             if why is None:
                 await self._handed_over(broker_id)
                 logger.info("the controller has moved the leaderships of broker %d elsewhere", broker_id)
@@ -97,12 +110,14 @@ class ControlledShutdown:
         return False
 
     async def _attempt(self, broker_id: int, broker_epoch: int) -> str | None:
-        """Ask once; why it failed, or None."""
+        """Ask once; why it failed, or None. Raises StoreAway."""
         request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch)
         try:
-            response = cast("ControlledShutdownResponse", await self._ask(request, str(broker_id)))
+            response = cast("ControlledShutdownResponse", await self._answer(request, str(broker_id)))
         except (PeerUnavailable, ControllerError, StoreError) as error:
             return f"the controller was not reached: {error}"
+        except TimeoutError:
+            return "the controller did not answer in time"
         if response.error_code != ErrorCode.NONE:
             return f"the controller refused with {ErrorCode.of(response.error_code).name}"
         if response.remaining_partitions:
@@ -110,13 +125,29 @@ class ControlledShutdown:
             return f"{len(response.remaining_partitions)} partitions have no other leader, as {first.topic_name}-{first.partition_index}"
         return None
 
+    async def _answer(self, request: Message, client_id: str) -> Message:
+        asked = asyncio.ensure_future(self._ask(request, client_id))
+        away_seconds = 0.0
+        try:
+            while not asked.done():
+                await asyncio.wait((asked,), timeout=RETRY_POLL_SECONDS)
+                away_seconds = 0.0 if self._is_store_connected() else away_seconds + RETRY_POLL_SECONDS
+                if away_seconds >= STORE_AWAY_SECONDS and not asked.done():
+                    raise StoreAway
+            return asked.result()
+        finally:
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
+
     async def _ask(self, request: Message, client_id: str) -> Message:
+        timeout_ms = self._config[CONTROLLER_SOCKET_TIMEOUT_MS]
         if self._is_controller():
-            return await self._ask_here(ApiKey.CONTROLLED_SHUTDOWN, VERSION, request)
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await self._ask_here(ApiKey.CONTROLLED_SHUTDOWN, VERSION, request)
         address = controller_address(self._cluster, self._config.listeners.inter_broker_listener_name)
         peer = self._connect(lambda: address, client_id)
         try:
-            return await peer.request(ApiKey.CONTROLLED_SHUTDOWN, VERSION, request, timeout_ms=self._config[CONTROLLER_SOCKET_TIMEOUT_MS])
+            return await peer.request(ApiKey.CONTROLLED_SHUTDOWN, VERSION, request, timeout_ms=timeout_ms)
         finally:
             await peer.close()
 

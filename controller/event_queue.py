@@ -15,6 +15,8 @@ from controller.errors import ControllerError, NotController, StoreError
 
 logger = logging.getLogger(__name__)
 
+LAST_EVENT_SECONDS = 5.0
+
 T = TypeVar("T")
 Event = Callable[[], Awaitable[None]]
 OnEventDone = Callable[[str, float, float], None]
@@ -54,10 +56,15 @@ class EventQueue:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="controller-events")
 
     async def stop(self) -> None:
-        """Finish the current event and drop the others; those who wait for one of them are cancelled."""
+        """Finish the current event and drop the others; those who wait for one of them are cancelled.
+
+        An event that takes longer than LAST_EVENT_SECONDS is given up: it waits for a store that is away.
+        """
         self._closed = True
         self._filled.set()
         if self._task is not None:
+            await asyncio.wait((self._task,), timeout=LAST_EVENT_SECONDS)
+            self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         for future in list(self._waiting):
             future.cancel()

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.broker_process import eventually
 from tests.support.cluster import Cluster, a_cluster
 from tests.support.cluster_clients import a_writer, read_all
-from tests.support.cluster_stores import each_store, zookeeper_of
+from tests.support.cluster_stores import each_store, needs_zookeeper_store, zookeeper_of
 from tests.support.history import History
+from tests.support.zookeeper import a_zookeeper
 
 
 def wait_until_all_follow_another(cluster: Cluster, than: int) -> int:
@@ -39,6 +42,17 @@ def test_another_broker_takes_over_from_a_killed_controller_and_moves_its_leader
             cluster.wait_until_isr_is("t", 0, 0, 1, 2)
         read_all(cluster, "t", history)
         assert history.violations() == []
+
+
+@pytest.mark.java
+@needs_zookeeper_store
+def test_brokers_stop_cleanly_while_zookeeper_is_away_the_controller_too(tmp_path: Path) -> None:
+    with a_zookeeper(tmp_path / "zookeeper") as zookeeper, a_cluster(tmp_path, 3, zookeeper=zookeeper) as cluster:
+        cluster.create_topic("t", partitions=3)
+        zookeeper.stop()
+        assert set(cluster.stop().values()) == {0}
+        for broker in cluster.brokers.values():
+            assert (broker.data / ".kafka_cleanshutdown").exists()
 
 
 @each_store

@@ -32,6 +32,7 @@ class Bench:
         self.slept: list[float] = []
         self.partitions: list[Any] = []
         self.here: list[Message] = []
+        self.is_store_connected = True
         self.on_sleep: Callable[[], object] = lambda: None
         cluster = self.cluster = MetadataCache()
         cluster.controller_id = 0
@@ -39,7 +40,14 @@ class Bench:
             cluster.brokers[each] = LiveBroker(each, {"PLAINTEXT": EndPoint("host", 9000 + each, "PLAINTEXT", 0)}, None)
         config = BrokerConfig({"log.dirs": "/nowhere", "controlled.shutdown.retry.backoff.ms": "700"})
         self.shutdown = ControlledShutdown(
-            config, cluster, cast("Any", self.partitions), self.peers, lambda: is_controller, self._ask_here, self._sleep
+            config,
+            cluster,
+            cast("Any", self.partitions),
+            self.peers,
+            lambda: is_controller,
+            self._ask_here,
+            lambda: self.is_store_connected,
+            self._sleep,
         )
 
     def run(self) -> bool:
@@ -53,6 +61,8 @@ class Bench:
 
     async def _ask_here(self, api_key: ApiKey, version: int, message: Message) -> Message:
         self.here.append(message)
+        if not self.answers:
+            await asyncio.Event().wait()
         answer = self.answers.pop(0)
         assert isinstance(answer, Message)
         return answer
@@ -85,6 +95,20 @@ def test_after_the_last_attempt_the_broker_stops_anyway() -> None:
     bench = Bench(REMAINING, REMAINING, REMAINING)
     assert not bench.run()
     assert (sum(bench.slept), len(bench.peers.asked)) == (pytest.approx(1.4), 3)
+
+
+def test_a_controller_that_cannot_decide_for_want_of_the_metadata_store_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.controlled_shutdown.STORE_AWAY_SECONDS", 0.2)
+    bench = Bench(is_controller=True)
+    bench.is_store_connected = False
+    assert not bench.run()
+    assert (len(bench.here), bench.slept) == (1, [])
+
+
+def test_an_answer_counts_although_the_metadata_store_is_away_here() -> None:
+    bench = Bench(ControlledShutdownResponse())
+    bench.is_store_connected = False
+    assert bench.run()
 
 
 def test_the_last_broker_does_not_wait_for_anybody() -> None:

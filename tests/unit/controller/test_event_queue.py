@@ -1,0 +1,55 @@
+"""The end of the controller's event queue."""
+
+import asyncio
+import time
+
+import pytest
+
+from controller import event_queue
+from controller.event_queue import EventQueue
+
+
+async def on_error(error: Exception) -> None:
+    raise AssertionError(error)
+
+
+def test_the_current_event_is_finished_and_the_next_is_not_begun() -> None:
+    done: list[str] = []
+
+    async def scenario() -> None:
+        queue = EventQueue(on_error, time.monotonic)
+        began, go_on = asyncio.Event(), asyncio.Event()
+
+        async def first() -> None:
+            began.set()
+            await go_on.wait()
+            done.append("first")
+
+        async def second() -> None:
+            done.append("second")
+
+        queue.put("first", first)
+        queue.put("second", second)
+        queue.start()
+        await began.wait()
+        stopping = asyncio.ensure_future(queue.stop())
+        await asyncio.sleep(0)
+        go_on.set()
+        await stopping
+
+    asyncio.run(asyncio.wait_for(scenario(), 10))
+    assert done == ["first"]
+
+
+def test_an_event_that_waits_for_a_store_that_is_away_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_queue, "LAST_EVENT_SECONDS", 0.01)
+
+    async def scenario() -> None:
+        queue = EventQueue(on_error, time.monotonic)
+        queue.start()
+        caller = asyncio.ensure_future(queue.call("waits", asyncio.Event().wait))
+        await asyncio.sleep(0)
+        await queue.stop()
+        assert isinstance((await asyncio.gather(caller, return_exceptions=True))[0], asyncio.CancelledError)
+
+    asyncio.run(asyncio.wait_for(scenario(), 10))
