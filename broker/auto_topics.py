@@ -5,7 +5,7 @@ topics their own settings.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from broker.error_map import error_code
@@ -60,11 +60,9 @@ def internal_topic_settings(name: str, config: BrokerConfig) -> InternalTopicSet
 class AutoTopics:
     """Creates topics on demand."""
 
-    def __init__(self, config: BrokerConfig, topic_admin: TopicAdmin, is_controller: Callable[[], bool]) -> None:
-        """`is_controller` says whether this broker's controller is the active one."""
+    def __init__(self, config: BrokerConfig, topic_admin: TopicAdmin) -> None:
         self._config = config
         self._topic_admin = topic_admin
-        self._is_controller = is_controller
         self._in_flight: dict[str, asyncio.Task[dict[str, ErrorCode]]] = {}
 
     @property
@@ -75,8 +73,8 @@ class AutoTopics:
     async def create(self, names: Iterable[str]) -> dict[str, ErrorCode]:
         """Create topics; for each the code that a Metadata response carries.
 
-        LEADER_NOT_AVAILABLE says that it was created, or is there already, and that the client is to ask again. A broker that is not
-        the controller says UNKNOWN_TOPIC_OR_PARTITION instead, as Apache Kafka does.
+        LEADER_NOT_AVAILABLE says that it was created, or is there already, and that the client is to ask again. Every broker says so, not
+        the controller alone: there are clients that take UNKNOWN_TOPIC_OR_PARTITION for the end of it.
         """
         wanted = dict.fromkeys(names)
         codes: dict[str, ErrorCode] = {}
@@ -105,7 +103,7 @@ class AutoTopics:
         finally:
             for name in names:
                 del self._in_flight[name]
-        return {name: self._code(results[name]) for name in names}
+        return {name: _code(results[name]) for name in names}
 
     def _new_topic(self, name: str) -> NewTopic:
         settings = internal_topic_settings(name, self._config)
@@ -113,7 +111,8 @@ class AutoTopics:
             return NewTopic(name)
         return NewTopic(name, settings.num_partitions, settings.replication_factor, configs=dict(settings.configs))
 
-    def _code(self, result: CreatedTopic | ControllerError) -> ErrorCode:
-        if isinstance(result, ControllerError) and not isinstance(result, AdminTimeout | TopicExists):
-            return error_code(result)
-        return ErrorCode.LEADER_NOT_AVAILABLE if self._is_controller() else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+def _code(result: CreatedTopic | ControllerError) -> ErrorCode:
+    if isinstance(result, ControllerError) and not isinstance(result, AdminTimeout | TopicExists):
+        return error_code(result)
+    return ErrorCode.LEADER_NOT_AVAILABLE

@@ -256,7 +256,7 @@ class Broker:
             store, config, cluster, waits, self._surroundings.random_bytes, self._random.randrange, services.turns.pause
         )
         services.partition_growth = PartitionGrowth(store, cluster, waits, self._random.randrange, services.turns.pause)
-        services.auto_topics = AutoTopics(config, services.topic_admin, lambda: self.controller.is_active)
+        services.auto_topics = AutoTopics(config, services.topic_admin)
         services.fetch_sessions = FetchSessionCache(config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], self._random.getrandbits)
         wheel = self._timing_wheel
         services.produce_purgatory = Purgatory("Produce", wheel, config[PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS])

@@ -117,6 +117,15 @@ def test_producer_ids_of_different_brokers_come_from_different_blocks(brokers: B
     assert sorted(ids) == [0, 1, 2]
 
 
+def test_a_topic_that_metadata_creates_is_to_be_asked_for_again_whichever_broker_was_asked(tmp_path: Path) -> None:
+    with three_brokers(tmp_path, auto_create_topics_enable="true") as brokers:
+        answers = [
+            ask(broker, MetadataRequest(topics=[MetadataRequestTopic(name=f"new-{at}")], allow_auto_topic_creation=True), 12)
+            for at, broker in enumerate(brokers)
+        ]
+        assert [answer.topics[0].error_code for answer in answers] == [ErrorCode.LEADER_NOT_AVAILABLE] * 3  # type: ignore[attr-defined]  # each its own class
+
+
 def test_a_topic_and_a_coordinator_are_created_through_any_broker(tmp_path: Path) -> None:
     with three_brokers(tmp_path, auto_create_topics_enable="true", offsets_topic_num_partitions=3) as brokers:
         ask(brokers[2], MetadataRequest(topics=[MetadataRequestTopic(name="new")], allow_auto_topic_creation=True), 12)

@@ -23,7 +23,7 @@ async def a_node(**properties: str) -> BrokerUnderTest:
 
 
 def auto_topics(node: BrokerUnderTest) -> AutoTopics:
-    return AutoTopics(node.config, node.topics, lambda: node.controller.is_active)
+    return AutoTopics(node.config, node.topics)
 
 
 def test_a_created_topic_is_to_be_asked_for_again() -> None:
@@ -43,18 +43,6 @@ def test_what_cannot_be_created_is_answered_with_the_reason() -> None:
     async def scenario() -> None:
         node = await a_node(default_replication_factor="3")
         assert await auto_topics(node).create(["t"]) == {"t": ErrorCode.INVALID_REPLICATION_FACTOR}
-        await node.stop()
-
-    asyncio.run(scenario())
-
-
-def test_a_broker_that_is_not_the_controller_says_that_it_does_not_know_the_topic_yet() -> None:
-    async def scenario() -> None:
-        node = await a_node()
-        codes = await AutoTopics(node.config, node.topics, lambda: False).create(["t"])
-        assert codes == {"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        await node.settle()
-        assert "t" in node.receiver.cluster.topics
         await node.stop()
 
     asyncio.run(scenario())
@@ -111,7 +99,7 @@ def test_metadata_may_create_topics_unless_it_is_switched_off() -> None:
     async def scenario() -> None:
         node = await a_node()
         assert auto_topics(node).enabled
-        assert not AutoTopics(BrokerConfig({"auto.create.topics.enable": "false"}), node.topics, lambda: True).enabled
+        assert not AutoTopics(BrokerConfig({"auto.create.topics.enable": "false"}), node.topics).enabled
         await node.stop()
 
     asyncio.run(scenario())
