@@ -173,6 +173,7 @@ def test_a_broker_whose_session_expired_registers_again_under_another_epoch(brok
     create_topic(brokers[0], "orders", partitions=3)
     until(lambda: isr_of(brokers[0], "orders") == {0, 1, 2})
     broker = brokers[2]
+    until(lambda: len(broker.services.replica_manager.partitions.get("orders", ())) == 3)  # an ISR holds them before they have heard of it
     before = broker.services.broker_epoch
     broker.run(broker.services.controller._on_session_expired)
     assert broker.services.broker_epoch == broker.services.controller.broker_epoch
