@@ -6,7 +6,7 @@ replica truncates.
 The file is text: a line `0` (the version), a line with the count, and a line `epoch start_offset` for each.
 
 Invariants: epochs and start offsets both grow strictly. Whoever sets `on_change` brings each change to the file before it checkpoints a
-recovery point, since recovery finds epochs in batches from there on only; without it, `assign` writes at once. What loading a log removes
+recovery point, since recovery looks at batches from there on only; without it, `assign` writes at once. What loading a log removes
 stands in the file until the broker runs; loading again removes it again.
 """
 
@@ -84,6 +84,17 @@ class LeaderEpochCache:
         if self.is_dirty and self.on_change is None:
             self.write()
         return True
+
+    def on_recovered(self, epoch: int, base_offset: int, last_offset: int) -> None:
+        """A batch of `epoch` was found. An entry that says otherwise is of batches that a crash took, or of which it left the ones before;
+        one that agrees stays as it is, for the batch that began the epoch may have been compacted away."""
+        if self.epoch_of(base_offset) == epoch == self.epoch_of(last_offset):
+            return
+        newer = bisect_right(self._epochs, epoch)
+        if newer < len(self._epochs) and self._start_offsets[newer] <= last_offset:
+            self.truncate_from_end(self._start_offsets[newer])
+        if self.epoch_of(base_offset) != epoch:
+            self.assign(epoch, base_offset)
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Removes the entries that begin at `end_offset` or later."""

@@ -123,6 +123,7 @@ class _Loader:
         self.leader_epochs = LeaderEpochCache(topic_partition, directory, context.filesystem, is_new=is_new)
         # Nothing that recovery finds has to be durable before the log is flushed: a start after a crash is 10,000 fsyncs shorter by that.
         self.leader_epochs.on_change = _written_later
+        self._epoch = 0  # of the last batch that was checked
         self.log_start_offset = 0
         self._recovered: ProducerStateManager | None = None
         """What the recovery of the last segment found of producers."""
@@ -274,9 +275,6 @@ class _Loader:
 
     def _recover_from(self, recovery_point: int) -> None:
         unflushed = self.segments.between(recovery_point, MAX_OFFSET)
-        if unflushed:
-            # What the file says of epochs from here on may be of batches that are lost; those that are left tell.
-            self.leader_epochs.truncate_from_end(unflushed[0].base_offset)
         for at, segment in enumerate(unflushed):
             if segment.size >= _WORTH_A_LINE_BYTES:
                 log.info("%s: checking unflushed segment %d of %d, offset %d", self.directory, at + 1, len(unflushed), segment.base_offset)
@@ -324,9 +322,9 @@ class _Loader:
                 if header.producer_id >= 0:
                     marker = read_marker(chunk, at, header) if header.attributes & CONTROL_MASK else None
                     replay_producer(manager.state, segment, header, marker, header.base_offset)
-                epoch = header.partition_leader_epoch
-                if epoch >= 0 and (self.leader_epochs.latest_epoch is None or epoch > self.leader_epochs.latest_epoch):
-                    self.leader_epochs.assign(epoch, header.base_offset)
+                if header.partition_leader_epoch >= self._epoch:
+                    self._epoch = header.partition_leader_epoch
+                    self.leader_epochs.on_recovered(self._epoch, header.base_offset, header.last_offset)
                 valid_bytes = position + header.size
                 next_offset = header.next_offset
                 reason = "incomplete"

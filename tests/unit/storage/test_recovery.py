@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.records import HEADER_SIZE, iter_batches
+from storage.checkpoint import replace_file
 from storage.errors import CorruptCheckpoint, InconsistentTopicId, LogDirFailure, UnsupportedForMessageFormat
 from storage.file_names import file_name
+from storage.leader_epochs import encode_leader_epochs
 from storage.log_context import LogContext
 from storage.partition_log import PartitionLog
 from storage.recovery import open_log
@@ -285,6 +287,32 @@ def test_leader_epochs_that_were_lost_are_read_from_the_batches() -> None:
     append(log, epoch=4)
     filesystem.unlink(f"{DIRECTORY}/leader-epoch-checkpoint")
     assert _on(filesystem, clean=False).leader_epochs.entries == [(1, 0), (4, 1)]
+
+
+@pytest.mark.parametrize(
+    ("on_disk", "found"),
+    [
+        ([(0, 0), (1, 2), (2, 4)], [(0, 0), (1, 2), (2, 4)]),  # those that began them were compacted away
+        ([(0, 0), (2, 5)], [(0, 0), (2, 5)]),
+        ([(0, 0), (2, 3), (9, 7)], [(0, 0), (2, 3)]),
+        ([(0, 0), (2, 1)], [(0, 0), (2, 5)]),  # from before a truncation that the crash undid
+        ([(0, 0), (3, 4), (9, 6)], [(0, 0), (2, 5)]),
+        ([(3, 0)], [(0, 0), (2, 5)]),
+        ([(0, 0)], [(0, 0), (2, 5)]),  # behind
+        ([(0, 0), (2, 6)], [(0, 0), (2, 5)]),
+        ([], [(0, 0), (2, 5)]),
+    ],
+)
+def test_leader_epochs_that_batches_do_not_contradict_stay(on_disk: list[tuple[int, int]], found: list[tuple[int, int]]) -> None:
+    filesystem = MemoryFileSystem()
+    log = _on(filesystem)
+    for epoch, base_offset, records in ((0, 0, 2), (2, 5, 1), (2, 6, 1)):  # a compacted log: nothing stands at 2, 3 and 4
+        batch = a_batch(records)
+        struct.pack_into(">q", batch, 0, base_offset)
+        struct.pack_into(">i", batch, 12, epoch)
+        log.append_as_follower(memoryview(batch), 9)
+    replace_file(filesystem, f"{DIRECTORY}/leader-epoch-checkpoint", encode_leader_epochs(on_disk))
+    assert _on(filesystem, clean=False).leader_epochs.entries == found
 
 
 def test_the_topic_id_is_written_once_and_held_against_what_is_expected() -> None:
