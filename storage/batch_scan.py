@@ -1,4 +1,4 @@
-"""Batch headers of a log file, one after the other, without reading the bodies.
+"""Batch headers of a log file, one after the other, without reading the bodies; or, for recovery, the batches whole.
 
 Used by segments to find a position, and by recovery. Reads a few KiB at a time: small batches come many per system call, large ones
 cost one each.
@@ -11,6 +11,7 @@ from storage.cold_lookups import UnwaitingFile
 from storage.filesystem import File
 
 _CHUNK_BYTES = 4096
+_READ_BYTES = 1024 * 1024
 
 
 def batches_from(file: File | UnwaitingFile, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
@@ -44,3 +45,25 @@ def header_at(file: File | UnwaitingFile, position: int, end: int) -> BatchHeade
     if len(data) < HEADER_SIZE or next_batch_size(data, 0, end - position) is None:
         return None
     return parse_header(data)
+
+
+def whole_batches(file: File, end: int) -> Iterator[tuple[int, BatchHeader, memoryview, int]]:
+    """(position, header, buffer, position in buffer) of each complete batch, read a megabyte at a time."""
+    position = 0
+    length = _READ_BYTES
+    while end - position >= HEADER_SIZE:
+        chunk = memoryview(file.pread(min(length, end - position), position))
+        length = _READ_BYTES
+        at = 0
+        while len(chunk) - at >= HEADER_SIZE:
+            size = next_batch_size(chunk, at, at + end - position)
+            if size is None:
+                return
+            if size > len(chunk) - at:
+                length = max(size, _READ_BYTES)
+                break
+            yield position, parse_header(chunk, at), chunk, at
+            at += size
+            position += size
+        if at == 0 and length <= len(chunk):
+            return

@@ -10,11 +10,11 @@ Invariant: what `open_log` returns can be appended to; every batch in it was com
 import logging
 import struct
 import zlib
-from collections.abc import Iterator
 
 from config.topic import TopicConfig
 from protocol.record_errors import LegacyMessageFormat, RecordFormatError
-from protocol.records import CONTROL_MASK, HEADER_SIZE, BatchHeader, crc_is_valid, next_batch_size, parse_header
+from protocol.records import CONTROL_MASK, BatchHeader, crc_is_valid
+from storage.batch_scan import header_at, whole_batches
 from storage.errors import CorruptIndex, InconsistentTopicId, LogDirFailure, SegmentOffsetOverflow, UnsupportedForMessageFormat
 from storage.file_names import (
     INDEX_SUFFIXES,
@@ -44,7 +44,6 @@ from storage.topic_partition import TopicPartition
 log = logging.getLogger(__name__)
 
 _LEGACY_HEADER = struct.Struct(">8xiI")  # offset, size, CRC-32 of the rest
-_READ_BYTES = 1024 * 1024
 _WORTH_A_LINE_BYTES = 16 * 1024 * 1024
 """A segment that is checked for some milliseconds: after a crash a broker has one for each of thousands of partitions."""
 _NEEDED_INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
@@ -308,8 +307,10 @@ class _Loader:
         next_offset = segment.base_offset
         reason = "incomplete"
         try:
-            for position, header, chunk, at in _whole_batches(segment.file, segment.size):
+            for position, header, chunk, at in whole_batches(segment.file, segment.size):
                 reason = _fault(header, next_offset) or ("" if crc_is_valid(chunk, at) else "its CRC is wrong")
+                if header.base_offset > next_offset and not reason:
+                    reason = self._gap_fault(segment, position, header, next_offset)
                 if reason:
                     break
                 if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
@@ -352,6 +353,18 @@ class _Loader:
         self._recovered = manager if is_last or (torn and not snapshots_stay) else None
         return torn
 
+    def _gap_fault(self, segment: Segment, position: int, header: BatchHeader, next_offset: int) -> str:
+        """What is wrong with a batch that leaves offsets out, as compaction does. No CRC covers a base offset; but what follows must go on
+        behind the batch. Where nothing follows it is believed: a flipped bit is rarer than a process that is killed."""
+        try:
+            following = header_at(segment.file, position + header.size, segment.size)
+        except RecordFormatError:
+            following = None
+        later = [base for base in self._bases if base > segment.base_offset] if following is None else [following.base_offset]
+        if min(later, default=MAX_OFFSET) > header.last_offset:
+            return ""
+        return f"its offset {header.base_offset} is not {next_offset}, which has to follow"
+
 
 def _fault(header: BatchHeader, next_offset: int) -> str:
     if header.base_offset < next_offset:
@@ -365,28 +378,6 @@ def _is_legacy_message(file: File, position: int) -> bool:
     """Whether an intact message of magic 0 or 1 stands there: those are refused, while damage that looks like one is cut."""
     size, crc = _LEGACY_HEADER.unpack(file.pread(_LEGACY_HEADER.size, position))
     return bool(zlib.crc32(file.pread(size - 4, position + _LEGACY_HEADER.size)) == crc)
-
-
-def _whole_batches(file: File, end: int) -> Iterator[tuple[int, BatchHeader, memoryview, int]]:
-    """(position, header, buffer, position in buffer) of each complete batch, read a megabyte at a time."""
-    position = 0
-    length = _READ_BYTES
-    while end - position >= HEADER_SIZE:
-        chunk = memoryview(file.pread(min(length, end - position), position))
-        length = _READ_BYTES
-        at = 0
-        while len(chunk) - at >= HEADER_SIZE:
-            size = next_batch_size(chunk, at, at + end - position)
-            if size is None:
-                return
-            if size > len(chunk) - at:
-                length = max(size, _READ_BYTES)
-                break
-            yield position, parse_header(chunk, at), chunk, at
-            at += size
-            position += size
-        if at == 0 and length <= len(chunk):
-            return
 
 
 def _written_later(_: LeaderEpochCache) -> None:
