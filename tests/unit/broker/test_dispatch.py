@@ -143,33 +143,22 @@ async def test_a_fault_of_a_handler_is_an_error_of_the_answer_where_it_has_one()
     assert asked.response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_a_fault_of_a_handler_is_logged_with_its_place(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("error", "has_place"), [(RuntimeError("a fault"), True), (SessionExpired("/brokers/topics"), False)])
+def test_a_fault_of_a_handler_is_logged_with_its_place_and_a_store_that_is_away_in_one_line(
+    error: Exception, has_place: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     @on_a_loop
     async def scenario() -> None:
         bench = leading()
-        fail(bench, ApiKey.LIST_OFFSETS, 5, RuntimeError("a fault"))
+        fail(bench, ApiKey.LIST_OFFSETS, 5, error)
         assert bench.ask(list_offsets(), ApiKey.LIST_OFFSETS, 5).control is CLOSE
 
     with caplog.at_level(logging.ERROR):
         scenario()
     (record,) = caplog.records
-    assert record.exc_info is not None
-    assert "LIST_OFFSETS v5 of local:1-host:2-0" in record.getMessage()
-
-
-def test_a_store_that_is_away_is_one_line_without_a_stack_trace(caplog: pytest.LogCaptureFixture) -> None:
-    @on_a_loop
-    async def scenario() -> None:
-        bench = leading()
-        fail(bench, ApiKey.LIST_OFFSETS, 5, SessionExpired("/brokers/topics"))
-        assert bench.ask(list_offsets(), ApiKey.LIST_OFFSETS, 5).control is CLOSE
-
-    with caplog.at_level(logging.ERROR):
-        scenario()
-    (record,) = caplog.records
-    assert record.exc_info is None
+    assert (record.exc_info is not None) == has_place
     assert record.getMessage().startswith("LIST_OFFSETS v5 of local:1-host:2-0")
-    assert "SessionExpired" in record.getMessage()
+    assert ("SessionExpired" in record.getMessage()) == (not has_place)
 
 
 def test_a_response_that_cannot_be_written_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None:
