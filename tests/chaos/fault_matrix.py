@@ -2,13 +2,16 @@
 
 `--only` takes the cells whose names contain one of the texts. Goes on after a cell that failed, with new brokers; exit status 1 then.
 `--kinds ottla,apache` runs each cell on three brokers of Ottla and on three of Apache Kafka 3.9.1 with the same settings, in turns, and
-compares how long clients wait and what happens to records; the page of that goes to `--results`.
+compares how long clients wait and what happens to records; the page of that goes to `--results`. There the fault comes at another moment
+in every turn: how long a session outlives its broker depends on when that was last heard, and load that begins alike would always meet
+one kind early and the other late between two of its pings.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
 import tempfile
 import time
@@ -18,6 +21,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.machine import machine_facts
+from tests.support.cluster import SESSION_TIMEOUT_MS
 from tests.support.fault_cells import CELLS, Cell
 from tests.support.fault_cluster import APACHE, OTTLA, FaultCluster, a_fault_cluster
 from tests.support.fault_comparison import Sides, Turn, cell_table, group_table, markdown, plain
@@ -76,8 +80,9 @@ def main(arguments: list[str]) -> int:
         clusters = {kind: Clusters(Path(directory), kind, options.cut_seconds) for kind in options.kinds}
         for each in clusters.values():
             held.callback(each.drop)
-        for cell, kind in _turns(sorted(cells, key=lambda cell: cell.store), options.kinds, options.turns):
-            outcome, turn = _run(clusters[kind], kind, cell)
+        for cell, kind, number in _turns(sorted(cells, key=lambda cell: cell.store), options.kinds, options.turns):
+            moment_s = _moment_s(cell, number) if len(options.kinds) > 1 else 0.0
+            outcome, turn = _run(clusters[kind], kind, cell, moment_s)
             sides.add(cell, kind, turn)
             if kind == OTTLA:
                 outcomes.append(outcome)
@@ -109,18 +114,23 @@ def _kinds(text: str) -> list[str]:
     return found
 
 
-def _turns(cells: Sequence[Cell], kinds: Sequence[str], turns: int) -> Iterator[tuple[Cell, str]]:
-    """Kinds take turns, and in who goes first."""
+def _turns(cells: Sequence[Cell], kinds: Sequence[str], turns: int) -> Iterator[tuple[Cell, str, int]]:
+    """With the number of the turn. Kinds take turns, and in who goes first."""
     for cell in cells:
         for turn in range(turns):
             for kind in kinds if turn % 2 == 0 else reversed(kinds):
                 if kind != APACHE or cell.store == "zookeeper":
-                    yield cell, kind
+                    yield cell, kind, turn
 
 
-def _run(clusters: Clusters, kind: str, cell: Cell) -> tuple[Outcome, Turn]:
+def _moment_s(cell: Cell, turn: int) -> float:
+    """When the fault comes: the same for every kind, and as if by chance."""
+    return random.Random(f"{cell.name} {turn}").uniform(0, SESSION_TIMEOUT_MS / 1000)
+
+
+def _run(clusters: Clusters, kind: str, cell: Cell, moment_s: float) -> tuple[Outcome, Turn]:
     try:
-        result = clusters.on(cell.store).run(cell)
+        result = clusters.on(cell.store).run(cell, moment_s)
     except Exception as failure:
         traceback.print_exc()
         clusters.drop(failure)

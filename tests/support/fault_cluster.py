@@ -76,8 +76,8 @@ class FaultCluster:
         self.directory = directory
         self._topics = 0
 
-    def run(self, cell: Cell) -> Result:
-        """Do the fault under load, and have everything judged. Raises AssertionError."""
+    def run(self, cell: Cell, moment_s: float = 0.0) -> Result:
+        """Do the fault under load, `moment_s` after that has come to run, and have everything judged. Raises AssertionError."""
         cluster = self.cluster
         cluster.wait_until_registered(*range(BROKERS))
         controller = cluster.controller_id()
@@ -96,6 +96,9 @@ class FaultCluster:
         with a_reader_along(bootstrap, history, topic, len(replicas)) as along:
             with a_writer_of(cell, bootstrap, history, topic, len(replicas), self.directory) as writer:
                 along.go_on_for(20)
+                moment = time.monotonic() + moment_s
+                while time.monotonic() < moment:
+                    along.go_on_for(1)
                 writer.stalls.begin()
                 along.stalls.begin()
                 if cell.target == ZOOKEEPER_TARGET:
