@@ -134,7 +134,8 @@ class ApacheKafka:
             (self._ports[broker_id],) = free_ports(1)
         path = self.directory / f"broker-{broker_id}.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in self._properties(broker_id).items()), encoding="utf-8")
-        command = java_command(self._options, "kafka.Kafka", str(path))
+        # Native libraries are unpacked there, and stay when the broker is killed.
+        command = java_command((*self._options, f"-Djava.io.tmpdir={self.directory}"), "kafka.Kafka", str(path))
         self._launched_at[broker_id] = time.monotonic()
         self._servers[broker_id].launch(command)
 
