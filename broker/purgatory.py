@@ -9,7 +9,7 @@ of quiet partitions. Every `purge_interval` such operations the purgatory sweeps
 like), so what is dead stays bounded, as in Apache Kafka.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from broker.deadlines import Deadlines
@@ -130,6 +130,10 @@ class Purgatory:
         self.watched += 1
         self.delayed += 1
         self._expire_in(timeout_ms, operation)
+
+    def later(self, after_ms: float, callback: Callable[[], object]) -> None:
+        """Call back for an operation that does not wait for an event alone."""
+        self._timing_wheel.add(after_ms, callback)
 
     def _expire_in(self, timeout_ms: float, operation: DelayedOperation) -> None:
         deadlines = self._deadlines.get(timeout_ms)

@@ -29,9 +29,11 @@ class FetchParams:
     """Who reads, and how. `or_follower`: a replica that only follows will do (KIP-392).
 
     `rack_id` is where a consumer stands that may be sent to another replica; None if it may not. `listener` is where it reaches brokers.
+    `throttled_bytes` and `is_withheld` are of one reading of all partitions: how many bytes count against the leader's quota if they are
+    sent, and whether some were kept back.
     """
 
-    __slots__ = ("isolation", "listener", "or_follower", "rack_id", "replica_id")
+    __slots__ = ("has_turn", "is_withheld", "isolation", "listener", "or_follower", "rack_id", "replica_id", "throttled_bytes")
 
     def __init__(self, replica_id: int, isolation: int, *, or_follower: bool, rack_id: str | None = None, listener: str = "") -> None:
         self.replica_id = replica_id
@@ -39,6 +41,20 @@ class FetchParams:
         self.or_follower = or_follower
         self.rack_id = rack_id
         self.listener = listener
+        self.begin()
+
+    def begin(self) -> None:
+        """Nothing is read yet."""
+        self.throttled_bytes = 0
+        self.has_turn = False
+        self.is_withheld = False
+
+    def count(self, quota: ReplicationQuota) -> None:
+        """What was read is sent."""
+        if self.throttled_bytes:
+            quota.count(self.throttled_bytes)
+        if self.has_turn:
+            quota.end_turn(self.replica_id)
 
     def end_offset(self, partition: Partition) -> int:
         """The first offset that the asker may not see."""
@@ -113,7 +129,7 @@ def read_partition(
         if is_first_read:
             partition.on_follower_fetch(replica_id, offset, asked.start, now_ms)
         quota = replicas.leader_quota
-        if quota is not None and quota.is_limited and region is not None and not _passes(quota, partition, replica_id, len(region)):
+        if quota is not None and quota.is_limited and region is not None and not _passes(quota, partition, params, len(region)):
             region = None
     answer = PartitionData(
         partition_index=asked.partition,
@@ -133,13 +149,21 @@ def read_partition(
     return answer
 
 
-def _passes(quota: ReplicationQuota, partition: Partition, replica_id: int, size: int) -> bool:
-    """Whether a follower may have these bytes now. One in sync always may, or the ISR would shrink for it."""
+def _passes(quota: ReplicationQuota, partition: Partition, params: FetchParams, size: int) -> bool:
+    """Whether a follower may have these bytes now. One in sync always may, or the ISR would shrink for it.
+
+    One that is behind may have all that it asks for in its turn, until that is more than the quota allows.
+    """
     if not quota.is_throttled(partition.log):
         return True
-    if replica_id not in partition.isr and quota.is_exceeded():
-        return False
-    quota.count(size)
+    if params.replica_id not in partition.isr:
+        params.is_withheld = params.is_withheld or (
+            quota.is_exceeded(params.throttled_bytes) if params.has_turn else not quota.is_open_to(params.replica_id)
+        )
+        if params.is_withheld:
+            return False
+        params.has_turn = True
+    params.throttled_bytes += size
     return True
 
 

@@ -3,6 +3,9 @@
 A broker has one as leader and one as follower. Only replicas that their topic names in `leader.replication.throttled.replicas` or
 `follower.replication.throttled.replicas` are throttled, and of those only the ones that are not in sync wait; all of them count. Kafka's
 ReplicationQuotaManager. While no rate is set (`is_limited` is false) nobody asks anything further.
+
+A leader's followers take turns: whoever was refused first goes first. Otherwise the one that happens to ask just after the quota allows it
+again, as it does every time when both ask at fixed intervals, takes all.
 """
 
 from __future__ import annotations
@@ -17,11 +20,14 @@ from storage.partition_log import PartitionLog
 
 ALL_REPLICAS = "*"
 
+PATIENCE_SECONDS = 1.0
+"""How long the turn of a follower that was refused, and does not ask again, is kept for it."""
+
 
 class ReplicationQuota:
     """One direction. `is_limited` is a plain attribute because every fetch of a follower reads it."""
 
-    __slots__ = ("_broker_id", "_clock", "_of_topic", "_rate", "_throttled_replicas", "is_limited", "limit")
+    __slots__ = ("_broker_id", "_clock", "_of_topic", "_rate", "_throttled_replicas", "_waiting", "is_limited", "limit")
 
     def __init__(self, broker_id: int, throttled_replicas: Key[tuple[str, ...]], clock: Clock, samples: int, window_ms: int) -> None:
         self._broker_id = broker_id
@@ -29,6 +35,7 @@ class ReplicationQuota:
         self._clock = clock
         self._rate = WindowedRate(samples, window_ms)
         self._of_topic: dict[str, tuple[TopicConfig, frozenset[int] | None]] = {}
+        self._waiting: dict[int, float] = {}  # who was refused, the first one first, and when it was last refused
         self.limit = LONG_MAX
         """Bytes per second."""
         self.is_limited = False
@@ -38,6 +45,7 @@ class ReplicationQuota:
         self.limit = bytes_per_second
         self.is_limited = bytes_per_second != LONG_MAX
         self._of_topic.clear()
+        self._waiting.clear()
 
     def is_throttled(self, log: PartitionLog) -> bool:
         """Whether the replica counts against the limit."""
@@ -51,9 +59,30 @@ class ReplicationQuota:
             known = self._of_topic[topic] = (config, throttled_indexes(config[self._throttled_replicas], self._broker_id))
         return known[1] is None or index in known[1]
 
-    def is_exceeded(self) -> bool:
-        """Whether more bytes were counted than the limit allows."""
-        return self.is_limited and self._rate.per_second(self._clock.now_ms()) > self.limit
+    def is_exceeded(self, uncounted: int = 0) -> bool:
+        """Whether more bytes were counted than the limit allows, or would be with so many more."""
+        return self.is_limited and self._rate.per_second(self._clock.now_ms(), uncounted) > self.limit
+
+    def is_open_to(self, follower: int) -> bool:
+        """Whether it is the turn of a follower that is behind. One that is refused waits for its turn from then on."""
+        now = self._clock.monotonic()
+        if not self.is_exceeded() and self._is_first(follower, now):
+            return True
+        self._waiting[follower] = now
+        return False
+
+    def _is_first(self, follower: int, now: float) -> bool:
+        for waiting, refused_at in list(self._waiting.items()):
+            if waiting == follower:
+                break
+            if now - refused_at <= PATIENCE_SECONDS:
+                return False
+            del self._waiting[waiting]
+        return True
+
+    def end_turn(self, follower: int) -> None:
+        """It had something: others go first the next time."""
+        self._waiting.pop(follower, None)
 
     def count(self, size: int) -> None:
         """`size` bytes of a throttled replica went over."""
@@ -132,14 +161,14 @@ class WindowedRate:
         sample.value += size
         sample.last_ms = now_ms
 
-    def per_second(self, now_ms: int) -> float:
-        """The rate at `now_ms`."""
+    def per_second(self, now_ms: int, uncounted: int = 0) -> float:
+        """The rate at `now_ms`, if so many bytes more were counted."""
         samples = self._samples
         if not samples:
-            return 0.0
+            return uncounted * 1000 / self._window_ms
         expired = self._size * self._window_ms
         for sample in samples:
             if now_ms - sample.last_ms >= expired:
                 sample.reset(now_ms)
         elapsed_ms = now_ms - min(sample.start_ms for sample in samples)
-        return sum(sample.value for sample in samples) * 1000 / max(elapsed_ms, self._window_ms)
+        return (sum(sample.value for sample in samples) + uncounted) * 1000 / max(elapsed_ms, self._window_ms)

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 UNKNOWN_SIZE = -1
 MOST_TURNS = 4
 """For how many turns of the loop an answer to a follower is held back while every one of them brings more."""
+QUOTA_LOOK_MS = 10
+"""How often a fetch from which the leader's quota kept something looks whether it may have it."""
 
 
 class DelayedFetch(DelayedOperation):
     """A fetch that waits for more bytes, a change of leadership, or its time."""
 
-    __slots__ = ("_ends", "_fetch", "_has_news", "_is_due", "_is_fresh", "_is_new", "_pending", "_sizes", "_turns", "_waited")
+    __slots__ = ("_ends", "_fetch", "_has_news", "_is_due", "_is_fresh", "_is_new", "_looks", "_pending", "_sizes", "_turns", "_waited")
 
     def __init__(self, fetch: Fetch, pending: Pending) -> None:
         super().__init__()
@@ -35,6 +37,7 @@ class DelayedFetch(DelayedOperation):
         self._is_new = True
         self._is_due = False
         self._has_news = False
+        self._looks = False
         self._turns = 0
         self._waited = fetch.waited
         self._ends: list[int] = []
@@ -103,7 +106,27 @@ class DelayedFetch(DelayedOperation):
             self._is_fresh = True
             return self.force_complete()
         self._note()
+        self.maybe_wait_for_quota()
         return False
+
+    def maybe_wait_for_quota(self) -> None:
+        """Look again soon if something was withheld: nothing need happen to the partition before it may be sent."""
+        fetch = self._fetch
+        if fetch.params.is_withheld and not self._looks:
+            self._looks = True
+            fetch.context.broker.fetch_purgatory.later(QUOTA_LOOK_MS, self._on_quota_look)
+
+    def _on_quota_look(self) -> None:
+        self._looks = False
+        if self.completed:
+            return
+        fetch = self._fetch
+        quota = fetch.context.broker.replica_manager.leader_quota
+        if self._is_due or (quota is not None and quota.is_limited and not quota.is_open_to(fetch.params.replica_id)):
+            self.maybe_wait_for_quota()
+        else:
+            self._is_fresh = False
+            self._read_and_answer()
 
     def gather(self, *, was_read: bool = False) -> None:
         """Answer at the end of this turn of the loop, or of the next ones as long as they bring more."""
@@ -158,4 +181,6 @@ def wait_for_more(fetch: Fetch, *, has_enough: bool = False) -> Pending:
     )
     if has_enough:
         operation.gather(was_read=True)
+    elif not operation.completed:
+        operation.maybe_wait_for_quota()
     return pending

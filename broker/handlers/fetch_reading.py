@@ -139,6 +139,7 @@ class Fetch:
         self._unknown = []
         self.size = 0
         self.failed = False
+        self.params.begin()
 
     def _read(self, partitions: Iterable[SessionPartition], now_ms: int, *, is_first_read: bool, may_wait: bool) -> None:
         broker = self.context.broker
@@ -242,8 +243,7 @@ class Fetch:
         """Whether a follower had better wait until the end of the turn: it is at the end, nearly, and more may be coming in this turn."""
         if self.session is None or self.params.replica_id < 0 or self.failed or self.max_wait_ms <= 0:
             return False
-        quota = self.context.broker.replica_manager.leader_quota  # it would count twice what is read again
-        return 0 < self.size < GATHERED_BYTES and (quota is None or not quota.is_limited)
+        return 0 < self.size < GATHERED_BYTES
 
     def response(self, now_ms: int) -> FetchResponse:
         """The answer to the last reading, as the session shortens it."""
@@ -266,6 +266,9 @@ class Fetch:
         session = self.session
         answers = self.answers
         session_id = NO_SESSION
+        quota = self.context.broker.replica_manager.leader_quota
+        if quota is not None:
+            self.params.count(quota)
         if session is not None:
             session_id = session.session_id
             answers = [pair for pair in answers if pair[0].has_news(pair[1])]
