@@ -5,6 +5,7 @@ For the replica manager.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -19,6 +20,8 @@ from protocol.messages.leader_and_isr import (
 from protocol.messages.stop_replica import StopReplicaRequest
 from protocol.uuid import ZERO_UUID
 from storage.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 EPOCH_DURING_DELETE = -2
 """The leader epoch by which StopReplica says that the topic is deleted (LeaderAndIsr.EpochDuringDelete)."""
@@ -81,3 +84,21 @@ def stopped_partitions(request: StopReplicaRequest) -> Iterable[tuple[TopicParti
             yield TopicPartition(topic.name, index), NO_EPOCH, request.delete_partitions
     for ungrouped in request.ungrouped_partitions:
         yield TopicPartition(ungrouped.topic_name, ungrouped.partition_index), NO_EPOCH, request.delete_partitions
+
+
+NO_LEADER = -1
+MOST_NAMED = 10
+
+
+def say_not_followed(by_leader: dict[int, list[TopicPartition]]) -> None:
+    """One line in the log for all that LeaderAndIsr gave no leader, as when the last replica in sync is gone, or one that is not known.
+
+    Empties what it is given.
+    """
+    for leader, partitions in by_leader.items():
+        names = ", ".join(map(str, partitions[:MOST_NAMED])) + (" and others" if len(partitions) > MOST_NAMED else "")
+        if leader == NO_LEADER:
+            logger.info("%d partitions have no leader; they are followed once one is elected: %s", len(partitions), names)
+        else:
+            logger.error("cannot follow broker %d, which is not alive, in %d partitions: %s", leader, len(partitions), names)
+    by_leader.clear()

@@ -19,7 +19,15 @@ from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetad
 from protocol.uuid import ZERO_UUID
 from replication import failed_log_dirs, log_dir_moves
 from replication.cluster import MetadataCache
-from replication.controller_requests import EPOCH_DURING_DELETE, NO_EPOCH, LeaderAndIsrAnswer, NamedState, named_states, stopped_partitions
+from replication.controller_requests import (
+    EPOCH_DURING_DELETE,
+    NO_EPOCH,
+    LeaderAndIsrAnswer,
+    NamedState,
+    named_states,
+    say_not_followed,
+    stopped_partitions,
+)
 from replication.errors import InconsistentTopicId, NotLeaderOrFollower, ReplicaStorageFailure, UnknownTopicOrPartition
 from replication.followers import Followers, NoFollowers
 from replication.isr import IsrChanges
@@ -56,6 +64,7 @@ class ReplicaManager:
 
     __slots__ = (
         "_clock",
+        "_not_followed",
         "_to_follow",
         "broker_id",
         "cluster",
@@ -106,6 +115,8 @@ class ReplicaManager:
         """Where consumers should read (KIP-392); None: from the leader."""
         self._to_follow: dict[TopicPartition, Partition] = {}
         """Became followers in a request that is still being worked off."""
+        self._not_followed: dict[int, list[TopicPartition]] = {}
+        """By leader, those of that request that nobody leads who is known here."""
         log_manager.moves.on_replaced = self._on_log_replaced
         log_manager.flusher.on_flushed = self._on_flushed
 
@@ -253,7 +264,7 @@ class ReplicaManager:
                 self._tell(partition)
             else:
                 # The log is there, so that its high watermark is written down; its state stays what it was, and a repetition is taken.
-                logger.error("%s: cannot follow broker %d, which is not alive", topic_partition, state.leader)
+                self._not_followed.setdefault(state.leader, []).append(topic_partition)
             self.log_manager.moves.start(topic_partition)
         except LogDirFailure as failure:
             self.on_log_dir_failure(failure.log_dir, failure.what)
@@ -273,7 +284,8 @@ class ReplicaManager:
         self.followers.unfollow((topic_partition,))
 
     def _follow(self) -> None:
-        """Let those fetch that became followers."""
+        """Let those fetch that became followers, and say which cannot."""
+        say_not_followed(self._not_followed)
         if self._to_follow:
             partitions, self._to_follow = self._to_follow, {}
             self.followers.follow(list(partitions.values()))

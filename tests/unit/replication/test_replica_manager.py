@@ -1,6 +1,7 @@
 """What the controller's requests do to the replicas of a broker, and what a failed disk does."""
 
 import asyncio
+import logging
 
 import pytest
 
@@ -109,6 +110,19 @@ def test_a_leader_that_is_not_alive_is_not_followed_but_the_log_is_made(leader: 
     assert not replicas.partition.is_leader
     with pytest.raises(NotLeaderOrFollower):
         replicas.append()
+
+
+def test_what_has_no_leader_is_an_ordinary_event_and_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="replication.controller_requests")
+    replicas = Replicas()
+    replicas.say(*(state(-1, index=index) for index in range(12)), state(7, index=12))
+    replicas.say(state(-1, 1))
+    named = ", ".join(f"{TOPIC}-{index}" for index in range(10))
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("INFO", f"12 partitions have no leader; they are followed once one is elected: {named} and others"),
+        ("ERROR", f"cannot follow broker 7, which is not alive, in 1 partitions: {TOPIC}-12"),
+        ("INFO", f"1 partitions have no leader; they are followed once one is elected: {TOPIC}-0"),
+    ]
 
 
 def test_many_partitions_are_taken_over_in_turns_and_others_are_served_between() -> None:
