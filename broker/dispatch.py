@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_MALFORMED = (ProtocolError, IndexError, struct.error, UnicodeDecodeError)
+_MALFORMED = (ProtocolError, IndexError, struct.error)
 """What decoders raise about bytes that are no such request."""
 
 _HEADER = Struct(">hhih")
@@ -101,7 +101,7 @@ class Dispatcher:
                 request, _ = found
             elif request is None:
                 request, _ = route.request_class.decode(frame, version, offset)
-            client_id = None if client_id_length < 0 else str(frame[10 : 10 + client_id_length], "utf-8")
+            client_id = None if client_id_length < 0 else str(frame[10 : 10 + client_id_length], "utf-8", "replace")
         except _MALFORMED as malformed:
             return _refuse(frame, connection, malformed)
         context = self._context(route, correlation_id, client_id, connection)
@@ -150,7 +150,7 @@ class Dispatcher:
         """A large request, from its first byte to its answer."""
         try:
             request, _ = yield from route.request_class.decode_steps(frame, route.version, offset)
-            client_id = None if client_id_length < 0 else str(frame[10 : 10 + client_id_length], "utf-8")
+            client_id = None if client_id_length < 0 else str(frame[10 : 10 + client_id_length], "utf-8", "replace")
         except _MALFORMED as malformed:
             pending.complete(_refuse(memoryview(frame), connection, malformed))
             return None

@@ -83,7 +83,7 @@ def _first_read(frame: memoryview, offset: int, version: int, end: int) -> OneBa
         return None
     try:
         request, _ = ProduceRequest.decode(frame, version, offset)
-    except (ProtocolError, UnicodeDecodeError):
+    except ProtocolError:
         return None
     if request.transactional_id is not None or len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
         return None

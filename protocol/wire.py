@@ -37,10 +37,6 @@ class InvalidVarint(ProtocolError):
     """A varint does not end within its five (or ten) bytes."""
 
 
-class InvalidString(ProtocolError):
-    """A string is not UTF-8, or longer than 32767 bytes."""
-
-
 class UnexpectedNull(ProtocolError):
     """Null stands where this version has no null."""
 

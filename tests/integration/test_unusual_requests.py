@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from broker.fetch_sessions import NO_SESSION
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from protocol.messages.create_acls import AclCreation, CreateAclsRequest
@@ -21,6 +24,7 @@ from protocol.messages.describe_acls import DescribeAclsRequest
 from protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from protocol.messages.find_coordinator import FindCoordinatorResponse
 from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -29,6 +33,7 @@ from protocol.messages.produce import PartitionProduceData, ProduceRequest, Topi
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from protocol.schema import Message
 from tests.support.batches import a_batch
+from tests.support.golden_replay import receive
 from tests.support.in_process_broker import a_broker_in_process
 from tests.support.wire_client import WireClient, a_wire_client
 
@@ -196,3 +201,14 @@ def test_an_old_controller_is_told_so_of_each_partition(client: WireClient) -> N
 @pytest.mark.parametrize(("epoch", "expected"), [(-1, ErrorCode.BROKER_NOT_AVAILABLE), (7, ErrorCode.UNKNOWN_SERVER_ERROR)])
 def test_a_broker_that_does_not_exist_cannot_shut_down(client: WireClient, epoch: int, expected: ErrorCode) -> None:
     assert client.ask(ControlledShutdownRequest(broker_id=99, broker_epoch=epoch), 3).error_code == expected
+
+
+def test_a_client_that_does_not_write_utf_8_is_served(port: int) -> None:
+    header = struct.pack(">hhih", ApiKey.FIND_COORDINATOR, 0, 7, 6) + b"M\xfcller"
+    frame = header + struct.pack(">h", 6) + b"gr\xfcppe"
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(struct.pack(">i", len(frame)) + frame)
+        answer = receive(connection)
+
+    response, _ = FindCoordinatorResponse.decode(answer, 0, 4)
+    assert response.error_code in (ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE)

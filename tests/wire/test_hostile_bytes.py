@@ -12,7 +12,7 @@ from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.header import RequestHeader
 from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
-from protocol.messages.metadata import MetadataRequest
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.produce_fast_path import read_one_batch
 from protocol.registry import api
@@ -20,7 +20,6 @@ from protocol.schema import Message
 from protocol.wire import (
     MAX_ELEMENTS,
     InvalidLength,
-    InvalidString,
     InvalidTaggedField,
     InvalidVarint,
     ProtocolError,
@@ -175,7 +174,6 @@ def test_what_a_controller_says_of_a_large_cluster_is_read() -> None:
         (MetadataRequest, 1, b"\x00\x00\x00\x01\xff\xff", UnexpectedNull),
         (MetadataRequest, 1, b"\x00\x00\x00\x01\xff\xfe", InvalidLength),
         (MetadataRequest, 0, b"\xff\xff\xff\xff", UnexpectedNull),
-        (MetadataRequest, 1, b"\x00\x00\x00\x01\x00\x02\xc3\x28", InvalidString),
         (MetadataRequest, 9, b"\xff\xff\xff\xff\xff\x01", InvalidVarint),
         (MetadataRequest, 9, b"\xff\xff\xff\xff\x0f", InvalidLength),
         (MetadataRequest, 9, b"\x02\x81\x80\x02" + bytes(40_000), InvalidLength),
@@ -189,3 +187,22 @@ def test_each_kind_of_damage_has_its_error(cls: type[Message], version: int, dat
     with pytest.raises(ProtocolError) as caught:
         cls.decode(data, version)
     assert type(caught.value) is error
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        MetadataRequest(topics=[MetadataRequestTopic(name="a?b")]),
+        ProduceRequest(topic_data=[TopicProduceData(name="a?b", partition_data=[])]),
+        RequestHeader(request_api_key=3, request_api_version=1, correlation_id=1, client_id="a?b"),
+    ],
+    ids=lambda request: type(request).__name__,
+)
+def test_what_is_not_utf_8_is_replaced_as_java_replaces_it(request_: Message) -> None:
+    version = request_.SCHEMA.versions.last
+    plain = request_.encode(version)
+
+    decoded, end = type(request_).decode(plain.replace(b"?", b"\xfc"), version)
+
+    assert end == len(plain)
+    assert decoded.encode(version) == plain.replace(b"?", "\ufffd".encode()).replace(b"\x04a", b"\x06a").replace(b"\x03a", b"\x05a")
