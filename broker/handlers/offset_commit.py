@@ -48,6 +48,7 @@ def handle_offset_commit(
     errors = PartitionErrors()
     if not context.is_authorized(Operation.READ, ResourceType.GROUP, request.group_id):
         for topic in request.topics:
+            errors.name(topic.name)
             for partition in topic.partitions:
                 errors.add(topic.name, partition.partition_index, ErrorCode.GROUP_AUTHORIZATION_FAILED)
                 yield
@@ -139,6 +140,8 @@ def _offsets_to_commit(
     for topic in request.topics:
         name = topic.name
         partitions, error = partitions_of(name, context)
+        if not partitions:
+            errors.name(name)
         for partition in topic.partitions:
             index = partition.partition_index
             if index in partitions:
@@ -158,12 +161,8 @@ def _offsets_to_commit(
 
 
 async def _commit_to_store(request: OffsetCommitRequest, errors: PartitionErrors, context: RequestContext) -> Steps[Message]:
-    asked = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
-    named = [(name, partition.partition_index) for name, partition in asked]
-    for place in await context.broker.turns.spread(partitions_to_serve(named, errors, context)):
-        name, partition = asked[place]
-        code = await commit_to_store(request.group_id, TopicPartition(name, partition.partition_index), partition, context)
-        errors.add(name, partition.partition_index, code)
+    for topic_partition, partition in await context.broker.turns.spread(partitions_to_serve(request.topics, errors, context)):
+        errors.add(*topic_partition, await commit_to_store(request.group_id, topic_partition, partition, context))
     return _response(errors)
 
 

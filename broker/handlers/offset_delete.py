@@ -11,7 +11,6 @@ from protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from storage.topic_partition import TopicPartition
 
 
 def handle_offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> Steps[OffsetDeleteResponse]:
@@ -19,11 +18,8 @@ def handle_offset_delete(request: OffsetDeleteRequest, context: RequestContext) 
     if not context.is_authorized(Operation.DELETE, ResourceType.GROUP, request.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     errors = PartitionErrors()
-    asked = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
-    served = []
-    for i in (yield from partitions_to_serve(asked, errors, context)):
-        served.append(TopicPartition(*asked[i]))
-        yield
+    found = yield from partitions_to_serve(request.topics, errors, context)
+    served = [*dict.fromkeys(partition for partition, _ in found)]
     error, codes = context.broker.groups.offsets.delete_offsets(request.group_id, served)
     if error:
         return OffsetDeleteResponse(error_code=error)

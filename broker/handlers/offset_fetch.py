@@ -150,11 +150,13 @@ async def _fetch_from_store(request: OffsetFetchRequest, context: RequestContext
         return OffsetFetchResponse(topics=[_old_topic(topic) for topic in _refused(asked, ErrorCode.GROUP_AUTHORIZATION_FAILED)])
     topics: list[OffsetFetchResponseTopic] = []
     for topic in asked:
+        if not topic.partition_indexes:
+            continue
         if not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
             topics += [_old_topic(each) for each in _refused([topic], ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
             continue
         answer = OffsetFetchResponseTopic(name=topic.name)
-        for index in topic.partition_indexes:
+        for index in dict.fromkeys(topic.partition_indexes):
             code, offset = await fetch_from_store(request.group_id, TopicPartition(topic.name, index), context)
             answer.partitions.append(
                 OffsetFetchResponsePartition(partition_index=index, committed_offset=offset, metadata="", error_code=code)

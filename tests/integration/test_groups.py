@@ -160,6 +160,30 @@ def test_version_0_commits_to_the_metadata_store(client: WireClient, broker: InP
     assert bad.topics[0].partitions[0].error_code != 0
 
 
+@pytest.mark.parametrize("version", [0, 9])
+def test_of_topics_without_partitions_a_commit_names_those_that_there_are_not(client: WireClient, version: int) -> None:
+    topics = [OffsetCommitRequestTopic(name=name, partitions=[]) for name in ("t", "none")]
+    committed = client.ask(OffsetCommitRequest(group_id="empty", topics=topics), version)
+    assert [(topic.name, topic.partitions) for topic in committed.topics] == [("none", [])]
+
+
+def test_of_topics_without_partitions_a_deletion_names_those_that_there_are_not(client: WireClient) -> None:
+    topics = [OffsetCommitRequestTopic(name="t", partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=1)])]
+    client.ask(OffsetCommitRequest(group_id="deleted", topics=topics), 9)
+    first = OffsetDeleteRequestPartition(partition_index=0)
+    asked = [OffsetDeleteRequestTopic(name=name, partitions=[]) for name in ("t", "none")]
+    deleted = client.ask(OffsetDeleteRequest(group_id="deleted", topics=asked), 0)
+    assert [(topic.name, topic.partitions) for topic in deleted.topics] == [("none", [])]
+    deleted = client.ask(OffsetDeleteRequest(group_id="deleted", topics=[OffsetDeleteRequestTopic(name="t", partitions=[first, first])]), 0)
+    assert [each.partition_index for each in deleted.topics[0].partitions] == [0]
+
+
+def test_version_0_fetches_a_partition_once_and_nothing_of_a_topic_without_partitions(client: WireClient) -> None:
+    topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[1, 1]), OffsetFetchRequestTopic(name="none", partition_indexes=[])]
+    found = client.ask(OffsetFetchRequest(group_id="twice", topics=topics), 0)
+    assert [(topic.name, [each.partition_index for each in topic.partitions]) for topic in found.topics] == [("t", [1])]
+
+
 @pytest.mark.parametrize("version", range(7))
 def test_every_version_finds_the_coordinator(client: WireClient, broker: InProcessBroker, version: int) -> None:
     if version >= 4:
