@@ -131,7 +131,8 @@ class BrokerChanges:
             if not isinstance(found, NoNode):
                 brokers.add(decode_log_dir_event(path, data_and_stat(found)[0]))
         batch = self._core.batch()
-        self._core.elections.tell_replicas(self._context.replicas_on(brokers), batch)
+        deletion = self._core.deletion  # what a broker was told to delete it would host again
+        self._core.elections.tell_replicas((each for each in self._context.replicas_on(brokers) if not deletion.is_begun(each)), batch)
         batch.send()
         await self._core.states.write_or_raise([Delete(path) for path in paths], ignoring=(NoNode,))
 

@@ -16,7 +16,11 @@ logger = logging.getLogger(__name__)
 
 
 class BrokerResponses:
-    """Puts what follows from an answer into the event queue."""
+    """Puts what follows from an answer into the event queue.
+
+    By then the broker may have been restarted, or have a new session: it was told anew what it hosts, and an answer of its earlier life
+    says nothing of that.
+    """
 
     def __init__(self, core: ControllerCore, brokers: BrokerChanges) -> None:
         self._core = core
@@ -27,12 +31,16 @@ class BrokerResponses:
         if response.error_code != ErrorCode.NONE:
             logger.error("broker %d refused %s with %s", broker_id, type(request).__name__, ErrorCode.of(response.error_code).name)
         if isinstance(response, LeaderAndIsrResponse):
-            self._on_leader_and_isr_response(broker_id, response)
+            self._on_leader_and_isr_response(broker_id, request.broker_epoch, response)
         elif isinstance(response, StopReplicaResponse):
             assert isinstance(request, StopReplicaRequest)
             self._on_stop_replica_response(broker_id, request, response)
 
-    def _on_leader_and_isr_response(self, broker_id: int, response: LeaderAndIsrResponse) -> None:
+    def _is_of_this_life(self, broker_id: int, broker_epoch: int) -> bool:
+        broker = self._core.context.brokers.get(broker_id)
+        return broker is not None and broker.epoch == broker_epoch
+
+    def _on_leader_and_isr_response(self, broker_id: int, broker_epoch: int, response: LeaderAndIsrResponse) -> None:
         if response.error_code != ErrorCode.NONE:
             return
         topic_names = {topic_id: topic for topic, topic_id in self._core.context.topic_ids.items()} if response.topics else {}
@@ -48,8 +56,13 @@ class BrokerResponses:
                     failed.add(TopicPartition(name, partition.partition_index))
                 elif partition.error_code == ErrorCode.NONE:
                     served.add(TopicPartition(name, partition.partition_index))
+
+        async def on_storage_errors() -> None:
+            if self._is_of_this_life(broker_id, broker_epoch):
+                await self._brokers.on_storage_errors(broker_id, failed, served)
+
         if failed or self._core.context.offline_replicas:
-            self._core.put("LeaderAndIsrResponse", lambda: self._brokers.on_storage_errors(broker_id, failed, served))
+            self._core.put("LeaderAndIsrResponse", on_storage_errors)
 
     def _on_stop_replica_response(self, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse) -> None:
         told = {
@@ -67,6 +80,8 @@ class BrokerResponses:
         }
 
         async def on_topic_deletion_answered() -> None:
+            if not self._is_of_this_life(broker_id, request.broker_epoch):
+                return
             self._core.deletion.on_stop_replica_errors(broker_id, errors)
             batch = self._core.batch()
             await self._core.deletion.resume(batch)

@@ -51,6 +51,11 @@ class TopicDeletion:
             if topic in self._deleted:
                 self._deleted[topic].discard(replica)
 
+    def is_begun(self, replica: Replica) -> bool:
+        """Whether its broker was told to delete it."""
+        topic = replica.partition.topic
+        return replica in self._started.get(topic, ()) or replica in self._deleted.get(topic, ())
+
     async def resume(self, batch: RequestBatch) -> None:
         """Start or finish what can be started or finished. The caller sends `batch`."""
         starting = []

@@ -25,7 +25,6 @@ from controller.isr_changes import IsrChange
 from controller.topic_admin import NewTopic
 from controller.znodes import PartitionState
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from protocol.messages.stop_replica import StopReplicaRequest
 from protocol.messages.update_metadata import UpdateMetadataRequest
 from storage.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, Cluster, P, run, until
@@ -149,59 +148,6 @@ def test_a_removed_controller_node_leads_to_an_election() -> None:
         epoch = cluster.controller.controller.context.epoch
         assert epoch == 2
         assert cluster.ensemble.dump()["/controller_epoch"].data == b"2"
-
-    run(scenario)
-
-
-def test_a_deletion_waits_for_the_replica_that_is_down() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.topic([0, 2])
-        await cluster.kill(2)
-        assert await cluster.brokers[0].topics.delete_topics(["t"]) == {"t": None}
-        await cluster.settle()
-        assert "/brokers/topics/t" in cluster.ensemble.dump()
-        assert P not in cluster.peers[0].replicas
-        await cluster.start(2)
-        assert "/brokers/topics/t" not in cluster.ensemble.dump()
-        assert "/admin/delete_topics/t" not in cluster.ensemble.dump()
-        stop = [request for request in cluster.peers[2].requests if isinstance(request, StopReplicaRequest)]
-        assert [(s.leader_epoch, s.delete_partition) for r in stop for t in r.topic_states for s in t.partition_states] == [
-            (-2, False),
-            (-2, True),
-        ]
-
-    run(scenario)
-
-
-def test_what_a_broker_deleted_in_an_earlier_life_is_deleted_once_more() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.topic([1, 2])
-        await cluster.kill(2)
-        await cluster.brokers[0].topics.delete_topics(["t"])
-        await cluster.settle()
-        assert P not in cluster.peers[1].replicas
-        await cluster.kill(1)
-        await cluster.start(1)  # where it is told to host the partition, before anything else
-        await cluster.settle()
-        await cluster.start(2)
-        assert "/brokers/topics/t" not in cluster.ensemble.dump()
-        assert P not in cluster.peers[1].replicas
-
-    run(scenario)
-
-
-def test_a_controller_that_dies_in_a_deletion_leaves_it_to_the_next() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.topic([1, 2])
-        cluster.peers[2].error_of = lambda _: 56
-        await cluster.brokers[0].topics.delete_topics(["t"])
-        await cluster.settle()
-        await cluster.kill(0)
-        assert "/brokers/topics/t" in cluster.ensemble.dump()
-        cluster.peers[2].error_of = lambda _: 0
-        await cluster.kill(2)
-        await cluster.start(2)
-        assert "/brokers/topics/t" not in cluster.ensemble.dump()
 
     run(scenario)
 

@@ -1,0 +1,132 @@
+"""Topics are deleted while brokers die, come back and answer late."""
+
+import asyncio
+
+from controller.change_znodes import encode_log_dir_event
+from protocol.errors import ErrorCode
+from protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from tests.support.controlled_cluster import BrokerUnderTest, Cluster, P, run, until
+
+
+def test_a_deletion_waits_for_the_replica_that_is_down() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([0, 2])
+        await cluster.kill(2)
+        assert await cluster.brokers[0].topics.delete_topics(["t"]) == {"t": None}
+        await cluster.settle()
+        assert "/brokers/topics/t" in cluster.ensemble.dump()
+        assert P not in cluster.peers[0].replicas
+        await cluster.start(2)
+        assert "/brokers/topics/t" not in cluster.ensemble.dump()
+        assert "/admin/delete_topics/t" not in cluster.ensemble.dump()
+        stop = [request for request in cluster.peers[2].requests if isinstance(request, StopReplicaRequest)]
+        assert [(s.leader_epoch, s.delete_partition) for r in stop for t in r.topic_states for s in t.partition_states] == [
+            (-2, False),
+            (-2, True),
+        ]
+
+    run(scenario)
+
+
+def test_what_a_broker_deleted_in_an_earlier_life_is_deleted_once_more() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([1, 2])
+        await cluster.kill(2)
+        await cluster.brokers[0].topics.delete_topics(["t"])
+        await cluster.settle()
+        assert P not in cluster.peers[1].replicas
+        await cluster.kill(1)
+        await cluster.start(1)  # where it is told to host the partition, before anything else
+        await cluster.settle()
+        await cluster.start(2)
+        assert "/brokers/topics/t" not in cluster.ensemble.dump()
+        assert P not in cluster.peers[1].replicas
+
+    run(scenario)
+
+
+def test_a_late_answer_of_an_earlier_life_says_nothing_of_what_a_broker_hosts_now() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([1, 2])
+        is_back = asyncio.Event()
+        stop = cluster.peers[1].on_stop_replica
+
+        async def stop_later(request: StopReplicaRequest) -> StopReplicaResponse:
+            await is_back.wait()
+            return await stop(request)
+
+        cluster.peers[1].on_stop_replica = stop_later  # type: ignore[method-assign]  # as a broker that hangs
+        await cluster.brokers[0].topics.delete_topics(["t"])
+        await until(lambda: P not in cluster.peers[2].replicas)
+        told = cluster.peers[2].requests
+        before = cluster.brokers.pop(2)
+        await before.controller.shutdown()
+        cluster.ensemble.expire(before.store.session_id)
+        cluster.brokers[2] = BrokerUnderTest(cluster.ensemble, 2, peers=cluster.peers)
+        await cluster.brokers[2].start()
+        await until(lambda: P in cluster.peers[2].replicas)
+        on_response = cluster.brokers[0].controller._core.on_response
+        for request in told:
+            if isinstance(request, StopReplicaRequest):
+                error = StopReplicaPartitionError(topic_name="t", partition_index=0, error_code=0)
+                on_response(2, request, StopReplicaResponse(partition_errors=[error]))
+        is_back.set()
+        await cluster.settle()
+        assert "/brokers/topics/t" not in cluster.ensemble.dump()
+        assert P not in cluster.peers[2].replicas
+
+    run(scenario)
+
+
+def test_a_late_answer_about_a_failed_directory_of_an_earlier_life_moves_no_leadership() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([2, 1])
+        (told,) = [request for request in cluster.peers[2].requests if isinstance(request, LeaderAndIsrRequest)]
+        await cluster.kill(2)
+        await cluster.start(2)
+        await cluster.catch_up(2)
+        core = cluster.brokers[0].controller._core
+        failed = LeaderAndIsrPartitionError(topic_name="t", partition_index=0, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+        core.on_response(2, told, LeaderAndIsrResponse(topics=[LeaderAndIsrTopicError(partition_errors=[failed])]))
+        await cluster.settle()
+        assert not core.context.offline_replicas
+        assert cluster.state().isr == (1, 2)
+
+    run(scenario)
+
+
+def test_what_was_deleted_is_not_hosted_again_when_a_directory_fails() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([1, 2])
+        await cluster.kill(2)
+        await cluster.brokers[0].topics.delete_topics(["t"])
+        await cluster.settle()
+        assert P not in cluster.peers[1].replicas
+        path = "/log_dir_event_notification/log_dir_event_"
+        await cluster.brokers[1].store.create(path, encode_log_dir_event(1), sequential=True)
+        await cluster.settle()
+        assert P not in cluster.peers[1].replicas
+
+    run(scenario)
+
+
+def test_a_controller_that_dies_in_a_deletion_leaves_it_to_the_next() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([1, 2])
+        cluster.peers[2].error_of = lambda _: 56
+        await cluster.brokers[0].topics.delete_topics(["t"])
+        await cluster.settle()
+        await cluster.kill(0)
+        assert "/brokers/topics/t" in cluster.ensemble.dump()
+        cluster.peers[2].error_of = lambda _: 0
+        await cluster.kill(2)
+        await cluster.start(2)
+        assert "/brokers/topics/t" not in cluster.ensemble.dump()
+
+    run(scenario)
