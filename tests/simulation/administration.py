@@ -1,4 +1,4 @@
-"""Who administers a simulated cluster while it suffers: moves partitions, gives moves up, orders elections, makes and drops topics."""
+"""Who administers a simulated cluster while it suffers: moves partitions, gives that up, elects, makes, grows, drops topics."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
@@ -23,16 +24,18 @@ from tests.simulation.cluster import SimulatedCluster
 
 REPLICAS = 3
 TOPIC_TIMEOUT_MS = 2000
+GROWN_WHILE_DROPPED = 0.3
+"""How likely some topic, perhaps that one, gets more partitions while one is dropped."""
 
 
 class Administrator(Client):
     """Asks whoever is said to be the controller; what becomes of it, it does not wait for. `made` are the topics that must be there at the
-    end, `dropped` those that must be gone."""
+    end with so many partitions at least, `dropped` those that must be gone."""
 
     def __init__(self, cluster: SimulatedCluster, topic: str, partitions: int, seed: int) -> None:
         super().__init__(cluster, topic, seed)
         self.stopping = False
-        self.made: set[str] = set()
+        self.made: dict[str, int] = {}
         self.dropped: set[str] = set()
         self.uncertain: set[str] = set()
         self.orders = 0
@@ -42,7 +45,9 @@ class Administrator(Client):
         """Until `stopping`."""
         while not self.stopping:
             await asyncio.sleep(self.random.expovariate(0.7))
-            order = self.random.choice([self._move, self._move, self._give_up, self._elect, self._make_topic, self._drop_topic])
+            order = self.random.choice(
+                [self._move, self._move, self._give_up, self._elect, self._make_topic, self._grow_topic, self._drop_topic]
+            )
             self.orders += 1
             await order()
 
@@ -74,18 +79,38 @@ class Administrator(Client):
     async def _make_topic(self) -> None:
         name = f"side-{self.orders}"
         self.uncertain.add(name)
-        topic = CreatableTopic(name=name, num_partitions=self.random.randint(1, 3), replication_factor=REPLICAS)
+        count = self.random.randint(1, 3)
+        topic = CreatableTopic(name=name, num_partitions=count, replication_factor=REPLICAS)
         answer = await self._ask_controller(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=[topic], timeout_ms=TOPIC_TIMEOUT_MS))
         if answer is not None and cast("CreateTopicsResponse", answer).topics[0].error_code == ErrorCode.NONE:
             self.uncertain.discard(name)
-            self.made.add(name)
+            self.made[name] = count
+
+    async def _grow_topic(self) -> None:
+        """Also one that is being dropped, or is perhaps not there."""
+        if not (names := sorted({*self.made, *self.uncertain, *self.dropped})):
+            return
+        name = self.random.choice(names)
+        count = self.made.get(name, 3) + self.random.randint(1, 2)
+        topic = CreatePartitionsTopic(name=name, count=count)
+        answer = await self._ask_controller(
+            ApiKey.CREATE_PARTITIONS, 3, CreatePartitionsRequest(topics=[topic], timeout_ms=TOPIC_TIMEOUT_MS)
+        )
+        if name in self.made and answer is not None and cast("CreatePartitionsResponse", answer).results[0].error_code == ErrorCode.NONE:
+            self.made[name] = count
 
     async def _drop_topic(self) -> None:
         if not self.made:
             return
         name = self.random.choice(sorted(self.made))
-        self.made.discard(name)
+        del self.made[name]
         self.uncertain.add(name)
+        if self.random.random() < GROWN_WHILE_DROPPED:
+            await asyncio.gather(self._delete(name), self._grow_topic())
+        else:
+            await self._delete(name)
+
+    async def _delete(self, name: str) -> None:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=TOPIC_TIMEOUT_MS)
         answer = await self._ask_controller(ApiKey.DELETE_TOPICS, 6, request)
         if answer is not None and cast("DeleteTopicsResponse", answer).responses[0].error_code == ErrorCode.NONE:

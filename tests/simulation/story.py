@@ -249,6 +249,11 @@ class Story:
             known = broker.services.cluster.topics
             wrong += [f"{name} is not known {where}" for name in wanted - known.keys()]
             wrong += [f"{name} is still known {where}" for name in administrator.dropped & known.keys()]
+            wrong += [
+                f"{name} has fewer than {count} partitions {where}"
+                for name, count in administrator.made.items()
+                if name in known and len(known[name].partitions) < count
+            ]
             for name in wanted & known.keys():
                 wrong += [f"{name}-{index} has no leader {where}" for index, state in known[name].partitions.items() if state.leader < 0]
         wrong += [path for path in self.cluster.keeper.ensemble.dump() if path.startswith("/admin/delete_topics/")]
