@@ -41,18 +41,19 @@ class FetchParams:
         self.or_follower = or_follower
         self.rack_id = rack_id
         self.listener = listener
-        self.begin()
+        self.throttled_bytes = 0
+        self.has_turn = False
+        self.is_withheld = False
 
     def begin(self) -> None:
-        """Nothing is read yet."""
+        """Everything is read anew."""
         self.throttled_bytes = 0
         self.has_turn = False
         self.is_withheld = False
 
     def count(self, quota: ReplicationQuota) -> None:
         """What was read is sent."""
-        if self.throttled_bytes:
-            quota.count(self.throttled_bytes)
+        quota.count(self.throttled_bytes)
         if self.has_turn:
             quota.end_turn(self.replica_id)
 

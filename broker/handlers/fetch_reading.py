@@ -139,7 +139,8 @@ class Fetch:
         self._unknown = []
         self.size = 0
         self.failed = False
-        self.params.begin()
+        if self.params.replica_id >= 0:
+            self.params.begin()
 
     def _read(self, partitions: Iterable[SessionPartition], now_ms: int, *, is_first_read: bool, may_wait: bool) -> None:
         broker = self.context.broker
@@ -266,8 +267,9 @@ class Fetch:
         session = self.session
         answers = self.answers
         session_id = NO_SESSION
-        quota = self.context.broker.replica_manager.leader_quota
-        if quota is not None:
+        if self.params.throttled_bytes:
+            quota = self.context.broker.replica_manager.leader_quota
+            assert quota is not None  # or nothing would be throttled
             self.params.count(quota)
         if session is not None:
             session_id = session.session_id
