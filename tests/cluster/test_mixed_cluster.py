@@ -23,6 +23,8 @@ pytestmark = [*needs_apache_kafka, needs_zookeeper_store, pytest.mark.slow, pyte
 APACHE = 9
 """The id of the broker that is not Ottla's."""
 
+CHROOT = "/clusters/mixed"
+
 each_protocol = pytest.mark.parametrize("protocol", ["3.9", "2.6"])
 """inter.broker.protocol.version of all. 2.6: no topic ids, Apache's leaders write ISRs themselves, logs part by OffsetForLeaderEpoch."""
 
@@ -37,7 +39,7 @@ def a_mixed_cluster(directory: Path, protocol: str = "3.9") -> Iterator[Cluster]
     """Brokers 0 and 1 are Ottla's; Apache's is the controller at first."""
     settings = {"replica.lag.time.max.ms": "2000", "inter.broker.protocol.version": protocol}
     with (
-        ApacheKafka(directory / "apache", 1, settings, first_id=APACHE) as apache,
+        ApacheKafka(directory / "apache", 1, settings, first_id=APACHE, chroot=CHROOT) as apache,
         a_cluster(directory / "ottla", 2, zookeeper=apache.zookeeper, inter_broker_protocol_version=protocol) as cluster,
     ):
         cluster.brokers[APACHE] = ApacheBroker(apache, APACHE)

@@ -34,7 +34,8 @@ class ApacheKafka:
     """A cluster of `brokers` brokers with ids from `first_id`; with 0 brokers, only its ZooKeeper.
 
     `config` is added to every server.properties and wins over what stands there. `pin_cpu` binds the brokers, not ZooKeeper, to one core.
-    `heap` is -Xms and -Xmx of a broker (Apache's default is 1g). With `zookeeper` the brokers join that ensemble, which stays the caller's.
+    `heap` is -Xms and -Xmx of a broker (Apache's default is 1g). With `zookeeper` the brokers join that ensemble, which stays the caller's;
+    without it they have one of their own, and keep everything below `chroot` there.
     `options` are those of a broker's JVM beside its heap; by default, what starts soonest.
     `config_of` gives what one broker has beside that, from its id and its port for clients; it is asked at every start.
     """
@@ -50,10 +51,11 @@ class ApacheKafka:
         options: Sequence[str] | None = None,
         first_id: int = 0,
         zookeeper: ZooKeeper | None = None,
+        chroot: str = "",
         config_of: Callable[[int, int], Mapping[str, str]] = lambda _id, _port: {},
     ) -> None:
         self.directory = directory
-        self.zookeeper = zookeeper or ZooKeeper(directory)
+        self.zookeeper = zookeeper or ZooKeeper(directory, chroot)
         self.broker_ids = tuple(range(first_id, first_id + brokers))
         self._owns_zookeeper = zookeeper is None
         self._config = dict(config or {})

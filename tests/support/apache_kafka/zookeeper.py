@@ -15,16 +15,20 @@ _ATTEMPTS = 3
 
 
 class ZooKeeper:
-    """A standalone ZooKeeper whose data lives in `directory/zookeeper`; `connect` is its address once started."""
+    """A standalone ZooKeeper whose data lives in `directory/zookeeper`.
 
-    def __init__(self, directory: Path) -> None:
+    `connect` is its address once started, with the `chroot` below which brokers keep everything.
+    """
+
+    def __init__(self, directory: Path, chroot: str = "") -> None:
         self.directory = directory
+        self.chroot = chroot
         self._server = JavaServer("ZooKeeper", directory / "zookeeper.log")
         self._port = 0
 
     @property
     def connect(self) -> str:
-        return f"127.0.0.1:{self._port}"
+        return f"127.0.0.1:{self._port}{self.chroot}"
 
     @property
     def pid(self) -> int:
@@ -53,8 +57,8 @@ class ZooKeeper:
         self._server.end(signal.SIGKILL)
 
     def has_ephemeral(self, path: str) -> bool:
-        """Whether a session holds an ephemeral node of exactly this path."""
-        return any(line.strip() == path for line in self.word("dump").splitlines())
+        """Whether a session holds an ephemeral node of exactly this path below the chroot."""
+        return any(line.strip() == self.chroot + path for line in self.word("dump").splitlines())
 
     def _launch(self) -> None:
         settings = {
