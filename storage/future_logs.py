@@ -75,6 +75,26 @@ def take_in_future(self: "LogManager", created: PartitionLog, directory: LogDire
     log.info("%s: moves from %s to %s", topic_partition, self._current[topic_partition].log_dir, created.directory)
 
 
+def cut_future_logs(self: "LogManager") -> None:
+    """No future log is longer than the log that it is to replace, which a crash may have left shorter. Blocks; called at the start.
+
+    To be done, and on the disk, before anything is appended: what a leader appends next may be of the same leader epoch as what was
+    lost, and nothing would tell the two apart.
+    """
+    for topic_partition, future in list(self._future.items()):
+        current = self._current.get(topic_partition)
+        if current is None or current.log_end_offset >= future.log_end_offset:
+            continue
+        try:
+            future.truncate_to(current.log_end_offset)
+            future.active_segment.sync()
+        except LogDirFailure as failure:
+            self.report_failure(failure)
+        except OSError as error:
+            self.report_failure(future.disk_failure(future.directory, error))
+    self._checkpoints.run_now()  # the recovery point went back
+
+
 def delete_future(self: "LogManager", topic_partition: TopicPartition) -> None:
     """The partition does not move any more. Raises LogDirFailure."""
     self.new_logs.on_deleted(topic_partition, future=True)

@@ -166,17 +166,17 @@ class LogManager:
         except BaseException:
             self.directories.unlock()
             raise
-        self._current, self._future = loaded.current, loaded.future
+        self._current, self._future, self.unusable = loaded.current, loaded.future, loaded.unusable
         for each in self.all_logs():
             self._checkpoints.watch(each)
         self._left_by_deletions = loaded.deleted
-        self.unusable = loaded.unusable
         self.cleaner.checkpoints.load([directory.path for directory in self.directories.live])
         log.info("opened %d logs in %d ms", len(self._current) + len(self._future), (self._clock.monotonic() - began) * 1000)
 
     def start(self) -> None:
         """Begins the work in the background. On the event loop, as soon as `load` is done."""
         config = self._config
+        future_logs.cut_future_logs(self)
         self._checkpoints.write_epochs()
         for log_dir, path in self._left_by_deletions:
             self._deletions.remove_later(log_dir, path, config[LOG_SEGMENT_DELETE_DELAY_MS])

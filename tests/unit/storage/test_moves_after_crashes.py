@@ -1,0 +1,55 @@
+"""What a crash leaves of a log and of the one that is to take its place."""
+
+from storage.partition_log import PartitionLog
+from storage.topic_partition import TopicPartition
+from tests.support.batches import a_batch
+from tests.support.filesystems import MemoryFileSystem
+from tests.support.log_manager import Disks, a_future_log
+from tests.support.logs import append, read_all
+
+T0 = TopicPartition("topic", 0)
+
+
+def test_a_copy_of_what_a_crash_took_from_the_log_is_gone_before_anything_is_appended() -> None:
+    memory = MemoryFileSystem()
+    disks = Disks(memory, log_dirs="/a,/b")
+    manager = disks.start()
+    log = manager.get_or_create(T0, is_new=True, log_dir="/a")
+    future = a_future_log(manager, log, "/b")
+    for value_bytes in (0, 0, 50):
+        append(future, append_to(log, value_bytes))
+    future.flush()
+    disks.settle()
+    manager.checkpoint_recovery_points()
+    disks.settle()
+    path = log.active_segment.path
+    disks.crash(manager)
+    with_tail = memory.open(path)
+    with_tail.truncate(with_tail.size() - 1)
+
+    # The next one lives too short for any thread to do anything
+    manager = disks.start()
+    current = manager.get(T0)
+    assert current is not None
+    assert current.log_end_offset == 4
+    append(current, a_batch(2, value_bytes=7))
+    disks.crash(manager)
+
+    manager = disks.start()
+    current, copy = manager.get(T0), manager.get(T0, future=True)
+    assert current is not None
+    assert copy is not None
+    assert (copy.log_end_offset, copy.recovery_point) == (4, 4)
+    expected = read_all(current)
+    manager.moves.start(T0)
+    disks.settle()
+    assert manager.get(T0) is copy
+    assert read_all(copy) == expected
+
+
+def append_to(log: PartitionLog, value_bytes: int) -> bytearray:
+    """The batch that was appended."""
+    batch = a_batch(2, value_bytes=value_bytes)
+    unstamped = bytearray(batch)
+    append(log, batch)
+    return unstamped
