@@ -126,6 +126,10 @@ class LogsRound:
     def _append(self, log: PartitionLog, model: Model) -> None:
         rng = self.rng
         producer_id = rng.choice([-1, 1, 2])
+        if producer_id >= 0 and producer_id not in model.sequences:
+            # What a crash made the log forget, because it was deleted, its copy may know when it takes the place.
+            known = {entry.producer_id: entry.last_sequence + 1 for entry in log.active_producers()}
+            model.sequences[producer_id] = known.get(producer_id, 0)
         records = rng.randint(1, 4)
         batch = a_batch(
             records,
