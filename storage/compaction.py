@@ -36,7 +36,7 @@ from storage.errors import LogDirFailure
 from storage.filesystem import FileSystem
 from storage.log_checkpoints import LogCheckpoints
 from storage.partition_log import PartitionLog
-from storage.retention import delete_old_segments
+from storage.retention import delete_old_segments, work_of
 from storage.retention_checks import SEGMENTS_PER_TURN
 from storage.topic_partition import TopicPartition
 
@@ -229,7 +229,7 @@ class LogCleaner:
         self._take_filthiest()
 
     def _look_at(self, each: PartitionLog, now_ms: int, deletable: int) -> int:
-        """Returns how many segments of it were deleted, `deletable` at most."""
+        """Deletes at most `deletable` segments of it; returns what that cost."""
         if each.is_closed or each.truncation is not None or not self._may_clean(each):
             return 0
         deleted = 0
@@ -252,7 +252,7 @@ class LogCleaner:
                 self._longest_delay_ms = max(self._longest_delay_ms, found.compaction_delay_ms)
             if found.is_cleanable:
                 self._candidates.append(found)
-        return deleted
+        return work_of(each, deleted)
 
     def _may_clean(self, each: PartitionLog) -> bool:
         topic_partition = each.topic_partition

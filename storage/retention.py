@@ -15,6 +15,9 @@ from storage.segment import Segment
 
 _ShouldDelete = Callable[[Segment, Segment | None], bool]
 
+_ROLL_COSTS = 9
+"""As much as to delete so many segments."""
+
 
 def delete_old_segments(log: PartitionLog, now_ms: int, *, at_most: int = NO_LIMIT, may_wait: bool = True) -> int:
     """Deletes what has to go; returns how many segments. With `at_most` or more there may be others.
@@ -43,6 +46,11 @@ def delete_old_segments(log: PartitionLog, now_ms: int, *, at_most: int = NO_LIM
         raise ColdRead(log.topic_partition, cold) from None
     except OSError as error:
         raise log.disk_failure(log.directory, error) from error
+
+
+def work_of(log: PartitionLog, deleted: int) -> int:
+    """What it cost to delete so many segments of the log just now, as a number of segments: one that lost all has begun an empty one."""
+    return deleted + _ROLL_COSTS if deleted and not log.active_segment.size else deleted
 
 
 def _below(log_start_offset: int) -> _ShouldDelete:

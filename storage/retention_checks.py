@@ -12,7 +12,7 @@ from storage.clock import Clock
 from storage.cold_lookups import ColdRead
 from storage.errors import LogDirFailure
 from storage.partition_log import PartitionLog
-from storage.retention import delete_old_segments
+from storage.retention import delete_old_segments, work_of
 
 SEGMENTS_PER_TURN = 10
 """Each costs some 50 µs."""
@@ -60,7 +60,8 @@ class RetentionChecks:
             if self._is_ours(each) and each.truncation is None:
                 left -= _PASSED_OVER_PER_LOG - 1
                 try:
-                    deletable -= delete_old_segments(each, now_ms, at_most=deletable, may_wait=self._rounds >= _ROUNDS)
+                    deleted = delete_old_segments(each, now_ms, at_most=deletable, may_wait=self._rounds >= _ROUNDS)
+                    deletable -= work_of(each, deleted)
                 except ColdRead as cold:
                     self._rounds += 1
                     self._background.submit(_NAME, cold.warm, lambda error: self._check_some())

@@ -115,6 +115,25 @@ def test_the_manager_looks_at_every_log_in_slices() -> None:
     assert [log.log_start_offset for log in logs] == [1] * 7 + [0] + [1] * 112
 
 
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_only_one_log_at_a_time_loses_all_that_it_has(policy: str) -> None:
+    disks = Disks()
+    disks.topics["topic"] = dict(topic(retention_ms=1000, cleanup_policy=policy))
+    manager = disks.start(log_retention_check_interval_ms=60_000)
+    logs = [manager.get_or_create(TopicPartition("topic", partition), is_new=True) for partition in range(30)]
+    for log in logs:
+        append(log, a_batch(key=b"k"))
+        log.update_high_watermark(1)
+    disks.clock.move(31_000)
+    most = before = 0
+    while before < len(logs):
+        assert disks.background.turn()
+        disks.background.run_work()
+        gone = sum(log.log_start_offset for log in logs)
+        most, before = max(most, gone - before), gone
+    assert most == 1
+
+
 def test_a_log_loses_many_segments_in_slices() -> None:
     disks = Disks()
     disks.topics["topic"] = dict(topic(segment_bytes=len(a_batch()), retention_ms=1))
