@@ -198,7 +198,7 @@ class LogMoves:
             self._later(move, _BACKOFF_MS)
         elif found.next_offset >= end_offset and region.is_cached():
             self._append(move, region.read())
-            if future.log_end_offset == current.log_end_offset:
+            if future.log_end_offset == current.log_end_offset and not move.is_stopped:  # by a flush that became due, and failed
                 self._finish(move)
             else:
                 self._later(move, 0)

@@ -374,6 +374,25 @@ def test_a_full_disk_ends_the_move_and_the_log_serves_on() -> None:
         a_future_log(manager, log, "/b")
 
 
+def test_a_flush_that_fails_as_the_last_batch_is_copied_ends_the_move_and_others_go_on() -> None:
+    faulty = FaultyFileSystem(MemoryFileSystem())
+    disks = Disks(faulty, log_dirs="/a,/b,/c")
+    disks.topics["topic"] = dict(topic(flush_messages=1, index_interval_bytes=1))
+    manager = disks.start(num_replica_alter_log_dirs_threads=1)
+    log = a_log_in_a(manager, 2)
+    other = manager.get_or_create(TopicPartition("topic", 1), is_new=True, log_dir="/a")
+    append(a_future_log(manager, log, "/b"), a_batch(2))  # so that the index has an entry when the rest comes
+    a_future_log(manager, other, "/c")
+    disks.settle()
+    faulty.fails_if = lambda name, path: name == "pwrite" and path.startswith("/b/topic") and path.endswith("index")
+    for each in (log, other):
+        manager.moves.start(each.topic_partition)
+    disks.settle()
+    assert manager.offline_log_dirs == ["/b"]
+    found = [manager.get(each.topic_partition) for each in (log, other)]
+    assert [each and each.log_dir for each in found] == ["/a", "/c"]
+
+
 def test_a_log_is_created_in_the_directory_that_was_asked_for() -> None:
     disks = Disks(log_dirs="/a,/b,/c")
     manager = disks.start()
