@@ -231,6 +231,7 @@ LOG_RETENTION_MINUTES = key(
     Int(),
     importance=HIGH,
     effective=True,
+    synonyms=(LOG_RETENTION_HOURS,),
     doc="How long a segment is kept, in minutes, when milliseconds are not given.",
 )
 LOG_ROLL_HOURS = key(

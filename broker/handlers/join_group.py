@@ -118,9 +118,8 @@ def with_members(response: bytes, members: list[MemberMetadata], version: int) -
 
 def _response(result: JoinResult, version: int) -> JoinGroupResponse:
     """Without the members."""
-    protocol_name = result.protocol_name
-    if protocol_name is None and version < FIRST_VERSION_WITH_NULL_PROTOCOL:
-        protocol_name = ""
+    # An empty name is no name, as in Apache Kafka.
+    protocol_name = result.protocol_name or (None if version >= FIRST_VERSION_WITH_NULL_PROTOCOL else "")
     response = JoinGroupResponse(
         error_code=result.error,
         generation_id=result.generation_id,

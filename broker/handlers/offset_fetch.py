@@ -149,15 +149,16 @@ async def _fetch_from_store(request: OffsetFetchRequest, context: RequestContext
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, request.group_id):
         return OffsetFetchResponse(topics=[_old_topic(topic) for topic in _refused(asked, ErrorCode.GROUP_AUTHORIZATION_FAILED)])
     topics: list[OffsetFetchResponseTopic] = []
+    partitions: dict[str, dict[int, None]] = {}  # each once
     for topic in asked:
-        if not topic.partition_indexes:
-            continue
         if not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
             topics += [_old_topic(each) for each in _refused([topic], ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
-            continue
-        answer = OffsetFetchResponseTopic(name=topic.name)
-        for index in dict.fromkeys(topic.partition_indexes):
-            code, offset = await fetch_from_store(request.group_id, TopicPartition(topic.name, index), context)
+        elif topic.partition_indexes:
+            partitions.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    for name, indexes in partitions.items():
+        answer = OffsetFetchResponseTopic(name=name)
+        for index in indexes:
+            code, offset = await fetch_from_store(request.group_id, TopicPartition(name, index), context)
             answer.partitions.append(
                 OffsetFetchResponsePartition(partition_index=index, committed_offset=offset, metadata="", error_code=code)
             )

@@ -61,7 +61,8 @@ def join(client: WireClient, group: str, version: int, member_id: str = "", **fi
     fields.setdefault("session_timeout_ms", 6_000)
     if version >= 1:
         fields.setdefault("rebalance_timeout_ms", 10_000)
-    request = JoinGroupRequest(group_id=group, member_id=member_id, protocol_type="consumer", protocols=[PROTOCOL], **fields)
+    fields = {"protocols": [PROTOCOL], **fields}
+    request = JoinGroupRequest(group_id=group, member_id=member_id, protocol_type="consumer", **fields)
     joined = client.ask(request, version)
     if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
         return join(client, group, version, joined.member_id, **fields)
@@ -179,7 +180,8 @@ def test_of_topics_without_partitions_a_deletion_names_those_that_there_are_not(
 
 
 def test_version_0_fetches_a_partition_once_and_nothing_of_a_topic_without_partitions(client: WireClient) -> None:
-    topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[1, 1]), OffsetFetchRequestTopic(name="none", partition_indexes=[])]
+    asked = [("t", [1, 1]), ("none", []), ("t", [1])]
+    topics = [OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in asked]
     found = client.ask(OffsetFetchRequest(group_id="twice", topics=topics), 0)
     assert [(topic.name, [each.partition_index for each in topic.partitions]) for topic in found.topics] == [("t", [1])]
 
@@ -212,6 +214,13 @@ def test_the_offsets_topic_is_created_for_the_first_group(tmp_path: Path) -> Non
         assert len(topic.partitions) == 7
         log = broker.run(lambda: broker.services.replica_manager.partition("__consumer_offsets", 0).log)
         assert (log.rules.compact, log.rules.compression_codec, log.settings.segment_bytes) == (True, None, 104_857_600)
+
+
+@pytest.mark.parametrize(("version", "name"), [(6, ""), (7, None), (9, None)])
+def test_an_empty_name_of_a_protocol_is_null_where_there_is_null(client: WireClient, version: int, name: str | None) -> None:
+    protocols = [JoinGroupRequestProtocol(name="", metadata=b"")]
+    joined = join(client, f"unnamed-{version}", version, group_instance_id="i", protocols=protocols)
+    assert (joined.error_code, joined.protocol_name) == (0, name)
 
 
 def test_a_static_leader_that_comes_back_skips_the_assignment(client: WireClient) -> None:

@@ -124,6 +124,15 @@ def test_the_synonyms_of_a_retention_are_in_kafkas_order() -> None:
     ]
 
 
+def test_the_synonym_of_minutes_is_hours() -> None:
+    config = BrokerConfig({"log.retention.minutes": "2", "log.retention.hours": "3"})
+    assert [(each.name, each.value) for each in described(config, "log.retention.minutes").synonyms] == [
+        ("log.retention.minutes", "2"),
+        ("log.retention.hours", "3"),
+        ("log.retention.hours", "168"),
+    ]
+
+
 def test_the_clusters_default_is_described_by_itself() -> None:
     config = BrokerConfig({"max.connections": "4"})
     config.update_dynamic({"max.connections": "6"}, {"max.connections": "5", "num.io.threads": "9"})
