@@ -7,14 +7,13 @@ and exit status 1, before any data is touched.
 import asyncio
 import logging
 import os
-import resource
-import signal
 import sys
 from pathlib import Path
 
 import click
 
 from broker.logs import set_up_logging
+from broker.process import ending_signals, fill_standard_streams, raise_file_limit, say
 from config.broker import BrokerConfig
 from config.errors import ConfigError
 from config.loader import load_properties, remarks
@@ -31,6 +30,7 @@ def serve(properties: Path | None, overrides: tuple[str, ...]) -> None:
     PROPERTIES is a server.properties file as Apache Kafka's. Environment variables KAFKA_NUM_PARTITIONS and the like are read as
     the official container image reads them. Without any of it: 127.0.0.1:9092, data under ./data, no ZooKeeper.
     """
+    fill_standard_streams()
     set_up_logging()
     try:
         config = BrokerConfig(load_properties(properties, os.environ, overrides))
@@ -40,18 +40,6 @@ def serve(properties: Path | None, overrides: tuple[str, ...]) -> None:
     for remark in remarks(config):
         logger.warning(remark)
     sys.exit(run(config))
-
-
-def raise_file_limit() -> None:
-    """Lets this process open as many files as it may: every partition that is in use needs one, every connection another."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        except (OSError, ValueError) as error:
-            logger.warning("at most %d files can be open, partitions and connections together: %s", soft, error)
-        else:
-            logger.info("at most %d files can be open, partitions and connections together; the limit was %d", hard, soft)
 
 
 def run(config: BrokerConfig) -> int:
@@ -75,7 +63,7 @@ async def _serve(config: BrokerConfig) -> int:
         stop.set()
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ending_signals():
         loop.add_signal_handler(number, on_signal)
     broker.on_fatal = stop.set
     starting = asyncio.ensure_future(broker.start())
@@ -93,7 +81,7 @@ async def _serve(config: BrokerConfig) -> int:
     except CannotStart as reason:
         print(f"ottla: {reason}", file=sys.stderr)
         return 1
-    print(f"ottla is ready: {', '.join(addresses)}", flush=True)
+    say(f"ottla is ready: {', '.join(addresses)}")
     await stop.wait()
     await broker.stop(hurry)
     return 1 if broker.failed else 0

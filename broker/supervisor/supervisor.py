@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from broker.process import ending_signals
 from broker.supervisor import control, state_file
 from broker.supervisor.introductions import wait_until_all_know
 from broker.supervisor.layout import Layout
@@ -56,7 +57,7 @@ class Supervisor:
             server = control.ControlServer(self._layout.directory, self._on_request)
             await server.start()
             loop = asyncio.get_running_loop()
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            for number in ending_signals():
                 loop.add_signal_handler(number, self._ending.set)
             try:
                 await self._start_all(on_ready)

@@ -30,7 +30,7 @@ def test_one_line_names_the_address_and_nothing_else_is_printed(tmp_path: Path) 
         assert broker.rest_of_output() == ""
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_it_with_status_0_and_the_marker_of_a_clean_shutdown(tmp_path: Path, number: signal.Signals) -> None:
     with a_broker(tmp_path) as broker:
         ConfluentClient(broker.bootstrap).produce("t", [Record(b"value")])
@@ -41,6 +41,33 @@ def test_a_signal_ends_it_with_status_0_and_the_marker_of_a_clean_shutdown(tmp_p
         assert json.loads((broker.data / ".kafka_cleanshutdown").read_text())["version"] == 0
         assert "checking" not in broker.start().log()
         assert not (broker.data / ".kafka_cleanshutdown").exists()
+
+
+def test_a_hangup_that_nohup_ignores_is_ignored(tmp_path: Path) -> None:
+    with serving(tmp_path, "listeners=PLAINTEXT://127.0.0.1:0", script="trap '' HUP; exec \"$@\"") as broker:
+        broker.signal(signal.SIGHUP)
+        assert answers_api_versions("127.0.0.1", broker.ports[0])
+        assert "stops" not in broker.log()
+        assert broker.end() == 0
+
+
+def test_closed_standard_input_is_nothing_to_it(tmp_path: Path) -> None:
+    with serving(tmp_path, "listeners=PLAINTEXT://127.0.0.1:0", script='exec "$@" <&-') as broker:
+        assert answers_api_versions("127.0.0.1", broker.ports[0])
+        assert broker.end() == 0
+
+
+def test_a_line_that_nobody_takes_does_not_end_it(tmp_path: Path) -> None:
+    command = [*SERVE, "--set", "listeners=PLAINTEXT://127.0.0.1:0"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    log = tmp_path / "log"
+    with log.open("w") as errors, Path("/dev/full").open("w") as full:
+        process = subprocess.Popen(command, stdout=full, stderr=errors, cwd=tmp_path, env=environment)
+    eventually(lambda: "cannot be written to standard output" in log.read_text() or process.poll() is not None)
+    process.terminate()
+
+    assert process.wait(60) == 0
+    assert "Traceback" not in log.read_text()
 
 
 def a_fetch_that_waits(broker: BrokerProcess, topic: str) -> socket.socket:

@@ -36,6 +36,10 @@ class Serving:
         """What it logged so far."""
         return self._log.read_text()
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
     def end(self) -> int:
         """SIGTERM; the exit status."""
         self._process.send_signal(signal.SIGTERM)
@@ -48,12 +52,18 @@ class Serving:
 
 
 @contextmanager
-def serving(directory: Path, *settings: str, file: Path | None = None, environment: Mapping[str, str] | None = None) -> Iterator[Serving]:
-    """The command with these `key=value` settings, once it has printed its line."""
+def serving(
+    directory: Path,
+    *settings: str,
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    script: str | None = None,
+) -> Iterator[Serving]:
+    """The command with these `key=value` settings, once it has printed its line. A shell's `script` may run it, as "$@"."""
     log = directory / "serve.log"
     with log.open("ab") as errors:
         process = subprocess.Popen(
-            _command(settings, file),
+            [*([] if script is None else ["sh", "-c", script, "sh"]), *_command(settings, file)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,

@@ -1,0 +1,49 @@
+"""What the process of a broker, or of a supervisor, asks of the operating system before it begins."""
+
+import logging
+import os
+import resource
+import signal
+import sys
+
+logger = logging.getLogger(__name__)
+
+
+def ending_signals() -> tuple[signal.Signals, ...]:
+    """Those that end it cleanly, the same as Apache Kafka's. A hangup that is ignored already stays ignored: so `nohup` wants it."""
+    hangup = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+    return signal.SIGTERM, signal.SIGINT, *hangup
+
+
+def fill_standard_streams() -> None:
+    """Opens /dev/null where standard input, output or error is closed.
+
+    What is opened next would take its number otherwise, and libuv ends a process that closes a connection of such a number.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+
+
+def raise_file_limit() -> None:
+    """Lets this process open as many files as it may: every partition that is in use needs one, every connection another."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError) as error:
+            logger.warning("at most %d files can be open, partitions and connections together: %s", soft, error)
+        else:
+            logger.info("at most %d files can be open, partitions and connections together; the limit was %d", hard, soft)
+
+
+def say(line: str) -> None:
+    """Print a line, if somebody takes it: a broker that nobody listens to serves all the same."""
+    try:
+        print(line, flush=True)
+    except OSError as error:
+        logger.warning("%s cannot be written to standard output: %s", line, error)
+        # Or the end of the process tries once more, and makes another exit status of it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
