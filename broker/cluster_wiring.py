@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack
 from broker.background import LoopBackground
 from broker.broker_channels import BrokerChannels, control_versions
 from broker.controller_channel import ControllerChannel, address_in, asking_here
+from broker.ghost_topics import GhostTopics
 from broker.services import Services
 from config.broker import BrokerConfig
 from config.broker_general import CONTROLLED_SHUTDOWN_ENABLE
@@ -73,6 +74,9 @@ class ClusterWiring:
         self._held = AsyncExitStack()
         """What was started, and how to end it."""
         self._held.push_async_callback(self._to_controller.close)
+        ghosts = GhostTopics(services)
+        services.control_requests.on_other_controller = ghosts.on_other_controller
+        self._held.push_async_callback(ghosts.close)
 
     def begin(self, background: LoopBackground, send_clients_away: Callable[[], None]) -> None:
         """Before the controller first speaks: what replicas here need of other brokers. `send_clients_away` closes all connections."""

@@ -6,6 +6,7 @@ the network: the controller's queue to this broker goes on.
 """
 
 import logging
+from collections.abc import Callable
 
 from broker.dynamic_config import DynamicConfig
 from controller.errors import StoreError
@@ -26,6 +27,9 @@ class ControlRequests:
         self._replica_manager = replica_manager
         self._dynamic_config = dynamic_config
         self._metadata_waits = metadata_waits
+        self._speaker = (-1, -1)
+        self.on_other_controller: Callable[[], None] = lambda: None
+        """Told after the first UpdateMetadata of another controller, or to another life of this broker."""
 
     async def on_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         """Become leader or follower."""
@@ -51,6 +55,10 @@ class ControlRequests:
             _say_failed(request)
             return UpdateMetadataResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         self._metadata_waits.notify()
+        speaker = (request.controller_epoch, request.broker_epoch)
+        if speaker != self._speaker and response.error_code == ErrorCode.NONE:
+            self._speaker = speaker
+            self.on_other_controller()
         return response
 
     async def on_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:

@@ -102,6 +102,12 @@ class MetadataCache:
             del self.topics[name]
             self.names_by_id.pop(topic_id, None)
 
+    def forget(self, image: TopicImage) -> list[TopicPartition]:
+        """The topic is deleted, which no controller said; returns its partitions."""
+        del self.topics[image.name]
+        self.names_by_id.pop(image.topic_id, None)
+        return [TopicPartition(image.name, index) for index in image.partitions]
+
     def partition(self, topic: str, partition: int) -> UpdateMetadataPartitionState | None:
         """The state of one partition, or None when the cluster does not know it."""
         image = self.topics.get(topic)

@@ -30,7 +30,7 @@ from tests.simulation.elections import Elections
 from tests.simulation.story import Story
 
 SECONDS = 15.0
-STORIES = 4
+STORIES = 12
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
