@@ -48,6 +48,7 @@ _WORTH_A_LINE_BYTES = 16 * 1024 * 1024
 """A segment that is checked for some milliseconds: after a crash a broker has one for each of thousands of partitions."""
 _NEEDED_INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 MAX_OFFSET = 2**63 - 1
+_LOST = "what was on the disk and was damaged there is lost, unless another broker has a replica"
 
 
 def open_log(
@@ -122,6 +123,8 @@ class _Loader:
         self.leader_epochs = LeaderEpochCache(topic_partition, directory, context.filesystem, is_new=is_new)
         # Nothing that recovery finds has to be durable before the log is flushed: a start after a crash is 10,000 fsyncs shorter by that.
         self.leader_epochs.on_change = _written_later
+        self._flushed_to = MAX_OFFSET
+        """Below this everything was once on the disk."""
         self._epoch = 0  # of the last batch that was checked
         self.log_start_offset = 0
         self._recovered: ProducerStateManager | None = None
@@ -131,6 +134,8 @@ class _Loader:
 
     def load(self, log_start_offset: int, recovery_point: int) -> PartitionLog:
         self.log_start_offset = log_start_offset
+        if not self.clean:
+            self._flushed_to = recovery_point
         epochs_on_disk = self.leader_epochs.entries
         log_end_offset = None if self.is_new else self._find_segments(recovery_point)
         if log_end_offset is None:
@@ -336,12 +341,13 @@ class _Loader:
         torn = segment.size - valid_bytes
         if torn:
             log.warning(
-                "%s: %d bytes from byte %d on, after offset %d, are torn (%s); cut, nothing acknowledged after a flush is lost",
+                "%s: %d bytes from byte %d on, after offset %d, are torn (%s); cut, %s",
                 segment.path,
                 torn,
                 valid_bytes,
                 next_offset - 1,
                 reason,
+                _LOST if next_offset < self._flushed_to else "nothing acknowledged after a flush is lost",
             )
             segment.cut_at(valid_bytes)
         if not is_last:

@@ -100,6 +100,16 @@ def test_what_is_cut_is_told_in_one_line(caplog: pytest.LogCaptureFixture) -> No
     )
 
 
+@pytest.mark.parametrize(("clean", "recovery_point", "is_lost"), [(False, 2, False), (False, 3, True), (True, 0, True)])
+def test_damage_to_what_was_flushed_is_not_called_the_end_of_a_write(
+    clean: bool, recovery_point: int, is_lost: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    filesystem = _written(2)
+    filesystem.open(_path(0)).truncate(filesystem.size(_path(0)) - 5)
+    assert _on(filesystem, clean=clean, recovery_point=recovery_point).log_end_offset == 2
+    assert ("damaged there is lost" in caplog.text, "nothing acknowledged after a flush is lost" in caplog.text) == (is_lost, not is_lost)
+
+
 def test_segments_behind_a_cut_are_deleted() -> None:
     filesystem = _written(6, segment_bytes=250)
     assert len([name for name in filesystem.list_directory(DIRECTORY) if name.endswith(".log")]) == 3
