@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FILES_MADE_LATER = 3
+MOST_UNFINISHED = 32
+"""Of a log. Each holds files open: a log that rolls faster than they are completed, as with every batch, completes one with each roll."""
 _INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
 
@@ -39,6 +41,8 @@ class Roll(NamedTuple):
 
 def roll(self: "PartitionLog", expected_next_offset: int = 0) -> Segment:
     """Ends the active segment and begins one at the log end offset, or `expected_next_offset` if higher. May raise OSError."""
+    if len(self.unfinished_rolls) >= MOST_UNFINISHED:
+        _finish_oldest(self)
     base_offset = max(expected_next_offset, self.log_end_offset)
     ended: Segment | None = self.active_segment
     if self.active_segment.base_offset == base_offset:

@@ -7,6 +7,7 @@ import pytest
 
 from storage.log_context import LogContext
 from storage.log_manager import LogManager
+from storage.log_roll import MOST_UNFINISHED
 from storage.partition_log import PartitionLog
 from storage.producer_snapshot import decode_snapshot
 from storage.topic_partition import TopicPartition
@@ -49,6 +50,20 @@ def test_an_append_that_rolls_changes_nothing_but_the_log_file_that_it_goes_to()
     append(log, a_batch(timestamps=[disks.clock.now_ms()]))
     assert log.active_segment.base_offset == 6
     assert set(calls) == {f"{log.directory}/00000000000000000006.log"}
+
+
+def test_a_log_that_rolls_with_every_append_holds_no_more_files_than_it_may() -> None:
+    disks, _, (log,) = started(segment_bytes=100)
+    settled = list(log.segments)
+    for _ in range(3 * MOST_UNFINISHED):
+        append(log)
+    assert len(log.segments) == len(settled) + 3 * MOST_UNFINISHED
+    assert len(log.unfinished_rolls) == MOST_UNFINISHED
+    data = read_all(log)
+    disks.settle()
+    assert not log.unfinished_rolls
+    assert {segment.offset_index.length for segment in list(log.segments)[:-1]} <= {0, CLOSED_INDEX_BYTES}
+    assert read_all(log) == data
 
 
 def test_of_many_logs_that_roll_in_one_turn_one_is_completed_in_each_turn_that_follows() -> None:
