@@ -314,8 +314,8 @@ class LogMoves:
         self._step(move)
 
     def _fail(self, move: Move, failure: LogDirFailure) -> None:
+        self._manager.report_failure(failure)  # which ends all moves from and to there, with a line for each
         self.stop(move.current.topic_partition)
-        self._manager.report_failure(failure)
 
     # ---- the throttle
 

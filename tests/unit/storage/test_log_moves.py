@@ -355,7 +355,7 @@ def test_a_directory_that_fails_ends_the_move(failing: str, where: str | None, c
     assert f"the move from /a to /b ends, for {failing} failed" in caplog.text
 
 
-def test_a_full_disk_ends_the_move_and_the_log_serves_on() -> None:
+def test_a_full_disk_ends_the_move_and_the_log_serves_on(caplog: pytest.LogCaptureFixture) -> None:
     faulty = FaultyFileSystem(MemoryFileSystem())
     disks = Disks(faulty, log_dirs="/a,/b")
     manager = disks.start()
@@ -367,6 +367,7 @@ def test_a_full_disk_ends_the_move_and_the_log_serves_on() -> None:
     manager.moves.start(T0)
     disks.settle()
     assert manager.offline_log_dirs == ["/b"]
+    assert "topic-0: the move from /a to /b ends, for /b failed" in caplog.text
     assert manager.get(T0) is log
     assert future.is_closed
     append(log)
