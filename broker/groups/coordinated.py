@@ -19,12 +19,14 @@ from replication.cluster import MetadataCache
 class OffsetsPartition:
     """One partition of `__consumer_offsets` that this broker leads, and the groups in it. While it loads, its groups are not served."""
 
-    __slots__ = ("groups", "index", "is_loading", "leader_epoch", "open_transactions")
+    __slots__ = ("groups", "index", "is_loading", "leader_epoch", "loaded_end_offset", "open_transactions")
 
     def __init__(self, index: int, leader_epoch: int) -> None:
         self.index = index
         self.leader_epoch = leader_epoch
         self.is_loading = True
+        self.loaded_end_offset = 0
+        """Where the log ended that was loaded. What lies above the high watermark may be lost with this broker yet."""
         self.groups: dict[str, Group] = {}
         self.open_transactions: dict[int, set[str]] = {}
         """The groups that a producer has committed offsets to in a transaction that is still open, by producer id."""

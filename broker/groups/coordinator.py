@@ -32,6 +32,7 @@ from broker.groups.offset_commits import OffsetCommits
 from broker.groups.offsets_log import OffsetsLog
 from broker.groups.runner import EffectRunner
 from broker.groups.syncing import Sync, on_sync
+from broker.internal_topics import GROUP_METADATA_TOPIC
 from broker.purgatory import Purgatory
 from broker.timing_wheel import TimerTask, TimingWheel
 from config.broker import BrokerConfig
@@ -80,6 +81,7 @@ class GroupCoordinator:
         self._clock = clock
         self._timing_wheel = timing_wheel
         self._new_uuid = new_uuid
+        self._replica_manager = replica_manager
         self._expiring: asyncio.Task[None] | None = None
         self._expiry_timer: TimerTask | None = None
         self._check_interval_ms = config[OFFSETS_RETENTION_CHECK_INTERVAL_MS]
@@ -166,7 +168,22 @@ class GroupCoordinator:
                 error = ErrorCode.REBALANCE_IN_PROGRESS
             reply(SyncResult(error or ErrorCode.UNKNOWN_MEMBER_ID))
             return
+        if group.state is GroupState.STABLE and not self._is_committed(group_id):
+            # What was loaded may be lost with this broker yet, and another assignment be made for the same generation then.
+            early: SyncReply = sync.waiter  # type: ignore[assignment]  # as above
+            early(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+            return
         self._runner.run(group, on_sync(group, sync))
+
+    def _is_committed(self, group_id: str) -> bool:
+        """Whether all replicas in sync have what was loaded of the group's partition."""
+        owned = self.groups.partitions[self.groups.partition_for(group_id)]
+        if owned.loaded_end_offset:
+            partition = self._replica_manager.partition(GROUP_METADATA_TOPIC, owned.index)
+            if partition is None or partition.log.high_watermark < owned.loaded_end_offset:
+                return False
+            owned.loaded_end_offset = 0
+        return True
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
         """Heartbeat. While the group loads every member is taken to live."""

@@ -138,6 +138,7 @@ class Elections:
             data = await loop.run_in_executor(self._workers, found.region.read)
             await self._in_slices(loader.feed(data), owned)
             offset = found.next_offset
+        owned.loaded_end_offset = offset
 
     async def _in_slices(self, steps: Iterator[None], owned: OffsetsPartition) -> None:
         monotonic = self._clock.monotonic

@@ -112,6 +112,29 @@ def test_an_assignment_is_handed_out_when_all_replicas_have_it() -> None:
     run(scenario)
 
 
+def test_an_assignment_that_was_loaded_is_handed_out_when_all_replicas_have_it() -> None:
+    disks = Disks()
+
+    async def first() -> str:
+        async with a_bench(disks) as bench:
+            await bench.lead(isr=(0, 1))
+            joined = bench.join()
+            bench.pass_time(10)
+            member_id = joined[0].member_id
+            bench.sync(member_id, 1, {member_id: b"all"})
+            return member_id
+
+    async def second(member_id: str) -> None:
+        async with a_bench(disks) as bench:
+            await bench.lead(epoch=1, isr=(0, 1))
+            await bench.until_loaded()
+            assert bench.sync(member_id, 1, {})[0].error == ErrorCode.REBALANCE_IN_PROGRESS
+            bench.follower_fetches()
+            assert bench.sync(member_id, 1, {})[0].assignment == b"all"
+
+    asyncio.run(second(asyncio.run(first())))
+
+
 def test_when_replicas_are_too_slow_the_members_join_again() -> None:
     async def scenario(bench: GroupBench) -> None:
         await bench.lead(isr=(0, 1))
