@@ -53,7 +53,10 @@ def measure(received: DataFrame) -> Measurements | None:
             (fn.count("*") / slice_s).alias(f"{name}_per_s"), (fn.sum("bytes") / slice_s).alias(f"{name}_bytes_per_s")
         )
 
-    throughput = rates("timestamp_ms", "written").join(rates("arrived_ms", "read"), "second", "full").na.fill(0.0)
+    throughput = received.sparkSession.range(0, seconds, int(slice_s)).withColumnRenamed("id", "second")  # also when nothing moved
+    for column, name in (("timestamp_ms", "written"), ("arrived_ms", "read")):
+        throughput = throughput.join(rates(column, name), "second", "left")
+    throughput = throughput.na.fill(0.0)
     partitions = timed.groupBy("partition").agg(
         fn.count("*").alias("records"),
         fn.sum("bytes").alias("bytes"),

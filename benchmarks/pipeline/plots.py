@@ -40,6 +40,8 @@ def latency(rows: Series) -> str:
             seconds, [max(row[name], 1) for row in rows], color=colour, label=name, linewidth=1.4, marker="." if len(rows) < 60 else None
         )
     axes.set_yscale("log")
+    for number in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):  # a new scale brings powers of ten
+        number("{x:,.0f}")
     return _svg(figure, axes)
 
 

@@ -24,7 +24,8 @@ h1.holds { background: #3d7a46 } h1.fails { background: #b3362b }
 h2 { font-size: 1.1rem; margin: 2rem 0 .4rem } svg { width: 100%; height: auto }
 table { border-collapse: collapse; width: 100% }
 td, th { text-align: left; padding: .2rem .7rem .2rem 0; border-bottom: 1px solid #e3e3e3; vertical-align: top }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums } .bad { color: #b3362b; font-weight: 600 } .good { color: #3d7a46 }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; padding-right: 1.5rem }
+.bad td { color: #b3362b; font-weight: 600 } .good td.n { color: #3d7a46 } .checks td:last-child { color: #666; font-weight: 400 }
 small { color: #666 }
 """
 
@@ -72,8 +73,11 @@ def write_json(folder: Path, report: Facts) -> None:
     (folder / "report.json").write_text(json.dumps(report, indent=1, default=str) + "\n", encoding="utf-8")
 
 
-def write_html(folder: Path, report: Facts, plots: Mapping[str, str]) -> None:
-    """`report.html`: the verdict first, then what it stands on, then the pictures. Needs no other file."""
+def write_html(folder: Path, report: Facts, plots: Mapping[str, tuple[str, str]], meanings: Mapping[str, str]) -> None:
+    """`report.html`: the verdict first, then what it stands on, then the pictures. Needs no other file.
+
+    `plots` are what to know about a picture, and its SVG, by its title; `meanings` say what each of the checks looks for.
+    """
     holds = bool(report["holds"])
     title = escape(str(report["verdict"]))
     parts = [
@@ -81,11 +85,11 @@ def write_html(folder: Path, report: Facts, plots: Mapping[str, str]) -> None:
         f"<h1 class='{'holds' if holds else 'fails'}'>{title}</h1>",
         _numbers(report["summary"]),
         "<h2>What was checked</h2>",
-        _checks(report["checks"]),
+        _checks(report["checks"], meanings),
     ]
     if report["examples"]:
         parts += ["<h2>What went wrong</h2>", _table(report["examples"]), "<p><small>All of it: the Parquet folder findings.</small></p>"]
-    parts += [f"<h2>{escape(name)}</h2>{svg}" for name, svg in plots.items()]
+    parts += [f"<h2>{escape(name)}</h2><p><small>{escape(says)}</small></p>{svg}" for name, (says, svg) in plots.items()]
     parts += ["<h2>How it was run</h2>", _numbers(report["environment"])]
     (folder / "report.html").write_text("\n".join(parts), encoding="utf-8")
 
@@ -96,12 +100,14 @@ def _numbers(facts: object) -> str:
     return f"<table>{rows}</table>"
 
 
-def _checks(checks: object) -> str:
+def _checks(checks: object, meanings: Mapping[str, str]) -> str:
     assert isinstance(checks, Mapping)
     rows = "".join(
-        f"<tr><td>{escape(name)}</td><td class='n {'bad' if count else 'good'}'>{count:,}</td></tr>" for name, count in checks.items()
+        f"<tr class='{'bad' if count else 'good'}'><td>{escape(name)}</td><td class='n'>{count:,}</td>"
+        f"<td>{escape(meanings[name])}</td></tr>"
+        for name, count in checks.items()
     )
-    return f"<table><tr><th>found</th><th class='n'>times</th></tr>{rows}</table>"
+    return f"<table class='checks'><tr><th>looked for</th><th class='n'>found</th><th>what it means</th></tr>{rows}</table>"
 
 
 def _table(rows: object) -> str:

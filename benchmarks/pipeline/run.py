@@ -104,6 +104,7 @@ def stages(spark: SparkSession, plan: Plan, folder: Path, console: Console) -> V
     from benchmarks.pipeline.source import source_of
     from benchmarks.pipeline.transfer import Transfer
     from benchmarks.pipeline.verdict import judge
+    from benchmarks.pipeline.verify import KINDS
 
     source = source_of(spark, plan)
     plan = replace(plan, rows=source.count)
@@ -119,7 +120,7 @@ def stages(spark: SparkSession, plan: Plan, folder: Path, console: Console) -> V
         console.say(f"{transfer.ingest.rows:,} records read, {time.monotonic() - began:.1f} s; verifying")
         verdict = judge(transfer, folder, _environment(plan, where), console.say)
     write_json(folder, verdict.report)
-    write_html(folder, verdict.report, verdict.plots)
+    write_html(folder, verdict.report, verdict.plots, KINDS)
     return verdict
 
 

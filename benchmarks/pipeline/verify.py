@@ -1,19 +1,4 @@
-"""The third stage: what is wrong with what came through, in Spark SQL. Every finding is a row that names the record.
-
-| kind | what it means |
-|---|---|
-| missing | a row that was written is in no record |
-| duplicated | a row is in more than one record |
-| corrupted | the checksum does not fit, or the record cannot be read |
-| foreign | a record of another run, or with a sequence that was never written |
-| out of order | within a stream and partition, a row stands behind one that was written later |
-| key out of order | the same among the rows of one key |
-| misplaced | a record is not in the partition that Java's producer chooses for its key |
-| gap | an offset between the first and the last at which there is neither a record nor a transaction's marker |
-| read twice | an offset that Spark got more than once |
-| time went back | a timestamp is below that of the record before it, of the same stream, or of the same partition with LogAppendTime |
-| in the future | a timestamp or an event time lies after the moment at which the record was read |
-"""
+"""The third stage: what is wrong with what came through, in Spark SQL. Every finding is a row that names the record."""
 
 from __future__ import annotations
 
@@ -29,19 +14,20 @@ from benchmarks.pipeline.plan import Plan
 from benchmarks.pipeline.source import Source
 from benchmarks.pipeline.topic import Offsets, Topic
 
-KINDS = (
-    "missing",
-    "duplicated",
-    "corrupted",
-    "foreign",
-    "out of order",
-    "key out of order",
-    "misplaced",
-    "gap",
-    "read twice",
-    "time went back",
-    "in the future",
-)
+KINDS = {
+    "missing": "a row that was written is in no record",
+    "duplicated": "a row is in more than one record",
+    "corrupted": "the checksum does not fit, or the record cannot be read",
+    "foreign": "a record of another run, or of a row that its stream does not have",
+    "out of order": "within a stream and partition, a row stands behind one that was written later",
+    "key out of order": "the same among the rows of one key",
+    "misplaced": "a record is not in the partition that Java's producer chooses for its key",
+    "gap": "before the end of a partition, an offset has neither a record nor the marker of a transaction",
+    "read twice": "Spark got an offset more than once",
+    "time went back": "a timestamp is below that of the record before it, of the same stream, or of the same partition with LogAppendTime",
+    "in the future": "a record was read more than a minute before its timestamp or event time",
+}
+"""What can be wrong, and what that means."""
 COLUMNS = ("kind", "stream", "sequence", "partition", "offset", "key", "detail")
 _LOCATED = 1000  # missing rows for which the place is looked for
 _ASKED = 100_000  # places without a record for which the broker is asked what stands there
@@ -74,7 +60,10 @@ def findings(received: DataFrame, run: Run) -> DataFrame:
 
 
 def _is_own(run: Run) -> Column:
-    is_own = (fn.col("run") == run.plan.run) & (fn.col("sequence") < run.source.count)
+    is_own = (fn.col("run") == run.plan.run) & fn.col("sequence").between(0, run.source.count - 1)
+    if run.plan.input is None:  # where a file is cut into streams is Spark's choice at every reading
+        is_own &= fn.expr(f"sequence >= stream * {run.plan.rows}L div {run.plan.streams}")  # as spark.range() cuts
+        is_own &= fn.expr(f"sequence < (stream + 1) * {run.plan.rows}L div {run.plan.streams}")
     return fn.coalesce(is_own, fn.lit(False))
 
 
@@ -91,7 +80,12 @@ def _record(kind: Column, detail: Column) -> list[Column]:
 
 def _unreadable(received: DataFrame, run: Run) -> DataFrame:
     kind = fn.when(~fn.col("intact"), "corrupted").otherwise("foreign")
-    detail = fn.when(~fn.col("intact"), fn.lit("the checksum does not fit")).otherwise(fn.concat(fn.lit("a record of run "), fn.col("run")))
+    strange = fn.concat(fn.lit("stream "), fn.col("stream").cast("string"), fn.lit(" has no row "), fn.col("sequence").cast("string"))
+    detail = (
+        fn.when(~fn.col("intact"), "the checksum does not fit")
+        .when(fn.col("run") == run.plan.run, strange)
+        .otherwise(fn.concat(fn.lit("a record of run "), fn.col("run")))
+    )
     return received.where(~fn.col("intact") | ~_is_own(run)).select(*_record(kind, detail))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import zlib
@@ -53,6 +54,8 @@ def test_what_an_ottla_broker_keeps_holds(written: Written) -> None:
     assert report["records"] == ROWS == sum(map(len, written.records))
     assert sum(row["records"] for row in report["measurements"]["partitions"]) == ROWS
     assert [row for name in ("throughput", "latency") for row in report["measurements"][name] if row["second"] < 0] == []
+    every_second = [row["second"] for row in report["measurements"]["throughput"]]
+    assert every_second == list(range(len(every_second)))  # also those in which nothing moved
     assert {len(record.value) for partition in written.records for record in partition} == {100}
 
 
@@ -60,6 +63,7 @@ def test_the_report_is_a_page_that_needs_nothing_else(written: Written) -> None:
     page = (written.plan.report / "report.html").read_text(encoding="utf-8")
     assert "Everything holds: 2,000 rows" in page
     assert page.count("<svg") == 3
+    assert all(f"<td>{kind}</td>" in page and html.escape(meaning) in page for kind, meaning in KINDS.items())
     assert not re.findall(r"(?:src|href)=[\"']http", page)
     report = json.loads((written.plan.report / "report.json").read_text(encoding="utf-8"))
     assert report["holds"] is True
@@ -99,6 +103,10 @@ def dropped(partitions: Partitions) -> Wrong:
     return Wrong("missing", 1, partitions[1].pop(100))
 
 
+def cut_off(partitions: Partitions) -> Wrong:
+    return Wrong("missing", 0, partitions[0].pop())
+
+
 def duplicated(partitions: Partitions) -> Wrong:
     twice = partitions[0][50]
     partitions[0].append(twice)
@@ -133,10 +141,10 @@ def of_somebody_else(partitions: Partitions) -> Wrong:
     return Wrong("corrupted", 2, partitions[2][-1])
 
 
-def said_anew(record: Record, *, run: bytes = b"", event_ms: int = 0) -> Record:
-    """The record with another run or event time in its value, and a checksum that fits."""
+def said_anew(record: Record, *, run: bytes = b"", stream: bytes = b"", event_ms: int = 0) -> Record:
+    """The record with another run, stream or event time in its value, and a checksum that fits."""
     fields = record.value.split(b"|", 5)
-    head = b"|".join([run or fields[0], *fields[1:3], str(event_ms).encode() if event_ms else fields[3]])
+    head = b"|".join([run or fields[0], stream or fields[1], fields[2], str(event_ms).encode() if event_ms else fields[3]])
     checksum = zlib.crc32(b"|".join([head + record.key, fields[5]]))
     return record._replace(value=b"%s|%08x|%s" % (head, checksum, fields[5]))
 
@@ -146,6 +154,17 @@ def of_another_run(partitions: Partitions) -> Wrong:
     return Wrong("foreign", 2, partitions[2][-1])
 
 
+def of_a_stream_that_has_no_such_row(partitions: Partitions) -> Wrong:
+    partitions[2].append(said_anew(partitions[2][7], stream=b"000099"))
+    return Wrong("foreign", 2, partitions[2][-1])
+
+
+def of_a_time_before(partitions: Partitions) -> Wrong:
+    at = next(at for at in range(300, 500) if partitions[0][at].stream == partitions[0][at - 1].stream)
+    partitions[0][at] = partitions[0][at]._replace(timestamp=partitions[0][at].timestamp - 60_000)
+    return Wrong("time went back", 0, partitions[0][at])
+
+
 def of_a_time_to_come(partitions: Partitions) -> Wrong:
     record = partitions[1][200]
     partitions[1][200] = said_anew(record, event_ms=record.timestamp + 3_600_000)
@@ -153,6 +172,7 @@ def of_a_time_to_come(partitions: Partitions) -> Wrong:
 
 
 CHANGES = [
+    cut_off,
     on_a_wrong_partition,
     dropped,
     duplicated,
@@ -161,6 +181,8 @@ CHANGES = [
     corrupted,
     of_somebody_else,
     of_another_run,
+    of_a_stream_that_has_no_such_row,
+    of_a_time_before,
     of_a_time_to_come,
 ]
 
@@ -181,7 +203,7 @@ def test_records_that_are_wrong_are_named_with_sequence_and_offset(spark: SparkS
     for one in wrong:
         expected = one.found_in(partitions)
         assert len([example for example in report["examples"] if expected.items() <= example.items()]) == 1, (expected, report["examples"])
-    exact = {"missing": 1, "duplicated": 1, "corrupted": 2, "misplaced": 1, "foreign": 1, "in the future": 1, "gap": 0, "read twice": 0}
+    exact = {"missing": 2, "duplicated": 1, "corrupted": 2, "misplaced": 1, "foreign": 2, "in the future": 1, "gap": 0, "read twice": 0}
     assert {kind: report["checks"][kind] for kind in exact} == exact
     assert not report["holds"]
     assert "It does not hold" in (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
