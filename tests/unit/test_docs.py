@@ -4,6 +4,9 @@ import ast
 import json
 import re
 import struct
+import sys
+import tomllib
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -238,3 +241,22 @@ def end_of(rows: list[list[str]]) -> int:
 def test_the_golden_data_has_what_contributing_says() -> None:
     assert json.loads(text_of(ROOT / "tests" / "golden" / "metrics.json"))["all_names"]
     assert (ROOT / "tests" / "golden" / "wire").is_dir()
+
+
+def test_the_command_for_the_example_with_spark_installs_what_that_and_the_pipeline_import() -> None:
+    asked = re.search(r"pip install .*'\.\[spark\]'(.*)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert asked
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["spark"], *asked[1].split()]
+    installed = {re.split(r"[<>=\[]", one)[0].replace("-", "_") for one in wanted} | {"py4j"}  # which PySpark brings
+    files = [*(ROOT / "benchmarks" / "examples").glob("*.py"), *(ROOT / "benchmarks" / "pipeline").glob("*.py")]
+    imported = {name.partition(".")[0] for file in files for name in imports_of(file)}
+    assert imported - set(sys.stdlib_module_names) - set(PACKAGES) <= installed
+
+
+def imports_of(file: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
