@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import signal
 import time
 from pathlib import Path
@@ -90,7 +91,9 @@ def validate(
         options["replication_factor"] = _REPLICAS_IN_CHAOS
     if verify_only and topic is None:
         raise click.UsageError("--verify-only needs --topic.")
-    stamp = time.strftime("%Y%m%d-%H%M%S")
+    if options["key_column"] is not None and options["input"] is None:
+        raise click.UsageError("--key-column needs --input.")
+    stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"  # two runs may begin in the same second
     plan = Plan(
         bootstrap=bootstrap,
         topic=topic or f"ottla-validate-{stamp}",

@@ -13,9 +13,11 @@ from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 
-from benchmarks.pipeline.plan import Unusable
+from benchmarks.pipeline.plan import DidNotFinish, Unusable
 
 Facts = Mapping[str, object]
+
+_PARTS = frozenset({"report.json", "report.html", "spark.log", "findings", "throughput", "latency", "partitions", "batches"})
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
@@ -36,9 +38,11 @@ class ReportFolder:
     def __init__(self, place: Path) -> None:
         """Raises Unusable when no report can be written there."""
         self.place = place.absolute()
-        if self.place.exists() and (not self.place.is_dir() or (any(self.place.iterdir()) and not (self.place / "report.json").exists())):
-            raise Unusable(f"{place}: is there already and is no report; name another folder with --report")
         try:
+            if not self._may_be_replaced():
+                raise Unusable(f"{place}: is there already and is no report; name another folder with --report")
+            if self.place.is_mount():
+                raise Unusable(f"{place}: is a mount point, and a report comes as a new folder; name one inside it with --report")
             self.place.parent.mkdir(parents=True, exist_ok=True)
             self.growing = Path(tempfile.mkdtemp(prefix=f".{self.place.name}.", dir=self.place.parent))
             if self.place.exists() and not os.access(self.place, os.W_OK):
@@ -55,7 +59,9 @@ class ReportFolder:
         self._discard()
 
     def publish(self) -> None:
-        """Give the complete report its name; an earlier one makes room."""
+        """Give the complete report its name; an earlier one makes room. Raises DidNotFinish when something else is there by now."""
+        if not self._may_be_replaced():
+            raise DidNotFinish(f"{self.place}: is no report, and was not there when the run began")
         if self.place.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{self.place.name}.old.", dir=self.place.parent))
             self.place.rename(old / "report")
@@ -63,6 +69,13 @@ class ReportFolder:
             shutil.rmtree(old)
         else:
             self.growing.rename(self.place)
+
+    def _may_be_replaced(self) -> bool:
+        """Nothing is there, or only what an earlier run wrote."""
+        if not self.place.is_dir():
+            return not os.path.lexists(self.place)
+        names = {path.name for path in self.place.iterdir()}
+        return not names or {"report.json", "report.html"} <= names <= _PARTS
 
     def _discard(self) -> None:
         shutil.rmtree(self.growing, ignore_errors=True)

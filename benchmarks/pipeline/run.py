@@ -80,6 +80,8 @@ def _run(plan: Plan, console: Console, log: Path) -> int:
             shutil.copyfile(log, folder.growing / "spark.log")
             folder.publish()
         except (PySparkException, Py4JError, OSError) as error:  # a full disk, a JVM that was killed
+            if _was_interrupted(error):  # by a signal to the JVM, too
+                raise KeyboardInterrupt from None
             raise DidNotFinish(innermost(error)) from None
     if plan.generates and not plan.keeps_topic and verdict.made_topic:
         if verdict.holds:
@@ -114,11 +116,16 @@ def stages(spark: SparkSession, plan: Plan, folder: Path, console: Console) -> V
         spark.conf.set("spark.sql.shuffle.partitions", str(max(few, plan.rows // _ROWS_PER_TASK)))
     with _work_folder(plan, folder) as work:
         where = topic.prepare(plan)
-        began = time.monotonic()
-        transfer = Transfer(spark, plan, where, source, work, console)
-        transfer.run()
-        console.say(f"{transfer.ingest.rows:,} records read, {time.monotonic() - began:.1f} s; verifying")
-        verdict = judge(transfer, folder, _environment(plan, where), console.say)
+        try:
+            began = time.monotonic()
+            transfer = Transfer(spark, plan, where, source, work, console)
+            transfer.run()
+            console.say(f"{transfer.ingest.rows:,} records read, {time.monotonic() - began:.1f} s; verifying")
+            verdict = judge(transfer, folder, _environment(plan, where), console.say)
+        except BaseException:
+            if where.is_new and not plan.keeps_topic:
+                console.say(f"topic {plan.topic} is kept")
+            raise
     write_json(folder, verdict.report)
     write_html(folder, verdict.report, verdict.plots, KINDS)
     return verdict
@@ -155,6 +162,11 @@ def _environment(plan: Plan, where: topic.Topic) -> dict[str, str]:
         "topic": f"{where.name}, {where.partitions} partitions",
         "seed": str(plan.seed),
     }
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Whether it happened while a signal ended the run."""
+    return error is not None and (isinstance(error, KeyboardInterrupt) or _was_interrupted(error.__context__))
 
 
 def _remove_topic(plan: Plan, console: Console) -> None:

@@ -11,6 +11,7 @@ import fcntl
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -35,8 +36,9 @@ _IVY_SETTINGS = """<ivysettings>
 </ivysettings>
 """
 _NOT_FETCHED = ("unresolved dependency", "UNRESOLVED DEPENDENCIES", "download failed", "FAILED DOWNLOADS")
-_NO_MASTER = ("Could not parse Master URL", "Master must either be")
+_MASTERS = re.compile(r"local|local\[(\*|[1-9]\d*)(, *\d+)?\]|local-cluster\[.+\]|(spark|k8s)://.+|yarn")
 _JAVA_WANTED = {4: 17, 3: 8}
+_JAVA_S = 20.0
 _MASTER_S = 5.0
 
 
@@ -72,9 +74,13 @@ def check_java() -> str:
     if shutil.which(program) is None:
         where = f"{program} (from JAVA_HOME) is not there" if home else "there is no java on the PATH"
         raise Unusable(f"{where}; Spark {pyspark_version()} needs Java {needed} or newer")
-    done = subprocess.run([program, "-version"], capture_output=True, text=True, check=False, timeout=60)
-    found = re.search(r'version "(?:1\.)?(\d+)[^"]*"', done.stderr + done.stdout)
-    if done.returncode != 0 or found is None:
+    try:
+        done = subprocess.run([program, "-version"], capture_output=True, text=True, errors="replace", check=False, timeout=_JAVA_S)
+        said = done.stderr + done.stdout if done.returncode == 0 else ""
+    except (OSError, subprocess.TimeoutExpired):  # a program of another machine, or one that waits for something
+        said = ""
+    found = re.search(r'version "(?:1\.)?(\d+)[^"]*"', said)
+    if found is None:
         raise Unusable(f"`{program} -version` does not say which Java it is; Spark {pyspark_version()} needs Java {needed} or newer")
     if int(found.group(1)) < needed:
         raise Unusable(f"{program} is Java {found.group(1)}; Spark {pyspark_version()} needs Java {needed} or newer")
@@ -90,7 +96,9 @@ def local_cores(master: str) -> int | None:
 
 
 def check_master(master: str) -> None:
-    """Whether something listens where a standalone master is said to be: Spark tries for a minute. Raises Unusable."""
+    """Whether it is one, and something listens where a standalone one is said to be: Spark tries for a minute. Raises Unusable."""
+    if _MASTERS.fullmatch(master) is None:
+        raise Unusable(f"{master!r} is no Spark master; write local[*] or spark://host:port")
     if not master.startswith("spark://"):
         return
     for address in master.removeprefix("spark://").split(","):
@@ -101,7 +109,10 @@ def check_master(master: str) -> None:
 
 
 def open_session(master: str, conf: Mapping[str, str]) -> SparkSession:
-    """A session that can speak with Kafka. Raises Unusable when the connector cannot be had or the master not be reached."""
+    """A session that can speak with Kafka; to be called by the main thread.
+
+    Raises Unusable when the cache for the connector cannot be made, and what Spark raises when it does not start.
+    """
     from pyspark.sql import SparkSession
 
     cache = _cache_folder()
@@ -128,8 +139,11 @@ def open_session(master: str, conf: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.master(master)
     for name, value in {**settings, **conf}.items():
         builder = builder.config(name, value)
+    on_interrupt = signal.getsignal(signal.SIGINT)
     with _alone(cache), _elsewhere():
         spark = builder.getOrCreate()
+    # PySpark's own handler asks something of the JVM, maybe in the middle of another question, and fails instead of interrupting.
+    signal.signal(signal.SIGINT, on_interrupt)
     spark.sparkContext.setLogLevel("WARN")
     return spark
 
@@ -161,8 +175,6 @@ def why_no_session(log: Path, master: str, error: BaseException) -> str:
         )
     if "All masters are unresponsive" in said or "Failed to connect to master" in said:
         return f"there is no Spark master at {master}"
-    if any(sign in said + str(error) for sign in _NO_MASTER):
-        return f"{master!r} is no Spark master; write local[*] or spark://host:port"
     last = next((line.strip() for line in reversed(said.splitlines()) if re.search(r"Exception|Error", line)), "")
     return f"Spark does not start: {last or str(error).strip().splitlines()[0]}"
 

@@ -113,11 +113,16 @@ def _key(table: DataFrame, plan: Plan) -> Column:
 def _payload(table: DataFrame, plan: Plan) -> Column:
     if "value" in table.columns:
         return _as_bytes(table, "value", plan)
-    return fn.to_json(fn.struct(*(fn.col(f"`{name}`") for name in table.columns))).cast("binary")
+    return fn.to_json(fn.struct(*map(_column, table.columns))).cast("binary")
+
+
+def _column(name: str) -> Column:
+    """The column of that name, whatever dots and backticks it has."""
+    return fn.col(f"`{name.replace('`', '``')}`")
 
 
 def _as_bytes(table: DataFrame, name: str, plan: Plan) -> Column:
-    kind, column = table.schema[name].dataType, fn.col(f"`{name}`")
+    kind, column = table.schema[name].dataType, _column(name)
     if isinstance(kind, BinaryType | StringType):
         return column.cast("binary")
     if not isinstance(kind, AtomicType):

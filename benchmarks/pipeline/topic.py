@@ -12,6 +12,7 @@ from broker.cli.client.offsets import end_offsets, start_offsets
 from broker.cli.client.topic_admin import NewTopic, create_topics, delete_topics
 
 _TIMEOUT_S = 20.0
+_INTERNAL = ("__consumer_offsets", "__transaction_state")
 _FIRST_S = 8.0  # a broker that is not there is told within seconds
 
 Offsets = dict[int, int]
@@ -42,6 +43,8 @@ def prepare(plan: Plan) -> Topic:
 
 
 def _look(plan: Plan, timeout_s: float, *, make: bool) -> Topic | None:
+    if plan.topic in _INTERNAL:
+        raise Unusable(f"topic {plan.topic} is the brokers' own; name another")
     try:
         with connected(plan, timeout_s) as cluster:
             for broker_id in cluster.broker_ids():
@@ -60,7 +63,8 @@ def _look(plan: Plan, timeout_s: float, *, make: bool) -> Topic | None:
             first = end_offsets(cluster, names) if plan.generates else start_offsets(cluster, names)
             return Topic(plan.topic, partitions, _by_number(first), False, configs.get("message.timestamp.type") == "LogAppendTime")
     except ClientError as error:
-        raise Unusable(f"{plan.bootstrap}: {' '.join(str(error).split())}") from None
+        lines = (line.strip() for line in str(error).splitlines())
+        raise Unusable(f"{plan.bootstrap or '--bootstrap'}: {'; '.join(line for line in lines if line)}") from None
 
 
 def ends(plan: Plan, topic: Topic, timeout_s: float = _TIMEOUT_S) -> Offsets:

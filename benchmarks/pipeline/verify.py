@@ -82,7 +82,8 @@ def _unreadable(received: DataFrame, run: Run) -> DataFrame:
     kind = fn.when(~fn.col("intact"), "corrupted").otherwise("foreign")
     strange = fn.concat(fn.lit("stream "), fn.col("stream").cast("string"), fn.lit(" has no row "), fn.col("sequence").cast("string"))
     detail = (
-        fn.when(~fn.col("intact"), "the checksum does not fit")
+        fn.when(fn.col("sequence").isNull(), "no row can be read from it: it is damaged, or somebody else's")
+        .when(~fn.col("intact"), "the checksum does not fit")
         .when(fn.col("run") == run.plan.run, strange)
         .otherwise(fn.concat(fn.lit("a record of run "), fn.col("run")))
     )

@@ -16,7 +16,10 @@ import pytest
 
 from benchmarks.pipeline import session
 from benchmarks.pipeline.plan import DidNotFinish, Plan, Unusable
+from benchmarks.pipeline.report import ReportFolder
 from benchmarks.pipeline.run import run
+from broker.cli.client.cluster import Cluster
+from broker.cli.client.topic_admin import all_topics
 from tests.support.apache_kafka import free_ports
 from tests.support.broker_process import BrokerProcess, a_broker
 from tests.support.spark import make_topic, needs_spark, validated
@@ -65,9 +68,14 @@ def assert_refused(ended: Ended, folder: Path, *says: str) -> None:
 
 def a_java(folder: Path, says: str) -> str:
     """A JAVA_HOME whose java says that."""
+    return a_program(folder, f"#!/bin/sh\necho '{says}' >&2\n")
+
+
+def a_program(folder: Path, text: str) -> str:
+    """A JAVA_HOME with this as its java."""
     program = folder / "jdk" / "bin" / "java"
     program.parent.mkdir(parents=True)
-    program.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    program.write_text(text)
     program.chmod(0o755)
     return str(folder / "jdk")
 
@@ -89,6 +97,14 @@ def test_java_that_is_not_there(tmp_path: Path) -> None:
 def test_java_that_is_too_old(tmp_path: Path) -> None:
     ended = validate(tmp_path, JAVA_HOME=a_java(tmp_path, 'java version "1.7.0_80"'))
     assert_refused(ended, tmp_path, "is Java 7;", f"needs Java {session.java_wanted()} or newer")
+
+
+def test_java_that_does_not_say_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_JAVA_S", 0.2)
+    for name, text in {"foreign": "no program of this machine", "mute": "#!/bin/sh\nexec sleep 60\n", "odd": "#!/bin/sh\nexit 1\n"}.items():
+        monkeypatch.setenv("JAVA_HOME", a_program(tmp_path / name, text))
+        with pytest.raises(Unusable, match="does not say which Java it is"):
+            session.check_java()
 
 
 def test_pyspark_that_is_not_installed(tmp_path: Path) -> None:
@@ -127,7 +143,45 @@ def test_a_folder_that_is_there_and_no_report(tmp_path: Path) -> None:
     assert (tmp_path / "mine" / "diary.txt").read_text() == "precious"
 
 
-@pytest.mark.parametrize("arguments", [["--rows", "0"], ["--codec", "rar"], ["--verify-only"], ["--producer", "acks"]])
+def test_a_folder_with_more_than_a_report_in_it(tmp_path: Path) -> None:
+    """Programs of other people write files of that name, too."""
+    (tmp_path / "project").mkdir()
+    for name in ("report.json", "report.html", "thesis.txt"):
+        (tmp_path / "project" / name).write_text("precious")
+    ended = validate(tmp_path, "--report", str(tmp_path / "project"))
+    assert_refused(ended, tmp_path, "project: is there already and is no report")
+    assert len(list((tmp_path / "project").iterdir())) == 3
+
+
+def test_a_report_replaces_a_report_and_nothing_that_came_meanwhile(tmp_path: Path) -> None:
+    for what in ("first", "second"):
+        with ReportFolder(tmp_path / "report") as folder:
+            for name in ("report.json", "report.html"):
+                (folder.growing / name).write_text(what)
+            folder.publish()
+        assert (tmp_path / "report" / "report.json").read_text() == what
+    with ReportFolder(tmp_path / "other") as folder:
+        (tmp_path / "other").mkdir()
+        (tmp_path / "other" / "diary.txt").write_text("precious")
+        with pytest.raises(DidNotFinish, match="other: is no report"):
+            folder.publish()
+    assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*.*"))] == [
+        "other/diary.txt",
+        "report/report.html",
+        "report/report.json",
+    ]
+
+
+def test_a_topic_of_the_brokers_own(tmp_path: Path, broker: BrokerProcess) -> None:
+    ended = validate(tmp_path, "-b", broker.bootstrap, "--topic", "__consumer_offsets")
+    assert_refused(ended, tmp_path, "topic __consumer_offsets is the brokers' own")
+    with Cluster(broker.bootstrap) as cluster:
+        assert "__consumer_offsets" not in {topic.name for topic in all_topics(cluster)}
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--rows", "0"], ["--codec", "rar"], ["--verify-only"], ["--producer", "acks"], ["--key-column", "customer"]]
+)
 def test_an_option_that_makes_no_sense(tmp_path: Path, arguments: list[str]) -> None:
     ended = validate(tmp_path, *arguments)
     assert ended.status == 2
@@ -145,9 +199,13 @@ def test_a_connector_that_cannot_be_fetched(tmp_path: Path, broker: BrokerProces
     assert_refused(ended, tmp_path, f"the Kafka connector {session.connector()} could not be fetched")
 
 
-def test_a_master_that_is_none(tmp_path: Path, broker: BrokerProcess) -> None:
-    ended = validate(tmp_path, "-b", broker.bootstrap, "--master", "nonsense")
-    assert_refused(ended, tmp_path, "'nonsense' is no Spark master")
+def test_a_master_that_is_none(tmp_path: Path) -> None:
+    assert_refused(validate(tmp_path, "--master", "nonsense"), tmp_path, "'nonsense' is no Spark master")
+    for master in ("", "local[0]", "local[x]", "spark://"):
+        with pytest.raises(Unusable, match="is no Spark master"):
+            session.check_master(master)
+    for master in ("local", "local[*]", "local[4,2]", "yarn", "k8s://https://host:443"):
+        session.check_master(master)
 
 
 def test_a_cluster_of_executors_that_is_not_there(tmp_path: Path) -> None:

@@ -203,6 +203,8 @@ def test_records_that_are_wrong_are_named_with_sequence_and_offset(spark: SparkS
     for one in wrong:
         expected = one.found_in(partitions)
         assert len([example for example in report["examples"] if expected.items() <= example.items()]) == 1, (expected, report["examples"])
+    (strange,) = (example for example in report["examples"] if example["kind"] == "corrupted" and example["sequence"] is None)
+    assert strange["detail"] == "no row can be read from it: it is damaged, or somebody else's"
     exact = {"missing": 2, "duplicated": 1, "corrupted": 2, "misplaced": 1, "foreign": 2, "in the future": 1, "gap": 0, "read twice": 0}
     assert {kind: report["checks"][kind] for kind in exact} == exact
     assert not report["holds"]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,9 +21,9 @@ from benchmarks.pipeline.plan import Plan
 from benchmarks.pipeline.source import source_of
 from benchmarks.pipeline.topic import prepare
 from broker.cli.client.cluster import Cluster
-from broker.cli.client.topic_admin import all_topics
+from broker.cli.client.topic_admin import all_topics, delete_topics
 from tests.support.broker_process import BrokerProcess, a_broker
-from tests.support.spark import CONF, Record, make_topic, needs_spark, records_in, validated, write
+from tests.support.spark import CONF, Record, make_topic, needs_spark, records_in, skip_if_not_fetched, validated, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,16 +40,31 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         yield running
 
 
-def ottla(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, somewhere else than in the checkout."""
+def ottla(folder: Path, *arguments: str, interrupt_at: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, or until it has said that and was interrupted, somewhere else than in the checkout."""
     command = [sys.executable, "-m", "broker", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder, timeout=SECONDS, check=False)
+    with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True, env=environment, cwd=folder, start_new_session=True) as process:
+        assert process.stderr is not None
+        said = []
+        if interrupt_at:
+            while (line := process.stderr.readline()) and interrupt_at not in line:
+                said.append(line)
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        try:
+            out, err = process.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, "".join(said) + err)
 
 
-def validate(folder: Path, bootstrap: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def validate(folder: Path, bootstrap: str, *arguments: str, interrupt_at: str = "") -> subprocess.CompletedProcess[str]:
     conf = [f"--spark-conf={name}={value}" for name, value in CONF.items()]
-    return ottla(folder, "validate", "-b", bootstrap, "--master", "local[2]", "--report", "report", *conf, *arguments)
+    options = ["-b", bootstrap, "--master", "local[2]", "--report", "report", *conf, *arguments]
+    done = ottla(folder, "validate", *options, interrupt_at=interrupt_at)
+    skip_if_not_fetched(done.stderr)
+    return done
 
 
 def test_the_help_needs_neither_java_nor_spark(tmp_path: Path) -> None:
@@ -94,6 +111,18 @@ def test_the_command_leaves_a_report_and_no_topic(broker: BrokerProcess, tmp_pat
         assert not [topic.name for topic in all_topics(cluster) if (topic.name or "").startswith("ottla-validate")]
 
 
+def test_a_run_that_is_interrupted_says_so_and_leaves_no_report(broker: BrokerProcess, tmp_path: Path) -> None:
+    done = validate(tmp_path, broker.bootstrap, "--rows", "1000", "--partitions", "1", interrupt_at="verifying")
+    assert done.returncode == 130, done
+    kept, interrupted = done.stderr.splitlines()[-2:]
+    assert re.fullmatch(r"topic ottla-validate-\S+ is kept", kept)
+    assert interrupted == "ottla: interrupted; there is no report"
+    assert not done.stdout
+    assert not list(tmp_path.iterdir())
+    with Cluster(broker.bootstrap) as cluster:
+        delete_topics(cluster, [kept.split()[1]])
+
+
 def test_available_now_queries_read_an_existing_topic_from_where_it_ended(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
@@ -119,13 +148,13 @@ def test_the_rows_of_a_parquet_file_keep_keys_and_payloads(spark: SparkSession, 
 
 
 def test_the_rows_of_a_csv_file_become_json(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> None:
-    (tmp_path / "people.csv").write_text("name,age\nana,31\nbo,\n", encoding="utf-8")
+    (tmp_path / "people.csv").write_text("name,age.`now`\nana,31\nbo,\n", encoding="utf-8")
     plan = Plan(broker.bootstrap, "people", 1, tmp_path / "report", partitions=1, input=tmp_path / "people.csv", key_column="name")
     prepare(plan)
     generate(source_of(spark, plan), plan)
     (records,) = records_in(broker.bootstrap, "people", 1)
     assert [(record.key, json.loads(record.value[52:])) for record in records] == [
-        (b"ana", {"name": "ana", "age": "31"}),
+        (b"ana", {"name": "ana", "age.`now`": "31"}),
         (b"bo", {"name": "bo"}),
     ]
 
