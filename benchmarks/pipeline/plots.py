@@ -24,9 +24,10 @@ _SHADES = ("#9bbfd0", "#4c92ad", "#1f6f8b", "#0d3b4f")
 def throughput(rows: Series) -> str:
     """Records per second, written and read."""
     figure, axes = _canvas("records per second")
-    seconds = [row["second"] for row in rows]
+    edges = [row["second"] for row in rows]
+    edges.append(edges[-1] + (edges[1] - edges[0] if len(edges) > 1 else 1))
     for name, colour in (("written", _WRITTEN), ("read", _READ)):
-        axes.step(seconds, [row[f"{name}_per_s"] for row in rows], where="post", color=colour, label=name, linewidth=1.6)
+        axes.stairs([row[f"{name}_per_s"] for row in rows], edges, color=colour, label=name, linewidth=1.6)
     axes.set_ylim(bottom=0)
     return _svg(figure, axes)
 
@@ -40,8 +41,9 @@ def latency(rows: Series) -> str:
             seconds, [max(row[name], 1) for row in rows], color=colour, label=name, linewidth=1.4, marker="." if len(rows) < 60 else None
         )
     axes.set_yscale("log")
-    for number in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):  # a new scale brings powers of ten
-        number("{x:,.0f}")
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_formatter("{x:,.0f}")  # a new scale brings powers of ten
+    axes.yaxis.set_minor_formatter("{x:,.0f}" if high < 10 * low else "")
     return _svg(figure, axes)
 
 

@@ -27,7 +27,8 @@ h2 { font-size: 1.1rem; margin: 2rem 0 .4rem } svg { width: 100%; height: auto }
 table { border-collapse: collapse; width: 100% }
 td, th { text-align: left; padding: .2rem .7rem .2rem 0; border-bottom: 1px solid #e3e3e3; vertical-align: top }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; padding-right: 1.5rem }
-.bad td { color: #b3362b; font-weight: 600 } .good td.n { color: #3d7a46 } .checks td:last-child { color: #666; font-weight: 400 }
+.bad td { color: #b3362b; font-weight: 600 } .good td.n { color: #3d7a46 }
+.checks td { white-space: nowrap } .checks td:last-child { color: #666; font-weight: 400; white-space: normal }
 small { color: #666 }
 """
 
