@@ -122,12 +122,12 @@ def stages(spark: SparkSession, plan: Plan, folder: Path, console: Console) -> V
             transfer.run()
             console.say(f"{transfer.ingest.rows:,} records read, {time.monotonic() - began:.1f} s; verifying")
             verdict = judge(transfer, folder, _environment(plan, where), console.say)
+            write_json(folder, verdict.report)
+            write_html(folder, verdict.report, verdict.plots, KINDS)
         except BaseException:
             if where.is_new and not plan.keeps_topic:
                 console.say(f"topic {plan.topic} is kept")
             raise
-    write_json(folder, verdict.report)
-    write_html(folder, verdict.report, verdict.plots, KINDS)
     return verdict
 
 
