@@ -96,8 +96,14 @@ def _section(run: Run, part: Part, sides: Sides, directory: Path) -> str:
             text += [f"![{name}]({name}.svg)", ""]
     for table in details:
         text += [f"{table.title}:", "", markdown(table)]
-    text += [f"- {note}" for note in notes(sides)]
+    text += [_item(note) for note in notes(sides)]
     return "\n".join([*text, ""])
+
+
+def _item(note: str) -> str:
+    """A note of the list; what it quotes of a log behind its first line stands as it is."""
+    first, *others = note.rstrip().split("\n")
+    return "\n".join([f"- {first}", *(["", *(f"      {line}" for line in others), ""] if others else [])])
 
 
 def _raw(turn: Turn) -> dict[str, object]:

@@ -20,7 +20,7 @@ def a_part(key: str, seen: list[tuple[str, str]], failing: Sequence[str] = ()) -
     def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
         seen.append((key, kind))
         if kind in failing:
-            raise RuntimeError("the broker fell over")
+            raise RuntimeError("the broker fell over; its log:\n# out of memory")
         turn.numbers["value"] = len(seen)
         turn.courses["value"] = [(0.0, 1.0), (1.0, float(len(seen)))]
 
@@ -85,7 +85,8 @@ def test_a_turn_that_fails_is_noted_and_the_others_go_on(monkeypatch: pytest.Mon
     status, page = run(monkeypatch, tmp_path, [a_part("first", seen, failing=["apache"]), a_part("second", seen)], "--strict")
 
     assert [part for part, _ in seen] == ["first", "first", "second", "second"]
-    assert "turn failed: RuntimeError: the broker fell over" in (page / "README.md").read_text(encoding="utf-8")
+    text = (page / "README.md").read_text(encoding="utf-8")
+    assert "turn failed: RuntimeError: the broker fell over; its log:\n\n      # out of memory\n" in text
     assert status == 1
 
 
