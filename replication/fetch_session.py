@@ -50,7 +50,7 @@ class FollowedPartition:
     def __init__(self, partition: Partition, offset: int, last_fetched_epoch: int, max_bytes: int) -> None:
         self.partition = partition
         self.topic_partition: TopicPartition = partition.topic_partition
-        self.topic_id = partition.topic_id
+        self.topic_id = partition.fetched_topic_id
         self.leader_epoch = partition.leader_epoch
         self.offset = offset
         self.last_fetched_epoch = last_fetched_epoch
@@ -250,9 +250,9 @@ class FetchSession:
 
     def _choose_naming(self) -> None:
         """Topics are named by id as soon as all have one: then the session begins anew, for the leader's knows only the other naming."""
-        for followed in [each for each in self._nameless if each.partition.topic_id != ZERO_UUID]:
+        for followed in [each for each in self._nameless if each.partition.fetched_topic_id != ZERO_UUID]:
             self.remove(followed)
-            followed.topic_id = followed.partition.topic_id
+            followed.topic_id = followed.partition.fetched_topic_id
             self.add(followed)
         if self.uses_topic_ids == bool(self._nameless):
             partitions = list(self._order)

@@ -128,7 +128,8 @@ class Fetcher:
         topic_partition = partition.topic_partition
         known = self.followed.get(topic_partition)
         if known is not None:
-            if known.leader_epoch == partition.leader_epoch and known.partition is partition:
+            is_same = known.leader_epoch == partition.leader_epoch and known.partition is partition
+            if is_same and partition.fetched_topic_id in (known.topic_id, partition.topic_id):
                 return
             self.unfollow(topic_partition)
         log = partition.log

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from config.topic import CLEANUP_POLICY, MIN_INSYNC_REPLICAS
 from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
+from protocol.uuid import ZERO_UUID
 from replication.errors import (
     FencedLeaderEpoch,
     NotEnoughReplicas,
@@ -51,6 +52,7 @@ class Partition:
         "has_failed",
         "is_cut_off",
         "is_leader",
+        "is_named_by_id",
         "is_online",
         "isr",
         "isr_change",
@@ -85,6 +87,8 @@ class Partition:
         self.is_leader = False
         self.is_cut_off = False
         """Whether another broker may lead it without this one having heard of it (see `isolation`)."""
+        self.is_named_by_id = True
+        """Whether the controller does. After a step back to an old protocol it does not, and leaders know no ids."""
         self.leader_id = -1
         self.leader_epoch = -1
         self.leader_epoch_start_offset: int | None = None
@@ -111,6 +115,11 @@ class Partition:
     def topic_id(self) -> bytes:
         """The topic's id; ZERO_UUID while the log has none."""
         return self.log.topic_id
+
+    @property
+    def fetched_topic_id(self) -> bytes:
+        """By which its leader is asked for it; ZERO_UUID: by its name."""
+        return self.log.topic_id if self.is_named_by_id else ZERO_UUID
 
     # -- roles ---------------------------------------------------------------------------------------------------------
 

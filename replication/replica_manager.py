@@ -252,6 +252,7 @@ class ReplicaManager:
                 return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if partition is None:
                 partition = self._host(topic_partition, topic_id, is_new=state.is_new)
+            partition.is_named_by_id = topic_id != ZERO_UUID
             if state.leader == self.broker_id:
                 self._unfollow(topic_partition)
                 partition.become_leader(state, self._clock.now_ms())
@@ -299,11 +300,12 @@ class ReplicaManager:
         if state.leader_epoch == partition.leader_epoch:
             if topic_id != ZERO_UUID and partition.topic_id == ZERO_UUID:
                 self.log_manager.get_or_create(partition.topic_partition, topic_id)
-                if not partition.is_leader:
-                    self._to_follow[partition.topic_partition] = partition  # it is fetched by its id from now on
-                return ErrorCode.NONE
-            if topic_id == ZERO_UUID and partition.topic_id != ZERO_UUID and state.leader != self.broker_id:
-                return ErrorCode.NONE
+            elif topic_id != ZERO_UUID or partition.topic_id == ZERO_UUID or state.leader == self.broker_id:
+                return ErrorCode.STALE_CONTROLLER_EPOCH
+            partition.is_named_by_id = topic_id != ZERO_UUID
+            if not partition.is_leader:
+                self._to_follow[partition.topic_partition] = partition  # it is fetched by its id, or by its name, from now on
+            return ErrorCode.NONE
         return ErrorCode.STALE_CONTROLLER_EPOCH
 
     def _host(self, topic_partition: TopicPartition, topic_id: bytes, *, is_new: bool) -> Partition:
@@ -380,7 +382,7 @@ class ReplicaManager:
         times that.
         """
         look_at = partial(self.isr_changes.maybe_shrink, now_ms=now_ms)
-        in_turns(self.log_manager.background, "isr-expiration", list(self), LOOKED_AT_PER_TURN, look_at, _nothing)
+        in_turns(self.log_manager.background, "isr-expiration", list(self), LOOKED_AT_PER_TURN, look_at, lambda: None)
 
     # -- disk and configuration ------------------------------------------------------------------------------------------
 
@@ -393,7 +395,3 @@ class ReplicaManager:
     def checkpoint_high_watermarks(self) -> None:
         """Write `replication-offset-checkpoint` in every live directory."""
         self.log_manager.checkpoint_high_watermarks()
-
-
-def _nothing() -> None:
-    pass

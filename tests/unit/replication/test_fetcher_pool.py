@@ -4,12 +4,13 @@ import pytest
 
 from protocol.api_keys import ApiKey
 from protocol.messages.offset_for_leader_epoch import EpochEndOffset, OffsetForLeaderEpochResponse, OffsetForLeaderTopicResult
+from protocol.uuid import ZERO_UUID
 from replication.fetcher_pool import fetcher_id
 from replication.leader_requests import InterBrokerVersions
 from storage.topic_partition import TopicPartition
-from tests.support.followers import Follower, ScriptedPeer, answer_by_name, batch, data, until
+from tests.support.followers import Follower, ScriptedPeer, answer, answer_by_name, batch, data, until
 from tests.support.logs import append
-from tests.support.replicas import TOPIC
+from tests.support.replicas import TOPIC, TOPIC_ID
 from tests.support.virtual_time import in_virtual_time
 
 
@@ -69,6 +70,30 @@ async def test_a_fetcher_without_partitions_ends_and_closes_its_connection() -> 
 
     assert not follower.pool.fetchers
     assert follower.pool.followed(TopicPartition(TOPIC, 0)) is None
+
+
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_a_topic_whose_id_the_controller_does_not_say_any_more_is_fetched_by_its_name(epoch: int) -> None:
+    """One of an old inter.broker.protocol.version has taken over: leaders know no ids then, though the log here has one."""
+
+    @in_virtual_time
+    async def scenario() -> None:
+        peer = ScriptedPeer()
+        follower = Follower(peer)
+        follower.follow(epoch=1)
+        await until(lambda: len(peer.asked) == 1)
+        follower.follow(epoch=epoch, topic_id=ZERO_UUID)
+        peer.script.append(answer())
+        await until(lambda: len(peer.asked) == 2)
+        asked = [(each.version, [topic.topic for topic in each.request.topics]) for each in peer.asked]
+        assert asked == [(17, [""]), (12, [TOPIC])]
+        peer.script.append(answer_by_name())
+        follower.follow(epoch=3)
+        await until(lambda: len(peer.asked) > 2 and bool(peer.fetches[-1].topics))
+        assert (peer.asked[-1].version, peer.fetches[-1].topics[0].topic_id) == (17, TOPIC_ID)
+        await follower.pool.close()
+
+    scenario()
 
 
 @in_virtual_time

@@ -19,7 +19,10 @@ def a_partition(
     index: int = 0, *, topic: str = "orders", topic_id: bytes = ID, epoch: int = 1, offset: int = 0, last_epoch: int = -1, start: int = 0
 ) -> FollowedPartition:
     partition: Any = SimpleNamespace(
-        topic_partition=TopicPartition(topic, index), topic_id=topic_id, leader_epoch=epoch, log=SimpleNamespace(log_start_offset=start)
+        topic_partition=TopicPartition(topic, index),
+        fetched_topic_id=topic_id,
+        leader_epoch=epoch,
+        log=SimpleNamespace(log_start_offset=start),
     )
     return FollowedPartition(partition, offset, last_epoch, MAX_BYTES)
 
@@ -236,7 +239,7 @@ def test_topics_are_named_by_name_while_one_of_them_has_no_id() -> None:
     session.on_response(FetchResponse(session_id=7))
     request.encode(12)
 
-    nameless.partition.topic_id = b"found at last..."  # type: ignore[misc]  # it is no real partition
+    nameless.partition.fetched_topic_id = b"found at last..."  # type: ignore[misc]  # it is no real partition
     request = session.prepare()
     assert session.version == 17
     assert request.session_epoch == 0

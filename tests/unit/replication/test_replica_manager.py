@@ -75,9 +75,14 @@ def test_the_controller_may_give_a_topic_its_id_later_and_take_it_back_from_a_fo
     replicas = Replicas()
     assert replicas.code_of(state(leader=1), topic_id=ZERO_UUID) == ErrorCode.NONE
     assert replicas.code_of(state(leader=1)) == ErrorCode.NONE
-    assert replicas.partition.topic_id == TOPIC_ID
+    assert replicas.partition.fetched_topic_id == replicas.partition.topic_id == TOPIC_ID
     assert replicas.code_of(state(leader=1), topic_id=ZERO_UUID) == ErrorCode.NONE
+    assert (replicas.partition.fetched_topic_id, replicas.partition.topic_id) == (ZERO_UUID, TOPIC_ID)
     assert replicas.code_of(state(leader=1)) == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert replicas.code_of(state(1, 1)) == ErrorCode.NONE
+    assert replicas.partition.fetched_topic_id == TOPIC_ID
+    assert replicas.code_of(state(2, 2), topic_id=ZERO_UUID) == ErrorCode.NONE
+    assert replicas.partition.fetched_topic_id == ZERO_UUID
 
 
 def test_another_topic_of_the_same_name_does_not_get_its_log() -> None:
