@@ -315,7 +315,7 @@ class Controller:
             self._core.check_active()
             return await self._elections.elect(list(self.context.partitions) if partitions is None else partitions, unclean=unclean)
 
-        return await self._queue.call("ReplicaLeaderElection", elect)
+        return await self._queue.ask("ReplicaLeaderElection", elect)
 
     async def alter_isr(
         self, broker_id: int, broker_epoch: int, changes: Mapping[TopicPartition, IsrChange]
@@ -326,7 +326,7 @@ class Controller:
             self._core.check_active()
             return await self._isr_changes.alter(broker_id, broker_epoch, changes)
 
-        return await self._queue.call("AlterPartition", alter)
+        return await self._queue.ask("AlterPartition", alter)
 
     async def alter_reassignments(self, targets: Targets) -> dict[TopicPartition, ControllerError | None]:
         """AlterPartitionReassignments: for each partition None, or why its move was not begun or given up. Raises NotController."""
@@ -335,7 +335,7 @@ class Controller:
             self._core.check_active()
             return await self._reassignments.alter(targets)
 
-        return await self._queue.call("ApiPartitionReassignment", alter)
+        return await self._queue.ask("ApiPartitionReassignment", alter)
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
         """ControlledShutdown: the partitions the broker still leads. Raises NotController, StaleBrokerEpoch, BrokerNotAvailable."""
@@ -344,7 +344,7 @@ class Controller:
             self._core.check_active()
             return await self._brokers.controlled_shutdown(broker_id, broker_epoch)
 
-        return await self._queue.call("ControlledShutdown", leave)
+        return await self._queue.ask("ControlledShutdown", leave)
 
     async def allocate_producer_id_block(self, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
         """AllocateProducerIds. Raises NotController, BrokerIdNotRegistered, StaleBrokerEpoch."""
@@ -358,7 +358,7 @@ class Controller:
                 raise StaleBrokerEpoch(f"broker {broker_id} has epoch {broker.epoch}, not {broker_epoch}")
             return await allocate_block(self._store, broker_id)
 
-        return await self._queue.call("AllocateProducerIds", allocate)
+        return await self._queue.ask("AllocateProducerIds", allocate)
 
     async def enable_unclean_election(self, topic: str | None) -> None:
         """unclean.leader.election.enable was set, for a topic or (None) as the default: partitions without a leader may get one."""
@@ -372,7 +372,7 @@ class Controller:
                 batch.send()
 
         with suppress(NotController):
-            await self._queue.call("UncleanLeaderElectionEnable" if topic is None else "TopicUncleanLeaderElectionEnable", elect)
+            await self._queue.ask("UncleanLeaderElectionEnable" if topic is None else "TopicUncleanLeaderElectionEnable", elect)
 
     async def rebalance_leaders(self) -> None:
         """Preferred leaders where too many others lead, now, whatever `auto.leader.rebalance.enable` says."""
@@ -382,7 +382,7 @@ class Controller:
                 await self._elections.rebalance()
 
         with suppress(NotController):
-            await self._queue.call("AutoPreferredReplicaLeaderElection", rebalance)
+            await self._queue.ask("AutoPreferredReplicaLeaderElection", rebalance)
 
     async def delivered(self) -> None:
         """Wait until the events queued now are done and the requests that follow from them have been answered."""

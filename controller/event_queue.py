@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from controller.errors import ControllerError, NotController, StoreError
+from controller.errors import ControllerError, NotController, SessionExpired, StoreError
 
 logger = logging.getLogger(__name__)
 
 LAST_EVENT_SECONDS = 5.0
+SESSION_ENDED = "the session of this broker's controller ended"
 
 T = TypeVar("T")
 Event = Callable[[], Awaitable[None]]
@@ -80,7 +81,7 @@ class EventQueue:
         self._events.clear()
         for future in self._queued:
             if not future.done():
-                future.set_exception(NotController("the session of this broker's controller ended"))
+                future.set_exception(NotController(SESSION_ENDED))
         self._queued.clear()
         self.put(name, event)
 
@@ -109,6 +110,16 @@ class EventQueue:
         finally:
             self._waiting.discard(future)
             self._queued.discard(future)
+
+    async def ask(self, name: str, event: Callable[[], Awaitable[T]]) -> T:
+        """The same for those who ask the active controller: NotController when its session ends before or meanwhile.
+
+        Whether it was done, who is controller next will know.
+        """
+        try:
+            return await self.call(name, event)
+        except SessionExpired:
+            raise NotController(SESSION_ENDED) from None
 
     async def _run(self) -> None:
         while not self._closed:

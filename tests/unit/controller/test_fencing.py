@@ -26,9 +26,9 @@ def test_what_waits_when_the_session_ends_is_refused_and_nothing_is_sent() -> No
         cluster.ensemble.expire(deposed.store.session_id)
         await asyncio.sleep(0)
         assert not deposed.controller.is_active
-        with pytest.raises(NotController):
-            await waiting
-        await asyncio.gather(running, return_exceptions=True)
+        for asked in (waiting, running):
+            with pytest.raises(NotController):
+                await asked
         deposed.store.latency = 0
         await cluster.settle()
         for broker_id, peer in cluster.peers.items():
