@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
@@ -55,25 +54,26 @@ def a_session() -> Iterator[SparkSession]:
     """A session with two cores and the Kafka connector. Skips the test when the connector cannot be fetched."""
     from benchmarks.pipeline import session
 
-    folder = Path(tempfile.mkdtemp(prefix="spark-"))
-    log = folder / "spark.log"
-    try:
-        conf = {**CONF, "spark.local.dir": str(folder), "spark.sql.warehouse.dir": str(folder / "warehouse")}
-        with session.talk_to(log):
-            spark = session.open_session("local[2]", conf)
-    except Unusable as reason:
-        pytest.skip(str(reason))
-    except Exception as error:
-        why = session.why_no_session(log, "local[2]", error)
-        traceback.clear_frames(error.__traceback__)  # they hold the pipe to the JVM, which warns when it is closed, which is ignored now
-        skip_if_not_fetched(why)
-        raise AssertionError(why) from error
-    try:
-        yield spark
-    finally:
-        spark.stop()
-        _end_jvm()
-        shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="spark-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        log = folder / "spark.log"
+        try:
+            conf = {**CONF, "spark.local.dir": str(folder), "spark.sql.warehouse.dir": str(folder / "warehouse")}
+            with session.talk_to(log):
+                spark = session.open_session("local[2]", conf)
+        except Unusable as reason:
+            pytest.skip(str(reason))
+        except Exception as error:
+            why = session.why_no_session(log, "local[2]", error)
+            # They hold the pipe to the JVM, which warns when it is closed: now, while that is ignored.
+            traceback.clear_frames(error.__traceback__)
+            skip_if_not_fetched(why)
+            raise AssertionError(why) from error
+        try:
+            yield spark
+        finally:
+            spark.stop()
+            _end_jvm()
 
 
 def skip_if_not_fetched(why: str) -> None:
