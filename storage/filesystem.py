@@ -75,7 +75,7 @@ class FileSystem(Protocol):
         """Opens for reading and writing; FileNotFoundError unless it exists or `create`."""
 
     def open_unnamed(self, directory: str) -> File | None:
-        """A new file without a name, which is gone with its last reference unless `link` names it; None where there is no such thing."""
+        """A new file without a name, which is gone with its last reference unless `link` names it; None where there is none to be had."""
 
     def link(self, path: str, file: File) -> None:
         """Gives a file of `open_unnamed`, of the same file system, its name. FileExistsError when that is taken."""
@@ -294,11 +294,13 @@ class RealFileSystem:
 
     def open_unnamed(self, directory: str) -> RealFile | None:
         try:
-            return RealFile(directory, os.open(directory, os.O_TMPFILE | _OPEN_WRITE, 0o644))
+            file = RealFile(directory, os.open(directory, os.O_TMPFILE | _OPEN_WRITE, 0o644))
         except OSError as error:
             if error.errno in _NO_UNNAMED_FILES:
                 return None
             raise
+        # Nobody needs it yet, and somebody will need the number.
+        return file if file.fileno() <= self._many else None
 
     def link(self, path: str, file: File) -> None:
         fd = file.fileno()

@@ -33,12 +33,13 @@ _LOG_COSTS = 3
 class IdleFiles:
     """Of all logs that `logs` gives."""
 
-    __slots__ = ("_background", "_closes_all", "_ends", "_filesystem", "_hand", "_logs", "_new_ends", "_thread", "_waiting")
+    __slots__ = ("_background", "_closes_all", "_ends", "_filesystem", "_hand", "_is_short", "_logs", "_new_ends", "_thread", "_waiting")
 
     def __init__(self, filesystem: FileSystem, background: Background, logs: Callable[[], Iterable[PartitionLog]]) -> None:
         self._filesystem = filesystem
         self._background = background
         self._closes_all = False
+        self._is_short = False
         self._logs = logs
         self._waiting: deque[PartitionLog] = deque()
         self._thread = 0
@@ -58,10 +59,12 @@ class IdleFiles:
 
     def relieve(self) -> None:
         """Closes all that can be if the process is short of descriptors."""
-        if self._filesystem.is_short_of_files():
-            log.info(
-                "most of the files that may be open are; those of logs are closed. A higher limit (ulimit -n) spares opening them again"
-            )
+        was_short, self._is_short = self._is_short, self._filesystem.is_short_of_files()
+        if self._is_short:
+            if not was_short:
+                log.info(
+                    "most of the files that may be open are; those of logs are closed. A higher limit (ulimit -n) spares opening them again"
+                )
             self._closes_all = True
             self.close_idle()
 

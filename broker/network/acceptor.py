@@ -10,8 +10,11 @@ import asyncio
 import errno
 import ipaddress
 import logging
+import os
+import resource
 import socket
 import ssl
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -29,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 ACCEPTS_PER_TURN: Final = 64
 PAUSE_AFTER_ERROR_SECONDS: Final = 1.0
+QUIET_SECONDS: Final = 60.0
+"""After a line about files there is none for so long."""
 MAX_TOO_EARLY: Final = 1000
 """Connections that are kept open for a moment before they are refused; beyond, they are closed at once."""
 HANDSHAKE_SECONDS: Final = 10.0
@@ -44,6 +49,11 @@ class BindFailed(Exception):
             "stop what uses the address or change `listeners`"
         )
         self.endpoint = endpoint
+
+
+def files_for_connections(limit: int) -> int:
+    """The number from which on connections leave files to the rest of the broker: a log directory that can open none is lost."""
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit - max(limit // 8, 16)
 
 
 async def bind(endpoint: EndPoint, limits: NetworkLimits, loop: asyncio.AbstractEventLoop) -> socket.socket:
@@ -106,8 +116,10 @@ class Acceptor:
         "_index",
         "_loop",
         "_make_room",
+        "_most_files",
         "_opening",
         "_processors",
+        "_quiet_until",
         "_quotas",
         "_report",
         "_retry",
@@ -161,6 +173,8 @@ class Acceptor:
         self._accepting = False
         self._closed = False
         self._retry: asyncio.TimerHandle | None = None
+        self._most_files = files_for_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        self._quiet_until = 0.0
         # A task of a connection ends as soon as its transport stands; nothing per connection runs after that.
         self._opening: set[asyncio.Task[None]] = set()
 
@@ -226,17 +240,14 @@ class Acceptor:
                 self._pause(delay)
                 return
             try:
+                self._check_files()
                 sock, address = self._sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
                 if error.errno not in _EXHAUSTED:
                     raise
-                logger.error(
-                    "listener %s: cannot accept: %s; raise the limit of open files or lower max.connections; trying again in %.0f s",
-                    name, error, PAUSE_AFTER_ERROR_SECONDS,
-                )  # fmt: skip
-                self._pause(PAUSE_AFTER_ERROR_SECONDS)
+                self._wait_for_files(error)
                 return
             host = _host_of(address)
             if not quotas.open(name, host):
@@ -252,6 +263,22 @@ class Acceptor:
                 self._close_later(sock, host, delay)
                 continue
             self._open(sock, host, address[1])
+
+    def _check_files(self) -> None:
+        """Raises OSError when connections have all the files that they may have: the next file that the storage opened would fail."""
+        lowest = os.dup(self._sock.fileno())  # the system gives the lowest number that is free
+        os.close(lowest)
+        if lowest >= self._most_files:
+            raise OSError(errno.EMFILE, f"{lowest} files are open, the others are for logs")
+
+    def _wait_for_files(self, error: OSError) -> None:
+        if self._loop.time() >= self._quiet_until:
+            self._quiet_until = self._loop.time() + QUIET_SECONDS
+            logger.error(
+                "listener %s: cannot accept: %s; raise the limit of open files or lower max.connections; trying again every %.0f s",
+                self.endpoint.listener_name, error.strerror, PAUSE_AFTER_ERROR_SECONDS,
+            )  # fmt: skip
+        self._pause(PAUSE_AFTER_ERROR_SECONDS)
 
     def _close_later(self, sock: socket.socket, host: str, delay: float) -> None:
         """Its address has used up its rate of connections (KIP-612)."""

@@ -8,7 +8,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
 
@@ -36,6 +36,8 @@ from tests.support.hostile import (
     recorded_requests,
     throw,
 )
+from tests.support.serve_command import serving
+from tests.support.wire_client import a_wire_client
 
 KiB = 1024
 MiB = 1024 * KiB
@@ -217,6 +219,26 @@ def test_ten_thousand_idle_connections_are_cheap(tmp_path: Path) -> None:
             finally:
                 for connection in connections:
                     connection.close()
+
+
+def test_more_connections_than_files_wait_and_leave_files_for_the_logs(tmp_path: Path) -> None:
+    settings = ["listeners=PLAINTEXT://127.0.0.1:0", f"socket.listen.backlog.size={BACKLOG}", "log.dirs=data"]
+    often = "replica.high.watermark.checkpoint.interval.ms=50"
+    checkpoint = tmp_path / "data" / "replication-offset-checkpoint"
+    with serving(tmp_path, *settings, often, script='ulimit -n 96; exec "$@"') as broker:
+        address = ("127.0.0.1", broker.ports[0])
+        with a_wire_client(broker.ports[0]) as client, ExitStack() as others:
+            waiting = [others.enter_context(socket.create_connection(address, ANSWER_SECONDS)) for _ in range(200)]
+            eventually(lambda: "cannot accept" in broker.log())
+            client.ask(CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=3, replication_factor=1)], timeout_ms=60_000), 5)
+            eventually(lambda: checkpoint.exists() and "t 2 0" in checkpoint.read_text())
+            for connection in waiting[:-1]:
+                connection.close()
+            waiting[-1].sendall(API_VERSIONS)
+            receive(waiting[-1])
+        assert "offline" not in broker.log()
+        assert broker.log().count("cannot accept") == broker.log().count("most of the files") == 1
+        assert broker.end() == 0
 
 
 def test_requests_that_wait_for_weeks_stand_in_nobodys_way_and_do_not_hold_up_the_end(broker: BrokerProcess) -> None:
