@@ -6,6 +6,7 @@ which in ZooKeeper mode nobody looks at.
 
 from broker.error_map import error_code
 from broker.request_context import RequestContext
+from controller.controller import Controller
 from controller.errors import BrokerIdNotRegistered, ControllerError, IneligibleReplica
 from controller.isr_changes import IsrChange, IsrResult
 from protocol.errors import ErrorCode
@@ -27,6 +28,18 @@ async def handle_alter_partition(request: AlterPartitionRequest, context: Reques
     controller = context.broker.controller
     version = context.api_version
     by_id = version >= FIRST_VERSION_BY_TOPIC_ID
+    try:
+        if by_id and not {topic.topic_id for topic in request.topics} <= set(controller.context.topic_ids.values()):
+            # It may be taking over and know no topics yet. Leaders take UNKNOWN_TOPIC_ID for the last word, and wait for the next one.
+            await controller.alter_isr(request.broker_id, request.broker_epoch, {})
+        return await _alter(request, controller, version, by_id=by_id)
+    except BrokerIdNotRegistered:
+        return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+    except ControllerError as error:
+        return AlterPartitionResponse(error_code=error_code(error))
+
+
+async def _alter(request: AlterPartitionRequest, controller: Controller, version: int, *, by_id: bool) -> AlterPartitionResponse:
     names = {topic_id: name for name, topic_id in controller.context.topic_ids.items()} if by_id else {}
     response = AlterPartitionResponse()
     changes: dict[TopicPartition, IsrChange] = {}
@@ -44,12 +57,7 @@ async def handle_alter_partition(request: AlterPartitionRequest, context: Reques
                 partition = TopicPartition(name, proposal.partition_index)
                 changes[partition] = _change(proposal, version)
                 answers.append((partition, answer))
-    try:
-        results = await controller.alter_isr(request.broker_id, request.broker_epoch, changes)
-    except BrokerIdNotRegistered:
-        return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
-    except ControllerError as error:
-        return AlterPartitionResponse(error_code=error_code(error))
+    results = await controller.alter_isr(request.broker_id, request.broker_epoch, changes)
     for partition, answer in answers:
         _fill(answer, results[partition], by_id=by_id)
     return response

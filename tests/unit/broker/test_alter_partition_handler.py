@@ -1,0 +1,47 @@
+"""AlterPartition that reaches a controller while it takes over."""
+
+import asyncio
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+from broker.handlers.alter_partition import handle_alter_partition
+from controller.context import Leadership
+from controller.isr_changes import IsrChange
+from controller.znodes import PartitionState
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionRequestTopicData,
+    BrokerState,
+)
+from storage.topic_partition import TopicPartition
+from tests.support.replicas import TOPIC, TOPIC_ID
+
+
+class TakingOver:
+    """A controller whose queue holds what it is asked behind the reading of the topics."""
+
+    def __init__(self) -> None:
+        self.context = SimpleNamespace(topic_ids={})
+
+    async def alter_isr(self, _: int, __: int, changes: Mapping[TopicPartition, IsrChange]) -> dict[TopicPartition, Leadership]:
+        self.context.topic_ids[TOPIC] = TOPIC_ID
+        return {partition: Leadership(PartitionState(0, change.new_isr, 0, 1), 1) for partition, change in changes.items()}
+
+
+def ask(topic_id: bytes) -> tuple[int, list[int]]:
+    proposal = AlterPartitionRequestPartitionData(new_isr_with_epochs=[BrokerState(broker_id=each) for each in (0, 1)])
+    request = AlterPartitionRequest(topics=[AlterPartitionRequestTopicData(topic_id=topic_id, partitions=[proposal])])
+    context = cast("Any", SimpleNamespace(broker=SimpleNamespace(controller=TakingOver()), api_version=3))
+    (topic,) = asyncio.run(handle_alter_partition(request, context)).topics
+    return topic.partitions[0].error_code, topic.partitions[0].isr
+
+
+def test_the_leader_of_a_topic_that_is_not_read_yet_is_not_told_that_there_is_none() -> None:
+    assert ask(TOPIC_ID) == (ErrorCode.NONE, [0, 1])
+
+
+def test_a_topic_that_nobody_made_is_unknown() -> None:
+    assert ask(b"nobody made this")[0] == ErrorCode.UNKNOWN_TOPIC_ID
