@@ -1,7 +1,7 @@
 """Moves of partitions and elections of preferred leaders, asked of the controller of a test's cluster, whoever that is."""
 
 from broker.cli.client.cluster import Cluster as Client
-from broker.cli.client.errors import ClientError
+from broker.cli.client.errors import ClientError, check
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -24,7 +24,12 @@ def move(cluster: Cluster, topic: str, targets: dict[int, list[int] | None]) -> 
     request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=partitions)])
 
     def ask(client: Client) -> AlterPartitionReassignmentsResponse:
-        return client.ask_controller(request, AlterPartitionReassignmentsResponse)
+        def attempt() -> AlterPartitionReassignmentsResponse:
+            answer = client.ask_controller(request, AlterPartitionReassignmentsResponse)
+            check("the move", answer.error_code)  # on a busy machine the controller may be none any more: the next one is asked
+            return answer
+
+        return client.until_done(attempt)
 
     response = cluster.ask(ask, seconds=90.0)
     assert isinstance(response, AlterPartitionReassignmentsResponse)
