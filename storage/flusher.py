@@ -59,7 +59,10 @@ class Flusher:
             self._due_again.add(partition_log)
             return
         only_complete = partition_log.flush_due_offset <= partition_log.recovery_point
-        self._flush(partition_log, partition_log.active_segment.base_offset if only_complete else None)
+        up_to = partition_log.complete_up_to() if only_complete else None
+        self._flush(partition_log, up_to)
+        if up_to is not None and partition_log in self._under_way and up_to < partition_log.active_segment.base_offset:
+            self._due_again.add(partition_log)
 
     def flush_by_age(self, logs: Iterable[PartitionLog], now_ms: int) -> None:
         """Flushes the logs whose last flush is `flush.ms` ago, a few per turn of the loop; not while the last round is under way."""

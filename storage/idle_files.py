@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from storage.background import Background
 from storage.filesystem import FileSystem
 from storage.partition_log import PartitionLog
+from storage.segment import Segment
 
 log = logging.getLogger(__name__)
 
@@ -77,10 +78,11 @@ class IdleFiles:
             self._hand.extend(self._logs())
         for _ in range(min(_LOOKED_AT_AT_ONCE, len(self._hand))):
             each = self._hand.popleft()
-            if each.is_closed or each.flushes or each.truncation is not None:
+            if each.is_closed or each.truncation is not None:
                 continue
             each.read_hints.clear()
-            left -= sum(segment.release() for segment in each.segments)
+            flushed = _being_flushed(each)
+            left -= sum(segment.release() for segment in each.segments if segment not in flushed)
             if left <= 0:
                 return
 
@@ -106,12 +108,18 @@ class IdleFiles:
         if partition_log.is_closed:
             return
         end = self._new_ends[partition_log] = partition_log.log_end_offset
-        if partition_log.flushes or partition_log.truncation is not None:
+        if partition_log.truncation is not None:
             return  # a thread relies on the files that were open when it began
+        flushed = _being_flushed(partition_log)
         active = partition_log.active_segment
         is_idle = self._closes_all or self._ends.get(partition_log) == end
         for segment in partition_log.segments:
-            if is_idle or segment is not active:
+            if (is_idle or segment is not active) and segment not in flushed:
                 segment.release()
         if is_idle:
             partition_log.read_hints.clear()
+
+
+def _being_flushed(partition_log: PartitionLog) -> set[Segment]:
+    """A thread relies on their files. Of a log that is written fast there is always a flush under way, but never of all segments."""
+    return {segment for plan in partition_log.flushes for segment in plan.segments}

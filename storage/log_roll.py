@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FILES_MADE_LATER = 3
-MOST_UNFINISHED = 32
+MOST_UNFINISHED = 8
 """Of a log. Each holds files open: a log that rolls faster than they are completed, as with every batch, completes one with each roll."""
 _INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 

@@ -115,6 +115,7 @@ class PartitionLog:
     offset_for_timestamp = log_read.offset_for_timestamp
     offset_of_max_timestamp = log_read.offset_of_max_timestamp
     aborted_transactions = log_read.aborted_transactions
+    complete_up_to = log_flush.complete_up_to
     prepare_flush = log_flush.prepare_flush
     finish_flush = log_flush.finish_flush
     flush = log_flush.flush

@@ -3,6 +3,7 @@
 import pytest
 
 from storage import flusher, producer_expirations
+from storage.log_flush import SEGMENTS_AT_ONCE
 from storage.topic_partition import TopicPartition
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
@@ -51,6 +52,32 @@ def test_a_roll_brings_the_segments_that_are_complete_to_the_disk() -> None:
         append(log, a_batch(2))
     disks.settle()
     assert (log.recovery_point, log.log_end_offset) == (4, 6)
+
+
+def test_of_many_segments_that_are_complete_a_flush_takes_some_and_the_next_ones_follow() -> None:
+    disks = disks_with(segment_bytes=len(a_batch(2)))
+    manager = disks.start()
+    log = manager.get_or_create(T0, is_new=True)
+    for _ in range(3 * SEGMENTS_AT_ONCE):
+        append(log, a_batch(2))
+    log.finish_rolls()
+    manager.flusher.flush(log)
+    (plan,) = log.flushes
+    assert plan.recovery_point == 2 * SEGMENTS_AT_ONCE
+    disks.settle()
+    assert log.recovery_point == log.log_end_offset - 2
+
+
+def test_a_flush_of_complete_segments_waits_for_no_roll() -> None:
+    disks = disks_with(segment_bytes=len(a_batch(2)))
+    log = disks.start().get_or_create(T0, is_new=True)
+    for _ in range(5):
+        append(log, a_batch(2))
+    assert len(log.unfinished_rolls) == 4
+    log.complete_roll()
+    assert len(log.unfinished_rolls) == 3
+    disks.settle()
+    assert (log.recovery_point, log.unfinished_rolls) == (8, [])
 
 
 def test_flush_ms_counts_from_the_last_flush() -> None:

@@ -11,6 +11,7 @@ from config.broker import BrokerConfig
 from config.topic import TopicConfig
 from storage.filesystem import RealFileSystem
 from storage.idle_files import IdleFiles
+from storage.log_flush import SEGMENTS_AT_ONCE
 from storage.log_manager import LogManager
 from storage.topic_partition import TopicPartition
 from tests.support.background import ManualBackground
@@ -92,6 +93,27 @@ class CrowdedFileSystem(RealFileSystem):
 
     def is_short_of_files(self) -> bool:
         return True
+
+
+def test_a_flush_keeps_only_the_files_open_that_it_needs(tmp_path: Path) -> None:
+    manager, background = a_manager(tmp_path)
+    log = manager.get_or_create(T0, is_new=True)
+    for _ in range(160):
+        append(log, a_batch(3, value_bytes=50))
+    log.finish_rolls()
+    plan = log.prepare_flush(log.complete_up_to())
+    assert plan is not None
+    assert 0 < len(plan.segments) < len(log.segments) - 1
+    idle = IdleFiles(RealFileSystem(), background, manager.all_logs)
+    idle.start()
+    idle.close_some()
+    assert open_files(tmp_path) == [segment.path.rpartition("/")[2] for segment in plan.segments]
+    plan.run()
+    log.finish_flush(plan)
+    idle.close_some()
+    log.flush()
+    assert len(open_files(tmp_path)) <= SEGMENTS_AT_ONCE + 1
+    manager.shutdown()
 
 
 def test_what_is_used_is_closed_too_when_descriptors_run_short(tmp_path: Path) -> None:

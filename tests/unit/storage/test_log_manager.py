@@ -124,7 +124,7 @@ def test_a_crash_while_loading_counts_as_a_crash() -> None:
 
 @pytest.mark.parametrize("part", range(3))
 def test_many_logs_are_synced_together_and_a_stop_that_fails_is_no_clean_one(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_closing, "MANY_LOGS", 3)
+    monkeypatch.setattr(log_closing, "MANY_SEGMENTS", 3)
     for fail_at in range(part, 120, 3):
         inner = MemoryFileSystem()
         filesystem = FaultyFileSystem(inner)

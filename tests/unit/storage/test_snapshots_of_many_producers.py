@@ -197,6 +197,7 @@ def test_a_segment_without_a_snapshot_does_not_become_the_first_before_the_next_
     for n in range(2):
         write(log, 3, 2 + n)
         log.roll()
+    log.finish_rolls()
     log.update_high_watermark(log.log_end_offset)
     for _ in steps(disks):
         if log.recovery_point < log.log_end_offset:
