@@ -53,9 +53,8 @@ class CommandLine:
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start a command that goes on until it is told to stop."""
-        # The tests may run in the background of a shell, where SIGINT is ignored and would be by the command, too.
-        command = ["env", "--default-signal=INT", *self._command(arguments)]
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self._environment())
+        pipe = subprocess.PIPE
+        return subprocess.Popen(self._command(arguments), stdin=pipe, stdout=pipe, stderr=pipe, env=self._environment())
 
     def __call__(self, *arguments: str, input: str | bytes = b"", status: int = 0) -> Ended:
         """Run a command to its end, which must be with this status."""

@@ -30,6 +30,7 @@ READ_ELSEWHERE = {
         "replication/fetch_read.py",
     ),
     ApiKey.LEADER_AND_ISR: CONTROL_REQUESTS,
+    ApiKey.OFFSET_DELETE: ("broker/handlers/group_topics.py",),
     ApiKey.STOP_REPLICA: CONTROL_REQUESTS,
     ApiKey.UPDATE_METADATA: (*CONTROL_REQUESTS, "broker/handlers/metadata.py"),
 }

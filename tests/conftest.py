@@ -1,0 +1,8 @@
+"""For all tests: processes that they start can be interrupted, whoever started the tests."""
+
+import signal
+
+# A shell's background job ignores SIGINT, and nohup SIGHUP. So would every process that is started from it, but handlers are not inherited.
+for number in (signal.SIGHUP, signal.SIGINT):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, lambda *_: None)
