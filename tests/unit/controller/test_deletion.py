@@ -14,6 +14,15 @@ from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplic
 from tests.support.controlled_cluster import BrokerUnderTest, Cluster, P, run, until
 
 
+async def delete_while_broker_2_is_down(cluster: Cluster) -> None:
+    """Broker 1 has deleted its replica, the topic is there still."""
+    await cluster.topic([1, 2])
+    await cluster.kill(2)
+    await cluster.brokers[0].topics.delete_topics(["t"])
+    await cluster.settle()
+    assert P not in cluster.peers[1].replicas
+
+
 def test_a_deletion_waits_for_the_replica_that_is_down() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.topic([0, 2])
@@ -36,11 +45,7 @@ def test_a_deletion_waits_for_the_replica_that_is_down() -> None:
 
 def test_what_a_broker_deleted_in_an_earlier_life_is_deleted_once_more() -> None:
     async def scenario(cluster: Cluster) -> None:
-        await cluster.topic([1, 2])
-        await cluster.kill(2)
-        await cluster.brokers[0].topics.delete_topics(["t"])
-        await cluster.settle()
-        assert P not in cluster.peers[1].replicas
+        await delete_while_broker_2_is_down(cluster)
         await cluster.kill(1)
         await cluster.start(1)  # where it is told to host the partition, before anything else
         await cluster.settle()
@@ -103,11 +108,7 @@ def test_a_late_answer_about_a_failed_directory_of_an_earlier_life_moves_no_lead
 
 def test_what_was_deleted_is_not_hosted_again_when_a_directory_fails() -> None:
     async def scenario(cluster: Cluster) -> None:
-        await cluster.topic([1, 2])
-        await cluster.kill(2)
-        await cluster.brokers[0].topics.delete_topics(["t"])
-        await cluster.settle()
-        assert P not in cluster.peers[1].replicas
+        await delete_while_broker_2_is_down(cluster)
         path = "/log_dir_event_notification/log_dir_event_"
         await cluster.brokers[1].store.create(path, encode_log_dir_event(1), sequential=True)
         await cluster.settle()
