@@ -9,7 +9,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from benchmarks.machine import machine_facts
 from benchmarks.page import Run, part_tables, write_page
 from benchmarks.parts import connections, groups, long_run, many_partitions, old_readers, rates, replication, single, two_brokers
 from benchmarks.parts.part import Part
+from benchmarks.present_memory import free_memory_present
 from benchmarks.sizes import NORMAL, SIZES, Size
 from benchmarks.table import FOREIGN_SHARE, Sides, is_well, notes
 from benchmarks.turns import Cores, Plan, Turn, foreign_share
@@ -49,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     done: list[tuple[Part, Sides]] = []
     try:
         compiled("loadgen")
-        with tempfile.TemporaryDirectory(prefix="benchmark-", dir=asked.dir) as scratch:
+        with _memory_present(size, facts, plan), tempfile.TemporaryDirectory(prefix="benchmark-", dir=asked.dir) as scratch:
             process_guard().remove_tree(Path(scratch))
             for at, key in enumerate(asked.parts, 1):
                 done.append((PARTS[key], _take_turns(PARTS[key], asked.kinds, plan, Path(scratch), console)))
@@ -66,6 +68,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print(run.warning, style="yellow", highlight=False)
     console.print(f"{run.took_s / 60:.1f} minutes; written to {directory / 'README.md'}", highlight=False, soft_wrap=True)
     return 1 if asked.strict and not all(is_well(sides, part.lines(size)) for part, sides in done) else 0
+
+
+@contextmanager
+def _memory_present(size: Size, facts: dict[str, str], plan: Plan) -> Iterator[None]:
+    if size.is_brief:
+        yield
+        return
+    plan.say("where the host takes free memory away: making it present")
+    with free_memory_present() as length:
+        facts["free memory made present"] = f"{length / (1 << 30):.1f} GiB" if length else "none: the host takes none away"
+        yield
 
 
 def _take_turns(part: Part, kinds: Sequence[str], plan: Plan, scratch: Path, console: Console) -> Sides:

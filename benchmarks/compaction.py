@@ -24,6 +24,7 @@ from pathlib import Path
 
 import uvloop
 
+from benchmarks.present_memory import free_memory_present
 from broker.background import LoopBackground
 from config.broker import BrokerConfig
 from config.topic import TopicConfig
@@ -210,7 +211,7 @@ def main() -> None:
     parser.add_argument("--no-apache", action="store_true")
     asked = parser.parse_args()
     run = uvloop.run
-    with tempfile.TemporaryDirectory(prefix="compaction-") as temporary:
+    with free_memory_present(), tempfile.TemporaryDirectory(prefix="compaction-") as temporary:
         made = Path(temporary, "made")
         size = run(make(made, asked.records // BATCH_RECORDS * BATCH_RECORDS, asked.keys, asked.value_bytes))
         print(f"{size / 2**20:.0f} MiB, {asked.records:,} messages, {asked.keys:,} keys, {asked.value_bytes} bytes a value")

@@ -27,6 +27,7 @@ from benchmarks.loadgen.compiler import compiled
 from benchmarks.loadgen.runner import Measured, run_load
 from benchmarks.parts.part import running
 from benchmarks.parts.single import prepare_fetches
+from benchmarks.present_memory import free_memory_present
 from benchmarks.sizes import NORMAL
 from benchmarks.turns import Bench, Cores, Plan, Turn
 from benchmarks.workloads import LOADS, Fetch, Produce, batch_of_16_kib
@@ -40,7 +41,7 @@ _PARTITIONS = 4
 _HEAD_BYTES, _TAIL_BYTES = 91, 3  # what the answer to a fetch has around the records
 _SEND_BUFFER_BYTES = 102_400  # socket.send.buffer.bytes
 _WARM_UP_S = 2.0
-_KEYS = [load.key for load in LOADS if not load.rate]
+_KEYS = [load.key for load in LOADS]
 
 
 class Server(NamedTuple):
@@ -51,10 +52,12 @@ class Server(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """One kind under one load: the median processor µs per request, and requests per second."""
+    """One kind under one load, medians of the turns: processor µs per request, requests per second, and what percentiles of them waited."""
 
     cpu_us: float
     per_second: float
+    p99_ms: float
+    p999_ms: float
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,13 +76,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cores = Cores(cpus[0], cpus[-1]) if len(cpus) > 1 else Cores(None, None)
     pace = replace(NORMAL.pace, warm_up_s=0.3, duration_s=asked.seconds, prefill_bytes=PREFILL_BYTES)
     plan = Plan(cores, partial(print, file=sys.stderr), replace(NORMAL, pace=pace), frozenset(asked.loads.split(",")))
-    with tempfile.TemporaryDirectory(prefix="kernel-floor-", dir=asked.dir) as scratch:
+    with free_memory_present(), tempfile.TemporaryDirectory(prefix="kernel-floor-", dir=asked.dir) as scratch:
         results = measure(asked.kinds.split(","), asked.turns, Path(scratch), plan)
-    print(f"{'':<38}{'':<12}{'µs CPU':>10}{'× floor':>10}{'requests/s':>12}")
+    print(f"{'':<38}{'':<12}{'µs CPU':>10}{'× floor':>10}{'requests/s':>12}{'p99 ms':>9}{'p99.9 ms':>10}")
     for title, found in results.items():
         for kind, costs in found.items():
             ratio = costs.cpu_us / found[FLOOR].cpu_us
-            print(f"{title:<38}{kind:<12}{costs.cpu_us:>10.1f}{ratio:>10.1f}{costs.per_second:>12,.0f}")
+            print(
+                f"{title:<38}{kind:<12}{costs.cpu_us:>10.1f}{ratio:>10.1f}{costs.per_second:>12,.0f}{costs.p99_ms:>9.2f}{costs.p999_ms:>10.2f}"
+            )
     return 0
 
 
@@ -122,7 +127,7 @@ def _produce(bench: Bench, load: Produce) -> Measured:
         topic = admin.create_topic(load.key, workloads.PRODUCE_CONNECTIONS)
         measured = bench.load(load.load(topic, bench.plan.size.pace))
         admin.delete_topic(topic.name)
-    bench.settle()
+    bench.until_deleted(topic.name)
     return measured
 
 
@@ -152,8 +157,12 @@ def _append(path: Path, data: bytes, times: int) -> None:
 
 
 def _costs(several: Sequence[Measured]) -> Costs:
-    cpu_us = statistics.median(each.broker_cpu_s / max(each.answered, 1) * 1e6 for each in several)
-    return Costs(cpu_us, statistics.median(each.per_second for each in several))
+    return Costs(
+        cpu_us=statistics.median(each.broker_cpu_s / max(each.answered, 1) * 1e6 for each in several),
+        per_second=statistics.median(each.per_second for each in several),
+        p99_ms=statistics.median(each.latency_ns.percentile(99) for each in several) / 1e6,
+        p999_ms=statistics.median(each.latency_ns.percentile(99.9) for each in several) / 1e6,
+    )
 
 
 def produce_floor(folder: Path, answer_bytes: int, cpu: int | None) -> AbstractContextManager[Server]:

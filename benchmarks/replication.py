@@ -33,6 +33,7 @@ from benchmarks import frames, process
 from benchmarks.batches import batch_of_size
 from benchmarks.clusters import BROKERS, KINDS, Cluster
 from benchmarks.loadgen.runner import Load, run_load
+from benchmarks.present_memory import free_memory_present
 from benchmarks.workloads import batch_of_16_kib
 
 PARTITIONS_PER_BROKER = 4
@@ -273,12 +274,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     results: dict[str, dict[str, list[float]]] = {KINDS[kind].label: {} for kind in asked.kinds.split(",")}
     failures = []
-    scratch = Path(tempfile.mkdtemp(prefix="benchmark-replication-"))
-    try:
+    with free_memory_present(), tempfile.TemporaryDirectory(prefix="benchmark-replication-", ignore_cleanup_errors=True) as scratch:
         for turn in range(asked.repeats):
             for kind in asked.kinds.split(","):
                 for name in asked.only.split(","):
-                    directory = scratch / f"{kind}-{name}-{turn}"
+                    directory = Path(scratch, f"{kind}-{name}-{turn}")
                     cluster = KINDS[kind](directory)
                     cluster.start()
                     try:
@@ -288,8 +288,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     finally:
                         cluster.stop()
                         shutil.rmtree(directory, ignore_errors=True)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
     console = Console()
     console.print(table(results))
     for failure in failures:

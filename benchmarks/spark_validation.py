@@ -26,6 +26,7 @@ from benchmarks import process
 from benchmarks.brokers import KINDS, REFERENCE, Broker
 from benchmarks.choices import several
 from benchmarks.machine import machine_facts
+from benchmarks.present_memory import free_memory_present
 from tests.support.apache_kafka import DidNotStartError, ToolMissingError, process_guard
 
 _RESULTS = Path(__file__).parent / "results"
@@ -80,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = _RESULTS / time.strftime("%Y-%m-%dT%H%M%S-spark")
     sides: dict[str, list[Measured]] = {KINDS[kind].label: [] for kind in asked.kinds}
     try:
-        with tempfile.TemporaryDirectory(prefix="validate-", dir=asked.dir) as scratch:
+        with free_memory_present(), tempfile.TemporaryDirectory(prefix="validate-", dir=asked.dir) as scratch:
             process_guard().remove_tree(Path(scratch))
             for turn in range(1, asked.repeats + 1):
                 for kind in asked.kinds:

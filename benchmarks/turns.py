@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 from benchmarks import frames, process
 from benchmarks.admin import Admin, BrokerRefusedError, Topic
@@ -19,6 +20,7 @@ from benchmarks.sizes import NORMAL, Size
 FAILURES = (LoadFailedError, BrokerRefusedError, OSError)
 
 _LOG_LINES = 12
+_DELETION_LIMIT_S = 30.0
 _COMPILING = 0.04  # the share of a JIT in the work of a warm broker
 
 
@@ -56,10 +58,11 @@ class Turn:
 
 
 class Bench:
-    """A running broker of a turn: loads it, and notes what came of it."""
+    """A running broker of a turn, whose data lies in `directory`: loads it, and notes what came of it."""
 
-    def __init__(self, broker: Broker, turn: Turn, plan: Plan) -> None:
+    def __init__(self, broker: Broker, directory: Path, turn: Turn, plan: Plan) -> None:
         self.broker = broker
+        self._directory = directory
         self.turn = turn
         self.plan = plan
 
@@ -85,8 +88,15 @@ class Bench:
             work(topic)
             with Admin("127.0.0.1", self.broker.port) as admin:  # a new one: a long load may have outlasted the idle limit
                 admin.delete_topic(key)
+            self.until_deleted(key)
 
         self.attempt(key, work_on_it)
+
+    def until_deleted(self, topic: str) -> None:
+        """Wait until the files of a deleted topic are gone: to free the pages of some GB takes processor time from what comes next."""
+        deadline = time.monotonic() + _DELETION_LIMIT_S
+        while _holds_topic(self._directory, topic) and time.monotonic() < deadline:
+            time.sleep(0.1)
 
     def measure(self, key: str, title: str, load: Load, on_interval: Callable[[Interval], None] = lambda _: None) -> Measured:
         """Run a load and keep what it showed under `key`."""
@@ -133,6 +143,10 @@ class Bench:
                     return
         finally:
             process.bind(pid, bound)
+
+
+def _holds_topic(directory: Path, topic: str) -> bool:
+    return any(name.startswith(f"{topic}-") for _, inner, _ in os.walk(directory) for name in inner)
 
 
 def check_versions(broker: Broker) -> None:

@@ -55,7 +55,7 @@ def running(
     broker.start()
     try:
         check_versions(broker)
-        yield Bench(broker, turn, plan)
+        yield Bench(broker, directory, turn, plan)
     finally:
         broker.stop()
         shutil.rmtree(directory, ignore_errors=True)
