@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, SessionExpiredError
 from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.states import Callback, KeeperState
 from kazoo.protocol.states import EventType as KazooEventType
 from kazoo.protocol.states import WatchedEvent as KazooEvent
@@ -32,6 +33,9 @@ RECONNECT_SECONDS = 0.05
 MAX_RECONNECT_SECONDS = 1.0
 CLOSE_SECONDS = 4.0
 """How long the polite end of a session may take, before the connection is torn down and the session left to time out."""
+
+EARLINESS_MS = 410
+"""Twice what kazoo takes, on average and at random, from the third of the session's time after which a silent client pings."""
 
 _EVENT_TYPES = {
     KazooEventType.CREATED: EventType.CREATED,
@@ -220,6 +224,7 @@ class _Kazoo(KazooClient):  # type: ignore[misc]  # kazoo has no types
     def __init__(self, on_state: Callable[[str, bool], None], **options: Any) -> None:
         self._on_state = on_state
         super().__init__(**options)
+        self._connection = _Connection(self, self._conn_retry.copy(), logger=self.logger)
 
     def _session_callback(self, state: str) -> None:
         if state == self._state:
@@ -230,6 +235,14 @@ class _Kazoo(KazooClient):  # type: ignore[misc]  # kazoo has no types
 
     def _reset_watchers(self) -> None:
         """Keep them: the store sets its watches again on the next connection."""
+
+
+class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
+    """Pings as often as ZooKeeper's own client. kazoo's pings are up to 0.4 s earlier: so much longer a session outlives a killed broker."""
+
+    def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
+        read_timeout_ms, connect_timeout_ms = super()._connect(host, hostip, port)
+        return read_timeout_ms + EARLINESS_MS, connect_timeout_ms
 
 
 class _DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types

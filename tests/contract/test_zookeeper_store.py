@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
+from kazoo.handlers.threading import SequentialThreadingHandler
 
 from controller.errors import NodeExists, SessionExpired, StoreUnavailable
 from controller.store import EventType, WatchedEvent
@@ -153,3 +154,25 @@ def test_nobody_at_the_address_is_one_clear_error() -> None:
 
     with pytest.raises(StoreUnavailable, match=rf"zookeeper\.connect=127\.0\.0\.1:{port}/k: no session with ZooKeeper within 300 ms"):
         play(scenario, f"127.0.0.1:{port}/k", connection_timeout_ms=300)
+
+
+@pytest.mark.parametrize("jitter", [1, 40])
+def test_a_silent_session_pings_after_a_third_of_its_time_as_zookeepers_own_client(
+    server: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch, jitter: int
+) -> None:
+    """Whatever kazoo draws, in hundredths of a second: that would be subtracted from the third."""
+    waits: list[float] = []
+    select = SequentialThreadingHandler.select
+
+    def recorded(handler: SequentialThreadingHandler, readable: list[object], writable: object, broken: object, timeout_s: float) -> object:
+        if len(readable) > 1:  # for ZooKeeper, and for a request to be sent
+            waits.append(timeout_s)
+        return select(handler, readable, writable, broken, timeout_s)
+
+    async def scenario(store: ZooKeeperStore) -> None:
+        await store.create("/something", b"")
+
+    monkeypatch.setattr(SequentialThreadingHandler, "select", recorded)
+    monkeypatch.setattr("kazoo.protocol.connection.random.randint", lambda low, high: min(max(jitter, low), high))
+    play(scenario, server.connect)
+    assert max(waits) == pytest.approx(SESSION_TIMEOUT_MS / 3000, abs=0.25)
