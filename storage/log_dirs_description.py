@@ -9,6 +9,7 @@ from storage.partition_log import PartitionLog
 from storage.topic_partition import TopicPartition
 
 UNKNOWN_BYTES = -1
+UNKNOWN_LAG = -1
 
 
 class ReplicaDescription(NamedTuple):
@@ -64,5 +65,5 @@ def _describe_replicas(
         yield ReplicaDescription(log.topic_partition, log.size_bytes, max(log.high_watermark - log.log_end_offset, 0), False)
     for log in futures:
         source = current.get(log.topic_partition)
-        lag = -1 if source is None else source.log_end_offset - log.log_end_offset
+        lag = UNKNOWN_LAG if source is None else source.log_end_offset - log.log_end_offset
         yield ReplicaDescription(log.topic_partition, log.size_bytes, lag, True)

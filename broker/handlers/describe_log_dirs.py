@@ -1,5 +1,7 @@
 """DescribeLogDirs (api 35), versions 0-4 (KIP-113); an error for the whole answer from 3, space from 4 (KIP-827).
 
+The lag of a log whose partition is not hosted, for the controller has not spoken of it yet, is -1.
+
 Deviation: directories stand in the order of log.dirs. What blocks (asking the file systems for their space) is microseconds.
 """
 
@@ -18,7 +20,8 @@ from protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from storage.log_dirs_description import LogDirDescription
+from replication.replica_manager import ReplicaManager
+from storage.log_dirs_description import UNKNOWN_LAG, LogDirDescription
 
 REPLICAS_PER_TURN = 75
 """Half a millisecond."""
@@ -29,7 +32,9 @@ async def handle_describe_log_dirs(request: DescribeLogDirsRequest, context: Req
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted = None if request.topics is None else await context.broker.turns.spread(_asked_for(request.topics))
-    return DescribeLogDirsResponse(results=[await _result(found, wanted) for found in context.broker.log_manager.describe_log_dirs()])
+    found = context.broker.log_manager.describe_log_dirs()
+    replicas = context.broker.replica_manager
+    return DescribeLogDirsResponse(results=[await _result(each, wanted, replicas) for each in found])
 
 
 def _asked_for(topics: Sequence[DescribableLogDirTopic]) -> Steps[set[tuple[str, int]]]:
@@ -41,7 +46,7 @@ def _asked_for(topics: Sequence[DescribableLogDirTopic]) -> Steps[set[tuple[str,
     return asked
 
 
-async def _result(found: LogDirDescription, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+async def _result(found: LogDirDescription, wanted: set[tuple[str, int]] | None, replicas: ReplicaManager) -> DescribeLogDirsResult:
     if not found.is_live:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=found.path)
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
@@ -54,7 +59,7 @@ async def _result(found: LogDirDescription, wanted: set[tuple[str, int]] | None)
                 DescribeLogDirsPartition(
                     partition_index=index,
                     partition_size=replica.size_bytes,
-                    offset_lag=replica.offset_lag,
+                    offset_lag=UNKNOWN_LAG if replicas.partition(topic, index) is None else replica.offset_lag,
                     is_future_key=replica.is_future,
                 )
             )

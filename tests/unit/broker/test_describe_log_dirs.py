@@ -1,15 +1,36 @@
-"""DescribeLogDirs of very many logs."""
+"""DescribeLogDirs of very many logs, and of logs without a partition."""
 
+from collections.abc import Collection
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from broker.handlers import describe_log_dirs
 from broker.request_context import RequestContext
-from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from storage.log_manager import LogManager
 from storage.topic_partition import TopicPartition
 from tests.support.log_manager import Disks
+
+
+def a_context(manager: LogManager, hosted: Collection[tuple[str, int]]) -> RequestContext:
+    """Of a broker that hosts these partitions."""
+    replicas = SimpleNamespace(partition=lambda topic, index: object() if (topic, index) in hosted else None)
+    broker = SimpleNamespace(log_manager=manager, replica_manager=replicas)
+    return cast("RequestContext", SimpleNamespace(is_authorized=lambda *_: True, broker=broker))
+
+
+def describe(context: RequestContext) -> tuple[DescribeLogDirsResponse, int]:
+    """The answer, and how often others had their turn before it."""
+    describing = describe_log_dirs.handle_describe_log_dirs(DescribeLogDirsRequest(topics=None), context)
+    turns = 0
+    while True:
+        try:
+            describing.send(None)
+        except StopIteration as done:
+            return done.value, turns
+        turns += 1
 
 
 def test_others_have_their_turn_while_many_logs_are_described(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,15 +38,14 @@ def test_others_have_their_turn_while_many_logs_are_described(monkeypatch: pytes
     manager = Disks().start()
     for index in range(5):
         manager.get_or_create(TopicPartition("orders", index), is_new=True)
-    context: Any = SimpleNamespace(is_authorized=lambda *_: True, broker=SimpleNamespace(log_manager=manager))
-    describing = describe_log_dirs.handle_describe_log_dirs(DescribeLogDirsRequest(topics=None), cast("RequestContext", context))
-    turns = 0
-    while True:
-        try:
-            describing.send(None)
-        except StopIteration as done:
-            answer = done.value
-            break
-        turns += 1
+    answer, turns = describe(a_context(manager, ()))
     assert turns == 2
     assert [partition.partition_index for partition in answer.results[0].topics[0].partitions] == [0, 1, 2, 3, 4]
+
+
+def test_the_lag_of_a_log_whose_partition_is_not_hosted_is_unknown() -> None:
+    manager = Disks().start()
+    for index in range(2):
+        manager.get_or_create(TopicPartition("orders", index), is_new=True)
+    answer, _ = describe(a_context(manager, [("orders", 1)]))
+    assert [partition.offset_lag for partition in answer.results[0].topics[0].partitions] == [-1, 0]
