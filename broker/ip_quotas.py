@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 
 from broker.dynamic_config import DynamicConfig
-from broker.network.acceptor import is_address
 from broker.network.connection_quotas import ConnectionQuotas
+from broker.network.host_names import address_of, resolve
 from controller.client_quotas import CONNECTION_CREATION_RATE
 from controller.config_admin import ConfigAdmin
 from controller.znodes import DEFAULT_ENTITY, desanitize
@@ -54,8 +53,8 @@ class IpQuotas:
         host = desanitize(name)
         if name == DEFAULT_ENTITY:
             self._quotas.set_ip_rate(None, rate)
-        elif is_address(host):
-            self._quotas.set_ip_rate(host, rate)
+        elif (address := address_of(host)) is not None:
+            self._quotas.set_ip_rate(address, rate)
         elif rate is None:
             self._quotas.set_ip_rate(self._addresses.pop(host, host), None)
         else:
@@ -65,10 +64,9 @@ class IpQuotas:
 
     async def _resolve(self, host: str, rate: int) -> None:
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            address = await resolve(host)
         except (OSError, UnicodeError) as error:
             logger.error("quota of address %s: the name cannot be resolved (%s); it is ignored, set it again for an address", host, error)
             return
-        address = str(found[0][4][0])
         self._addresses[host] = address
         self._quotas.set_ip_rate(address, rate)

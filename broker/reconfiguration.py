@@ -9,10 +9,12 @@ import logging
 from collections.abc import Callable
 
 from broker.network.acceptor import BindFailed
+from broker.network.host_names import HostNames
 from broker.network.limits import limits_of
 from broker.network.socket_server import SocketServer
 from config.broker import BrokerConfig
 from config.broker_network import ADVERTISED_LISTENERS, LISTENER_SECURITY_PROTOCOL_MAP, LISTENERS
+from config.errors import ConfigError
 from controller.errors import StoreError
 from controller.store import MetadataStore
 from controller.znodes import BrokerRegistration, broker_id_path, encode_broker
@@ -28,6 +30,7 @@ class Reconfiguration:
     def __init__(
         self,
         config: BrokerConfig,
+        hosts: HostNames,
         socket_server: SocketServer,
         store: MetadataStore,
         broker_id: int,
@@ -35,10 +38,12 @@ class Reconfiguration:
     ) -> None:
         """`registration` says how the broker is registered with the listeners it has at that moment."""
         self._config = config
+        self._hosts = hosts
         self._socket_server = socket_server
         self._store = store
         self._broker_id = broker_id
         self._registration = registration
+        self._names_task: asyncio.Task[None] | None = None
         self._listener_names: list[str] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -49,15 +54,31 @@ class Reconfiguration:
 
     async def close(self) -> None:
         """Let a change of listeners that is under way end."""
+        if self._names_task is not None:
+            self._names_task.cancel()
+            await asyncio.gather(self._names_task, return_exceptions=True)
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def _on_change(self, changed: frozenset[str]) -> None:
-        listeners = self._config.listeners.listeners
-        self._socket_server.apply(limits_of(self._config, [endpoint.listener_name for endpoint in listeners]))
+        self._apply_limits()
+        if names := self._hosts.unknown(self._config):
+            if self._names_task is not None:
+                self._names_task.cancel()
+            self._names_task = asyncio.get_running_loop().create_task(self._learn(names), name="resolve-hosts")
         if changed & _LISTENER_KEYS:
             previous = self._task
             self._task = asyncio.get_running_loop().create_task(self._change_listeners(previous), name="change-listeners")
+
+    def _apply_limits(self) -> None:
+        self._socket_server.apply(limits_of(self._config, self._hosts))
+
+    async def _learn(self, names: list[str]) -> None:
+        try:
+            await self._hosts.learn(names)
+        except ConfigError as error:
+            logger.error("%s; it is not limited until it is set again", error)
+        self._apply_limits()
 
     async def _change_listeners(self, previous: asyncio.Task[None] | None) -> None:
         """Remove and add listeners by name, then register anew: the controller tells the cluster."""

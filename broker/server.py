@@ -31,6 +31,7 @@ from broker.ip_quotas import IpQuotas
 from broker.log_dir_failures import LogDirFailures
 from broker.metadata_store import open_metadata_store
 from broker.network.acceptor import BindFailed
+from broker.network.host_names import known_hosts
 from broker.network.limits import limits_of
 from broker.producer_ids import ProducerIds
 from broker.purgatory import Purgatory
@@ -281,7 +282,8 @@ class Broker:
     async def _bind(self) -> None:
         listeners = self.config.listeners
         endpoints = listeners.listeners
-        self.socket_server = self._surroundings.socket_server(limits_of(self.config, [endpoint.listener_name for endpoint in endpoints]))
+        hosts = await known_hosts(self.config)
+        self.socket_server = self._surroundings.socket_server(limits_of(self.config, hosts))
         measured = None if self.metrics is None else self.metrics.attach(self.services, self.socket_server)
         self.dispatcher = Dispatcher(self.services, measured)
         self.services.metadata_waits.on_wait = self.dispatcher.on_wait
@@ -293,7 +295,7 @@ class Broker:
         ip_quotas = IpQuotas(self.services.config_admin, self.services.dynamic_config, self.socket_server.quotas)
         await ip_quotas.load()
         self._held.push_async_callback(ip_quotas.close)
-        reconfiguration = Reconfiguration(self.config, self.socket_server, self.store, self.services.broker_id, self._registration)
+        reconfiguration = Reconfiguration(self.config, hosts, self.socket_server, self.store, self.services.broker_id, self._registration)
         reconfiguration.start()
         self._held.push_async_callback(reconfiguration.close)
 

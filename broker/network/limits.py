@@ -3,9 +3,9 @@
 `SocketServer.apply` puts changed limits in force.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
+from broker.network.host_names import HostNames
 from config.broker import BrokerConfig
 from config.broker_network import (
     CONNECTIONS_MAX_IDLE_MS,
@@ -90,9 +90,9 @@ class NetworkLimits:
         self.socket_send_buffer_bytes = socket_send_buffer_bytes
 
 
-def limits_of(config: BrokerConfig, listener_names: Iterable[str]) -> NetworkLimits:
-    """The limits in force; `listener_names` says whose listener prefixes to look at."""
-    names = list(listener_names)
+def limits_of(config: BrokerConfig, hosts: HostNames) -> NetworkLimits:
+    """The limits in force. Those of hosts that `hosts` does not know are left out."""
+    names = [endpoint.listener_name for endpoint in config.listeners.listeners]
     return NetworkLimits(
         connections_max_idle_ms=config[CONNECTIONS_MAX_IDLE_MS],
         listener_max_connection_creation_rate=_by_listener(config, names, MAX_CONNECTION_CREATION_RATE),
@@ -100,7 +100,7 @@ def limits_of(config: BrokerConfig, listener_names: Iterable[str]) -> NetworkLim
         max_connection_creation_rate=config[MAX_CONNECTION_CREATION_RATE],
         max_connections=config[MAX_CONNECTIONS],
         max_connections_per_ip=config[MAX_CONNECTIONS_PER_IP],
-        max_connections_per_ip_overrides=max_connections_per_ip_overrides(config[MAX_CONNECTIONS_PER_IP_OVERRIDES]),
+        max_connections_per_ip_overrides=hosts.by_address(max_connections_per_ip_overrides(config[MAX_CONNECTIONS_PER_IP_OVERRIDES])),
         num_io_threads=config[NUM_IO_THREADS],
         num_network_threads=config[NUM_NETWORK_THREADS],
         queued_max_request_bytes=config[QUEUED_MAX_REQUEST_BYTES],

@@ -60,7 +60,7 @@ VALUES = {
     "max.connection.creation.rate": "1009",
     "max.connections": "1010",
     "max.connections.per.ip": "1011",
-    "max.connections.per.ip.overrides": "127.0.0.9:12",
+    "max.connections.per.ip.overrides": "127.0.0.9:12,localhost:13",
     "message.max.bytes": "1000013",
     "min.insync.replicas": "2",
     "num.io.threads": "10",
@@ -71,7 +71,7 @@ VALUES = {
     "unclean.leader.election.enable": "true",
 }
 
-SEEN = {"max.connections.per.ip.overrides": {"127.0.0.9": 12}}
+SEEN = {"max.connections.per.ip.overrides": {"127.0.0.9": 12, "127.0.0.1": 13}}
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,17 @@
 """How many connections may stand and how fast new ones may come."""
 
+import asyncio
+import socket
+
+import pytest
+
 from broker.network.connection_quotas import MAX_IP_RATES, ConnectionQuotas
+from broker.network.host_names import HostNames, known_hosts
 from broker.network.limits import NetworkLimits, limits_of
 from broker.network.offenders import LINES_PER_WINDOW, MAX_HOSTS, Offenders
 from broker.security.principals import ANONYMOUS, Principal
 from config.broker import BrokerConfig
+from config.errors import ConfigError
 
 
 def test_a_listener_stops_accepting_at_the_limit_of_the_broker_until_one_closes() -> None:
@@ -98,17 +105,31 @@ def test_the_limits_follow_from_the_configuration_and_its_listener_prefixes() ->
             "listener.name.external.max.connections": "7",
             "listener.name.external.max.connection.creation.rate": "3",
             "max.connections.per.ip": "20",
-            "max.connections.per.ip.overrides": "10.0.0.1:5,::1:6",
+            "listeners": "EXTERNAL://:1,INTERNAL://:2",
+            "listener.security.protocol.map": "EXTERNAL:PLAINTEXT,INTERNAL:PLAINTEXT",
+            "inter.broker.listener.name": "INTERNAL",
+            "max.connections.per.ip.overrides": "10.0.0.1:5,0:0:0:0:0:0:0:1:6,::ffff:10.0.0.2:7,localhost:8",
             "num.network.threads": "2",
             "socket.request.max.bytes": "1000",
         }
     )
-    limits = limits_of(config, ["EXTERNAL", "INTERNAL"])
+    limits = limits_of(config, asyncio.run(known_hosts(config)))
     assert limits.max_connections == 100
     assert limits.listener_max_connections == {"EXTERNAL": 7}
     assert limits.listener_max_connection_creation_rate == {"EXTERNAL": 3}
-    assert limits.max_connections_per_ip_overrides == {"10.0.0.1": 5, "::1": 6}
+    assert limits.max_connections_per_ip_overrides == {"10.0.0.1": 5, "::1": 6, "10.0.0.2": 7, "127.0.0.1": 8}
     assert (limits.num_network_threads, limits.num_io_threads, limits.socket_request_max_bytes) == (2, 8, 1000)
+
+
+def test_a_host_without_an_address_has_no_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    config = BrokerConfig({"max.connections.per.ip.overrides": "nowhere.invalid:5,10.0.0.1:6"})
+    with pytest.raises(ConfigError, match=r"max.connections.per.ip.overrides: the host nowhere.invalid cannot be resolved"):
+        asyncio.run(known_hosts(config))
+    assert limits_of(config, HostNames()).max_connections_per_ip_overrides == {"10.0.0.1": 6}
 
 
 def test_the_memory_of_offenders_is_bounded() -> None:

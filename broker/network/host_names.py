@@ -1,0 +1,64 @@
+"""Hosts as operators write them, and the addresses by which sockets know them.
+
+As in Java a name stands for its first address, IPv4 before IPv6. Used for max.connections.per.ip.overrides and for quotas of addresses.
+"""
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Iterable, Mapping
+
+from config.broker import BrokerConfig
+from config.broker_network import MAX_CONNECTIONS_PER_IP_OVERRIDES
+from config.errors import ConfigError
+from config.validation import max_connections_per_ip_overrides
+
+
+def address_of(host: str) -> str | None:
+    """The address as a socket shows it; None for a name."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
+async def resolve(host: str) -> str:
+    """The address of a name. Raises OSError or UnicodeError when it has none."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return str(min(found, key=lambda each: each[0] != socket.AF_INET)[4][0])
+
+
+class HostNames:
+    """Names that were resolved, each once."""
+
+    __slots__ = ("_addresses",)
+
+    def __init__(self) -> None:
+        self._addresses: dict[str, str] = {}
+
+    def by_address(self, limits: Mapping[str, int]) -> dict[str, int]:
+        """Limits of hosts as limits of addresses, without the names that are not known."""
+        known = {host: address_of(host) or self._addresses.get(host) for host in limits}
+        return {address: limits[host] for host, address in known.items() if address is not None}
+
+    def unknown(self, config: BrokerConfig) -> list[str]:
+        """The names in the configuration that have to be resolved first."""
+        hosts = max_connections_per_ip_overrides(config[MAX_CONNECTIONS_PER_IP_OVERRIDES])
+        return [host for host in hosts if address_of(host) is None and host not in self._addresses]
+
+    async def learn(self, names: Iterable[str]) -> None:
+        """Resolve names. Raises ConfigError for one that has no address; those before it are known then."""
+        for name in names:
+            try:
+                self._addresses[name] = await resolve(name)
+            except (OSError, UnicodeError) as error:
+                raise ConfigError(f"{MAX_CONNECTIONS_PER_IP_OVERRIDES.name}: the host {name} cannot be resolved ({error})") from error
+
+
+async def known_hosts(config: BrokerConfig) -> HostNames:
+    """With every name in the configuration. Raises ConfigError."""
+    hosts = HostNames()
+    await hosts.learn(hosts.unknown(config))
+    return hosts
