@@ -108,7 +108,8 @@ def draw(views: DataFrame, picture: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Send, count, draw."""
-    from benchmarks.pipeline.session import open_session
+    from benchmarks.pipeline.scratch import scratch_folder
+    from benchmarks.pipeline.session import close_session, open_session
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.examples.web_events", description=__doc__.partition("\n")[0])
     parser.add_argument("--bootstrap", default="127.0.0.1:9092")
@@ -117,12 +118,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     out = asked.out.absolute()
     send(asked.bootstrap, asked.events)
-    spark = open_session("local[2]", {})
-    views = count_per_minute(spark, asked.bootstrap, out)
-    views.orderBy("minute", "page").show(10)
-    draw(views, out / "views.png")
-    print(f"{views.count()} rows in {out / 'views'}, drawn in {out / 'views.png'}")
-    spark.stop()
+    with scratch_folder() as scratch:
+        spark = open_session("local[2]", {}, scratch)
+        views = count_per_minute(spark, asked.bootstrap, out)
+        views.orderBy("minute", "page").show(10)
+        draw(views, out / "views.png")
+        print(f"{views.count()} rows in {out / 'views'}, drawn in {out / 'views.png'}")
+        close_session(spark)
 
 
 if __name__ == "__main__":

@@ -106,7 +106,9 @@ def validate(
     )
     from benchmarks.pipeline.run import run
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was begun is cleared away, as with Ctrl-C
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP, and that stays
+            signal.signal(number, signal.default_int_handler)  # what was begun is cleared away, as with Ctrl-C
     raise SystemExit(run(plan))
 
 

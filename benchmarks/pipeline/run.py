@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from benchmarks.pipeline.console import Console
 from benchmarks.pipeline.plan import DidNotFinish, Plan, Unusable, check_input
 from benchmarks.pipeline.reasons import innermost
 from benchmarks.pipeline.report import ReportFolder, write_html, write_json
+from benchmarks.pipeline.scratch import scratch_folder
 from broker.cli.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -70,13 +71,9 @@ def _run(plan: Plan, console: Console, log: Path) -> int:
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
         from pyspark.errors import PySparkException
 
-        spark = _spark(plan, log)
         try:
-            try:
+            with _session(plan, log) as spark:
                 verdict = stages(spark, plan, folder.growing, console)
-            finally:
-                with suppress(Py4JError, OSError):  # of a JVM that is not there any more
-                    spark.stop()
             shutil.copyfile(log, folder.growing / "spark.log")
             folder.publish()
         except (PySparkException, Py4JError, OSError) as error:  # a full disk, a JVM that was killed
@@ -92,13 +89,19 @@ def _run(plan: Plan, console: Console, log: Path) -> int:
     return 0 if verdict.holds else 1
 
 
-def _spark(plan: Plan, log: Path) -> SparkSession:
-    try:
-        return session.open_session(plan.master, plan.spark_conf)
-    except Unusable:
-        raise
-    except Exception as error:  # Spark's gateway raises several kinds, none of which says why
-        raise Unusable(session.why_no_session(log, plan.master, error)) from None
+@contextmanager
+def _session(plan: Plan, log: Path) -> Iterator[SparkSession]:
+    with scratch_folder() as scratch:
+        try:
+            spark = session.open_session(plan.master, plan.spark_conf, scratch)
+        except Unusable:
+            raise
+        except Exception as error:  # Spark's gateway raises several kinds, none of which says why
+            raise Unusable(session.why_no_session(log, plan.master, error)) from None
+        try:
+            yield spark
+        finally:
+            session.close_session(spark)
 
 
 def stages(spark: SparkSession, plan: Plan, folder: Path, console: Console) -> Verdict:

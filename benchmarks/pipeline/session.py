@@ -6,7 +6,6 @@ that holds a POM without its JAR would make Spark's resolver give up. Who has an
 
 from __future__ import annotations
 
-import atexit
 import fcntl
 import os
 import re
@@ -15,13 +14,13 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.pipeline.plan import Unusable
+from benchmarks.pipeline.scratch import jvm_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,6 +39,7 @@ _MASTERS = re.compile(r"local|local\[(\*|[1-9]\d*)(, *\d+)?\]|local-cluster\[.+\
 _JAVA_WANTED = {4: 17, 3: 8}
 _JAVA_S = 20.0
 _MASTER_S = 5.0
+_JVM_ENDS_S = 60.0
 
 
 def pyspark_version() -> str:
@@ -108,8 +108,8 @@ def check_master(master: str) -> None:
     raise Unusable(f"there is no Spark master at {master}")
 
 
-def open_session(master: str, conf: Mapping[str, str]) -> SparkSession:
-    """A session that can speak with Kafka; to be called by the main thread.
+def open_session(master: str, conf: Mapping[str, str], scratch: Path) -> SparkSession:
+    """A session that can speak with Kafka, in a JVM whose temporary files are in `scratch`; to be called by the main thread.
 
     Raises Unusable when the cache for the connector cannot be made, and what Spark raises when it does not start.
     """
@@ -136,16 +136,48 @@ def open_session(master: str, conf: Mapping[str, str]) -> SparkSession:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
         }
+    elif master.startswith(("spark://", "local-cluster[")):
+        # What an executor that is killed leaves stays where its worker keeps its log. Options on the JVM's command line win over these.
+        settings["spark.executorEnv.JAVA_TOOL_OPTIONS"] = "-Djava.io.tmpdir=."
     builder = SparkSession.builder.master(master)
     for name, value in {**settings, **conf}.items():
         builder = builder.config(name, value)
     on_interrupt = signal.getsignal(signal.SIGINT)
-    with _alone(cache), _elsewhere():
-        spark = builder.getOrCreate()
+    try:
+        with _alone(cache), jvm_in(scratch):
+            spark = builder.getOrCreate()
+    except BaseException:
+        _end_jvm()
+        raise
     # PySpark's own handler asks something of the JVM, maybe in the middle of another question, and fails instead of interrupting.
     signal.signal(signal.SIGINT, on_interrupt)
     spark.sparkContext.setLogLevel("WARN")
     return spark
+
+
+def close_session(spark: SparkSession) -> None:
+    """Stop it and wait until its JVM is gone, which PySpark leaves until Python ends; both may be gone already."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
+
+    with suppress(Py4JError, OSError):
+        spark.stop()
+    _end_jvm()
+
+
+def _end_jvm() -> None:
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = None
+    if gateway is None:
+        return
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    try:
+        gateway.proc.wait(_JVM_ENDS_S)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        gateway.proc.wait()
 
 
 @contextmanager
@@ -194,18 +226,6 @@ def _ivy_settings(cache: Path) -> Path:
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
     return path
-
-
-@contextmanager
-def _elsewhere() -> Iterator[None]:
-    """The JVM that starts meanwhile leaves what it drops where it stands (a folder `artifacts`) in one that goes when this process ends."""
-    here, scratch = Path.cwd(), tempfile.mkdtemp(prefix="spark-")
-    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
-    os.chdir(scratch)
-    try:
-        yield
-    finally:
-        os.chdir(here)
 
 
 @contextmanager

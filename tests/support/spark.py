@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,9 +16,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks.pipeline.console import Console
 from benchmarks.pipeline.plan import Plan, Unusable
+from benchmarks.pipeline.scratch import scratch_folder
 from broker.cli.client.cluster import Cluster
 from broker.cli.client.topic_admin import NewTopic, create_topics
-from tests.support.apache_kafka import java_available
+from tests.support.apache_kafka import java_available, process_guard
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,13 +54,12 @@ def a_session() -> Iterator[SparkSession]:
     """A session with two cores and the Kafka connector. Skips the test when the connector cannot be fetched."""
     from benchmarks.pipeline import session
 
-    with tempfile.TemporaryDirectory(prefix="spark-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
+    with scratch_folder() as folder:
+        process_guard().remove_tree(folder)
         log = folder / "spark.log"
         try:
-            conf = {**CONF, "spark.local.dir": str(folder), "spark.sql.warehouse.dir": str(folder / "warehouse")}
             with session.talk_to(log):
-                spark = session.open_session("local[2]", conf)
+                spark = session.open_session("local[2]", {**CONF, "spark.sql.warehouse.dir": str(folder / "warehouse")}, folder)
         except Unusable as reason:
             pytest.skip(str(reason))
         except Exception as error:
@@ -72,25 +71,13 @@ def a_session() -> Iterator[SparkSession]:
         try:
             yield spark
         finally:
-            spark.stop()
-            _end_jvm()
+            session.close_session(spark)
 
 
 def skip_if_not_fetched(why: str) -> None:
     """Skip the test when that says that the Kafka connector could not be fetched."""
     if "could not be fetched" in why:
         pytest.skip(why.strip().splitlines()[-1])
-
-
-def _end_jvm() -> None:
-    """PySpark leaves it until Python ends; the next session starts another."""
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    SparkContext._gateway = SparkContext._jvm = None
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(60)
 
 
 def validated(spark: SparkSession, plan: Plan) -> dict[str, Any]:

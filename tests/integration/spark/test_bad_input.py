@@ -249,7 +249,7 @@ def test_a_record_that_the_broker_refuses_ends_the_run_without_a_report(
 ) -> None:
     make_topic(broker.bootstrap, "narrow", partitions=4, max_message_bytes="300")
     monkeypatch.setattr(session, "open_session", lambda *_: spark)
-    monkeypatch.setattr(spark, "stop", lambda: None)
+    monkeypatch.setattr(session, "close_session", lambda _: None)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     # With one record in a batch Java's producer gives up at once; with more see below.
     plan = Plan(broker.bootstrap, "narrow", 100, tmp_path / "report", record_bytes=400, producer={"batch.size": "1"})

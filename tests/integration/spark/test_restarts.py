@@ -29,10 +29,12 @@ SECONDS = 120.0
 
 KILLED_JOB = """
 import sys
+from benchmarks.pipeline.scratch import scratch_folder
 from benchmarks.pipeline.session import open_session
 from tests.support.spark import CONF
 bootstrap, folder = sys.argv[1:]
-spark = open_session("local[1]", CONF)
+scratch = scratch_folder()
+spark = open_session("local[1]", {**CONF, "spark.local.dir": folder + "/blocks"}, scratch.__enter__())
 stream = spark.readStream.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("subscribe", "killed")
 stream = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "50").load()
 writer = stream.selectExpr("partition", "offset", "cast(value as string) AS value").writeStream.format("parquet")
@@ -75,7 +77,9 @@ def test_a_job_that_was_killed_goes_on_without_loss_or_duplicates(
     make_topic(broker.bootstrap, "killed")
     write(broker.bootstrap, "killed", [numbered(0, 5_000)])
     command = [sys.executable, "-c", KILLED_JOB, broker.bootstrap, str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "TMPDIR": str(temporary)}
     with (tmp_path / "job.log").open("wb") as log:
         job = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True)
     commits = tmp_path / "checkpoint" / "commits"
@@ -91,6 +95,10 @@ def test_a_job_that_was_killed_goes_on_without_loss_or_duplicates(
         with suppress(ProcessLookupError):
             os.killpg(job.pid, signal.SIGKILL)  # Python and its JVM
         job.wait()
+    (left,) = temporary.iterdir()
+    assert list(left.glob("liblz4-java-*.so"))
+    assert list((tmp_path / "blocks").glob("blockmgr-*"))  # a folder that the user names wins
+    assert not list(left.rglob("blockmgr-*"))
     spark = request.getfixturevalue("spark")  # not before: the job has a JVM of its own
     assert 0 < len(values(spark, tmp_path)) < 5_000
     query = start(spark, broker, tmp_path, "killed")
