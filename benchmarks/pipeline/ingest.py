@@ -50,7 +50,7 @@ class Ingest:
 
     @property
     def rows(self) -> int:
-        """Records read by finished micro-batches."""
+        """Records read by finished micro-batches, with the markers of transactions among them."""
         return sum(self._reached.values()) - sum(self._topic.first.values())
 
     def received(self) -> DataFrame:

@@ -5,7 +5,11 @@ Consumers, and so Spark, never see the marker. Whether one stands at an offset i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
 
 from benchmarks.pipeline.plan import DidNotFinish, Plan
 from benchmarks.pipeline.topic import connected
@@ -19,33 +23,39 @@ _AT_ONCE_BYTES = 1 << 16
 
 Place = tuple[int, int]
 """Partition and offset."""
+Span = tuple[int, int, int]
+"""Partition, first and last offset."""
 
 
-def markers_among(plan: Plan, places: Iterable[Place]) -> list[Place]:
-    """Those places at which the broker keeps a marker. Raises DidNotFinish."""
-    found: list[Place] = []
-    wanted: dict[int, list[int]] = {}
-    for partition, offset in sorted(places, reverse=True):
-        wanted.setdefault(partition, []).append(offset)
+def markers_among(plan: Plan, spans: Iterable[Span]) -> Iterator[Place]:
+    """The places in the spans, which rise, at which the broker keeps a marker. Raises DidNotFinish."""
     try:
         with connected(plan) as cluster:
-            for partition, offsets in wanted.items():
-                found += [(partition, offset) for offset in _markers(cluster, TopicPartition(plan.topic, partition), offsets)]
+            for partition, wanted in groupby(spans, itemgetter(0)):
+                offsets = _markers(cluster, TopicPartition(plan.topic, partition), ((first, last) for _, first, last in wanted))
+                yield from ((partition, offset) for offset in offsets)
     except (ClientError, RecordFormatError) as error:
         raise DidNotFinish(f"{plan.bootstrap}: does not say what stands where no record is: {error}") from None
-    return found
 
 
-def _markers(cluster: Cluster, partition: TopicPartition, offsets: list[int]) -> Iterable[int]:
-    """`offsets` fall; it is emptied."""
-    while offsets:
-        batches = cluster.until_done(lambda: _batches_from(cluster, partition, offsets[-1]))
-        end = max((batch.next_offset for batch in batches), default=0)
-        end = max(end, offsets[-1] + 1)  # nothing stands there any more
-        while offsets and offsets[-1] < end:
-            offset = offsets.pop()
-            if any(batch.is_control and batch.base_offset <= offset < batch.next_offset for batch in batches):
-                yield offset
+def _markers(cluster: Cluster, partition: TopicPartition, spans: Iterable[tuple[int, int]]) -> Iterator[int]:
+    batches: deque[BatchHeader] = deque()
+    known_to = -1
+    for first, last in spans:
+        at = first
+        while at <= last:
+            if at >= known_to:
+                batches = deque(cluster.until_done(partial(_batches_from, cluster, partition, at)))
+                known_to = max(batches[-1].next_offset if batches else 0, at + 1)
+            while batches and batches[0].next_offset <= at:
+                batches.popleft()
+            if not batches:
+                at = known_to
+                continue
+            begin, end = max(at, batches[0].base_offset), min(last + 1, batches[0].next_offset)
+            if batches[0].is_control:
+                yield from range(begin, end)
+            at = end
 
 
 def _batches_from(cluster: Cluster, partition: TopicPartition, offset: int) -> list[BatchHeader]:

@@ -31,6 +31,7 @@ class Transfer:
         self.plan = plan
         self.topic = topic
         self.source = source
+        self.work = work
         self.ingest = Ingest(spark, plan, topic, work)
         self.ends: Offsets = dict(topic.first)
         self.seconds: dict[str, float] = {}

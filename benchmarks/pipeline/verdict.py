@@ -40,7 +40,7 @@ def judge(transfer: Transfer, folder: Path, environment: Mapping[str, str], say:
     began = time.monotonic()
     received = transfer.ingest.received()
     spark = received.sparkSession
-    run = Run(transfer.plan, transfer.topic, transfer.source, transfer.ends)
+    run = Run(transfer.plan, transfer.topic, transfer.source, transfer.ends, transfer.work)
     found = _written(findings(received, run), folder / "findings")
     counts = {row.kind: row["count"] for row in found.groupBy("kind").count().collect()}
     checks = {kind: counts.get(kind, 0) for kind in KINDS}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
@@ -30,18 +31,20 @@ KINDS = {
 """What can be wrong, and what that means."""
 COLUMNS = ("kind", "stream", "sequence", "partition", "offset", "key", "detail")
 _LOCATED = 1000  # missing rows for which the place is looked for
-_ASKED = 100_000  # places without a record for which the broker is asked what stands there
+_AT_ONCE = 100_000  # markers that the driver holds
+_PLACE = "group int, number bigint"
 _CLOCKS_MS = 60_000  # so much may the clocks of machines differ
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What was to come through: the rows of the source, offsets from topic.first to `ends`."""
+    """What was to come through: the rows of the source, offsets from topic.first to `ends`. `work` is a folder for what is between."""
 
     plan: Plan
     topic: Topic
     source: Source
     ends: Offsets
+    work: str
 
 
 def findings(received: DataFrame, run: Run) -> DataFrame:
@@ -140,13 +143,17 @@ def _dense(received: DataFrame, run: Run) -> list[DataFrame]:
 
 
 def _without_markers(missing: DataFrame, run: Run) -> DataFrame:
-    places = [(row.group, row.number) for row in missing.orderBy("group", "number").limit(_ASKED).collect()]
-    markers = markers_among(run.plan, places)
-    if not markers:
-        return missing
-    return missing.join(
-        fn.broadcast(missing.sparkSession.createDataFrame(markers, "group int, number bigint")), ["group", "number"], "left_anti"
-    )
+    """There may be as many markers as records: the driver has them some at a time, and the places as spans."""
+    spark, folder = missing.sparkSession, f"{run.work}/markers"
+    nth = fn.row_number().over(Window.partitionBy("group").orderBy("number"))
+    spans = missing.withColumn("behind", fn.col("number") - nth).groupBy("group", "behind")
+    rising = spans.agg(fn.min("number").alias("begin"), fn.max("number").alias("end")).orderBy("group", "begin").toLocalIterator()
+    markers = markers_among(run.plan, ((span.group, span.begin, span.end) for span in rising))
+    is_any = False
+    while some := list(islice(markers, _AT_ONCE)):
+        is_any = True
+        spark.createDataFrame(some, _PLACE).write.mode("append").parquet(folder)
+    return missing.join(spark.read.schema(_PLACE).parquet(folder), ["group", "number"], "left_anti") if is_any else missing
 
 
 def _ordered(own: DataFrame, duplicated: DataFrame | None) -> DataFrame:

@@ -12,11 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from confluent_kafka import Producer
 
+from benchmarks.pipeline import verify
 from benchmarks.pipeline.plan import Plan
 from benchmarks.pipeline.verify import KINDS
 from protocol import record_reader
 from protocol.record_builder import ControlRecordType, EndTransactionMarker, build_batch, build_end_transaction_marker
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.broker_process import BrokerProcess, a_broker
 from tests.support.spark import Partitions, Record, deep, make_topic, needs_spark, records_in, validated, verify_only, write
 
@@ -252,8 +256,9 @@ def segment(records: list[Record]) -> bytes:
 
 
 def test_the_marker_of_a_transaction_is_no_gap_but_an_offset_at_which_nothing_stands_is_one(
-    spark: SparkSession, written: Written, tmp_path: Path
+    spark: SparkSession, written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(verify, "_AT_ONCE", 1)
     with a_broker(tmp_path / "broker") as broker:
         make_topic(broker.bootstrap, "gaps", partitions=PARTITIONS)
         broker.kill()
@@ -265,3 +270,39 @@ def test_the_marker_of_a_transaction_is_no_gap_but_an_offset_at_which_nothing_st
     (gap,) = report["examples"]
     assert (gap["kind"], gap["partition"], gap["offset"]) == ("gap", 0, 101)
     assert report["records"] == ROWS
+
+
+EACH = 10
+
+
+def write_in_transactions(bootstrap: str, topic: str, partitions: Partitions) -> int:
+    """Write records as they are, some in each transaction; how many markers that makes."""
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic, "linger.ms": 0})
+    producer.init_transactions(60)
+    markers = 0
+    for number, records in enumerate(partitions):
+        for at in range(0, len(records), EACH):
+            producer.begin_transaction()
+            for record in records[at : at + EACH]:
+                producer.produce(topic, record.value, record.key, number, timestamp=record.timestamp)
+            producer.commit_transaction(60)
+            markers += 1
+    return markers
+
+
+@needs_apache_kafka[1]
+def test_as_many_transactions_as_there_may_be_leave_no_gap(
+    spark: SparkSession, written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of Apache Kafka: more markers than the driver holds at once."""
+    monkeypatch.setattr(verify, "_AT_ONCE", 60)
+    with ApacheKafka(tmp_path / "kafka", config={"transaction.state.log.num.partitions": "1"}) as kafka:
+        make_topic(kafka.bootstrap, "transactions", partitions=PARTITIONS)
+        markers = write_in_transactions(kafka.bootstrap, "transactions", written.records)
+        assert markers >= ROWS // EACH
+        plan = replace(verify_only(written.plan, "transactions", tmp_path / "report"), bootstrap=kafka.bootstrap)
+        report = validated(spark, plan)
+    assert report["holds"], report["examples"]
+    assert report["records"] == ROWS
+    ends = [row["last_offset"] for row in report["measurements"]["partitions"]]
+    assert sum(ends) == ROWS + markers - 2 * PARTITIONS  # the marker behind the last record is none of them
