@@ -1,4 +1,4 @@
-"""What LeaderAndIsr and StopReplica say, partition by partition, in whatever form their version has it, and the answer to the first.
+"""What LeaderAndIsr and StopReplica say, partition by partition, in whatever form their version has it, and the answers to them.
 
 For the replica manager.
 """
@@ -17,8 +17,9 @@ from protocol.messages.leader_and_isr import (
     LeaderAndIsrResponse,
     LeaderAndIsrTopicError,
 )
-from protocol.messages.stop_replica import StopReplicaRequest
+from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from protocol.uuid import ZERO_UUID
+from storage.retirements import Retirement
 from storage.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -84,6 +85,29 @@ def stopped_partitions(request: StopReplicaRequest) -> Iterable[tuple[TopicParti
             yield TopicPartition(topic.name, index), NO_EPOCH, request.delete_partitions
     for ungrouped in request.ungrouped_partitions:
         yield TopicPartition(ungrouped.topic_name, ungrouped.partition_index), NO_EPOCH, request.delete_partitions
+
+
+class StopReplicaAnswer:
+    """The answer to StopReplica, put together one partition at a time."""
+
+    __slots__ = ("_errors", "_retired")
+
+    def __init__(self) -> None:
+        self._errors: list[StopReplicaPartitionError] = []
+        self._retired: list[tuple[StopReplicaPartitionError, Retirement]] = []
+
+    def add(self, topic_partition: TopicPartition, code: ErrorCode, retirements: Iterable[Retirement]) -> None:
+        """What became of one, but for what the disk says to the deletion of its logs, which is not known yet."""
+        error = StopReplicaPartitionError(topic_name=topic_partition.topic, partition_index=topic_partition.partition, error_code=code)
+        self._errors.append(error)
+        self._retired.extend((error, each) for each in retirements)
+
+    def response(self) -> StopReplicaResponse:
+        """All of them, when all logs are retired."""
+        for error, retirement in self._retired:
+            if retirement.failure is not None:
+                error.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return StopReplicaResponse(error_code=ErrorCode.NONE, partition_errors=self._errors)
 
 
 NO_LEADER = -1

@@ -14,7 +14,7 @@ from itertools import islice
 
 from protocol.errors import ErrorCode
 from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrResponse
-from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from protocol.uuid import ZERO_UUID
 from replication import failed_log_dirs, log_dir_moves
@@ -24,6 +24,7 @@ from replication.controller_requests import (
     NO_EPOCH,
     LeaderAndIsrAnswer,
     NamedState,
+    StopReplicaAnswer,
     named_states,
     say_not_followed,
     stopped_partitions,
@@ -43,6 +44,7 @@ from storage.errors import LogDirFailure, LogUnusable
 from storage.log_manager import LogManager
 from storage.new_logs import NewLog
 from storage.partition_log import PartitionLog
+from storage.retirements import Retirement
 from storage.topic_partition import TopicPartition
 from storage.turns import in_turns
 
@@ -209,19 +211,17 @@ class ReplicaManager:
 
     async def on_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         """StopReplica (api 5): stop following partitions and, where the request says so, delete their logs."""
-        errors: list[StopReplicaPartitionError] = []
+        answer = StopReplicaAnswer()
         if self._is_deposed(request):
             return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-        for topic_partition, leader_epoch, delete in stopped_partitions(request):
-            code = self._stop(topic_partition, leader_epoch, delete=delete)
-            errors.append(
-                StopReplicaPartitionError(topic_name=topic_partition.topic, partition_index=topic_partition.partition, error_code=code)
-            )
-            if len(errors) % LOGS_PER_TURN == 0:
+        for at, (topic_partition, leader_epoch, delete) in enumerate(stopped_partitions(request), 1):
+            answer.add(topic_partition, *self._stop(topic_partition, leader_epoch, delete=delete))
+            if at % LOGS_PER_TURN == 0:
                 await asyncio.sleep(0)
                 if self._is_deposed(request):
                     return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-        return StopReplicaResponse(error_code=ErrorCode.NONE, partition_errors=errors)
+        await done(self.log_manager.retirements.when_done)
+        return answer.response()
 
     def _is_deposed(self, request: UpdateMetadataRequest | LeaderAndIsrRequest | StopReplicaRequest) -> bool:
         """Whether a newer controller than the sender has spoken; remembers the sender's epoch otherwise."""
@@ -318,13 +318,14 @@ class ReplicaManager:
         self.partitions.setdefault(topic_partition.topic, {})[topic_partition.partition] = partition
         return partition
 
-    def _stop(self, topic_partition: TopicPartition, leader_epoch: int, *, delete: bool) -> ErrorCode:
+    def _stop(self, topic_partition: TopicPartition, leader_epoch: int, *, delete: bool) -> tuple[ErrorCode, list[Retirement]]:
+        retirements: list[Retirement] = []
         if topic_partition in self.offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR
+            return ErrorCode.KAFKA_STORAGE_ERROR, retirements
         partition = self.partition(*topic_partition)
         if partition is not None:
             if leader_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE) and leader_epoch < partition.leader_epoch:
-                return ErrorCode.FENCED_LEADER_EPOCH
+                return ErrorCode.FENCED_LEADER_EPOCH, retirements
             self._unfollow(topic_partition)
             self.log_manager.moves.stop(topic_partition)
             if delete:
@@ -332,11 +333,11 @@ class ReplicaManager:
             partition.waiters.notify()
         if delete:
             try:
-                self.log_manager.delete(topic_partition)
+                retirements = self.log_manager.delete(topic_partition)
             except LogDirFailure as failure:
                 self.on_log_dir_failure(failure.log_dir, failure.what)
-                return ErrorCode.KAFKA_STORAGE_ERROR
-        return ErrorCode.NONE
+                return ErrorCode.KAFKA_STORAGE_ERROR, retirements
+        return ErrorCode.NONE, retirements
 
     def remove(self, partition: Partition) -> None:
         """It is not hosted here any more."""

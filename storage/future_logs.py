@@ -1,7 +1,7 @@
 """Logs that are to take the place of another in a second log directory: methods of `LogManager`, kept in a file of their own.
 
 A future log stands in `topic-partition.<32 hex digits>-future` while `LogMoves` copies into it, and becomes the log by being renamed; the
-one it replaces is renamed to be deleted. `NewLogs` makes it, in a thread; all of this happens on the event loop.
+one it replaces is renamed to be deleted. `NewLogs` makes it, in a thread; what becomes of it happens on the event loop.
 """
 
 import logging
@@ -13,6 +13,7 @@ from storage.errors import LogDirFailure, LogDirNotFound
 from storage.log_directories import LogDirectory
 from storage.partition_log import PartitionLog
 from storage.partition_metadata import ZERO_UUID
+from storage.retirements import Retirement
 from storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def cut_future_logs(self: "LogManager") -> None:
 
 
 def delete_future(self: "LogManager", topic_partition: TopicPartition) -> None:
-    """The partition does not move any more. Raises LogDirFailure."""
+    """The partition does not move any more."""
     self.new_logs.on_deleted(topic_partition, future=True)
     future = self._future.pop(topic_partition, None)
     if future is not None:
@@ -106,21 +107,19 @@ def delete_future(self: "LogManager", topic_partition: TopicPartition) -> None:
 def replace_current_with_future(self: "LogManager", topic_partition: TopicPartition) -> PartitionLog:
     """The future log takes the place of the current one, which is renamed and deleted later; returns it.
 
-    Two renames, as in Apache Kafka; nothing else runs in between. Raises LogDirFailure, with everything as it was.
+    Two renames, as in Apache Kafka, and both on the loop: nothing may be appended in between, and whoever finds two logs of a partition
+    after a crash cannot tell which one it is. Raises LogDirFailure, with everything as it was.
     """
     source, target = self._current[topic_partition], self._future[topic_partition]
-    target.move_to(f"{target.log_dir}/{topic_partition}")
+    directory = f"{target.log_dir}/{topic_partition}"
+    self.retirements.settle(directory)
+    target.move_to(directory)
     target.update_high_watermark(source.high_watermark)
     del self._future[topic_partition]
     self._current[topic_partition] = target
     self._checkpoints.on_created(target)
     clean_up_to = self.cleaner.checkpoints.get(source)
-    try:
-        retire(self, source)
-    except LogDirFailure as failure:
-        # The directory it leaves has failed: that is no reason to stay.
-        source.close_without_writing()
-        self._on_failure(failure)
+    retire(self, source, at_once=True)  # that the directory it leaves may have failed is no reason to stay
     if clean_up_to is not None:
         self.cleaner.checkpoints.update(target, clean_up_to)
     self._checkpoints.recovery_points([target.log_dir])
@@ -130,8 +129,11 @@ def replace_current_with_future(self: "LogManager", topic_partition: TopicPartit
     return target
 
 
-def retire(self: "LogManager", gone: PartitionLog, *, is_stray: bool = False) -> None:
-    """Renames the directory of a log that is in nobody's list any more, and deletes it later; a stray one is kept. Raises LogDirFailure."""
+def retire(self: "LogManager", gone: PartitionLog, *, is_stray: bool = False, at_once: bool = False) -> Retirement:
+    """Renames the directory of a log that is in nobody's list any more, and deletes it later; a stray one is kept.
+
+    A thread does that, unless it is to be done `at_once`. Who is told of failures is told of its.
+    """
     self.directories[gone.log_dir].log_count -= 1
     gone.leader_epochs.on_change = None
     self.rolls.forget(gone)
@@ -139,11 +141,16 @@ def retire(self: "LogManager", gone: PartitionLog, *, is_stray: bool = False) ->
     self.cleaner.on_deleted(gone)
     kind = DirectoryKind.STRAY if is_stray else DirectoryKind.DELETE
     name = suffixed_name(gone.topic_partition, kind, f"{self._random.getrandbits(128):032x}")
-    gone.move_to(f"{gone.log_dir}/{name}")
-    if is_stray:
-        log.warning("%s: the controller does not know this replica; it is not served, %s is kept", gone.topic_partition, gone.directory)
-        gone.close_without_writing()
-    else:
-        self._deletions.delete_later(gone, self._config[LOG_SEGMENT_DELETE_DELAY_MS])
-    self._checkpoints.recovery_points([gone.log_dir])
-    self._checkpoints.log_start_offsets([gone.log_dir])
+    retirement = Retirement(gone, f"{gone.log_dir}/{name}")
+
+    def then() -> None:
+        if is_stray:
+            log.warning("%s: the controller does not know this replica; it is not served, %s is kept", gone.topic_partition, gone.directory)
+            gone.close_without_writing()
+        else:
+            self._deletions.delete_later(gone, self._config[LOG_SEGMENT_DELETE_DELAY_MS])
+        self._checkpoints.recovery_points([gone.log_dir])
+        self._checkpoints.log_start_offsets([gone.log_dir])
+
+    (self.retirements.do_now if at_once else self.retirements.begin)(retirement, then)
+    return retirement

@@ -51,6 +51,7 @@ from storage.partition_metadata import ZERO_UUID
 from storage.producer_expirations import ProducerExpirations
 from storage.recovery import open_log
 from storage.retention_checks import RetentionChecks
+from storage.retirements import Retirement, Retirements
 from storage.rolls import Rolls
 from storage.spare_files import SpareFiles
 from storage.start_errors import NoUsableLogDirectory
@@ -100,6 +101,7 @@ class LogManager:
         self._future: dict[TopicPartition, PartitionLog] = {}
         self._checkpoints = LogCheckpoints(filesystem, background, self.all_logs, self._on_failure)
         self.flusher = Flusher(background, self._on_failure, clock.now_ms())
+        self.retirements = Retirements(background, self._on_failure)
         self._deletions = LogDeletions(filesystem, background, self._on_failure)
         self._spare_files = SpareFiles(filesystem, background)
         self._left_by_deletions: list[tuple[str, str]] = []
@@ -199,6 +201,7 @@ class LogManager:
         is left as it is: after a start that failed the next one finds everything where it was.
         """
         self.cleaner.shutdown()
+        self.retirements.settle_all()
         for each in self.all_logs():
             each.leader_epochs.on_change = None
         self._checkpoints.run_now()
@@ -248,10 +251,9 @@ class LogManager:
             self._checkpoints.take_topic_id(found, topic_id)
         return found
 
-    def delete(self, topic_partition: TopicPartition, *, is_stray: bool = False) -> None:
-        """Takes the partition's log away: renamed at once, removed after `log.segment.delete.delay.ms`; a stray one is kept, renamed.
-
-        Raises LogDirFailure when the log may stand in an offline directory.
+    def delete(self, topic_partition: TopicPartition, *, is_stray: bool = False) -> list[Retirement]:
+        """Takes the partition's log away: renamed soon (`retirements.when_done`), removed after `log.segment.delete.delay.ms`; a stray one
+        is kept, renamed. Raises LogDirFailure when the log may stand in an offline directory.
         """
         for future in (False, True):
             self.new_logs.on_deleted(topic_partition, future=future)
@@ -260,8 +262,7 @@ class LogManager:
             offline = self.directories.offline[0]
             raise LogDirFailure(offline, offline, f"{topic_partition} cannot be deleted, for it may stand in this offline directory")
         self.moves.stop(topic_partition)
-        for gone in logs:
-            future_logs.retire(self, gone, is_stray=is_stray)
+        return [future_logs.retire(self, gone, is_stray=is_stray) for gone in logs]
 
     def update_config(self, log: PartitionLog, config: TopicConfig) -> None:
         """The topic of this log has another configuration. A cleaning that it does not want any more is given up."""
@@ -288,9 +289,9 @@ class LogManager:
         raise LogDirFailure(next(iter(self.directories.all)), str(topic_partition), "no log directory is left to create it in")
 
     def _create_in(self, directory: LogDirectory, topic_partition: TopicPartition) -> PartitionLog:
+        self.retirements.settle(path := f"{directory.path}/{topic_partition}")
         config = self.topic_config_of(topic_partition.topic)
-        is_new = not self._fs.exists(f"{directory.path}/{topic_partition}")
-        created = open_log(self.context, topic_partition, directory.path, config, is_new=is_new)
+        created = open_log(self.context, topic_partition, directory.path, config, is_new=not self._fs.exists(path))
         self.take_in(created, directory)
         return created
 
@@ -381,8 +382,7 @@ class LogManager:
         self._retention.check(self.all_logs())
 
     def _sees_to_retention(self, each: PartitionLog) -> bool:
-        has_it = each in (self._current.get(each.topic_partition), self._future.get(each.topic_partition))
-        return has_it and not is_compacted(each)
+        return each in (self.get(each.topic_partition), self.get(each.topic_partition, future=True)) and not is_compacted(each)
 
     def _live_paths(self) -> Iterable[str]:
         return [directory.path for directory in self.directories.live]

@@ -1,4 +1,4 @@
-"""A partition's directory as a thread sees it that works in there while the event loop may rename it.
+"""A partition's directory as a thread sees it that works in there while it may be renamed.
 
 A truncation in a thread takes its time. Meanwhile the partition may be deleted, which renames its directory, and be created again, with
 a directory of the old name. So the thread goes through a `MovableDirectory`: a path below the directory as it was called at first is looked

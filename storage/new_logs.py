@@ -156,6 +156,7 @@ class NewLogs:
             log_dir = directory.path
             if log_dir in refused:
                 continue
+            self._manager.retirements.settle(path)
             try:
                 if filesystem.exists(path):
                     continue
@@ -184,15 +185,9 @@ class NewLogs:
         if not directory.is_live or (is_there and not is_future):
             log.close_without_writing()
         elif not is_wanted:
-            self._retire(log, directory)
+            directory.log_count += 1  # which it counts back
+            retire(self._manager, log)
         elif is_future:
             manager.take_in_future(log, directory, wanted.topic_id)
         else:
             manager.take_in(log, directory, wanted.topic_id)
-
-    def _retire(self, log: PartitionLog, directory: LogDirectory) -> None:
-        directory.log_count += 1
-        try:
-            retire(self._manager, log)
-        except LogDirFailure as failure:
-            self._manager.report_failure(failure)

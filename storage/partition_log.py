@@ -209,11 +209,15 @@ class PartitionLog:
     # ---- the end
 
     def move_to(self, directory: str) -> None:
-        """The partition's directory is renamed to `directory`: it is to be deleted, or it takes a log's place. Raises LogDirFailure."""
+        """The partition's directory is renamed to `directory`, for it takes a log's place. Raises LogDirFailure."""
         try:
             self.small_files.move_to(directory)
         except OSError as error:
             raise self.disk_failure(self.directory, error) from error
+        self.moved_to(directory)
+
+    def moved_to(self, directory: str) -> None:
+        """The partition's directory has been renamed to `directory`."""
         self.directory = directory
         self.producer_state.directory = directory
         self.leader_epochs.directory = directory

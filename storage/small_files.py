@@ -1,5 +1,5 @@
-"""The small files of a partition's directory (`partition.metadata`, `leader-epoch-checkpoint`), written by threads while the event loop may
-rename that directory: the partition moves to another log directory, or it is deleted.
+"""The small files of a partition's directory (`partition.metadata`, `leader-epoch-checkpoint`), written by threads while that directory
+may be renamed: the partition moves to another log directory, or it is deleted.
 
 Every `PartitionLog` owns one. Invariants: a file that is being written ends up in the directory of its own log, whatever that is called by
 then, and never in another one that has taken the old name; when the directory is gone, what was to be written is dropped. The lock is held

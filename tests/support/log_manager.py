@@ -9,6 +9,7 @@ from storage.filesystem import FileSystem
 from storage.log_manager import LogManager
 from storage.new_logs import NEW_LOGS, NewLog
 from storage.partition_log import PartitionLog
+from storage.retirements import RETIRE_LOG
 from tests.support.background import ManualBackground
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
@@ -34,7 +35,7 @@ class Disks:
         # Small, because an index is preallocated, which in memory takes memory.
         self.broker = BrokerConfig({"log.dirs": self.log_dirs, "log.index.size.max.bytes": "1024", **properties})
         self.background = ManualBackground(self.clock)
-        self.background.done_at_once.add(NEW_LOGS)  # for the controller's requests wait for it, and most tests have no loop
+        self.background.done_at_once |= {NEW_LOGS, RETIRE_LOG}  # the controller's requests wait for them, and most tests have no loop
         return LogManager(self.broker, self.topic_config, self.filesystem, self.clock, self.background, random=self._random)
 
     def topic_config(self, topic: str) -> TopicConfig:

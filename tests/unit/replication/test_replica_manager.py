@@ -290,6 +290,14 @@ def test_a_failed_directory_takes_its_partitions_offline_and_no_others() -> None
     assert replicas.stop(1, delete=True).partition_errors[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
+def test_a_log_that_cannot_be_deleted_is_a_storage_error_to_the_controller() -> None:
+    replicas, disk = failing("/a,/b")
+    replicas.say(state(isr=[0], replicas=[0]))
+    disk.fails_if = lambda name, path: name == "rename" and path.endswith(f"{TOPIC}-0")
+    assert replicas.stop(EPOCH_DURING_DELETE, delete=True).partition_errors[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(replicas.logs.offline_log_dirs) == 1
+
+
 def test_a_log_that_cannot_be_made_is_a_storage_error_to_the_controller() -> None:
     replicas, disk = failing()
     disk.fails_if = lambda name, path: TOPIC in path

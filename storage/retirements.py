@@ -1,0 +1,105 @@
+"""Taking the directories of logs that nobody has any more out of sight, in a thread: to rename one may wait for the journal of the file
+system, on a busy disk for a tenth of a second, and a topic has hundreds of partitions.
+
+`LogManager` owns one. The log is in nobody's list when it is retired, and its files go later (`LogDeletions`). A crash before the rename
+leaves the log where it was; so the controller is told that it is deleted only when all of that is done (`when_done`).
+
+Invariant: a directory that has the name of a retired log's is not made, nor looked for, before `settle` has returned.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from storage.background import Background
+from storage.errors import LogDirFailure
+from storage.partition_log import PartitionLog
+
+log = logging.getLogger(__name__)
+
+RETIRE_LOG = "retire-log"
+"""The name of this work."""
+
+
+class Retirement:
+    """Of one log: its directory is to be renamed to `directory`."""
+
+    __slots__ = ("_has_run", "_lock", "directory", "failure", "former", "log")
+
+    def __init__(self, gone: PartitionLog, directory: str) -> None:
+        self.log = gone
+        self.former = gone.directory
+        self.directory = directory
+        self.failure: LogDirFailure | None = None
+        """What the disk said, once `run` has returned."""
+        self._lock = threading.Lock()
+        self._has_run = False
+
+    def run(self) -> None:
+        """Blocks until the directory is renamed, whoever does it; for any thread."""
+        with self._lock:
+            if self._has_run:
+                return
+            self._has_run = True
+            try:
+                self.log.small_files.move_to(self.directory)
+            except OSError as error:
+                self.failure = LogDirFailure(self.log.log_dir, str(error.filename or self.former), error.strerror or str(error))
+
+
+class Retirements:
+    """All of a broker. Called on the event loop, but for `settle`."""
+
+    __slots__ = ("_background", "_on_failure", "_pending")
+
+    def __init__(self, background: Background, on_failure: Callable[[LogDirFailure], None]) -> None:
+        """`on_failure` is called on the loop when the disk refuses."""
+        self._background = background
+        self._on_failure = on_failure
+        self._pending: dict[str, Retirement] = {}
+        """By the directory's former name."""
+
+    def begin(self, retirement: Retirement, then: Callable[[], None]) -> None:
+        """Has a thread do it; then the log is told where it is, and `then` is called. Not after a failure: the log is only closed."""
+        self._pending[retirement.former] = retirement
+        self._background.submit(RETIRE_LOG, retirement.run, lambda _: self._finish(retirement, then))
+
+    def do_now(self, retirement: Retirement, then: Callable[[], None]) -> None:
+        """The same, in this turn of the loop. Blocks."""
+        retirement.run()
+        self._finish(retirement, then)
+
+    def settle(self, directory: str) -> None:
+        """The directory that has this name on return is not one of a retired log. Blocks; for any thread."""
+        retirement = self._pending.get(directory)
+        if retirement is not None:
+            retirement.run()
+
+    def settle_all(self) -> None:
+        """Blocks until all that was begun is done. For the time when the loop runs no more."""
+        for retirement in self._pending.values():
+            retirement.run()
+            if retirement.failure is not None:
+                log.error("%s is not renamed, and stays as a stray: %s", retirement.former, retirement.failure)
+
+    def when_done(self, then: Callable[[BaseException | None], None]) -> None:
+        """Calls `then` when all that was begun so far is done."""
+        if self._pending:
+            self._background.submit(RETIRE_LOG, _nothing, then)  # work of one name is done in this order
+        else:
+            then(None)
+
+    def _finish(self, retirement: Retirement, then: Callable[[], None]) -> None:
+        gone = retirement.log
+        if self._pending.get(retirement.former) is retirement:
+            del self._pending[retirement.former]
+        if retirement.failure is not None:
+            gone.close_without_writing()
+            self._on_failure(retirement.failure)
+            return
+        gone.moved_to(retirement.directory)
+        then()
+
+
+def _nothing() -> None:
+    pass
