@@ -142,9 +142,9 @@ class LogCheckpoints:
 
 
 def _log_start_offset(log: PartitionLog) -> int:
-    """-1 when its first segment begins there."""
+    """-1 when its first segment begins there, and those before it are out of sight."""
     start = log.log_start_offset
-    return start if start and start > log.segments.first.base_offset else -1
+    return start if start and (log.discards or start > log.segments.first.base_offset) else -1
 
 
 _OFFSET_OF: dict[str, Callable[[PartitionLog], int]] = {

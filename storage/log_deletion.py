@@ -1,13 +1,15 @@
 """Taking segments out of a log: methods of `PartitionLog`, kept in a file of their own.
 
-Files are renamed to `.deleted` at once and removed after `file.delete.delay.ms`, so that a read that is under way still finds them.
-Retention decides which segments go; it calls `delete_old_segments`. The cleaner calls `replace_segments`.
+Files are renamed to `.deleted` and removed after `file.delete.delay.ms`, so that a read that is under way still finds them. Retention
+decides which segments go; it calls `delete_old_segments`, which has a thread do the renaming (`discards`). The cleaner calls
+`replace_segments`, which renames at once, for new files take the names.
 """
 
 import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from storage.discards import DISCARD_SEGMENTS, Discard
 from storage.errors import LogDirFailure
 from storage.file_names import DELETED_SUFFIX, SWAP_SUFFIX
 from storage.filesystem import FileSystem
@@ -66,12 +68,37 @@ def _waits_for_snapshot(self: "PartitionLog") -> bool:
 
 
 def _remove_segments(self: "PartitionLog", deletable: Sequence[Segment]) -> None:
-    """Deletes the oldest segments, `deletable`, but not all, and moves the log start offset behind them. May raise OSError."""
+    """Deletes the oldest segments, `deletable`, but not all, and moves the log start offset behind them."""
     following = self.segments.higher(deletable[-1].base_offset)
     if following is not None:
         self.increment_log_start_offset(following.base_offset, "segment deletion")
-    discard_segments(self, deletable)
-    forget_snapshots(self, deletable)
+    self.read_hints.clear()
+    for segment in deletable:
+        self.segments.remove(segment)
+    paths = [self.producer_state.forget_snapshot(segment.base_offset) for segment in deletable]
+    discard = Discard(self, deletable, [path.rpartition("/")[2] for path in paths if path is not None])
+    self.discards.append(discard)
+    self.context.submit(f"{DISCARD_SEGMENTS} {self.log_dir}", discard.run, lambda error: _on_discarded(self, discard, error))
+
+
+def _on_discarded(self: "PartitionLog", discard: Discard, error: BaseException | None) -> None:
+    self.discards.remove(discard)
+    for segment in discard.segments:
+        segment.use_filesystem(self.context.filesystem)
+        segment.move_to(self.directory)
+    if error is None:
+        delete_later(self, "delete-file", [segment.delete for segment in discard.segments])
+        delete_snapshots_later(self, [name + DELETED_SUFFIX for name in discard.snapshots])
+    elif not isinstance(error, OSError):
+        raise error
+    elif not self.is_closed:
+        self.context.on_failure(LogDirFailure(self.log_dir, str(error.filename or self.directory), error.strerror or str(error)))
+
+
+def finish_discards(self: "PartitionLog") -> None:
+    """All that left the log is out of sight on return. Blocks; may raise OSError."""
+    for discard in tuple(self.discards):
+        discard.run()
 
 
 def discard_segments(self: "PartitionLog", segments: Sequence[Segment]) -> None:

@@ -41,6 +41,7 @@ class Truncation:
 
     __slots__ = (
         "_directory",
+        "_discards",
         "_earlier",
         "_end_offset",
         "_filesystem",
@@ -63,6 +64,7 @@ class Truncation:
         """To cut `segment` at `end_offset`, without the `gone` ones; without a segment, to begin anew there."""
         context, settings = log.context, log.settings
         self._directory = log.directory
+        self._discards = tuple(log.discards)
         self._filesystem = MovableDirectory(context.filesystem, log.small_files)
         self._now_ms = context.clock.now_ms()
         self._jitter_ms = context.roll_jitter_ms(settings)
@@ -96,6 +98,8 @@ class Truncation:
             if not self._has_run:
                 self._has_run = True
                 try:
+                    for discard in self._discards:
+                        discard.run()
                     self.producers.finish_snapshot()
                     if self.segment is None:
                         self._begin_anew()

@@ -13,6 +13,7 @@ import logging
 from config.topic import TopicConfig
 from storage import log_append, log_deletion, log_flush, log_read, log_roll, log_truncation, plain_append
 from storage.closed_segment import ClosedSegment
+from storage.discards import Discard
 from storage.errors import LogClosed, LogDirFailure, OffsetOutOfRange
 from storage.leader_epochs import LeaderEpochCache
 from storage.log_context import LogContext
@@ -37,6 +38,7 @@ class PartitionLog:
         "config",
         "context",
         "directory",
+        "discards",
         "flush_due_offset",
         "flushes",
         "high_watermark",
@@ -102,6 +104,8 @@ class PartitionLog:
         self.truncation: log_truncation.Truncation | None = None
         """The one that a thread is at: meanwhile nothing is appended, and nothing read of the segment that is cut."""
         self.flushes: list[FlushPlan] = []  # under way: a truncation takes from them what was appended after it
+        self.discards: list[Discard] = []
+        """What a thread takes out of sight."""
         self.unfinished_rolls: list[log_roll.Roll] = []  # a deque takes 0.6 KB, and of most logs it would be empty
         self.producer_state.state.on_high_watermark(self.high_watermark)
 
@@ -126,6 +130,7 @@ class PartitionLog:
     begins_inside_batch = log_truncation.begins_inside_batch
     finish_truncations = log_truncation.finish_truncations
     delete_old_segments = log_deletion.delete_old_segments
+    finish_discards = log_deletion.finish_discards
     replace_segments = log_deletion.replace_segments
     delete = log_deletion.delete
 
@@ -233,6 +238,7 @@ class PartitionLog:
             return
         try:
             self.finish_rolls()
+            self.finish_discards()
             self.leader_epochs.flush()
             self.producer_state.map_end_offset = self.log_end_offset
             self.producer_state.take_snapshot(sync=sync)

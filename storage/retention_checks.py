@@ -1,7 +1,7 @@
 """Looking through all logs for segments to delete, every `log.retention.check.interval.ms`, without holding up the event loop.
 
-`LogManager` owns one. A few logs are looked at per turn of the loop, and a few segments deleted, which renames their files; how old a
-segment is stands in its time index, which a thread reads first when it is not in the page cache. The files go later, in threads.
+`LogManager` owns one. A few logs are looked at per turn of the loop, and a few segments deleted; how old a segment is stands in its time
+index, which a thread reads first when it is not in the page cache. The files are renamed, and later removed, in threads.
 """
 
 from collections import deque

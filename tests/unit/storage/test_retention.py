@@ -184,5 +184,6 @@ def test_a_disk_that_refuses_a_deletion_takes_its_directory_offline() -> None:
     filesystem.fails_if = lambda name, path: name == "rename" and path.startswith("/a")
     disks.clock.move(HOUR_MS)
     manager.check_retention()
+    disks.settle()
     assert manager.offline_log_dirs == ["/a"]
     assert [log.log_start_offset for log in manager.all_logs()] == [1]
