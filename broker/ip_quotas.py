@@ -21,19 +21,18 @@ IPS = "ips"
 
 
 class IpQuotas:
-    """See the module."""
+    """See the module. What is changed is put in force from the first moment."""
 
     def __init__(self, admin: ConfigAdmin, dynamic_config: DynamicConfig, quotas: ConnectionQuotas) -> None:
         self._admin = admin
-        self._dynamic_config = dynamic_config
         self._quotas = quotas
         self._addresses: dict[str, str] = {}
         """What names of hosts were resolved to when their quota was set."""
         self._tasks: set[asyncio.Task[None]] = set()
+        dynamic_config.on_entity_change(IPS, self._on_change)
 
     async def load(self) -> None:
-        """Put in force what is stored, and what is changed from now on. Raises StoreError."""
-        self._dynamic_config.on_entity_change(IPS, self._on_change)
+        """Put in force what is stored. Raises StoreError."""
         for name, config in (await self._admin.read_all(IPS)).items():
             self._on_change(name, config)
 

@@ -68,7 +68,7 @@ from controller.controller import Controller
 from controller.errors import ControllerError, StoreError
 from controller.metadata_waits import MetadataWaits
 from controller.partition_growth import PartitionGrowth
-from controller.registration import next_broker_sequence, prepare_store, registration_version
+from controller.registration import in_session, next_broker_sequence, prepare_store, registration_version
 from controller.topic_admin import TopicAdmin
 from controller.znodes import BrokerRegistration, Endpoint
 from replication.cluster import MetadataCache
@@ -192,12 +192,7 @@ class Broker:
             lambda: open_metadata_store(self.config, self._clock, self.log_manager.directories.live)
         )
         self._held.push_async_callback(self.store.close)
-        await self.store.open_session()
-        directories = self.log_manager.directories.live
-        await check_belongings(self.config, self.store, directories)
-        services.cluster_id = await prepare_store(self.store, self._surroundings.random_bytes)
-        services.broker_id = await self._broker_id()
-        await check_broker_id(services.broker_id, self.config, self.store, directories, self._surroundings.somebody_listens)
+        await in_session(self.store, self._find_identity)
         passwords = encoder_of(self.config, self._surroundings.random_bytes)
         services.config_admin = ConfigAdmin(self.store, services.broker_id, self.config, passwords)
         services.dynamic_config = DynamicConfig(
@@ -209,10 +204,18 @@ class Broker:
             old_encoder_of(self.config, self._surroundings.random_bytes),
         )
 
+    async def _find_identity(self) -> None:
+        services = self.services
+        directories = self.log_manager.directories.live
+        await check_belongings(self.config, self.store, directories)
+        services.cluster_id = await prepare_store(self.store, self._surroundings.random_bytes)
+        services.broker_id = await self._broker_id()
+        await check_broker_id(services.broker_id, self.config, self.store, directories, self._surroundings.somebody_listens)
+
     async def _load_logs(self) -> None:
         services = self.services
         await in_thread(self._executor, self.log_manager.identify, services.cluster_id, services.broker_id)
-        await services.dynamic_config.load()
+        await in_session(self.store, services.dynamic_config.load)
         self._held.push_async_callback(services.dynamic_config.close)
         await in_thread(self._executor, self.log_manager.load)
         self._held.push_async_callback(self._close_logs)
@@ -293,7 +296,7 @@ class Broker:
         self._held.push_async_callback(self.socket_server.close)
         self.addresses = [endpoint.connection_string for endpoint in self._advertised()]
         ip_quotas = IpQuotas(self.services.config_admin, self.services.dynamic_config, self.socket_server.quotas)
-        await ip_quotas.load()
+        await in_session(self.store, ip_quotas.load)
         self._held.push_async_callback(ip_quotas.close)
         reconfiguration = Reconfiguration(self.config, hosts, self.socket_server, self.store, self.services.broker_id, self._registration)
         reconfiguration.start()

@@ -32,14 +32,16 @@ class ConfigChanges:
         self._clock = clock
         self._on_change = on_change
         self._seen = -1
+        self._watched_session = 0
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._processing = asyncio.Lock()
 
     async def start(self) -> None:
-        """Begin to listen. What was notified before is not reported: read the configurations after this."""
+        """Begin to listen. What was notified before is not reported: read the configurations after this. If it fails, call it again."""
         self._seen = max((sequence_number(name) for name in await self._notifications()), default=-1)
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="config-changes")
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="config-changes")
 
     async def stop(self) -> None:
         """End."""
@@ -48,8 +50,9 @@ class ConfigChanges:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def on_new_session(self) -> None:
-        """The watch died with the old session; nothing is missed, because the notifications are still there."""
-        self._changed.set()
+        """A watch dies with its session; nothing is missed, because the notifications are still there."""
+        if self._watched_session != self._store.session_id:
+            self._changed.set()
 
     async def _run(self) -> None:
         while True:
@@ -104,6 +107,7 @@ class ConfigChanges:
 
     async def _notifications(self) -> list[str]:
         """Watched."""
+        self._watched_session = self._store.session_id
         names = await self._store.children(CONFIG_CHANGES, self._on_children)
         return sorted((name for name in names if name[-10:].isdigit()), key=sequence_number)
 

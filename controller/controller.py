@@ -15,16 +15,15 @@ from config.broker import BrokerConfig
 from config.broker_zookeeper import ZOOKEEPER_SESSION_TIMEOUT_MS
 from controller.broker_changes import BrokerChanges
 from controller.broker_responses import BrokerResponses
+from controller.candidacy import Won, stand
 from controller.change_znodes import ProducerIdBlock
 from controller.channels import BrokerSenders, ChannelFactory, OnSent
 from controller.context import ControllerContext
 from controller.core import ControllerCore
 from controller.errors import (
-    BadVersion,
     BrokerIdNotRegistered,
     ControllerError,
     ControllerMoved,
-    NodeExists,
     NoNode,
     NotController,
     SessionExpired,
@@ -40,17 +39,12 @@ from controller.pauses import Pause, no_pause
 from controller.producer_ids import allocate_block
 from controller.reassignment import Reassignments, Targets
 from controller.registration import RandomBytes, SomebodyListens, nobody_listens, register_broker
-from controller.store import Create, Delete, Exists, Get, MetadataStore, SetData, Stat, data_and_stat
+from controller.store import Delete, Exists, Get, MetadataStore, data_and_stat
 from controller.topic_changes import TopicChanges
 from controller.znodes import (
     CONTROLLER,
-    CONTROLLER_EPOCH,
     BrokerRegistration,
-    ControllerNode,
     decode_controller,
-    decode_controller_epoch,
-    encode_controller,
-    encode_controller_epoch,
 )
 from storage.clock import Clock
 from storage.topic_partition import TopicPartition
@@ -143,7 +137,7 @@ class Controller:
         return self._core.elections.unclean_elections
 
     def on_new_session(self, callback: Callable[[], Awaitable[None]]) -> None:
-        """Have `callback` awaited after the broker registered anew under a new session, to set its own watches again."""
+        """Have `callback` awaited after the broker registered, to set watches again that went with an earlier session."""
         self._on_new_session.append(callback)
 
     # Life
@@ -154,80 +148,54 @@ class Controller:
         Raises BrokerIdInUse, StoreError.
         """
         self._queue.start()
-        return await self._queue.call("Startup", self._startup)
+        while True:
+            try:
+                return await self._queue.call("Startup", self._join)
+            except (SessionExpired, NotController):  # the latter if it was dropped while it waited
+                if self._queue.is_closed:
+                    raise
+                logger.warning("the session ended while broker %d registered; it registers in a new one", self.broker_id)
 
     async def shutdown(self) -> None:
         """Stop; the ephemeral nodes go with the store's session, which is the caller's to close."""
         await self._queue.stop()
         await self._resign()
 
-    async def _startup(self) -> int:
-        self.broker_epoch = await register_broker(
-            self._store, self.broker_id, self._registration(), self._registration_patience, self._somebody_listens
-        )
-        await self._elect()
-        self._registered_session = self._store.session_id
+    async def _join(self) -> int:
+        """Register in the session that there is, or in a new one, and take part in the election. Returns the broker epoch."""
+        session = await self._store.open_session()
+        if self._registered_session != session:
+            self.broker_epoch = await register_broker(
+                self._store, self.broker_id, self._registration(), self._registration_patience, self._somebody_listens
+            )
+            while True:
+                try:
+                    await self._elect()
+                    break
+                except ControllerMoved as error:
+                    logger.info("broker %d: %s", self.broker_id, error)
+                    await self._resign()
+            self._registered_session = session
+            for callback in self._on_new_session:
+                await callback()
         return self.broker_epoch
 
     async def _elect(self) -> None:
         """Become controller if there is none; know and watch who it is in any case."""
-        while True:
-            _, found, epoch = await self._store.pipeline(
-                [Exists(CONTROLLER, self._controller_watch), Get(CONTROLLER), Get(CONTROLLER_EPOCH)]
-            )
-            if not isinstance(found, NoNode):
-                data, stat = data_and_stat(found)
-                if stat.ephemeral_owner == self._store.session_id:
-                    # We are not active: an earlier try ended between the election and taking over. Nobody else would ever stand.
-                    logger.warning("broker %d removes the /controller that it left behind", self.broker_id)
-                    await self._store.pipeline([Delete(CONTROLLER, stat.version)])
-                    continue
-                self.active_controller_id = decode_controller(CONTROLLER, data).broker_id
-                return
-            if isinstance(epoch, NoNode):
-                await self._store.pipeline([Create(CONTROLLER_EPOCH, encode_controller_epoch(0))])
-                epoch = (await self._store.pipeline([Get(CONTROLLER_EPOCH)]))[0]
-            data, stat = data_and_stat(epoch)
-            new_epoch = decode_controller_epoch(data) + 1
-            node = ControllerNode(self.broker_id, self._clock.now_ms())
-            try:
-                results = await self._store.multi(
-                    [
-                        Create(CONTROLLER, encode_controller(node), ephemeral=True),
-                        SetData(CONTROLLER_EPOCH, encode_controller_epoch(new_epoch), stat.version),
-                    ]
-                )
-            except (NodeExists, BadVersion):
-                won = await self._epoch_version_if_won(new_epoch)
-                if won is None:
-                    continue
-            else:
-                epoch_stat = results[1]
-                assert isinstance(epoch_stat, Stat)
-                won = epoch_stat.version
-            await self._become_active(new_epoch, won)
-            return
+        outcome = await stand(self._store, self.broker_id, self._clock, self._controller_watch)
+        if isinstance(outcome, Won):
+            await self._become_active(outcome)
+        else:
+            self.active_controller_id = outcome
 
-    async def _epoch_version_if_won(self, epoch: int) -> int | None:
-        """Whether a refused election was won nevertheless: the reply was lost with the connection, and the store asked once more.
-
-        The version of /controller_epoch if so. Nobody raises the epoch as long as /controller is ours.
-        """
-        found, stored = await self._store.pipeline([Get(CONTROLLER), Get(CONTROLLER_EPOCH)])
-        if isinstance(found, NoNode):
-            return None
-        owner = data_and_stat(found)[1].ephemeral_owner
-        data, stat = data_and_stat(stored)
-        return stat.version if owner == self._store.session_id and decode_controller_epoch(data) == epoch else None
-
-    async def _become_active(self, epoch: int, epoch_version: int) -> None:
+    async def _become_active(self, won: Won) -> None:
         context = self._core.context
         context.clear()
-        context.epoch, context.epoch_version = epoch, epoch_version
+        context.epoch, context.epoch_version = won
         self._core.deletion.clear()
         self._core.is_active = True
         self.active_controller_id = self.broker_id
-        logger.info("broker %d is controller now, epoch %d", self.broker_id, epoch)
+        logger.info("broker %d is controller now, epoch %d", self.broker_id, won.epoch)
         try:
             await self._failover.take_over()
         except (ControllerMoved, SessionExpired):
@@ -289,15 +257,11 @@ class Controller:
         self.active_controller_id = NO_CONTROLLER
         await self._resign()
         try:
-            await self._store.open_session()
-            await self._startup()
+            await self._join()
         except (StoreError, ControllerError) as error:
             logger.error("broker %d cannot register again after its session expired (%s); trying again", self.broker_id, error)
             retry = partial(self._queue.put, "Expire", self._on_session_expired)
             asyncio.get_running_loop().call_later(SESSION_RETRY_SECONDS, retry)
-            return
-        for callback in self._on_new_session:
-            await callback()
 
     async def _on_event_error(self, error: Exception) -> None:
         if isinstance(error, ControllerMoved):

@@ -55,7 +55,11 @@ class EmbeddedStore(MetadataStore):
         if worker is None or not self._session_id:
             raise SessionExpired("")
         session_id = self._session_id
-        return await worker.submit(lambda: worker.carry_out(session_id, requests))
+        try:
+            return await worker.submit(lambda: worker.carry_out(session_id, requests))
+        except SessionExpired:
+            self._expired(session_id)  # the worker told before `open_session` returned if it ended as soon as it had begun
+            raise
 
     def _expired(self, session_id: int) -> None:
         if session_id == self._session_id:

@@ -5,9 +5,10 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from functools import partial
+from typing import TypeVar
 
 from config.metadata_version import is_at_least
-from controller.errors import BrokerIdInUse, NodeExists, NoNode, StoreError
+from controller.errors import BrokerIdInUse, NodeExists, NoNode, SessionExpired, StoreError
 from controller.store import Create, Get, MetadataStore, Multi, SetData, WatchedEvent, data_and_stat, parent_of
 from controller.topic_ids import random_uuid
 from controller.znodes import (
@@ -26,6 +27,7 @@ from protocol.uuid import to_text
 logger = logging.getLogger(__name__)
 
 RandomBytes = Callable[[int], bytes]
+T = TypeVar("T")
 SomebodyListens = Callable[[str, int], Awaitable[bool]]
 """(host, port) -> whether a process has this address."""
 
@@ -47,6 +49,17 @@ def startup_paths() -> list[str]:
             paths[parent_of(path)] = None
         paths[path] = None
     return list(paths)
+
+
+async def in_session(store: MetadataStore, work: Callable[[], Awaitable[T]]) -> T:
+    """What `work` returns, done from its beginning in a new session whenever the session ends meanwhile, as it does for a process that
+    stands still for too long. For the start of a broker; Apache Kafka's client, too, begins the next session by itself."""
+    while True:
+        try:
+            await store.open_session()
+            return await work()
+        except SessionExpired:
+            logger.warning("the session with the metadata store ended while this broker starts; it goes on in a new one")
 
 
 async def prepare_store(store: MetadataStore, random_bytes: RandomBytes) -> str:

@@ -33,6 +33,7 @@ RECONNECT_SECONDS = 0.05
 MAX_RECONNECT_SECONDS = 1.0
 CLOSE_SECONDS = 4.0
 """How long the polite end of a session may take, before the connection is torn down and the session left to time out."""
+EXPIRED = "it expired"
 
 EARLINESS_MS = 410
 """Twice what kazoo takes, on average and at random, from the third of the session's time after which a silent client pings."""
@@ -73,7 +74,7 @@ class Listener(Protocol):
         """The connection broke; every request cut off was told before."""
 
     def on_session_ended(self, reason: str) -> None:
-        """The session is gone for good; the client is of no further use but to be closed."""
+        """The session is gone for good (`EXPIRED`, or why else); the client is of no further use but to be closed."""
 
     def on_auth_failed(self) -> None:
         """ZooKeeper refused the credentials. `on_session_ended` follows."""
@@ -199,7 +200,7 @@ class ZooKeeperClient:
             self.post(self._listener.on_disconnected, self._said.text)
         elif state == KeeperState.EXPIRED_SESSION:
             self._kazoo._stopped.set()  # or it would begin a new session at once
-            self.post(self._listener.on_session_ended, "it expired")
+            self.post(self._listener.on_session_ended, EXPIRED)
         elif self._generation >= 0:
             if state == KeeperState.AUTH_FAILED:
                 self.post(self._listener.on_auth_failed)

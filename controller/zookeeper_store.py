@@ -21,7 +21,7 @@ from config.zookeeper_connect import parse_zookeeper_connect
 from controller.errors import SessionExpired, StoreError, StoreUnavailable
 from controller.store import Children, EventType, Exists, Get, MetadataStore, Request, Result, SessionEvents, WatchedEvent
 from controller.watches import Watches
-from controller.zookeeper_client import TlsFiles, ZooKeeperClient, is_cut, is_session_end
+from controller.zookeeper_client import EXPIRED, TlsFiles, ZooKeeperClient, is_cut, is_session_end
 from controller.zookeeper_wire import ZooKeeperWire, create_chroot, set_watches
 
 logger = logging.getLogger(__name__)
@@ -72,7 +72,10 @@ class ZooKeeperStore(MetadataStore):
         return self._session is not None and self._session.is_connected
 
     async def open_session(self) -> int:
-        """See MetadataStore. Makes the chroot if it is missing. Raises StoreUnavailable after `connection_timeout_ms`."""
+        """See MetadataStore. Makes the chroot if it is missing.
+
+        Raises StoreUnavailable after `connection_timeout_ms`, SessionExpired if the session ended as soon as it had begun.
+        """
         if self._session is None:
             session = _Session(self.settings, self.session_events, self._expired)
             try:
@@ -162,7 +165,7 @@ class _Session:
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.is_connected = False
         """Whether requests can be sent."""
-        self._ended = False
+        self._ended = self._expired = False
         self._waiting: deque[_Operation] = deque()
         self._under_way: deque[_Operation] = deque()
         self._cut: list[_Operation] = []
@@ -170,13 +173,14 @@ class _Session:
         self._watched_while_missing: set[str] = set()
 
     async def open(self) -> None:
-        """Raises StoreUnavailable."""
+        """Raises StoreUnavailable, SessionExpired."""
         settings = self._settings
         self._client.start()
         try:
             async with asyncio.timeout(settings.connection_timeout_ms / 1000):
                 await self._connected
                 await self._make_chroot()
+                self._check_not_ended()
         except TimeoutError:
             raise StoreUnavailable(
                 f"zookeeper.connect={settings.connect}",
@@ -184,6 +188,8 @@ class _Session:
                 f"{self._client.last_words}. Start ZooKeeper, or correct zookeeper.connect",
             ) from None
         except SessionExpired:
+            if self._expired:
+                raise
             raise StoreUnavailable(
                 f"zookeeper.connect={settings.connect}", f"ZooKeeper ended the session: {self._client.last_words}"
             ) from None
@@ -195,8 +201,7 @@ class _Session:
 
     async def carry_out(self, requests: Sequence[Request]) -> list[Result | StoreError]:
         """Raises SessionExpired."""
-        if self._ended:
-            raise SessionExpired("")
+        self._check_not_ended()
         if not requests:
             return []
         batch = _Batch(len(requests), asyncio.get_running_loop().create_future())
@@ -205,8 +210,13 @@ class _Session:
         self._send()
         return await batch.done
 
+    def _check_not_ended(self) -> None:
+        if self._ended:
+            raise SessionExpired("")
+
     async def _make_chroot(self) -> None:
         if self._settings.chroot:
+            self._check_not_ended()
             outside = ZooKeeperWire("", self._settings.set_acl, self._client.watch)
             creates = create_chroot(self._settings.chroot)
             batch = _Batch(len(creates), asyncio.get_running_loop().create_future())
@@ -282,6 +292,7 @@ class _Session:
             return
         logger.warning("session %#x with ZooKeeper %s ended: %s", self.session_id & (2**64 - 1), self._settings.connect, reason)
         self._events.expirations += 1
+        self._expired = reason is EXPIRED
         self._end()
         self._on_expired(self)
 
@@ -309,7 +320,7 @@ class _Session:
         if self._ended:
             return
         if is_session_end(error):
-            self.on_session_ended("it expired")
+            self.on_session_ended(EXPIRED)
             return
         self._under_way.popleft()
         if is_cut(error):

@@ -12,13 +12,16 @@ from pathlib import Path
 import pytest
 
 from controller.embedded_store import EmbeddedStore
+from controller.embedded_worker import EmbeddedWorker
 from controller.errors import SessionExpired, StoreUnavailable
 from controller.session_lock import ObservedSession, OwnSessionLock
+from controller.sqlite_tree import SqliteTree
 from controller.store import WatchedEvent
 
 OTHER_BROKER = """
 import asyncio, sys, time
 from controller.embedded_store import EmbeddedStore
+from controller.embedded_worker import EmbeddedWorker
 class Clock:
     now_ms = staticmethod(lambda: time.time_ns() // 1_000_000)
     monotonic = staticmethod(time.monotonic)
@@ -172,3 +175,35 @@ def test_a_silent_owner_is_dead_after_its_timeout_and_not_while_its_heart_beats(
     assert observed.is_dead(3.8)
     observed.forget(remove=True)
     assert ObservedSession(path, timeout_ms=1000, now=0.0).is_dead(0.0)
+
+
+def test_a_session_that_others_end_before_its_owner_knows_of_it_is_followed_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin_session = EmbeddedWorker.begin_session
+
+    def end_what_has_begun(worker: EmbeddedWorker) -> int:
+        """As when the process stands still right now: others end the session, and the thread sees that before the loop has its id."""
+        monkeypatch.undo()
+        session_id = begin_session(worker)
+        other = SqliteTree(str(tmp_path / "metadata"))
+        with other.transaction():
+            other.remove_session(session_id)
+        other.close()
+        worker._look_around()
+        return session_id
+
+    async def scenario() -> None:
+        store = EmbeddedStore(str(tmp_path / "metadata"), RealClock())
+        told = []
+        store.on_session_expired(lambda: told.append(store.session_id))
+        await store.open_session()
+        with pytest.raises(SessionExpired):
+            await store.exists("/")
+        assert told == [0]
+        await store.open_session()
+        assert await store.exists("/")
+        await store.close()
+
+    monkeypatch.setattr(EmbeddedWorker, "begin_session", end_what_has_begun)
+    asyncio.run(scenario())

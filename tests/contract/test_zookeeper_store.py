@@ -12,11 +12,13 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 from kazoo.handlers.threading import SequentialThreadingHandler
 
+from controller import zookeeper_store
 from controller.errors import NodeExists, SessionExpired, StoreUnavailable
 from controller.store import EventType, WatchedEvent
+from controller.zookeeper_client import EXPIRED
 from controller.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
 from tests.support.apache_kafka.ports import free_ports
-from tests.support.zookeeper import ZooKeeperServer, a_chroot, a_zookeeper
+from tests.support.zookeeper import ZooKeeperServer, a_chroot, a_zookeeper, shared_zookeeper
 
 pytestmark = pytest.mark.java
 
@@ -177,3 +179,26 @@ def test_a_silent_session_pings_after_a_third_of_its_time_as_zookeepers_own_clie
     monkeypatch.setattr("kazoo.protocol.connection.random.randint", lambda low, high: min(max(jitter, low), high))
     play(scenario, server.connect)
     assert max(waits) == pytest.approx(SESSION_TIMEOUT_MS / 3000, abs=0.25)
+
+
+@pytest.mark.parametrize("connect", [lambda: shared_zookeeper().connect, a_chroot], ids=["root", "chroot"])
+def test_a_session_that_ends_as_soon_as_it_has_begun_is_followed_by_another(
+    monkeypatch: pytest.MonkeyPatch, connect: Callable[[], str]
+) -> None:
+    on_connected = zookeeper_store._Session.on_connected
+
+    def end_what_has_begun(session: zookeeper_store._Session, generation: int, session_id: int, last_zxid: int) -> None:
+        monkeypatch.undo()
+        on_connected(session, generation, session_id, last_zxid)
+        session.on_session_ended(EXPIRED)
+
+    async def scenario() -> None:
+        store = ZooKeeperStore(ZooKeeperSettings(connect()))
+        with pytest.raises(SessionExpired):
+            await store.open_session()
+        await store.open_session()
+        assert await store.exists("/")
+        await store.close()
+
+    monkeypatch.setattr(zookeeper_store._Session, "on_connected", end_what_has_begun)
+    asyncio.run(scenario())
