@@ -227,15 +227,19 @@ class Partition:
 
         Raises NotLeaderOrFollower, NotEnoughReplicas, and what PartitionLog.append_as_leader raises.
         """
+        self.check_may_append(required_acks)
+        appended = self.log.append_as_leader(batch, self.leader_epoch, now_ms, origin)
+        self._on_appended(appended.last_offset - appended.first_offset + 1, len(batch.records), now_ms)
+        return appended
+
+    def check_may_append(self, required_acks: int) -> None:
+        """Whether a producer with such acks may append here. Raises NotLeaderOrFollower, NotEnoughReplicas."""
         if not self.is_leader:
             raise NotLeaderOrFollower(*self.topic_partition, self.leader_id, self.leader_epoch)
         if required_acks == -1 and (self.is_cut_off or len(self.isr) < self.effective_min_isr):
             if self.is_cut_off:
                 raise NotLeaderOrFollower(*self.topic_partition, self.leader_id, self.leader_epoch)
             raise NotEnoughReplicas(self.topic_partition, len(self.isr), self.effective_min_isr)
-        appended = self.log.append_as_leader(batch, self.leader_epoch, now_ms, origin)
-        self._on_appended(appended.last_offset - appended.first_offset + 1, len(batch.records), now_ms)
-        return appended
 
     def append_plain(self, records: memoryview, required_acks: int, now_ms: int, api_version: int) -> int:
         """The same for a plain batch as it came in a Produce request; the offset of its first record.

@@ -175,6 +175,7 @@ class Produce:
                 return
             if partition is None:
                 partition = broker.replica_manager.partition_or_raise(topic, index)
+            partition.check_may_append(self.request.acks)
             batch = validate_produce(records, partition.log.rules, now_ms, header)
             if batch.needs_worker:
                 self.in_work.append((topic, partition, batch, result))

@@ -117,6 +117,19 @@ async def test_too_few_replicas_in_sync_refuse_acks_all_before_the_append() -> N
 
 
 @on_a_loop
+async def test_who_may_append_is_asked_before_what_the_batch_holds() -> None:
+    bench = followed(min_insync_replicas="2", cleanup_policy="compact")
+    without_key, damaged = a_batch(), a_batch()
+    damaged[-1] ^= 1
+    bench.replicas.partition.isr = bench.replicas.partition.maximal_isr = (0,)
+    for batch in (without_key, damaged):
+        assert bench.produce(bytearray(batch)).produced[0].error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    bench.replicas.say(state(leader=1, epoch=1, partition_epoch=1))
+    for batch in (without_key, damaged):
+        assert bench.produce(bytearray(batch), acks=1).produced[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@on_a_loop
 async def test_acks_0_is_not_answered_and_an_error_closes_the_connection_with_one_line() -> None:
     bench = alone()
     assert bench.produce(acks=0).control is NO_RESPONSE
