@@ -38,7 +38,7 @@ from storage.partition_metadata import ZERO_UUID, read_topic_id, write_topic_id
 from storage.producer_replay import rebuild_producer_state
 from storage.producer_state_manager import ProducerStateManager, snapshot_offsets
 from storage.segment import Segment
-from storage.segment_split import split_overflowed_segment
+from storage.segment_split import has_its_parts, split_overflowed_segment
 from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -195,7 +195,11 @@ class _Loader:
                 for segment in self.segments:
                     segment.close_without_writing()
                 self.segments.clear()
-                split_overflowed_segment(self.filesystem, self.directory, overflow.base_offset, self.settings, self.now_ms)
+                base_offset, later = overflow.base_offset, self._bases_behind(overflow.base_offset)
+                split_overflowed_segment(self.filesystem, self.directory, base_offset, later, self.settings, self.now_ms)
+
+    def _bases_behind(self, base_offset: int) -> list[int]:
+        return [base for base in self._bases if base > base_offset]
 
     def _open_segments(self, names: list[str], recovery_point: int) -> None:
         present = set(names)
@@ -319,8 +323,9 @@ class _Loader:
                 if reason:
                     break
                 if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
-                    # No CRC covers a base offset. It is damaged unless the next segment begins behind it.
-                    if header.last_offset < min((base for base in self._bases if base > segment.base_offset), default=-1):
+                    # No CRC covers a base offset. It is damaged unless the next segment begins behind it, or holds it, too.
+                    later = self._bases_behind(segment.base_offset)
+                    if later and (header.last_offset < later[0] or has_its_parts(segment, later)):
                         raise SegmentOffsetOverflow(segment.path, segment.base_offset, header.last_offset)
                     reason = f"its last offset {header.last_offset} cannot be"
                     break

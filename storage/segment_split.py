@@ -2,15 +2,17 @@
 
 Old versions of Apache Kafka left such segments: compaction put segments together by their size alone. Recovery finds them, and splits them
 here before it goes on, as Apache Kafka does. The new segments are written as `.cleaned` files and become `.swap` files, last first; a crash
-leaves either the old segment, or what the next start finishes.
+leaves either the old segment, or what the next start finishes. Apache Kafka names the first of them after its first batch, which may begin
+behind the old one's base offset; killed at the wrong moment it leaves the old segment with all of its parts behind it (`has_its_parts`).
 """
 
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 
 from protocol.record_errors import RecordFormatError
 from storage.batch_scan import batches_from
-from storage.file_names import CLEANED_SUFFIX, SWAP_SUFFIX
+from storage.file_names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, file_name
 from storage.filesystem import FileSystem
 from storage.log_settings import LogSettings
 from storage.offset_index import MAX_RELATIVE_OFFSET
@@ -18,13 +20,47 @@ from storage.segment import Segment
 
 log = logging.getLogger(__name__)
 
+_COMPARED_BYTES = 1 << 20
 
-def split_overflowed_segment(filesystem: FileSystem, directory: str, base_offset: int, settings: LogSettings, now_ms: int) -> None:
+
+def has_its_parts(segment: Segment, later: Sequence[int]) -> bool:
+    """Whether the segments that begin at the first of `later` hold, byte for byte and one after the other, all that is in `segment`.
+
+    Blocks; may raise OSError.
+    """
+    filesystem = segment.filesystem
+    directory = segment.path.rpartition("/")[0]
+    compared = 0
+    for base_offset in later:
+        if compared == segment.size:
+            break
+        part = filesystem.open(f"{directory}/{file_name(base_offset, LOG_SUFFIX)}", read_only=True)
+        end = compared + part.size()
+        if end == compared or end > segment.size:
+            return False
+        for position in range(compared, end, _COMPARED_BYTES):
+            length = min(_COMPARED_BYTES, end - position)
+            if segment.file.pread(length, position) != part.pread(length, position - compared):
+                return False
+        part.close()
+        compared = end
+    return compared == segment.size
+
+
+def split_overflowed_segment(
+    filesystem: FileSystem, directory: str, base_offset: int, later: Sequence[int], settings: LogSettings, now_ms: int
+) -> None:
     """Puts segments in the place of the one at `base_offset` whose offsets fit, on the disk. Batches stay as they are.
 
-    What cannot be a batch ends the last of them. Blocks; may raise OSError.
+    The segments that follow it begin at `later`; when they are its parts already, it goes. What cannot be a batch ends the last new one.
+    Blocks; may raise OSError.
     """
     old = Segment(filesystem, directory, base_offset, settings, now_ms=now_ms)
+    if has_its_parts(old, later):
+        log.warning("%s: it was split, and the parts are there; deleted", old.path)
+        old.delete()
+        filesystem.sync_directory(directory)
+        return
     new: list[Segment] = []
     with suppress(RecordFormatError):  # recovery would cut there, too
         for position, header in batches_from(old.file, 0, old.size):

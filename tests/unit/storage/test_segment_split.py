@@ -73,3 +73,36 @@ def test_a_crash_at_any_step_leaves_a_log_that_opens_whole() -> None:
             continue
         break
     assert steps > 20
+
+
+FIRST = 3
+"""Where Apache Kafka begins the first part: with the first batch."""
+PARTS = {FIRST: OFFSETS[:2], FAR + 2: OFFSETS[2:5], 2 * FAR + 40: OFFSETS[5:]}
+
+
+def split_by_apache_kafka(suffix: str = "") -> tuple[MemoryFileSystem, bytes]:
+    """The directory in the midst of its splitting: the parts are there, and the old segment still is."""
+    filesystem, batches = an_overflowed_log()
+    for base_offset, offsets in PARTS.items():
+        part = b"".join(bytes(a_batch(2, base_offset=offset, leader_epoch=1)) for offset in offsets)
+        filesystem.open(f"/data/topic-0/{file_name(base_offset, LOG_SUFFIX)}{suffix}", create=True).write(part)
+    return filesystem, batches
+
+
+@pytest.mark.parametrize("suffix", ["", ".swap", ".cleaned"])
+def test_what_apache_kafka_had_split_when_it_was_killed_loses_nothing(suffix: str) -> None:
+    filesystem, batches = split_by_apache_kafka(suffix)
+    log = reopened(a_context(filesystem))
+    assert read_all(log) == batches
+    assert log.log_end_offset == NEXT + 2
+    assert log.segments.bases == [0 if suffix == ".cleaned" else FIRST, FAR + 2, 2 * FAR + 40, NEXT]
+    names = filesystem.list_directory("/data/topic-0")
+    assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))]
+
+
+def test_segments_that_are_not_all_of_it_are_no_parts() -> None:
+    filesystem, batches = split_by_apache_kafka()
+    filesystem.open(f"/data/topic-0/{file_name(FAR + 2, LOG_SUFFIX)}").pwrite(b"x", 100)
+    log = reopened(a_context(filesystem))
+    assert log.log_end_offset == OFFSETS[1] + 2
+    assert batches.startswith(read_all(log))
