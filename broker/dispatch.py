@@ -44,7 +44,8 @@ logger = logging.getLogger(__name__)
 _MALFORMED = (ProtocolError, IndexError, struct.error)
 """What decoders raise about bytes that are no such request."""
 
-_HEADER = Struct(">hhih")
+_unpack_header = Struct(">iih").unpack_from
+"""The api key and the version as one number, by which routes are found; the correlation id; the length of the client id."""
 
 
 class Dispatcher:
@@ -64,12 +65,12 @@ class Dispatcher:
     def handle(self, frame: memoryview, connection: Connection) -> Answer:
         """Answer one request."""
         try:
-            api_key, version, correlation_id, client_id_length = _HEADER.unpack_from(frame)
-            route = self._routes.get(api_key << 16 | version & 0xFFFF)
+            kind, correlation_id, client_id_length = _unpack_header(frame)
+            route = self._routes.get(kind)
             if route is None:
-                route = self._route(api_key, version)
+                route = self._route(kind >> 16, kind & 0xFFFF)  # a version below 0 is a high one, then: there is neither
                 if route is None:
-                    return self._unsupported(frame, api_key, correlation_id, connection)
+                    return self._unsupported(frame, kind >> 16, correlation_id, connection)
             offset = 10 if client_id_length < 0 else 10 + client_id_length
             if offset > len(frame):
                 raise ProtocolError(f"client id of {client_id_length} bytes in a frame of {len(frame)}")
@@ -83,9 +84,11 @@ class Dispatcher:
         route.requests = count = route.requests + 1
         if count == route.sample_at and self._metrics is not None:
             return self._metrics.handle(self.handle, frame, connection, route)
-        if route.frame_handler is not None:
+        version = route.version
+        frame_handler = route.frame_handler
+        if frame_handler is not None:
             try:
-                answer = route.frame_handler(frame, offset, version, correlation_id, connection, self._services)
+                answer = frame_handler(frame, offset, version, correlation_id, connection, self._services)
             except Exception as error:
                 # It may have done its work already: the ordinary way must not do it again.
                 return self._unexpected(route, self._context(route, correlation_id, None, connection), error)
