@@ -260,8 +260,7 @@ class Partition:
         stats.messages_in += messages
         stats.bytes_in += size
         if not self.followers and not self.has_departing_member:
-            log = self.log
-            log.update_high_watermark(log.log_end_offset)
+            self.log.commit_all()
         elif len(self.maximal_isr) == 1:  # with others in sync it moves when they have the records
             self.maybe_advance_high_watermark(now_ms)
         if self.waiters.waiting:

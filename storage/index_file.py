@@ -24,7 +24,10 @@ _READ_ENTRIES = 4
 
 
 class IndexFile:
-    """Entries of `entry_size` bytes whose fields grow from entry to entry."""
+    """Entries of `entry_size` bytes whose fields grow from entry to entry. With `full_at` of them no append may come any more."""
+
+    KEPT_ENTRIES = 0
+    """Slots that are kept for what roll and close add."""
 
     __slots__ = (
         "_filesystem",
@@ -35,6 +38,7 @@ class IndexFile:
         "base_offset",
         "entries",
         "entry_size",
+        "full_at",
         "length",
         "max_entries",
         "max_size",
@@ -50,19 +54,28 @@ class IndexFile:
         self.base_offset = base_offset
         self.max_size = max_size
         self.entry_size = entry_size
-        self.length = length
-        self.max_entries = length // entry_size
+        self._set_length(length)
         # A file that was there is taken to be full of entries: it was trimmed, or it will be rebuilt.
         self.entries = self._written = self.max_entries
+
+    def _set_length(self, length: int) -> None:
+        self.length = length
+        self.max_entries = length // self.entry_size
+        self.full_at = self.max_entries - self.KEPT_ENTRIES
+
+    def is_full(self) -> bool:
+        """Whether the segment is to be rolled before the next append."""
+        return self.entries >= self.full_at
 
     def use_filesystem(self, filesystem: FileSystem) -> None:
         """From now on the file is reached through that one."""
         self._filesystem = filesystem
 
     def append_entry(self, entry: bytes) -> None:
-        self._tail += entry
+        tail = self._tail
+        tail += entry
         self.entries += 1
-        if len(self._tail) >= _TAIL_BYTES:
+        if len(tail) >= _TAIL_BYTES:
             self.write_out()
 
     def write_out(self) -> None:
@@ -83,8 +96,7 @@ class IndexFile:
             file = self._filesystem.open(self.path, create=True)
             file.truncate(size)
             file.close()
-            self.length = size
-            self.max_entries = size // self.entry_size
+            self._set_length(size)
             if self.entries > self.max_entries:
                 self.entries = self._written = self.max_entries
 
@@ -121,8 +133,7 @@ class IndexFile:
         self._tail.clear()
         self._unmap()
         self.entries = self._written = 0
-        self.length = self.max_size - self.max_size % self.entry_size
-        self.max_entries = self.length // self.entry_size
+        self._set_length(self.max_size - self.max_size % self.entry_size)
 
     def allocate(self) -> None:
         """Makes the file that `begin` did not make."""

@@ -15,6 +15,7 @@ ENTRY_SIZE = 8
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
 _ENTRY = struct.Struct(">ii")
+_pack = _ENTRY.pack
 _unpack = _ENTRY.unpack_from
 _unpack_two = struct.Struct(">iiii").unpack_from
 _OFFSET = struct.Struct(">i")
@@ -43,13 +44,10 @@ class OffsetIndex(IndexFile):
 
     def append(self, offset: int, position: int) -> None:
         """Raises CorruptIndex when `offset` is not above the last one: the log file then holds offsets out of order."""
-        if self.entries and offset <= self.last_offset:
+        if offset <= self.last_offset and self.entries:
             raise CorruptIndex(self.path, f"offset {offset} appended after {self.last_offset}")
-        self.append_entry(_ENTRY.pack(offset - self.base_offset, position))
+        self.append_entry(_pack(offset - self.base_offset, position))
         self.last_offset = offset
-
-    def is_full(self) -> bool:
-        return self.entries >= self.max_entries
 
     def entry(self, slot: int) -> OffsetPosition:
         relative, position = _unpack(self.raw_entries(slot, 1))

@@ -171,6 +171,13 @@ class PartitionLog:
         self.producer_state.state.on_high_watermark(offset)
         return True
 
+    def commit_all(self) -> None:
+        """No other replica is waited for: moves the high watermark to the log end offset."""
+        self.high_watermark = end_offset = self.log_end_offset
+        producers = self.producer_state.state
+        if producers.unreplicated:
+            producers.on_high_watermark(end_offset)
+
     def on_new_leader_epoch(self, epoch: int) -> None:
         """This broker leads from the log end offset on. Raises LogDirFailure."""
         try:

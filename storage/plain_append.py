@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from protocol.checksum import crc32c
 from protocol.compression import CompressionCodec
-from protocol.records import ATTRIBUTES_OFFSET, CURRENT_MAGIC, HEADER_SIZE, HEADER_STRUCT, LOG_OVERHEAD, increment_sequence, stamp
+from protocol.records import ATTRIBUTES_OFFSET, CURRENT_MAGIC, HEADER_SIZE, LOG_OVERHEAD, STAMP, increment_sequence
 from storage.validation import FIRST_VERSION_WITH_ZSTD, MIN_RECORD_BYTES, WALK_MAX_RECORDS, walk_lengths
 
 if TYPE_CHECKING:
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 NOT_PLAIN: Final = -1
 
-_HEADER_AND_MAGIC: Final = Struct(HEADER_STRUCT.format + "I")
-"""The header and the first four bytes of the body, by which gzip, lz4 and zstd are known."""
+_HEADER_AND_MAGIC: Final = Struct(">qi4xbIHiqqqhiiI")
+"""The header but for the leader epoch, and the first four bytes of the body, by which gzip, lz4 and zstd are known."""
 _MIN_SIZE: Final = _HEADER_AND_MAGIC.size
 _unpack: Final = _HEADER_AND_MAGIC.unpack_from
+_stamp: Final = STAMP.pack_into  # what `stamp` calls
 
 _ZSTD: Final = int(CompressionCodec.ZSTD)
 _LAST_CODEC: Final = _ZSTD
@@ -43,14 +44,15 @@ def append_plain(self: "PartitionLog", records: memoryview, leader_epoch: int, n
     rules = self.rules
     if size < _MIN_SIZE or leader_epoch != self.latest_epoch or not rules.takes_plain:
         return NOT_PLAIN
-    header = _unpack(records)
-    base_offset, length, _, magic, crc, codec, last_delta, base_timestamp, max_timestamp, producer_id, epoch, sequence, count, body = header
+    (
+        base_offset, length, magic, crc, codec, last_delta, base_timestamp, max_timestamp, producer_id, epoch, sequence, count, body
+    ) = _unpack(records)  # fmt: skip
     if (
         length != size - LOG_OVERHEAD
         or magic != CURRENT_MAGIC
         or base_offset
         or size > rules.max_message_bytes
-        or not 0 <= codec <= _LAST_CODEC
+        or codec > _LAST_CODEC
         or count != last_delta + 1
         or count <= 0
         or producer_id >= 0 > sequence
@@ -78,7 +80,7 @@ def append_plain(self: "PartitionLog", records: memoryview, leader_epoch: int, n
     try:
         if segment.should_roll(size, last_offset, max_timestamp, now_ms):
             return NOT_PLAIN
-        stamp(records, 0, first_offset, leader_epoch, length)
+        _stamp(records, 0, first_offset, length, leader_epoch)
         segment.append(records, size, last_offset, max_timestamp, last_offset)
     except OSError as error:
         raise self.disk_failure(segment.path, error) from error

@@ -128,7 +128,7 @@ class ProducerStateEntry:
 class ProducerState:
     """All producers of one partition."""
 
-    __slots__ = ("_ongoing", "_unreplicated", "first_unstable_offset", "producers", "topic_partition")
+    __slots__ = ("_ongoing", "first_unstable_offset", "producers", "topic_partition", "unreplicated")
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
@@ -137,13 +137,13 @@ class ProducerState:
         """The first offset of a transaction that is open, or whose marker is not below the high watermark; -1 without one."""
         self._ongoing: dict[int, int] = {}
         """First offset -> producer id, in order of the offset."""
-        self._unreplicated: dict[int, int] = {}
+        self.unreplicated: dict[int, int] = {}
         """First offset -> offset of the marker, for decided transactions whose marker is not yet below the high watermark."""
 
     @property
     def is_empty(self) -> bool:
         """Whether no producer is known and nothing waits for replication."""
-        return not self.producers and not self._unreplicated
+        return not self.producers and not self.unreplicated
 
     @property
     def first_undecided_offset(self) -> int:
@@ -258,13 +258,13 @@ class ProducerState:
     def complete(self, completed: CompletedTransaction) -> None:
         """The transaction is decided; it becomes stable when its marker is below the high watermark."""
         del self._ongoing[completed.first_offset]
-        self._unreplicated[completed.first_offset] = completed.last_offset
+        self.unreplicated[completed.first_offset] = completed.last_offset
         self._find_first_unstable_offset()
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Markers below `high_watermark` are replicated, so their transactions are stable."""
-        if self._unreplicated:
-            self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= high_watermark}
+        if self.unreplicated:
+            self.unreplicated = {first: last for first, last in self.unreplicated.items() if last >= high_watermark}
             self._find_first_unstable_offset()
 
     def has_late_transaction(self, now_ms: int, max_transaction_timeout_ms: int) -> bool:
@@ -328,7 +328,7 @@ class ProducerState:
         """Forgets everything."""
         self.producers = {}
         self._ongoing.clear()
-        self._unreplicated.clear()
+        self.unreplicated.clear()
         self.first_unstable_offset = NONE
 
     def _check_sequence(self, entry: ProducerStateEntry, producer_epoch: int, first_sequence: int, first_offset: int) -> None:
@@ -345,8 +345,8 @@ class ProducerState:
 
     def _find_first_unstable_offset(self) -> None:
         undecided = next(iter(self._ongoing), NONE)
-        if self._unreplicated:
-            unreplicated = min(self._unreplicated)
+        if self.unreplicated:
+            unreplicated = min(self.unreplicated)
             self.first_unstable_offset = unreplicated if undecided < 0 else min(undecided, unreplicated)
         else:
             self.first_unstable_offset = undecided

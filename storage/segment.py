@@ -180,8 +180,10 @@ class Segment:
             waited = max_timestamp - first if first >= 0 else now_ms - self.created_ms
             if waited > settings.roll_after_ms - self.roll_jitter_ms:
                 return True
-        # Calling the properties would take longer than all else here.
-        return (self._offset_index or self.offset_index).is_full() or (self._time_index or self.time_index).is_full()
+        # Calling the properties, and is_full, would take longer than all else here.
+        offset_index = self._offset_index or self.offset_index
+        time_index = self._time_index or self.time_index
+        return offset_index.entries >= offset_index.full_at or time_index.entries >= time_index.full_at
 
     def append(self, data: Buffer, length: int, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int) -> None:
         """Writes whole batches of `length` bytes with one system call, and an index entry when it is time.
@@ -198,7 +200,7 @@ class Segment:
             last_max = self.max_timestamp
         try:
             file.pwrite(data, position)
-            if max_timestamp > last_max.timestamp:
+            if max_timestamp > last_max[0]:
                 last_max = self._max_timestamp = TimestampOffset(max_timestamp, offset_of_max_timestamp)
             if self.bytes_since_last_index_entry > self._settings.index_interval_bytes:
                 self._append_index_entries(last_offset, position, last_max)
@@ -212,11 +214,13 @@ class Segment:
         self.bytes_since_last_index_entry += length
 
     def _append_index_entries(self, last_offset: int, position: int, last_max: TimestampOffset) -> None:
-        offset_index, time_index = self._offset_index or self.offset_index, self._time_index or self.time_index
-        offset_entries, time_entries = offset_index.entries, time_index.entries
+        offset_index = self._offset_index or self.offset_index
+        time_index = self._time_index or self.time_index
+        offset_entries = offset_index.entries
+        time_entries = time_index.entries
         try:
             offset_index.append(last_offset, position)
-            time_index.maybe_append(last_max.timestamp, last_max.offset)
+            time_index.maybe_append(last_max)
         except OSError:
             # The entries are still in memory: what could not be written is taken back without touching the disk.
             offset_index.truncate_to_entries(offset_entries)
@@ -249,8 +253,7 @@ class Segment:
 
     def complete_time_index(self) -> None:
         """Sees to it that the last entry is the segment's largest timestamp."""
-        timestamp, offset = self.max_timestamp
-        self.time_index.maybe_append(timestamp, offset)
+        self.time_index.maybe_append(self.max_timestamp)
 
     def trim(self) -> None:
         """Cuts the file behind its last batch."""

@@ -87,7 +87,7 @@ def index_batch(self: "Segment", position: int, header: BatchHeader, last_entry:
         last_max = self._max_timestamp = TimestampOffset(header.max_timestamp, header.last_offset)
     if position - last_entry > self._settings.index_interval_bytes:
         self.offset_index.append(header.last_offset, position)
-        self.time_index.maybe_append(*last_max)
+        self.time_index.maybe_append(last_max)
         return position
     return last_entry
 

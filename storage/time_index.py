@@ -30,24 +30,23 @@ class TimestampOffset(NamedTuple):
 class TimeIndex(IndexFile):
     """Grows by `maybe_append`; timestamps increase, offsets do not decrease."""
 
+    KEPT_ENTRIES = 1
+
     __slots__ = ("last_entry",)
 
     def __init__(self, filesystem: FileSystem, path: str, base_offset: int, max_size: int, length: int) -> None:
         super().__init__(filesystem, path, base_offset, max_size=max_size, entry_size=ENTRY_SIZE, length=length)
         self.last_entry = self._last_entry()
 
-    def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Adds an entry if `timestamp` is larger than the last one. Raises CorruptIndex when offsets would go back."""
+    def maybe_append(self, entry: TimestampOffset) -> None:
+        """Adds an entry if its timestamp is larger than the last one. Raises CorruptIndex when offsets would go back."""
         last = self.last_entry
-        if timestamp > last.timestamp:
-            if self.entries and offset < last.offset:
+        timestamp, offset = entry
+        if timestamp > last[0]:
+            if offset < last[1] and self.entries:
                 raise CorruptIndex(self.path, f"offset {offset} appended after {last.offset}")
             self.append_entry(_ENTRY.pack(timestamp, offset - self.base_offset))
-            self.last_entry = TimestampOffset(timestamp, offset)
-
-    def is_full(self) -> bool:
-        # One slot is kept for the entry that roll and close add.
-        return self.entries >= self.max_entries - 1
+            self.last_entry = entry
 
     def entry(self, slot: int) -> TimestampOffset:
         timestamp, relative = _ENTRY.unpack(self.raw_entries(slot, 1))
