@@ -61,17 +61,7 @@ class Connection(AnswerWriter):
         self._processor.on_connection_made(self)
 
     def process(self, view: memoryview, start: int, end: int, admitted: bool = False) -> None:
-        """Handle the frames in `view`, keep what is left, and read on or not."""
-        try:
-            position = self._handle_frames(view, start, end, admitted)
-        except Exception:
-            self._fail()
-            return
-        if position != end:
-            self._keep_or_wait(view, position, end)
-
-    def _handle_frames(self, view: memoryview, start: int, end: int, admitted: bool) -> int:
-        """Handles frames until one is incomplete or must wait; returns where it begins. The answers are written once, soon."""
+        """Handle frames until one is incomplete or must wait, keep what is left, and read on or not. The answers are written once, soon."""
         if self._unsent is not None:
             self.send_unsent()
         processor = self._processor
@@ -81,45 +71,53 @@ class Connection(AnswerWriter):
         out: Parts = []
         gathered = 0
         position = start
-        while end - position >= 4:
-            state = self._state
-            if state > APPENDED:
-                break
-            (size,) = size_at(view, position)
-            if not 0 < size <= max_bytes:
+        try:
+            while position + 4 <= end:
+                state = self._state
+                if state > APPENDED:
+                    break
+                (size,) = size_at(view, position)
+                if not 0 < size <= max_bytes:
+                    self._write(out)
+                    self._refuse(size, view[position : min(end, position + 16)])
+                    return
+                begin = position + 4
+                after = begin + size
+                if after > end or (state and not self._may_produce(view, position)):
+                    break
+                if not (channel.inline or admitted or channel.is_urgent(view, begin, after)):
+                    self._state = state | QUEUED
+                    break
+                admitted = False
+                answer = handler(view[begin:after], self)
+                position = after
+                if state:
+                    gathered += self._on_answer(answer, out) + ANSWER_WEIGHT
+                elif type(answer) is bytes:
+                    length = len(answer)
+                    out.append(_prefix(length))
+                    out.append(answer)
+                    gathered += length + ANSWER_WEIGHT
+                elif type(answer) is list:
+                    gathered += self.append_parts(answer, out) + ANSWER_WEIGHT
+                else:
+                    gathered += self._on_answer(answer, out) + ANSWER_WEIGHT
+                if position == end:
+                    break
+                if gathered >= TURN_BYTES:
+                    self._state |= YIELDED
+                    processor.wake(self)
+                    break
+            if gathered >= TURN_BYTES:
                 self._write(out)
-                self._refuse(size, view[position : min(end, position + 16)])
-                return end
-            after = position + 4 + size
-            if after > end:
-                break
-            if state and not self._may_produce(view, position):
-                break
-            if not (channel.inline or admitted or channel.is_urgent(view, position + 4, after)):
-                self._state = state | QUEUED
-                break
-            admitted = False
-            answer = handler(view[position + 4 : after], self)
-            position = after
-            if not state and type(answer) is bytes:
-                length = len(answer)
-                out.append(_prefix(length))
-                out.append(answer)
-                gathered += length + ANSWER_WEIGHT
-            elif not state and type(answer) is list:
-                gathered += self.append_parts(answer, out) + ANSWER_WEIGHT
-            else:
-                gathered += self._on_answer(answer, out) + ANSWER_WEIGHT
-            if gathered >= TURN_BYTES and position != end:
-                self._state |= YIELDED
-                processor.wake(self)
-                break
-        if gathered >= TURN_BYTES:
-            self._write(out)
-        elif out:
-            self._unsent = out
-            processor.send_soon(self)
-        return position if not self._state & CLOSED else end
+            elif out:
+                self._unsent = out
+                processor.send_soon(self)
+        except Exception:
+            self._fail()
+            return
+        if position != end and not self._state & CLOSED:
+            self._keep_or_wait(view, position, end)
 
     def _may_produce(self, view: memoryview, position: int) -> bool:
         """Whether the frame at `position` is a Produce (api key 0) that may be handled while others wait for their replicas."""
