@@ -225,6 +225,7 @@ class Connection(AnswerWriter):
         kept = self.take_kept()
         if kept is not None:
             self.process(*kept, admitted)
+            self.release(cast("bytearray", kept[0].obj))
         # While the last request waits and nothing is kept, reading on is how we learn that the client left.
         state = self._state
         waits = self.keeps_frame() if state <= APPENDED else state & ~(APPENDED | WAITING) or self.kept_bytes

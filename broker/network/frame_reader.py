@@ -2,8 +2,8 @@
 
 Bytes land in the processor's one shared receive buffer, so an idle connection holds no memory. What is left of a read (the head of an
 unfinished frame, or frames that must wait) is copied into memory of the connection's own. The head of a frame goes back to the head of the
-shared buffer before the next read. A frame that does not fit the shared buffer gets a bytearray of exactly its size, but only once
-FIRST_BYTES of it came and at first not more than FIRST_ALLOCATION: a length that lies costs us little.
+shared buffer before the next read. A frame that does not fit the shared buffer gets a bytearray of exactly its size (`MemoryPool`), but
+only once FIRST_BYTES of it came and at first not more than FIRST_ALLOCATION: a length that lies costs us little.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, cast
 
 from broker.network.limits import FULL_WINDOW_BYTES
+from broker.network.memory_pool import LARGEST_KEPT
 
 if TYPE_CHECKING:
     from broker.network.processor import Processor
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 size_at: Final = Struct(">i").unpack_from
 
 FIRST_BYTES: Final = 64 * 1024
-FIRST_ALLOCATION: Final = 2 * 1024 * 1024
+FIRST_ALLOCATION: Final = LARGEST_KEPT
 
 
 def holds_frame(view: memoryview | bytearray, start: int, end: int) -> bool:
@@ -81,7 +82,7 @@ class FrameReader(asyncio.BufferedProtocol):
         if kept >= FIRST_BYTES:
             total = 4 + size_at(view, start)[0]
             if total > len(self._processor.view):
-                self._rest = bytearray(min(total, FIRST_ALLOCATION))
+                self._rest = self._processor.memory.allocate(min(total, FIRST_ALLOCATION))
                 self._rest[:kept] = view[start:end]
                 self._start = 0
                 self._filled = kept
@@ -102,6 +103,11 @@ class FrameReader(asyncio.BufferedProtocol):
     def kept_bytes(self) -> int:
         """The memory that this connection keeps for bytes it received."""
         return 0 if self._rest is None else len(self._rest)
+
+    def release(self, memory: bytearray) -> None:
+        """What was received into `memory` is handled, unless it is kept again."""
+        if memory is not self._rest:
+            self._processor.memory.release(memory)
 
     def take_kept(self) -> tuple[memoryview, int, int] | None:
         """What `keep_all` kept, to be handled now."""
@@ -133,7 +139,7 @@ class FrameReader(asyncio.BufferedProtocol):
             self._rest = None
             self._filled = 0
             self.process(memoryview(rest), 0, total)
-            return
-        larger = bytearray(min(total, 2 * len(rest)))
-        larger[: len(rest)] = rest
-        self._rest = larger
+        else:
+            self._rest = larger = self._processor.memory.allocate(min(total, 2 * len(rest)))
+            larger[: len(rest)] = rest
+        self.release(rest)

@@ -1,4 +1,4 @@
-"""A processor owns connections: their shared receive buffer, the answers that are ready to leave, and the expiry of idle ones.
+"""A processor owns connections: the memory that they receive into, the answers that are ready to leave, and the expiry of idle ones.
 
 `num.network.threads` of them share the loop; each acceptor deals connections to them in turn. Answers that an event completes (`wake`) are
 sent together in one callback of the next loop turn: completing a request never runs a handler or a write inside somebody else's call.
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.network.limits import FULL_WINDOW_BYTES, RECEIVE_BUFFER_BYTES, NetworkLimits
+from broker.network.memory_pool import MemoryPool
 from broker.network.offenders import Offenders, describe_length
 from broker.network.request_channel import ConnectionInfo, Handler, RequestChannel
 
@@ -42,6 +43,7 @@ class Processor:
         "expired_connections",
         "handler",
         "loop",
+        "memory",
         "request_max_bytes",
         "view",
         "window",
@@ -64,6 +66,7 @@ class Processor:
         self.request_max_bytes = limits.socket_request_max_bytes
         self.buffer = bytearray(RECEIVE_BUFFER_BYTES)
         self.view = memoryview(self.buffer)
+        self.memory = MemoryPool()
         self.window = self.view[:FULL_WINDOW_BYTES]
         self.connections: set[Connection] = set()
         self.expired_connections = 0
@@ -126,7 +129,11 @@ class Processor:
         self._offenders.report(info.client_host, line, self.clock_ns() / 1e9)
 
     def expire_idle(self, max_idle_ms: int) -> None:
-        """Close the connections on which nothing happened for that long (connections.max.idle.ms; negative: never), most idle first."""
+        """Close the connections on which nothing happened for that long (connections.max.idle.ms; negative: never), most idle first.
+
+        Memory for large requests is not kept for longer either.
+        """
+        self.memory.clear()
         if max_idle_ms < 0:
             return
         oldest = self.clock_ns() - max_idle_ms * 1_000_000

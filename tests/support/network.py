@@ -185,8 +185,9 @@ class Client:
             buffer[:count] = data[taken : taken + count]
             del buffer
             self.connection.buffer_updated(count)
-            # Another connection of the processor reads next: what this one left in the shared buffer is gone.
-            self.bench.processor.buffer[:] = b"\xee" * len(self.bench.processor.buffer)
+            # Another connection of the processor reads next: what this one left in memory that others use, too, is gone.
+            for memory in (self.bench.processor.buffer, *self.bench.processor.memory.free()):
+                memory[:] = b"\xee" * len(memory)
             taken += count
         return taken
 

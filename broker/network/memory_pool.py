@@ -1,0 +1,68 @@
+"""Memory for requests that do not fit the shared receive buffer: what one of them leaves, the next is received into.
+
+A processor owns one. New memory is zeroed before it is received into, and its pages may have to be found first: of what a Produce of 1 MB
+costs above the system calls it needs, that was a third.
+
+Invariants: at most KEPT_BYTES are kept, and nothing for longer than `Processor.expire_idle` takes to come; memory that somebody still looks
+at is not lent again.
+"""
+
+from typing import Final
+
+from broker.network.limits import RECEIVE_BUFFER_BYTES
+
+KEPT_BYTES: Final = 4 * 1024 * 1024
+LARGEST_KEPT: Final = 2 * 1024 * 1024
+
+
+class MemoryPool:
+    """See the module. `kept_bytes`: what nobody uses now."""
+
+    __slots__ = ("_free", "kept_bytes")
+
+    def __init__(self) -> None:
+        self._free: list[bytearray] = []
+        self.kept_bytes = 0
+
+    def allocate(self, size: int) -> bytearray:
+        """`size` bytes. What stands in them is what another request left."""
+        free = self._free
+        for place, memory in enumerate(free):
+            capacity = memory.__alloc__()
+            if size < capacity <= 2 * size:
+                del free[place]
+                self.kept_bytes -= capacity
+                try:
+                    _resize(memory, size)
+                except BufferError:  # somebody keeps a view of a request that was answered
+                    break
+                return memory
+        return bytearray(size)
+
+    def release(self, memory: bytearray) -> None:
+        """Nobody needs it any more. What else is kept gives way, longest kept first."""
+        capacity = memory.__alloc__()
+        if not RECEIVE_BUFFER_BYTES < len(memory) <= LARGEST_KEPT:
+            return
+        self._free.append(memory)
+        self.kept_bytes += capacity
+        while self.kept_bytes > KEPT_BYTES:
+            self.kept_bytes -= self._free.pop(0).__alloc__()
+
+    def free(self) -> tuple[bytearray, ...]:
+        """What is kept."""
+        return tuple(self._free)
+
+    def clear(self) -> None:
+        """Keep nothing."""
+        self._free.clear()
+        self.kept_bytes = 0
+
+
+def _resize(memory: bytearray, size: int) -> None:
+    """Within what is allocated, so nothing moves. Raises BufferError while there is a view of it."""
+    memory.pop()  # even if it has the size: only a change of it fails
+    if len(memory) > size:
+        del memory[size:]
+    else:
+        memory += bytes(size - len(memory))

@@ -1,0 +1,170 @@
+"""Memory for large requests: it is used again, and never while anybody needs what stands in it."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.network.limits import RECEIVE_BUFFER_BYTES
+from broker.network.memory_pool import KEPT_BYTES, LARGEST_KEPT, MemoryPool
+from broker.network.request_channel import Answer, Pending
+from tests.support.network import Bench, framed, produce
+
+LARGE = RECEIVE_BUFFER_BYTES * 4
+
+
+def test_what_was_released_is_allocated_again() -> None:
+    pool = MemoryPool()
+    memory = pool.allocate(LARGE)
+    pool.release(memory)
+    assert pool.kept_bytes >= LARGE
+    assert pool.allocate(LARGE) is memory
+    assert pool.kept_bytes == 0
+
+
+@pytest.mark.parametrize("size", [LARGE // 2 + 1, LARGE - 1, LARGE - 70_000])
+def test_a_smaller_request_has_memory_of_its_size_and_leaves_room_for_a_larger_one(size: int) -> None:
+    pool = MemoryPool()
+    memory = pool.allocate(LARGE)
+    pool.release(memory)
+    smaller = pool.allocate(size)
+    assert smaller is memory
+    assert len(smaller) == size
+    pool.release(smaller)
+    again = pool.allocate(LARGE)
+    assert again is memory
+    assert len(again) == LARGE
+
+
+def test_what_is_much_too_large_or_too_small_is_left_for_others() -> None:
+    pool = MemoryPool()
+    memory = pool.allocate(LARGE)
+    pool.release(memory)
+    assert len(pool.allocate(LARGE // 2)) == LARGE // 2
+    assert len(pool.allocate(LARGE + 1)) == LARGE + 1
+    assert pool.free() == (memory,)
+
+
+def test_memory_that_somebody_looks_at_is_not_lent_again() -> None:
+    pool = MemoryPool()
+    memory = pool.allocate(LARGE)
+    memory[:4] = b"mine"
+    view = memoryview(memory)[:4]
+    pool.release(memory)
+    other = pool.allocate(LARGE)
+    assert other is not memory
+    assert bytes(view) == b"mine"
+    assert pool.kept_bytes == 0
+
+
+def test_little_is_kept_and_nothing_that_is_very_large() -> None:
+    pool = MemoryPool()
+    for memory in [pool.allocate(LARGE) for _ in range(20)]:
+        pool.release(memory)
+        assert pool.kept_bytes <= KEPT_BYTES
+    assert pool.free()
+    pool.clear()
+    pool.release(pool.allocate(LARGEST_KEPT + 1))
+    pool.release(pool.allocate(RECEIVE_BUFFER_BYTES))
+    assert pool.kept_bytes == 0
+    assert not pool.free()
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.integers(RECEIVE_BUFFER_BYTES, LARGEST_KEPT + 10), st.integers(0, 3)), max_size=30))
+def test_nobody_shares_memory_and_everybody_has_what_he_asked_for(steps: list[tuple[int, int]]) -> None:
+    pool = MemoryPool()
+    lent: list[bytearray] = []
+    for size, place in steps:
+        memory = pool.allocate(size)
+        assert len(memory) == size
+        assert all(memory is not other for other in (*lent, *pool.free()))
+        lent.append(memory)
+        if place < len(lent):
+            pool.release(lent.pop(place))
+        assert pool.kept_bytes == sum(each.__alloc__() for each in pool.free()) <= KEPT_BYTES
+
+
+def test_the_next_large_request_is_received_into_the_memory_of_the_last() -> None:
+    bench = Bench()
+    first, second = bench.connect(), bench.connect()
+    first.send_all(framed(b"a" * LARGE))
+    (memory,) = bench.processor.memory.free()
+    second.send_all(framed(b"b" * (LARGE - 5)))
+    first.send_all(framed(b"c" * LARGE))
+    assert bench.processor.memory.free() == (memory,)
+    assert bench.handled == [b"a" * LARGE, b"b" * (LARGE - 5), b"c" * LARGE]
+
+
+def test_two_connections_that_receive_at_once_have_memory_of_their_own() -> None:
+    bench = Bench()
+    bench.connect().send_all(framed(b"x" * LARGE))
+    first, second = bench.connect(), bench.connect()
+    one, two = framed(b"1" * LARGE), framed(b"2" * LARGE)
+    for begin in range(0, len(one), 100_000):
+        first.send(one[begin : begin + 100_000])
+        second.send(two[begin : begin + 100_000])
+    assert bench.handled[1:] == [b"1" * LARGE, b"2" * LARGE]
+
+
+def test_a_request_that_waits_keeps_its_memory() -> None:
+    pending: list[Pending] = []
+
+    def handler(frame: memoryview, _: object) -> Answer:
+        if len(frame) < 10:
+            pending.append(Pending())
+            return pending[-1]
+        return bytes(frame[:1])
+
+    bench = Bench(handler)
+    bench.connect().send_all(framed(b"x" * LARGE))
+    waiting, other = bench.connect(), bench.connect()
+    waiting.send(framed(b"wait"))
+    request = framed(b"w" * LARGE)
+    taken = waiting.send(request)
+    other.send_all(framed(b"o" * LARGE))
+    assert bench.handled[-1] == b"o" * LARGE
+    pending[0].complete(b"")
+    bench.turns.run()
+    waiting.send_all(request[taken:])
+    assert bench.handled[-1] == b"w" * LARGE
+    assert not waiting.connection.kept_bytes
+    assert [len(memory) for memory in bench.processor.memory.free()] == [LARGE + 4]
+
+
+def test_a_request_that_waits_for_a_slot_keeps_its_memory() -> None:
+    slot = Pending(occupies_slot=True)
+    bench = Bench(lambda frame, _: slot if len(frame) < 10 else bytes(frame[:1]), slots=1)
+    bench.connect().send_all(framed(b"x" * LARGE))
+    holder, waiting, other = bench.connect(), bench.connect(), bench.connect()
+    holder.send(framed(b"slot"))
+    waiting.send(framed(b"w" * LARGE))
+    other.send(framed(b"o" * LARGE))
+    assert len(bench.handled) == 2
+    slot.complete(b"")
+    bench.turns.run()
+    assert bench.handled[2:] == [b"w" * LARGE, b"o" * LARGE]
+    assert (waiting.answers, other.answers) == ([b"w"], [b"o"])
+
+
+def test_a_view_that_a_handler_should_not_have_kept_is_not_written_into() -> None:
+    kept: list[memoryview] = []
+
+    def handler(frame: memoryview, _: object) -> Answer:
+        kept.append(frame)
+        return Pending(appended=True)
+
+    bench = Bench(handler)
+    client = bench.connect()
+    client.send(framed(produce(b"1" * LARGE)))
+    (memory,) = bench.processor.memory.free()
+    memory[:] = b"1" * len(memory)  # as it was
+    bench.connect().send(framed(produce(b"2" * LARGE)))
+    assert set(bytes(kept[0])) == set(b"1")
+
+
+def test_an_idle_processor_keeps_no_memory() -> None:
+    bench = Bench()
+    bench.connect().send_all(framed(b"x" * LARGE))
+    assert bench.processor.memory.kept_bytes
+    bench.processor.expire_idle(-1)
+    assert not bench.processor.memory.kept_bytes
