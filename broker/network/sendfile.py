@@ -79,7 +79,7 @@ def gather(parts: Parts, out: Parts) -> tuple[int, bool]:
 
 
 def read_cached(region: FileRegion) -> bytes | bytearray | None:
-    """The bytes of a small region; None when reading them would wait for the disk."""
+    """The bytes of a small region; None when reading them would wait for the disk, or fails: `FileSender` sees to it."""
     if _NOWAIT is None:
         return region.read()
     # One call that reads or refuses: a probe of both ends and a read would be three.
@@ -91,7 +91,7 @@ def read_cached(region: FileRegion) -> bytes | bytearray | None:
     except OSError as error:
         if error.errno in (errno.EOPNOTSUPP, errno.EINVAL):
             return region.read()
-        raise
+        return None
     return data if count == region.length else None
 
 
@@ -226,7 +226,7 @@ class FileSender:
         except BlockingIOError:
             pass
         except OSError as error:
-            self._fail(error)
+            self._fail(error, region)
             return False
         if data:
             self._parts.append(data)
@@ -294,7 +294,7 @@ class FileSender:
         except BlockingIOError:
             pass
         except OSError as error:
-            self._fail(error)
+            self._fail(error, parts[0])
             return False
         self._connection.touch()
         if parts:
@@ -303,13 +303,12 @@ class FileSender:
         # The writer stays: the next answer may have to wait at once, and one that is not needed is called once and ends.
         return True
 
-    def _fail(self, error: OSError) -> None:
-        logger.info(
-            "%s: sending files failed, %d bytes were queued: %s; closing the connection",
-            self._connection.info.connection_id,
-            self.unsent,
-            error,
-        )
+    def _fail(self, error: OSError, part: bytes | FileRegion | None) -> None:
+        connection_id = self._connection.info.connection_id
+        if error.errno == errno.EIO and isinstance(part, FileRegion):  # no socket says that
+            logger.error("%s cannot be read: %s; closing connection %s, which waits for it", part.file.path, error.strerror, connection_id)
+        else:
+            logger.info("%s: sending files failed, %d bytes were queued: %s; closing the connection", connection_id, self.unsent, error)
         self._connection.abort()
 
     @property

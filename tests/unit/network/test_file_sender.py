@@ -1,5 +1,6 @@
 """Regions of files on a connection whose transport has to carry them (TLS), and regions that are not in the page cache."""
 
+import errno
 import os
 import random
 from collections.abc import Callable
@@ -168,7 +169,28 @@ def test_a_file_that_cannot_be_read_closes_its_connection(path: Path, caplog: py
     healthy.send_all(framed(other(b"fine")))
     assert client.transport.aborted
     assert healthy.answers == [other(b"fine")]
-    assert [record.exc_info for record in caplog.records] == [None]
+    ((level, text, exc_info),) = [(record.levelname, record.getMessage(), record.exc_info) for record in caplog.records]
+    assert (level, exc_info) == ("ERROR", None)
+    assert f"{path} cannot be read: the file is shorter than the log said" in text
+
+
+@pytest.mark.parametrize("length", [100, 100_000])
+def test_a_disk_that_refuses_closes_the_connection_and_the_log_names_the_file(
+    path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    for name in ("sendfile", "pread", "preadv"):
+        monkeypatch.setattr(os, name, refuse)
+    bench = a_bench(RealFileSystem().open(str(path), read_only=True))
+    client = bench.connect()
+    client.send(framed(fetch(length)))
+    bench.turns.run()
+    assert client.transport.aborted
+    ((level, text, exc_info),) = [(record.levelname, record.getMessage(), record.exc_info) for record in caplog.records]
+    assert (level, exc_info) == ("ERROR", None)
+    assert f"{path} cannot be read: Input/output error" in text
 
 
 @pytest.mark.parametrize("position", [0, 1, PAGE_BYTES - 1, PAGE_BYTES, 5 * PAGE_BYTES + 77])
