@@ -46,7 +46,7 @@ def _pairs(_: click.Context, option: click.Parameter, texts: tuple[str, ...]) ->
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=1, help="Decides about keys and payloads, and marks the records.")
 @click.option("--keys", type=click.IntRange(1), default=10_000, help="How many different keys of each kind.")
 @click.option("--key-kind", type=click.Choice(["both", "uniform", "skewed"]), default="both", help="How rows are spread over keys.")
-@click.option("--input", type=click.Path(path_type=Path), help="A Parquet or CSV file (with a heading line) instead of made rows.")
+@click.option("--input", type=click.Path(path_type=Path), help="A Parquet or CSV file (UTF-8, with a heading line) instead of made rows.")
 @click.option(
     "--key-column", help="The key in that file; 'key' if there is such a column. 'value', or all columns as JSON, is the payload."
 )
@@ -83,7 +83,8 @@ def validate(
     """Show with Spark whether a cluster keeps every record, in order, once, and how fast.
 
     Rows are written with Spark's Kafka sink and read with Structured Streaming at the same time; then Spark looks for what is missing,
-    duplicated, corrupted, out of order or misplaced. Exit status 0: everything holds; 1: it does not; 2: it could not begin.
+    duplicated, corrupted, out of order or misplaced. Exit status 0: everything holds; 1: it does not;
+    2: it could not begin, or a disk got full.
     """
     if options["chaos"] is not None and (verify_only or options["acks"] != "all" or options["replication_factor"] == 1):
         raise click.UsageError("--chaos is for runs that write with acks=all and more than one replica.")

@@ -102,7 +102,7 @@ class Ingest:
         assert self._query is not None
         error = self._query.exception()
         if error is not None and not forgives:
-            raise DidNotFinish(f"ingest failed: {innermost(error)}")
+            raise DidNotFinish(f"ingest failed: {innermost(error)}") from error
         self.restarts += error is not None
         self.start()
 

@@ -1,6 +1,9 @@
 """What an exception of Spark is about, in one line: its text is pages of Java stack traces."""
 
+from collections.abc import Iterator
+
 _MOST = 400
+_FULL = ("No space left on device", "Disk quota exceeded")
 
 
 def innermost(error: BaseException | str) -> str:
@@ -10,3 +13,18 @@ def innermost(error: BaseException | str) -> str:
     if causes:
         return causes[-1][:_MOST]
     return next((line for line in lines if "Exception" in line), lines[0] if lines else type(error).__name__)[:_MOST]
+
+
+def is_full_disk(error: BaseException) -> bool:
+    """Whether it is about a disk without space, of whichever machine."""
+    return any(sign in text for text in _told(error) for sign in _FULL)
+
+
+def _told(error: BaseException) -> Iterator[str]:
+    """What it and its causes say, in Python and in Java: the names with an underscore are those of PySpark 4.0, the others of 3.5."""
+    yield str(error)
+    for name in ("_stackTrace", "stackTrace"):
+        yield str(getattr(error, name, ""))
+    for cause in (error.__cause__, getattr(error, "_cause", None), getattr(error, "cause", None)):
+        if isinstance(cause, BaseException):
+            yield from _told(cause)

@@ -19,7 +19,7 @@ from benchmarks.pipeline import session, topic
 from benchmarks.pipeline.chaos import brokers_of
 from benchmarks.pipeline.console import Console
 from benchmarks.pipeline.plan import DidNotFinish, Plan, Unusable, check_input
-from benchmarks.pipeline.reasons import innermost
+from benchmarks.pipeline.reasons import innermost, is_full_disk
 from benchmarks.pipeline.report import ReportFolder, write_html, write_json
 from benchmarks.pipeline.scratch import scratch_folder
 from broker.cli.client.errors import ClientError
@@ -33,7 +33,7 @@ _ROWS_PER_TASK = 1_000_000
 
 
 def run(plan: Plan) -> int:
-    """Exit status: 0 everything holds, 1 it does not or the run did not finish, 2 it could not begin."""
+    """Exit status: 0 everything holds, 1 it does not or the run did not finish, 2 it could not begin, or a disk got full."""
     descriptor, name = tempfile.mkstemp(prefix="ottla-validate-", suffix=".log")
     os.close(descriptor)
     log = Path(name)
@@ -79,6 +79,8 @@ def _run(plan: Plan, console: Console, log: Path) -> int:
         except (PySparkException, Py4JError, OSError) as error:  # a full disk, a JVM that was killed
             if _was_interrupted(error):  # by a signal to the JVM, too
                 raise KeyboardInterrupt from None
+            if is_full_disk(error):
+                raise Unusable(_full_disk(plan)) from None
             raise DidNotFinish(innermost(error)) from None
     if plan.generates and not plan.keeps_topic and verdict.made_topic:
         if verdict.holds:
@@ -127,9 +129,11 @@ def stages(spark: SparkSession, plan: Plan, folder: Path, console: Console) -> V
             verdict = judge(transfer, folder, _environment(plan, where), console.say)
             write_json(folder, verdict.report)
             write_html(folder, verdict.report, verdict.plots, KINDS)
-        except BaseException:
+        except BaseException as error:
             if where.is_new and not plan.keeps_topic:
                 console.say(f"topic {plan.topic} is kept")
+            if is_full_disk(error):  # said while what filled it is still there
+                raise Unusable(_full_disk(plan)) from None
             raise
     return verdict
 
@@ -151,6 +155,18 @@ def _work_folder(plan: Plan, folder: Path) -> Iterator[str]:
         yield str(made)
     finally:
         shutil.rmtree(made, ignore_errors=True)
+
+
+def _full_disk(plan: Plan) -> str:
+    """Which folder has the least room, and what to do."""
+    options = {plan.report.absolute().parent: "--report", Path(tempfile.gettempdir()): "TMPDIR"}
+    local = plan.spark_conf.get("spark.local.dir")
+    if local is not None:
+        options[Path(local)] = "--spark-conf spark.local.dir"
+    if plan.work is not None and "://" not in plan.work:
+        options[Path(plan.work)] = "--work"
+    folder = min((one for one in options if one.exists()), key=lambda one: shutil.disk_usage(one).free)
+    return f"{folder}: no space is left on that disk; make room, or name another folder with {options[folder]}; there is no report"
 
 
 def _environment(plan: Plan, where: topic.Topic) -> dict[str, str]:

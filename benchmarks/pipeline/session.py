@@ -207,7 +207,9 @@ def why_no_session(log: Path, master: str, error: BaseException) -> str:
         )
     if "All masters are unresponsive" in said or "Failed to connect to master" in said:
         return f"there is no Spark master at {master}"
-    last = next((line.strip() for line in reversed(said.splitlines()) if re.search(r"Exception|Error", line)), "")
+    if "Application has been killed. Reason: Master removed our application" in said:
+        return f"{master} could start no executor; the logs of the master and its workers say why"
+    last = next((line.strip() for line in reversed(said.splitlines()) if re.search(r"^(?!\s*at ).*(Exception|Error)", line)), "")
     return f"Spark does not start: {last or str(error).strip().splitlines()[0]}"
 
 

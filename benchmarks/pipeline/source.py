@@ -6,6 +6,7 @@ Their columns are stream, sequence, key and payload.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
 from pyspark.errors import PySparkException
@@ -19,6 +20,7 @@ from benchmarks.pipeline.records import HEADER_BYTES, payload_of
 
 _ROW_BITS = 33  # of monotonically_increasing_id(): the rest is the number of the Spark partition
 _FINE = 1 << 31
+_SHOWN = 30  # bytes before and after one that is no UTF-8
 _SKEW = 4  # with the fourth power, half of the rows go to the first sixteenth of the keys
 
 
@@ -91,6 +93,7 @@ def _table(spark: SparkSession, plan: Plan) -> DataFrame:
     path = str(plan.input.absolute())
     try:
         if plan.input.suffix.lower() == ".csv":
+            _check_text(spark.read.text(path), plan.input)
             table = spark.read.csv(path, header=True, inferSchema=False, mode="FAILFAST")
         else:
             table = spark.read.parquet(path)
@@ -99,6 +102,21 @@ def _table(spark: SparkSession, plan: Plan) -> DataFrame:
     if not table.columns:
         raise Unusable(f"{plan.input}: has no columns")
     return table
+
+
+def _check_text(lines: DataFrame, file: Path) -> None:
+    """Spark would read something else where the bytes are not UTF-8, without a word. Raises Unusable."""
+    raw = fn.col("value").cast("binary")
+    there_and_back = fn.decode(fn.encode("value", "UTF-16BE"), "UTF-16BE").cast("binary")
+    wrong = lines.where(raw != there_and_back).select(raw.alias("line")).first()
+    if wrong is None:
+        return
+    try:
+        at = len(wrong.line.decode())
+    except UnicodeDecodeError as error:
+        at = error.start
+    shown = bytes(wrong.line[max(0, at - _SHOWN) : at + _SHOWN])
+    raise Unusable(f"{file}: is not UTF-8: {repr(shown)[1:]}; convert it, as with iconv")
 
 
 def _key(table: DataFrame, plan: Plan) -> Column:

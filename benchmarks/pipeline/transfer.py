@@ -81,7 +81,7 @@ class Transfer:
         if not self._written.is_set():
             return None
         if self._failure is not None:
-            raise DidNotFinish(f"generate failed: {innermost(self._failure)}")
+            raise DidNotFinish(f"generate failed: {innermost(self._failure)}") from self._failure
         if "ends" not in self.seconds:
             self._end_chaos()  # what is not read by now is read from brokers that are well again
             if self._chaos is not None:

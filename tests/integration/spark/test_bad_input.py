@@ -228,6 +228,7 @@ def test_a_file_whose_schema_cannot_be_used(spark: SparkSession, broker: BrokerP
     spark.range(3).selectExpr("named_struct('a', id) AS key", "'v' AS value").write.parquet(str(tmp_path / "struct"))
     (tmp_path / "text.parquet").write_text("no parquet")
     (tmp_path / "ragged.csv").write_text("name,age\nana,31\nbo\n")
+    (tmp_path / "latin.csv").write_bytes("name,age\nana,31\nrené,44\n".encode("latin-1"))
     plan = Plan(broker.bootstrap, "unused", 1, tmp_path / "report")
     refused = {
         "arrays": "column value is array<bigint>; it must be text, bytes or a number",
@@ -235,6 +236,7 @@ def test_a_file_whose_schema_cannot_be_used(spark: SparkSession, broker: BrokerP
         "empty": "has 0 rows",
         "text.parquet": "is neither Parquet nor, by its name, CSV",
         "ragged.csv": "cannot be read: org.apache.spark.SparkRuntimeException: [MALFORMED_CSV_RECORD]",
+        "latin.csv": r"latin.csv: is not UTF-8: 'ren\xe9,44'; convert it, as with iconv",
     }
     for number, (name, why) in enumerate(refused.items()):
         with pytest.raises(Unusable) as reason:
@@ -242,6 +244,40 @@ def test_a_file_whose_schema_cannot_be_used(spark: SparkSession, broker: BrokerP
         assert why in str(reason.value)
     with pytest.raises(Unusable, match="has no column who for the key; it has id, value"):
         validated(spark, replace(plan, input=tmp_path / "arrays", key_column="who", report=tmp_path / "report-key"))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    disk = tmp_path / "small"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(disk)], capture_output=True, text=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip(f"a small disk cannot be mounted: {mounted.stderr.strip()}")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_disk_that_gets_full_meanwhile_is_named(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    small_disk: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(session, "open_session", lambda *_: spark)
+    monkeypatch.setattr(session, "close_session", lambda _: None)
+    plan = Plan(broker.bootstrap, "bulky", 20_000, tmp_path / "report", work=str(small_disk))
+    assert run(plan) == 2
+    said = capfd.readouterr()
+    *_, kept, why = said.err.splitlines()
+    assert kept == "topic bulky is kept"
+    assert why == f"ottla: {small_disk}: no space is left on that disk; make room, or name another folder with --work; there is no report"
+    assert not said.out
+    assert [path.name for path in tmp_path.iterdir()] == ["small"]
+    assert not list(small_disk.iterdir())
 
 
 def test_a_record_that_the_broker_refuses_ends_the_run_without_a_report(
