@@ -25,8 +25,10 @@ from controller.errors import BadArguments, BadVersion, NoChildrenForEphemerals,
 from controller.store import Check, Children, Create, Delete, Exists, Get, Multi, Request, Result, SetData, Stat, Write
 from controller.tree import check_path
 
-SENSITIVE_PATHS = ("/config/users", "/delegation_token/tokens")
+SENSITIVE_PATHS = ("/config/users", "/config/brokers", "/delegation_token/tokens")
 """Hold secrets: not even to be read by others when ACLs are set."""
+OPEN_PATH = "/consumers"
+"""Where consumers of old write themselves."""
 
 _EPHEMERAL, _SEQUENTIAL = 1, 2
 _ERRORS: dict[type[Exception], type[StoreError]] = {
@@ -178,7 +180,7 @@ class ZooKeeperWire:
 
 def acls(path: str, secure: bool) -> list[ACL]:
     """Whom ZooKeeper lets do what with the node: everybody everything; or with zookeeper.set.acl only its creator, others may read."""
-    if not secure:
+    if not secure or path == OPEN_PATH:
         return list(OPEN_ACL_UNSAFE)
     if path.startswith(SENSITIVE_PATHS):
         return list(CREATOR_ALL_ACL)

@@ -129,6 +129,9 @@ def test_what_is_protected_can_be_read_but_not_written_by_others() -> None:
         await store.create("/topics", b"x")
         await store.ensure_path("/config/users")
         await store.create("/config/users/alice", b"secret")
+        await store.ensure_path("/config/brokers")
+        await store.create("/config/brokers/1", b"password")
+        await store.ensure_path("/consumers")
         with pytest.raises(NodeExists):
             await store.create("/topics")
         await asyncio.to_thread(trespass)
@@ -139,9 +142,14 @@ def test_what_is_protected_can_be_read_but_not_written_by_others() -> None:
         stranger.start()
         try:
             assert stranger.get("/topics")[0] == b"x"
-            for forbidden in (lambda: stranger.set("/topics", b"z"), lambda: stranger.get("/config/users/alice")):
+            for forbidden in (
+                lambda: stranger.set("/topics", b"z"),
+                lambda: stranger.get("/config/users/alice"),
+                lambda: stranger.get("/config/brokers/1"),
+            ):
                 with pytest.raises(NoAuthError):
                     forbidden()
+            stranger.create("/consumers/of-old")
         finally:
             stranger.stop()
             stranger.close()
