@@ -62,12 +62,12 @@ class Retirements:
     def begin(self, retirement: Retirement, then: Callable[[], None]) -> None:
         """Has a thread do it; then the log is told where it is, and `then` is called. Not after a failure: the log is only closed."""
         self._pending[retirement.former] = retirement
-        self._background.submit(RETIRE_LOG, retirement.run, lambda _: self._finish(retirement, then))
+        self._background.submit(RETIRE_LOG, retirement.run, lambda _: self._finish(retirement, then, self._on_failure))
 
     def do_now(self, retirement: Retirement, then: Callable[[], None]) -> None:
-        """The same, in this turn of the loop. Blocks."""
+        """The same, in this turn of the loop. Blocks. A failure is reported in the next turn, when another log has taken the place."""
         retirement.run()
-        self._finish(retirement, then)
+        self._finish(retirement, then, lambda failure: self._background.schedule(RETIRE_LOG, 0, 0, lambda: self._on_failure(failure)))
 
     def settle(self, directory: str) -> None:
         """The directory that has this name on return is not one of a retired log. Blocks; for any thread."""
@@ -89,13 +89,13 @@ class Retirements:
         else:
             then(None)
 
-    def _finish(self, retirement: Retirement, then: Callable[[], None]) -> None:
+    def _finish(self, retirement: Retirement, then: Callable[[], None], on_failure: Callable[[LogDirFailure], None]) -> None:
         gone = retirement.log
         if self._pending.get(retirement.former) is retirement:
             del self._pending[retirement.former]
         if retirement.failure is not None:
             gone.close_without_writing()
-            self._on_failure(retirement.failure)
+            on_failure(retirement.failure)
             return
         gone.moved_to(retirement.directory)
         then()

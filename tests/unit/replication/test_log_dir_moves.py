@@ -86,3 +86,19 @@ def test_a_disk_that_refuses_is_what_they_are_told() -> None:
     (outcome,) = asked.ask(wanted)
     assert {type(error) for error in outcome.values()} == {LogDirFailure}
     assert asked.logs.offline_log_dirs == ["/b"]
+
+
+def test_a_replica_whose_old_directory_refuses_as_it_leaves_is_served_where_it_is_now() -> None:
+    asked = Asked()
+    here, there = TopicPartition(TOPIC, 0), asked.others()[TopicPartition(TOPIC, 0)]
+    (left,) = {"/a", "/b"} - {there}
+    asked.filesystem.fails_if = lambda name, path: name == "rename" and path == f"{left}/{here}"
+    asked.ask({here: there})
+    asked.background.advance(1000)
+    assert asked.logs.offline_log_dirs == [left]
+    partition = asked.replicas.manager.partition(*here)
+    assert partition is not None
+    assert partition.log.log_dir == there
+    assert not partition.log.is_closed
+    assert here not in asked.replicas.manager.offline
+    assert here not in asked.logs.moves
