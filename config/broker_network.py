@@ -155,7 +155,7 @@ QUEUED_MAX_REQUEST_BYTES = key(
     default=-1,
     importance=MEDIUM,
     effective=True,
-    doc="How many bytes of requests may wait in the queue before the broker stops reading; -1 for no such limit.",
+    doc="How many bytes of requests may wait in the queue, or come in, before the broker stops reading; -1 for no such limit.",
 )
 QUEUED_MAX_REQUESTS = key(
     "queued.max.requests",

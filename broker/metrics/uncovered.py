@@ -28,7 +28,7 @@ UNCOVERED: Final = (
     ("kafka.network:name=ControlPlane*,type=SocketServer", "the control plane has no processors of its own"),
     (
         "kafka.network:name=MemoryPool*,type=SocketServer",
-        "there is no memory pool; connections wait in the kernel (queued.max.request.bytes)",
+        "when queued.max.request.bytes are in use, only large requests wait, in the kernel",
     ),
     ("kafka.network:name=MessageConversionsTimeMs,request=*,type=RequestMetrics", NO_CONVERSION),
     ("kafka.network:name=TemporaryMemoryBytes,request=*,type=RequestMetrics", NO_CONVERSION),

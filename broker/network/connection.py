@@ -19,7 +19,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, cast
 
 from broker.network.answer_writer import TURN_BYTES, AnswerWriter
-from broker.network.connection_state import APPENDED, CLOSED, CLOSING, DRAINING, MUTED, PAUSED, QUEUED, SENDING, WAITING, YIELDED
+from broker.network.connection_state import APPENDED, CLOSED, CLOSING, DRAINING, MUTED, PAUSED, QUEUED, SENDING, STARVED, WAITING, YIELDED
 from broker.network.frame_reader import holds_frame, size_at
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, ConnectionInfo, Parts, Pending, Request
 from broker.network.timings import add_timing, on_sent
@@ -135,6 +135,15 @@ class Connection(AnswerWriter):
         if self._state & QUEUED and self._request is None:
             self._request = Request(self, self.first_kept_frame(), self.received_ns)
             self._processor.channel.submit(self._request)
+
+    def starve(self) -> None:
+        self._state |= STARVED
+        self._pause()
+
+    def on_room(self) -> None:
+        super().on_room()
+        self._state &= ~STARVED
+        self._processor.wake(self)
 
     def _pause(self) -> None:
         if not self._paused and not self._transport.is_closing():

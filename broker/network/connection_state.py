@@ -12,3 +12,4 @@ CLOSING: Final = 64  # closed once what is queued is out
 DRAINING: Final = 128  # closed once every answer that is owed is out
 YIELDED: Final = 256  # others have their turn; goes on in the next turn of the loop
 CLOSED: Final = 512
+STARVED: Final = 1024  # there is no room for the request that comes in

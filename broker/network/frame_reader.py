@@ -3,7 +3,8 @@
 Bytes land in the processor's one shared receive buffer, so an idle connection holds no memory. What is left of a read (the head of an
 unfinished frame, or frames that must wait) is copied into memory of the connection's own. The head of a frame goes back to the head of the
 shared buffer before the next read. A frame that does not fit the shared buffer gets a bytearray of exactly its size (`MemoryPool`), but
-only once FIRST_BYTES of it came and at first not more than FIRST_ALLOCATION: a length that lies costs us little.
+only once FIRST_BYTES of it came and at first not more than FIRST_ALLOCATION: a length that lies costs us little. Before that it needs room
+among those of all connections (`FrameMemory`).
 """
 
 from __future__ import annotations
@@ -32,18 +33,27 @@ def holds_frame(view: memoryview | bytearray, start: int, end: int) -> bool:
 class FrameReader(asyncio.BufferedProtocol):
     """See the module. `received_ns` is when the bytes at hand were read, `last_active_ns` when something last came or left (monotonic)."""
 
-    __slots__ = ("_filled", "_processor", "_rest", "_start", "last_active_ns", "received_ns")
+    __slots__ = ("_filled", "_processor", "_rest", "_start", "_taken", "last_active_ns", "received_ns")
 
     def __init__(self, processor: Processor) -> None:
         self._processor = processor
         self._rest: bytearray | None = None
         self._start = 0  # where the unhandled bytes of _rest begin
         self._filled = 0  # bytes of _rest that came, while a large frame is read right into it; else 0
+        self._taken = 0  # of the frame memory, for the frame that comes in
         self.received_ns = self.last_active_ns = processor.clock_ns()
 
     def process(self, view: memoryview, start: int, end: int, admitted: bool = False) -> None:
         """Handle the frames in `view`, and keep what is left by `keep_head` or `keep_all`."""
         raise NotImplementedError
+
+    def starve(self) -> None:
+        """There is no room for the frame that comes in: read nothing until `on_room`."""
+        raise NotImplementedError
+
+    def on_room(self) -> None:
+        """The frame that comes in has room now."""
+        self._taken = 4 + size_at(cast("bytearray", self._rest), self._start)[0]
 
     def touch(self) -> None:
         """Something left: not idle."""
@@ -82,6 +92,11 @@ class FrameReader(asyncio.BufferedProtocol):
         if kept >= FIRST_BYTES:
             total = 4 + size_at(view, start)[0]
             if total > len(self._processor.view):
+                if not self._take(total, view, start):
+                    self._rest = bytearray(view[start:end])
+                    self._start = 0
+                    self.starve()
+                    return
                 self._rest = self._processor.memory.allocate(min(total, FIRST_ALLOCATION))
                 self._rest[:kept] = view[start:end]
                 self._start = 0
@@ -89,6 +104,20 @@ class FrameReader(asyncio.BufferedProtocol):
                 return
         self._rest = bytearray(view[start:end])
         self._start = 0
+
+    def _take(self, size: int, view: memoryview, start: int) -> bool:
+        """Room for the frame that begins at `start`. What brokers ask of each other needs none."""
+        channel = self._processor.channel
+        if self._taken or channel.is_urgent(view, start + 4, len(view)):
+            return True
+        if channel.frame_memory.take(self, size):
+            self._taken = size
+        return self._taken > 0
+
+    def _give_back(self) -> None:
+        size, self._taken = self._taken, 0
+        if size:
+            self._processor.channel.frame_memory.give_back(size)
 
     def keep_all(self, view: memoryview, start: int, end: int) -> None:
         """Keep frames that must wait. The caller stops reading. Memory that is the connection's own already is not copied."""
@@ -132,6 +161,8 @@ class FrameReader(asyncio.BufferedProtocol):
         """The connection is gone."""
         self._rest = None
         self._filled = 0
+        self._processor.channel.frame_memory.withdraw(self)
+        self._give_back()
 
     def _on_allocation_filled(self, rest: bytearray) -> None:
         total = 4 + size_at(rest)[0]
@@ -139,6 +170,7 @@ class FrameReader(asyncio.BufferedProtocol):
             self._rest = None
             self._filled = 0
             self.process(memoryview(rest), 0, total)
+            self._give_back()
         else:
             self._rest = larger = self._processor.memory.allocate(min(total, 2 * len(rest)))
             larger[: len(rest)] = rest

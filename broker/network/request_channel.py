@@ -23,6 +23,7 @@ from enum import Enum
 from struct import Struct
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
+from broker.network.frame_memory import FrameMemory
 from broker.security.principals import ANONYMOUS, Principal
 from protocol.api_keys import ApiKey
 from storage.file_region import FileRegion
@@ -204,6 +205,7 @@ class RequestChannel:
         "_call_soon",
         "_clock_ns",
         "_queue",
+        "frame_memory",
         "full",
         "inline",
         "max_request_bytes",
@@ -227,6 +229,7 @@ class RequestChannel:
         self.slots = slots
         self.max_requests = max_requests
         self.max_request_bytes = max_request_bytes
+        self.frame_memory = FrameMemory(max_request_bytes)
         self.slots_in_use = 0
         self.waiting_for_turn = 0
         self.queued_bytes = 0

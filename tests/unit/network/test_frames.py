@@ -258,3 +258,42 @@ def test_answers_keep_the_order_of_requests_whatever_completes_first(data: st.Da
         assert client.transport.reading
     assert bench.channel.slots_in_use == 0
     assert bench.channel.queue_size == 0
+
+
+def test_large_frames_that_come_in_have_no_more_than_queued_max_request_bytes_together() -> None:
+    bench = Bench(limits=NetworkLimits(queued_max_request_bytes=1_000_000))
+    frame = framed(numbered(600_000))
+    clients = [bench.connect() for _ in range(4)]
+    taken = [client.send(frame[:-1]) for client in clients]
+    assert taken[0] == len(frame) - 1
+    assert all(FIRST_BYTES <= each <= RECEIVE_BUFFER_BYTES for each in taken[1:])
+    assert bench.channel.frame_memory.taken == len(frame)
+    small = bench.connect()
+    small.send_all(framed(b"small"))
+    assert small.answers == [b"small"]
+
+    clients[0].send_all(frame[-1:])
+    clients[1].connection.connection_lost(None)  # it waited for room, and leaves
+    bench.turns.run()
+    clients[2].send(frame[taken[2] : -1])
+    assert clients[3].send(frame[taken[3] :]) == 0
+    clients[2].connection.connection_lost(None)  # it had room, and leaves
+    bench.turns.run()
+    clients[3].send_all(frame[taken[3] :])
+    assert clients[3].answers == clients[0].answers == [numbered(600_000)]
+    assert bench.channel.frame_memory.taken == 0
+
+
+def test_a_frame_larger_than_all_room_comes_in_alone_and_one_between_brokers_needs_none() -> None:
+    bench = Bench(limits=NetworkLimits(queued_max_request_bytes=400_000))
+    first, second, broker = bench.connect(), bench.connect(), bench.connect()
+    frame = framed(numbered(500_000))
+    first.send(frame[:-1])
+    sent = second.send(frame)
+    assert sent < len(frame)
+    urgent = struct.pack(">h", 4) + bytes(500_000)  # LeaderAndIsr
+    broker.send_all(framed(urgent))
+    assert bench.handled == [urgent]
+    first.send_all(frame[-1:])
+    second.send_all(frame[sent:])
+    assert bench.handled == [urgent, numbered(500_000), numbered(500_000)]
