@@ -228,8 +228,9 @@ class Partition:
         Raises NotLeaderOrFollower, NotEnoughReplicas, and what PartitionLog.append_as_leader raises.
         """
         self.check_may_append(required_acks)
-        appended = self.log.append_as_leader(batch, self.leader_epoch, now_ms, origin)
-        self._on_appended(appended.last_offset - appended.first_offset + 1, len(batch.records), now_ms)
+        log = self.log
+        appended = log.append_as_leader(batch, self.leader_epoch, now_ms, origin)
+        self._on_appended(log, appended.last_offset - appended.first_offset + 1, len(batch.records), now_ms)
         return appended
 
     def check_may_append(self, required_acks: int) -> None:
@@ -251,16 +252,16 @@ class Partition:
         log = self.log
         first_offset = log.append_plain(records, self.leader_epoch, now_ms, api_version)
         if first_offset != NOT_PLAIN:
-            self._on_appended(log.log_end_offset - first_offset, len(records), now_ms)
+            self._on_appended(log, log.log_end_offset - first_offset, len(records), now_ms)
         return first_offset
 
-    def _on_appended(self, messages: int, size: int, now_ms: int) -> None:
+    def _on_appended(self, log: PartitionLog, messages: int, size: int, now_ms: int) -> None:
         stats = self.stats
         stats.produce_requests += 1
         stats.messages_in += messages
         stats.bytes_in += size
         if not self.followers and not self.has_departing_member:
-            self.log.commit_all()
+            log.commit_all()
         elif len(self.maximal_isr) == 1:  # with others in sync it moves when they have the records
             self.maybe_advance_high_watermark(now_ms)
         if self.waiters.waiting:

@@ -17,7 +17,8 @@ from bisect import bisect_right
 from storage.cold_lookups import NotCached
 from storage.filesystem import FileSystem
 
-_TAIL_BYTES = 4096
+TAIL_BYTES = 4096
+"""Of entries in memory, which then go to the file."""
 _WARM_BYTES = 8192
 _STRAIGHT_LINES = 5
 _READ_ENTRIES = 4
@@ -70,13 +71,6 @@ class IndexFile:
     def use_filesystem(self, filesystem: FileSystem) -> None:
         """From now on the file is reached through that one."""
         self._filesystem = filesystem
-
-    def append_entry(self, entry: bytes) -> None:
-        tail = self._tail
-        tail += entry
-        self.entries += 1
-        if len(tail) >= _TAIL_BYTES:
-            self.write_out()
 
     def write_out(self) -> None:
         """Brings the entries that are still in memory into the file."""

@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 
 from storage.errors import CorruptIndex
 from storage.filesystem import FileSystem
-from storage.index_file import IndexFile
+from storage.index_file import TAIL_BYTES, IndexFile
 
 ENTRY_SIZE = 8
 MAX_RELATIVE_OFFSET = 2**31 - 1
@@ -46,7 +46,11 @@ class OffsetIndex(IndexFile):
         """Raises CorruptIndex when `offset` is not above the last one: the log file then holds offsets out of order."""
         if offset <= self.last_offset and self.entries:
             raise CorruptIndex(self.path, f"offset {offset} appended after {self.last_offset}")
-        self.append_entry(_pack(offset - self.base_offset, position))
+        tail = self._tail
+        tail += _pack(offset - self.base_offset, position)
+        self.entries += 1
+        if len(tail) >= TAIL_BYTES:
+            self.write_out()
         self.last_offset = offset
 
     def entry(self, slot: int) -> OffsetPosition:

@@ -55,7 +55,6 @@ def append_plain(self: "PartitionLog", records: memoryview, leader_epoch: int, n
         or codec > _LAST_CODEC
         or count != last_delta + 1
         or count <= 0
-        or producer_id >= 0 > sequence
         or crc32c(records[ATTRIBUTES_OFFSET:]) != crc
     ):
         return NOT_PLAIN
@@ -71,6 +70,8 @@ def append_plain(self: "PartitionLog", records: memoryview, leader_epoch: int, n
     last_offset = first_offset + last_delta
     producers = None
     if producer_id >= 0:
+        if sequence < 0:
+            return NOT_PLAIN
         producers = self.producer_state.state
         last_sequence = increment_sequence(sequence, last_delta)
         duplicate = producers.check_append(producer_id, epoch, sequence, last_sequence, is_transactional=False, first_offset=first_offset)

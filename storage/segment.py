@@ -23,7 +23,7 @@ from storage.file_names import (
 from storage.filesystem import File, FileSystem
 from storage.log_settings import LogSettings
 from storage.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
-from storage.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from storage.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset, timestamp_offset
 from storage.transaction_index import TransactionIndex
 
 log = logging.getLogger(__name__)
@@ -201,31 +201,28 @@ class Segment:
         try:
             file.pwrite(data, position)
             if max_timestamp > last_max[0]:
-                last_max = self._max_timestamp = TimestampOffset(max_timestamp, offset_of_max_timestamp)
-            if self.bytes_since_last_index_entry > self._settings.index_interval_bytes:
-                self._append_index_entries(last_offset, position, last_max)
-                self.bytes_since_last_index_entry = 0
+                last_max = self._max_timestamp = timestamp_offset((max_timestamp, offset_of_max_timestamp))
+            since_last_entry = self.bytes_since_last_index_entry
+            if since_last_entry > self._settings.index_interval_bytes:
+                offset_index = self._offset_index or self.offset_index
+                time_index = self._time_index or self.time_index
+                entries = offset_index.entries, time_index.entries
+                try:
+                    offset_index.append(last_offset, position)
+                    time_index.maybe_append(last_max)
+                except OSError:
+                    # The entries are still in memory: what could not be written is taken back without touching the disk.
+                    offset_index.truncate_to_entries(entries[0])
+                    time_index.truncate_to_entries(entries[1])
+                    raise
+                since_last_entry = 0
         except OSError:
             self._cut_torn_write(position)
             raise
         if position == 0:
             self.rolling_based_timestamp = max_timestamp
         self.size = position + length
-        self.bytes_since_last_index_entry += length
-
-    def _append_index_entries(self, last_offset: int, position: int, last_max: TimestampOffset) -> None:
-        offset_index = self._offset_index or self.offset_index
-        time_index = self._time_index or self.time_index
-        offset_entries = offset_index.entries
-        time_entries = time_index.entries
-        try:
-            offset_index.append(last_offset, position)
-            time_index.maybe_append(last_max)
-        except OSError:
-            # The entries are still in memory: what could not be written is taken back without touching the disk.
-            offset_index.truncate_to_entries(offset_entries)
-            time_index.truncate_to_entries(time_entries)
-            raise
+        self.bytes_since_last_index_entry = since_last_entry + length
 
     def _cut_torn_write(self, position: int) -> None:
         self.has_slack = True

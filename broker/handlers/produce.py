@@ -120,7 +120,7 @@ def handle_produce_frame(
         return None
     if acks == 0:
         return NO_RESPONSE
-    if (acks == ACKS_ALL and log.high_watermark < end_offset) or log.flush_due_offset >= end_offset > log.recovery_point:
+    if (acks == ACKS_ALL and log.high_watermark < end_offset) or (end_offset <= log.flush_due_offset and end_offset > log.recovery_point):
         pending = Pending(appended=True)
         result = first_offset, log_append_time_ms, log.log_start_offset
         delayed = DelayedAppend(version, correlation_id, topic, partition, end_offset, result, acks, pending)

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_join: Final[Callable[[Parts], bytes]] = b"".join  # type: ignore[assignment]  # there are no file regions where it is called
-
 TURN_BYTES: Final = 256 * 1024
 """Answers of one read are written at once, but after about this many bytes other connections have their turn first."""
+_OUT_OF_THE_ORDINARY: Final = CLOSED | SENDING
+_join: Final[Callable[[Parts], bytes]] = b"".join  # type: ignore[assignment]  # there are no file regions where it is called
 
 
 class AnswerWriter(FrameReader):
@@ -75,19 +75,20 @@ class AnswerWriter(FrameReader):
         if out is not None:
             self._unsent = None
             try:
-                self._write(out)
+                if self.timings or self._has_regions or self._state & _OUT_OF_THE_ORDINARY:
+                    self._write(out)
+                else:
+                    self._transport.write(_join(out))
             except Exception:
                 self._fail()
 
     def _write(self, out: Parts) -> None:
         """Writes the parts in one go. Nothing is unsent."""
-        state = self._state
-        if not out or state & CLOSED:
+        if not out or self._state & CLOSED:
             return
-        timings = self.timings
-        if timings:
+        if self.timings:
             on_write(self)
-        if self._has_regions or state & SENDING:
+        if self._has_regions or self._state & SENDING:
             self._has_regions = False
             sender = self._sender
             if sender is None:
@@ -97,7 +98,7 @@ class AnswerWriter(FrameReader):
                 return
         else:
             self._transport.write(_join(out))
-        if timings:
+        if self.timings:
             on_sent(self)
 
     def pause_writing(self) -> None:
