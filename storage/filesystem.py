@@ -18,6 +18,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Protocol, cast
 
+from storage.deleted_files import close_file
+
 if TYPE_CHECKING:
     from storage.page_cache import PageCache
 
@@ -240,7 +242,7 @@ class RealFile:
 
     def __del__(self) -> None:
         if self._fd >= 0:
-            os.close(self._fd)
+            close_file(self._fd)
 
 
 _COUNTED_BYTES = 128 * 1024
@@ -249,10 +251,6 @@ _PROBE_STEP = 64 * 1024
 _NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
 """What file systems, and old systems, say that know none."""
 _PROBE = [bytearray(1)]  # what is read into it does not matter
-
-
-def _close_nothing() -> None:
-    pass
 
 
 @cache
@@ -274,7 +272,7 @@ class RealFileSystem:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._many = sys.maxsize if limit == resource.RLIM_INFINITY else limit * 3 // 4
         self._has_many = False
-        self._close_some: Callable[[], None] = _close_nothing
+        self._close_some: Callable[[], None] = lambda: None
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> RealFile:
         flags = _OPEN_READ if read_only else _OPEN_WRITE

@@ -6,11 +6,13 @@ import gc
 import mmap
 import os
 import stat
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from storage.deleted_files import LARGE_BYTES
 from storage.filesystem import FileSystem, RealFileSystem
 from storage.movable_directory import MovableDirectory
 from storage.small_files import SmallFiles
@@ -225,6 +227,31 @@ def test_a_real_file_closes_its_descriptor_with_its_last_reference(tmp_path: Pat
     gc.collect()
     # Not by the number of the descriptor: a thread of an earlier test may have been given the same one since.
     assert inode not in _open_inodes()
+
+
+@pytest.mark.parametrize(("size", "is_deleted"), [(LARGE_BYTES, True), (LARGE_BYTES, False), (4096, True)])
+def test_a_large_file_that_was_deleted_is_given_back_in_another_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, is_deleted: bool
+) -> None:
+    threads: list[int] = []
+    is_closed = threading.Event()
+    close = os.close
+
+    def noting(descriptor: int) -> None:
+        close(descriptor)
+        threads.append(threading.get_ident())
+        is_closed.set()
+
+    filesystem = RealFileSystem()
+    file = filesystem.open(str(tmp_path / "a"), create=True)
+    file.write(bytes(size))
+    if is_deleted:
+        filesystem.unlink(str(tmp_path / "a"))
+    monkeypatch.setattr(os, "close", noting)
+    del file
+    gc.collect()
+    assert is_closed.wait(60)
+    assert (threads != [threading.get_ident()]) == (is_deleted and size == LARGE_BYTES)
 
 
 def test_a_real_file_may_be_closed_twice(tmp_path: Path) -> None:
