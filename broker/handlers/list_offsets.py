@@ -99,7 +99,7 @@ def _list_one(
         log = partition.check_leader(asked.current_leader_epoch, or_follower=params.or_follower)
         end_offset = params.end_offset(partition)
         if version == 0:
-            answer.old_style_offsets = _old_style_offsets(log, asked, end_offset)
+            answer.old_style_offsets = _old_style_offsets(log, asked, end_offset, context.broker.clock.now_ms())
             return answer
         found = _find(partition, timestamp, end_offset, may_wait=may_wait)
         if request.replica_id == CONSUMER and (found is None or timestamp == LATEST):
@@ -133,7 +133,7 @@ def _find(partition: Partition, timestamp: int, end_offset: int, *, may_wait: bo
     return found.timestamp, found.offset, found.leader_epoch
 
 
-def _old_style_offsets(log: PartitionLog, asked: ListOffsetsPartition, end_offset: int) -> list[int]:
+def _old_style_offsets(log: PartitionLog, asked: ListOffsetsPartition, end_offset: int, now_ms: int) -> list[int]:
     """Version 0: up to `max_num_offsets` offsets at which a consumer may begin to read what is older than the timestamp."""
     begins = [(max(segment.base_offset, log.log_start_offset), segment.largest_timestamp) for segment in log.segments]
     if asked.timestamp == EARLIEST:
@@ -141,7 +141,7 @@ def _old_style_offsets(log: PartitionLog, asked: ListOffsetsPartition, end_offse
     elif asked.timestamp != LATEST:
         begins = [begin for begin in begins if begin[1] <= asked.timestamp]
     offsets = [offset for offset, _ in begins]
-    if asked.timestamp == LATEST and log.active_segment.size:
+    if (asked.timestamp == LATEST or asked.timestamp >= now_ms) and log.active_segment.size:
         offsets.append(log.log_end_offset)
     visible = sorted({min(offset, end_offset) for offset in offsets}, reverse=True)
     return visible[: max(asked.max_num_offsets, 0)]

@@ -145,6 +145,12 @@ def test_version_0_of_list_offsets_answers_a_partition_as_often_as_it_is_named(c
     assert [each.old_style_offsets for each in topic.partitions] == [[3], [0]]
 
 
+def test_version_0_of_list_offsets_knows_the_end_for_a_time_that_is_yet_to_come(client: WireClient) -> None:
+    partitions = [ListOffsetsPartition(partition_index=0, timestamp=2**63 - 1, max_num_offsets=count) for count in (1, 5)]
+    (topic,) = client.ask(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=partitions)]), 0).topics
+    assert [each.old_style_offsets for each in topic.partitions] == [[3], [3, 0]]
+
+
 def test_a_producer_was_last_seen_at_the_log_append_time(client: WireClient) -> None:
     configs = [CreatableTopicConfig(name="message.timestamp.type", value="LogAppendTime")]
     topic = CreatableTopic(name="appended", num_partitions=1, replication_factor=1, configs=configs)
