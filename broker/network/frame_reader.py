@@ -2,7 +2,7 @@
 
 Bytes land in the processor's one shared receive buffer, so an idle connection holds no memory. What is left of a read (the head of an
 unfinished frame, or frames that must wait) is copied into memory of the connection's own. The head of a frame goes back to the head of the
-shared buffer before the next read. A frame that does not fit the shared buffer gets a bytearray of exactly its size (`MemoryPool`), but
+shared buffer before the next read. A frame that does not fit the shared buffer gets a bytearray of exactly its size (`BufferSupplier`), but
 only once FIRST_BYTES of it came and at first not more than FIRST_ALLOCATION: a length that lies costs us little. Before that it needs room
 among those of all connections (`FrameMemory`).
 """
@@ -13,8 +13,8 @@ import asyncio
 from struct import Struct
 from typing import TYPE_CHECKING, Final, cast
 
+from broker.network.buffer_supplier import LARGEST_KEPT
 from broker.network.limits import FULL_WINDOW_BYTES
-from broker.network.memory_pool import LARGEST_KEPT
 
 if TYPE_CHECKING:
     from broker.network.processor import Processor
@@ -97,7 +97,7 @@ class FrameReader(asyncio.BufferedProtocol):
                     self._start = 0
                     self.starve()
                     return
-                self._rest = self._processor.memory.allocate(min(total, FIRST_ALLOCATION))
+                self._rest = self._processor.buffers.get(min(total, FIRST_ALLOCATION))
                 self._rest[:kept] = view[start:end]
                 self._start = 0
                 self._filled = kept
@@ -136,7 +136,7 @@ class FrameReader(asyncio.BufferedProtocol):
     def release(self, memory: bytearray) -> None:
         """What was received into `memory` is handled, unless it is kept again."""
         if memory is not self._rest:
-            self._processor.memory.release(memory)
+            self._processor.buffers.release(memory)
 
     def take_kept(self) -> tuple[memoryview, int, int] | None:
         """What `keep_all` kept, to be handled now."""
@@ -172,6 +172,6 @@ class FrameReader(asyncio.BufferedProtocol):
             self.process(memoryview(rest), 0, total)
             self._give_back()
         else:
-            self._rest = larger = self._processor.memory.allocate(min(total, 2 * len(rest)))
+            self._rest = larger = self._processor.buffers.get(min(total, 2 * len(rest)))
             larger[: len(rest)] = rest
         self.release(rest)

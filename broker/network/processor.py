@@ -13,8 +13,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from broker.network.buffer_supplier import BufferSupplier
 from broker.network.limits import FULL_WINDOW_BYTES, RECEIVE_BUFFER_BYTES, NetworkLimits
-from broker.network.memory_pool import MemoryPool
 from broker.network.offenders import Offenders, describe_length
 from broker.network.request_channel import ConnectionInfo, Handler, RequestChannel
 
@@ -37,13 +37,13 @@ class Processor:
         "_ready",
         "_unsent",
         "buffer",
+        "buffers",
         "channel",
         "clock_ns",
         "connections",
         "expired_connections",
         "handler",
         "loop",
-        "memory",
         "request_max_bytes",
         "view",
         "window",
@@ -66,7 +66,7 @@ class Processor:
         self.request_max_bytes = limits.socket_request_max_bytes
         self.buffer = bytearray(RECEIVE_BUFFER_BYTES)
         self.view = memoryview(self.buffer)
-        self.memory = MemoryPool()
+        self.buffers = BufferSupplier(limits.queued_max_request_bytes)
         self.window = self.view[:FULL_WINDOW_BYTES]
         self.connections: set[Connection] = set()
         self.expired_connections = 0
@@ -133,7 +133,7 @@ class Processor:
 
         Memory for large requests is not kept for longer either.
         """
-        self.memory.clear()
+        self.buffers.clear()
         if max_idle_ms < 0:
             return
         oldest = self.clock_ns() - max_idle_ms * 1_000_000

@@ -186,7 +186,7 @@ class Client:
             del buffer
             self.connection.buffer_updated(count)
             # Another connection of the processor reads next: what this one left in memory that others use, too, is gone.
-            for memory in (self.bench.processor.buffer, *self.bench.processor.memory.free()):
+            for memory in (self.bench.processor.buffer, *self.bench.processor.buffers.free()):
                 memory[:] = b"\xee" * len(memory)
             taken += count
         return taken

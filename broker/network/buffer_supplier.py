@@ -1,7 +1,7 @@
-"""Memory for requests that do not fit the shared receive buffer: what one of them leaves, the next is received into.
+"""Buffers for requests that do not fit the shared receive buffer: what one of them leaves, the next is received into.
 
-A processor owns one. New memory is zeroed before it is received into, and its pages may have to be found first: of what a Produce of 1 MB
-costs above the system calls it needs, that was a third.
+A processor owns one supplier; `frame_memory` bounds what all of them lend. New memory is zeroed before it is received into, and its pages
+may have to be found first: with it, a Produce of 1 MB takes 235 µs of user time, without 107 to 137.
 
 Invariants: at most KEPT_BYTES are kept, and nothing for longer than `Processor.expire_idle` takes to come; memory that somebody still looks
 at is not lent again.
@@ -15,16 +15,18 @@ KEPT_BYTES: Final = 4 * 1024 * 1024
 LARGEST_KEPT: Final = 2 * 1024 * 1024
 
 
-class MemoryPool:
+class BufferSupplier:
     """See the module. `kept_bytes`: what nobody uses now."""
 
-    __slots__ = ("_free", "kept_bytes")
+    __slots__ = ("_free", "_max_kept_bytes", "kept_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, queued_max_request_bytes: int = -1) -> None:
+        """Where that is little, no more is kept; -1: no limit."""
         self._free: list[bytearray] = []
+        self._max_kept_bytes = min(KEPT_BYTES, queued_max_request_bytes) if queued_max_request_bytes > 0 else KEPT_BYTES
         self.kept_bytes = 0
 
-    def allocate(self, size: int) -> bytearray:
+    def get(self, size: int) -> bytearray:
         """`size` bytes. What stands in them is what another request left."""
         free = self._free
         for place, memory in enumerate(free):
@@ -46,7 +48,7 @@ class MemoryPool:
             return
         self._free.append(memory)
         self.kept_bytes += capacity
-        while self.kept_bytes > KEPT_BYTES:
+        while self.kept_bytes > self._max_kept_bytes:
             self.kept_bytes -= self._free.pop(0).__alloc__()
 
     def free(self) -> tuple[bytearray, ...]:

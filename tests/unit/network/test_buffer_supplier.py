@@ -1,11 +1,11 @@
-"""Memory for large requests: it is used again, and never while anybody needs what stands in it."""
+"""Buffers for large requests: they are used again, and never while anybody needs what stands in them."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.network.buffer_supplier import KEPT_BYTES, LARGEST_KEPT, BufferSupplier
 from broker.network.limits import RECEIVE_BUFFER_BYTES
-from broker.network.memory_pool import KEPT_BYTES, LARGEST_KEPT, MemoryPool
 from broker.network.request_channel import Answer, Pending
 from tests.support.network import Bench, framed, produce
 
@@ -13,85 +13,95 @@ LARGE = RECEIVE_BUFFER_BYTES * 4
 
 
 def test_what_was_released_is_allocated_again() -> None:
-    pool = MemoryPool()
-    memory = pool.allocate(LARGE)
-    pool.release(memory)
-    assert pool.kept_bytes >= LARGE
-    assert pool.allocate(LARGE) is memory
-    assert pool.kept_bytes == 0
+    supplier = BufferSupplier()
+    memory = supplier.get(LARGE)
+    supplier.release(memory)
+    assert supplier.kept_bytes >= LARGE
+    assert supplier.get(LARGE) is memory
+    assert supplier.kept_bytes == 0
 
 
 @pytest.mark.parametrize("size", [LARGE // 2 + 1, LARGE - 1, LARGE - 70_000])
 def test_a_smaller_request_has_memory_of_its_size_and_leaves_room_for_a_larger_one(size: int) -> None:
-    pool = MemoryPool()
-    memory = pool.allocate(LARGE)
-    pool.release(memory)
-    smaller = pool.allocate(size)
+    supplier = BufferSupplier()
+    memory = supplier.get(LARGE)
+    supplier.release(memory)
+    smaller = supplier.get(size)
     assert smaller is memory
     assert len(smaller) == size
-    pool.release(smaller)
-    again = pool.allocate(LARGE)
+    supplier.release(smaller)
+    again = supplier.get(LARGE)
     assert again is memory
     assert len(again) == LARGE
 
 
 def test_what_is_much_too_large_or_too_small_is_left_for_others() -> None:
-    pool = MemoryPool()
-    memory = pool.allocate(LARGE)
-    pool.release(memory)
-    assert len(pool.allocate(LARGE // 2)) == LARGE // 2
-    assert len(pool.allocate(LARGE + 1)) == LARGE + 1
-    assert pool.free() == (memory,)
+    supplier = BufferSupplier()
+    memory = supplier.get(LARGE)
+    supplier.release(memory)
+    assert len(supplier.get(LARGE // 2)) == LARGE // 2
+    assert len(supplier.get(LARGE + 1)) == LARGE + 1
+    assert supplier.free() == (memory,)
 
 
 def test_memory_that_somebody_looks_at_is_not_lent_again() -> None:
-    pool = MemoryPool()
-    memory = pool.allocate(LARGE)
+    supplier = BufferSupplier()
+    memory = supplier.get(LARGE)
     memory[:4] = b"mine"
     view = memoryview(memory)[:4]
-    pool.release(memory)
-    other = pool.allocate(LARGE)
+    supplier.release(memory)
+    other = supplier.get(LARGE)
     assert other is not memory
     assert bytes(view) == b"mine"
-    assert pool.kept_bytes == 0
+    assert supplier.kept_bytes == 0
 
 
 def test_little_is_kept_and_nothing_that_is_very_large() -> None:
-    pool = MemoryPool()
-    for memory in [pool.allocate(LARGE) for _ in range(20)]:
-        pool.release(memory)
-        assert pool.kept_bytes <= KEPT_BYTES
-    assert pool.free()
-    pool.clear()
-    pool.release(pool.allocate(LARGEST_KEPT + 1))
-    pool.release(pool.allocate(RECEIVE_BUFFER_BYTES))
-    assert pool.kept_bytes == 0
-    assert not pool.free()
+    supplier = BufferSupplier()
+    for memory in [supplier.get(LARGE) for _ in range(20)]:
+        supplier.release(memory)
+        assert supplier.kept_bytes <= KEPT_BYTES
+    assert supplier.free()
+    supplier.clear()
+    supplier.release(supplier.get(LARGEST_KEPT + 1))
+    supplier.release(supplier.get(RECEIVE_BUFFER_BYTES))
+    assert supplier.kept_bytes == 0
+    assert not supplier.free()
+
+
+def test_no_more_is_kept_than_requests_may_take() -> None:
+    supplier = BufferSupplier(2 * LARGE)
+    for memory in [supplier.get(LARGE - 1) for _ in range(3)]:
+        supplier.release(memory)
+    assert supplier.kept_bytes == 2 * LARGE
+    few = BufferSupplier(LARGE // 2)
+    few.release(few.get(LARGE))
+    assert not few.free()
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.integers(RECEIVE_BUFFER_BYTES, LARGEST_KEPT + 10), st.integers(0, 3)), max_size=30))
 def test_nobody_shares_memory_and_everybody_has_what_he_asked_for(steps: list[tuple[int, int]]) -> None:
-    pool = MemoryPool()
+    supplier = BufferSupplier()
     lent: list[bytearray] = []
     for size, place in steps:
-        memory = pool.allocate(size)
+        memory = supplier.get(size)
         assert len(memory) == size
-        assert all(memory is not other for other in (*lent, *pool.free()))
+        assert all(memory is not other for other in (*lent, *supplier.free()))
         lent.append(memory)
         if place < len(lent):
-            pool.release(lent.pop(place))
-        assert pool.kept_bytes == sum(each.__alloc__() for each in pool.free()) <= KEPT_BYTES
+            supplier.release(lent.pop(place))
+        assert supplier.kept_bytes == sum(each.__alloc__() for each in supplier.free()) <= KEPT_BYTES
 
 
 def test_the_next_large_request_is_received_into_the_memory_of_the_last() -> None:
     bench = Bench()
     first, second = bench.connect(), bench.connect()
     first.send_all(framed(b"a" * LARGE))
-    (memory,) = bench.processor.memory.free()
+    (memory,) = bench.processor.buffers.free()
     second.send_all(framed(b"b" * (LARGE - 5)))
     first.send_all(framed(b"c" * LARGE))
-    assert bench.processor.memory.free() == (memory,)
+    assert bench.processor.buffers.free() == (memory,)
     assert bench.handled == [b"a" * LARGE, b"b" * (LARGE - 5), b"c" * LARGE]
 
 
@@ -128,7 +138,7 @@ def test_a_request_that_waits_keeps_its_memory() -> None:
     waiting.send_all(request[taken:])
     assert bench.handled[-1] == b"w" * LARGE
     assert not waiting.connection.kept_bytes
-    assert [len(memory) for memory in bench.processor.memory.free()] == [LARGE + 4]
+    assert [len(memory) for memory in bench.processor.buffers.free()] == [LARGE + 4]
 
 
 def test_a_request_that_waits_for_a_slot_keeps_its_memory() -> None:
@@ -156,7 +166,7 @@ def test_a_view_that_a_handler_should_not_have_kept_is_not_written_into() -> Non
     bench = Bench(handler)
     client = bench.connect()
     client.send(framed(produce(b"1" * LARGE)))
-    (memory,) = bench.processor.memory.free()
+    (memory,) = bench.processor.buffers.free()
     memory[:] = b"1" * len(memory)  # as it was
     bench.connect().send(framed(produce(b"2" * LARGE)))
     assert set(bytes(kept[0])) == set(b"1")
@@ -165,6 +175,6 @@ def test_a_view_that_a_handler_should_not_have_kept_is_not_written_into() -> Non
 def test_an_idle_processor_keeps_no_memory() -> None:
     bench = Bench()
     bench.connect().send_all(framed(b"x" * LARGE))
-    assert bench.processor.memory.kept_bytes
+    assert bench.processor.buffers.kept_bytes
     bench.processor.expire_idle(-1)
-    assert not bench.processor.memory.kept_bytes
+    assert not bench.processor.buffers.kept_bytes
