@@ -75,8 +75,16 @@ def _remove_segments(self: "PartitionLog", deletable: Sequence[Segment]) -> None
     self.read_hints.clear()
     for segment in deletable:
         self.segments.remove(segment)
-    paths = [self.producer_state.forget_snapshot(segment.base_offset) for segment in deletable]
-    discard = Discard(self, deletable, [path.rpartition("/")[2] for path in paths if path is not None])
+    _discard_in_thread(self, deletable, deletable)
+
+
+def _discard_in_thread(self: "PartitionLog", segments: Sequence[Segment], beside: Sequence[Segment]) -> None:
+    """Takes the files of `segments`, and the producer snapshots that stand beside those of `beside`, out of sight; they go later."""
+    paths = [self.producer_state.forget_snapshot(segment.base_offset) for segment in beside]
+    names = [path.rpartition("/")[2] for path in paths if path is not None]
+    if not segments and not names:
+        return
+    discard = Discard(self, segments, names)
     self.discards.append(discard)
     self.context.submit(f"{DISCARD_SEGMENTS} {self.log_dir}", discard.run, lambda error: _on_discarded(self, discard, error))
 
@@ -116,12 +124,6 @@ def discard_files(segments: Sequence[Segment]) -> None:
     """Takes the files of `segments` out of sight, in that order. May raise OSError."""
     for segment in segments:
         segment.change_suffix(DELETED_SUFFIX)
-
-
-def forget_snapshots(self: "PartitionLog", segments: Sequence[Segment]) -> None:
-    """Deletes, later, the producer snapshots that stand beside `segments`."""
-    names = rename_snapshots(self.context.filesystem, self.producer_state, segments)
-    delete_snapshots_later(self, names)
 
 
 def rename_snapshots(filesystem: FileSystem, producers: ProducerStateManager, segments: Sequence[Segment]) -> list[str]:
@@ -183,7 +185,7 @@ def replace_segments(self: "PartitionLog", new: Sequence[Segment], old: Sequence
             self.segments.add(segment)
             segment.change_suffix("")
         self.active_segment = self.segments.active
-        forget_snapshots(self, [segment for segment in replaced if segment.base_offset not in kept])
+        _discard_in_thread(self, (), [segment for segment in replaced if segment.base_offset not in kept])
     except OSError as error:
         raise self.disk_failure(self.directory, error) from error
     self.read_hints.clear()

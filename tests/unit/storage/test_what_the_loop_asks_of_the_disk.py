@@ -171,15 +171,16 @@ def a_move() -> Watched:
 
 
 def a_cleaning() -> Watched:
+    """Two of them: the second puts together what the first left of many segments."""
     watched = Watched(cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
     writer = Writer(watched.log)
-    for number in range(20):
-        writer.write([(b"key", b"%d" % number)])
-    watched.background.advance(100)
-    watched.seen.clear()
-    size = watched.log.size_bytes
-    watched.background.advance(60_000)
-    assert watched.log.size_bytes < size
+    for _ in range(2):
+        for number in range(20):
+            writer.write([(b"key", b"%d" % number)], producer_id=7)
+        watched.settle()
+        watched.seen.clear()
+        watched.background.advance(60_000)
+    assert len(watched.log.segments) < 40
     return watched
 
 
