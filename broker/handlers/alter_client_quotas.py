@@ -3,12 +3,10 @@
 They are stored. Those of addresses (`connection_creation_rate`) are in force at once; those of users and client ids not yet.
 """
 
-import asyncio
-import socket
 from collections.abc import Mapping
 
 from broker.error_map import api_error
-from broker.network.acceptor import is_address
+from broker.network.host_names import address_of, resolve
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
 from broker.turns import Steps, each
@@ -62,10 +60,10 @@ def _entry(entity: Mapping[str, str | None], code: ErrorCode, message: str | Non
 
 async def can_resolve(host: str) -> bool:
     """Whether the host is an address or a name that has one."""
-    if is_address(host):
+    if address_of(host) is not None:
         return True
     try:
-        await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        await resolve(host)
     except (OSError, UnicodeError):
         return False
     return True

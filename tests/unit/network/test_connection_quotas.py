@@ -2,9 +2,13 @@
 
 import asyncio
 import socket
+from collections.abc import Callable
+from typing import cast
 
 import pytest
 
+from broker.dynamic_config import DynamicConfig
+from broker.ip_quotas import IpQuotas
 from broker.network.connection_quotas import MAX_IP_RATES, ConnectionQuotas
 from broker.network.host_names import HostNames, known_hosts
 from broker.network.limits import NetworkLimits, limits_of
@@ -12,6 +16,8 @@ from broker.network.offenders import LINES_PER_WINDOW, MAX_HOSTS, Offenders
 from broker.security.principals import ANONYMOUS, Principal
 from config.broker import BrokerConfig
 from config.errors import ConfigError
+from controller.config_admin import ConfigAdmin
+from controller.znodes import sanitize
 
 
 def test_a_listener_stops_accepting_at_the_limit_of_the_broker_until_one_closes() -> None:
@@ -119,6 +125,23 @@ def test_the_limits_follow_from_the_configuration_and_its_listener_prefixes() ->
     assert limits.listener_max_connection_creation_rate == {"EXTERNAL": 3}
     assert limits.max_connections_per_ip_overrides == {"10.0.0.1": 5, "::1": 6, "10.0.0.2": 7, "127.0.0.1": 8}
     assert (limits.num_network_threads, limits.num_io_threads, limits.socket_request_max_bytes) == (2, 8, 1000)
+
+
+def test_the_rate_of_an_address_holds_in_whatever_way_it_is_written() -> None:
+    quotas = ConnectionQuotas(NetworkLimits(), 0.0)
+
+    class Changes:
+        def on_entity_change(self, kind: str, listener: Callable[[str, dict[str, str]], None]) -> None:
+            assert kind == "ips"
+            listener(sanitize("0:0:0:0:0:0:0:1"), {"connection_creation_rate": "0"})
+
+    class Nothing:
+        async def read_all(self, kind: str) -> dict[str, dict[str, str]]:
+            return {}
+
+    asyncio.run(IpQuotas(cast("ConfigAdmin", Nothing()), cast("DynamicConfig", Changes()), quotas).load())
+    assert quotas.ip_delay("::1", 0.0) > 0
+    assert quotas.ip_delay("::2", 0.0) == 0
 
 
 def test_a_host_without_an_address_has_no_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
