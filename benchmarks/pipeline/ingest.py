@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.streaming.query import StreamingQuery
 
+from benchmarks.pipeline.frames import frame_of
 from benchmarks.pipeline.plan import DidNotFinish, Plan
 from benchmarks.pipeline.reasons import innermost
 from benchmarks.pipeline.records import NOW_MS, parsed
@@ -56,7 +57,7 @@ class Ingest:
     def received(self) -> DataFrame:
         """What was read, once the query has ended."""
         if not self.rows:
-            return self._spark.createDataFrame([], _SCHEMA)
+            return frame_of(self._spark, [], _SCHEMA)
         return self._spark.read.schema(_SCHEMA).parquet(self.data)
 
     def start(self) -> None:

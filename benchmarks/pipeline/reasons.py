@@ -8,7 +8,7 @@ _FULL = ("No space left on device", "Disk quota exceeded")
 
 def innermost(error: BaseException | str) -> str:
     """The cause that everything else follows from."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in _text(error).splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by:")]
     if causes:
         return causes[-1][:_MOST]
@@ -22,9 +22,16 @@ def is_full_disk(error: BaseException) -> bool:
 
 def _told(error: BaseException) -> Iterator[str]:
     """What it and its causes say, in Python and in Java: the names with an underscore are those of PySpark 4.0, the others of 3.5."""
-    yield str(error)
+    yield _text(error)
     for name in ("_stackTrace", "stackTrace"):
         yield str(getattr(error, name, ""))
     for cause in (error.__cause__, getattr(error, "_cause", None), getattr(error, "cause", None)):
         if isinstance(cause, BaseException):
             yield from _told(cause)
+
+
+def _text(error: BaseException | str) -> str:
+    try:
+        return str(error)
+    except Exception:  # Py4J asks the JVM for the text of its exceptions
+        return "Spark's JVM has ended"

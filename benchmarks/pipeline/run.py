@@ -73,15 +73,14 @@ def _run(plan: Plan, console: Console, log: Path) -> int:
 
         try:
             with _session(plan, log) as spark:
-                verdict = stages(spark, plan, folder.growing, console)
+                try:
+                    verdict = stages(spark, plan, folder.growing, console)
+                except (PySparkException, Py4JError) as error:  # told while there is a JVM that knows
+                    raise _reason(plan, error) from None
             shutil.copyfile(log, folder.growing / "spark.log")
             folder.publish()
-        except (PySparkException, Py4JError, OSError) as error:  # a full disk, a JVM that was killed
-            if _was_interrupted(error):  # by a signal to the JVM, too
-                raise KeyboardInterrupt from None
-            if is_full_disk(error):
-                raise Unusable(_full_disk(plan)) from None
-            raise DidNotFinish(innermost(error)) from None
+        except OSError as error:  # a full disk, a JVM that was killed
+            raise _reason(plan, error) from None
     if plan.generates and not plan.keeps_topic and verdict.made_topic:
         if verdict.holds:
             _remove_topic(plan, console)
@@ -155,6 +154,13 @@ def _work_folder(plan: Plan, folder: Path) -> Iterator[str]:
         yield str(made)
     finally:
         shutil.rmtree(made, ignore_errors=True)
+
+
+def _reason(plan: Plan, error: Exception) -> BaseException:
+    """What to raise when a run ended with such an error."""
+    if _was_interrupted(error):  # by a signal to the JVM, too
+        return KeyboardInterrupt()
+    return Unusable(_full_disk(plan)) if is_full_disk(error) else DidNotFinish(innermost(error))
 
 
 def _full_disk(plan: Plan) -> str:

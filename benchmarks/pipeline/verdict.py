@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from benchmarks.pipeline import plots
+from benchmarks.pipeline.frames import frame_of
 from benchmarks.pipeline.measure import PERCENTILES, Measurements, measure
 from benchmarks.pipeline.transfer import Transfer
 from benchmarks.pipeline.verify import COLUMNS, KINDS, Run, findings
@@ -130,4 +131,4 @@ def _write_batches(spark: SparkSession, transfer: Transfer, folder: Path) -> Non
     batches = [transfer.ingest.batches[number] for number in sorted(transfer.ingest.batches)]
     schema = "batch bigint, began string, rows bigint, rows_per_s double, duration_ms bigint"
     cells = [tuple(one[name.split()[0]] for name in schema.split(", ")) for one in batches]
-    _written(spark.createDataFrame(cells, schema), folder / "batches")
+    _written(frame_of(spark, cells, schema), folder / "batches")

@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from benchmarks.pipeline.accounts import BUCKET, difference
+from benchmarks.pipeline.frames import frame_of
 from benchmarks.pipeline.markers import markers_among
 from benchmarks.pipeline.murmur2 import partition_of_key
 from benchmarks.pipeline.plan import Plan
@@ -31,7 +32,7 @@ KINDS = {
 """What can be wrong, and what that means."""
 COLUMNS = ("kind", "stream", "sequence", "partition", "offset", "key", "detail")
 _LOCATED = 1000  # missing rows for which the place is looked for
-_AT_ONCE = 100_000  # markers that the driver holds
+_AT_ONCE = 20_000  # markers that the driver holds
 _PLACE = "group int, number bigint"
 _CLOCKS_MS = 60_000  # so much may the clocks of machines differ
 
@@ -124,7 +125,7 @@ def _lost(missing: DataFrame, own: DataFrame, run: Run) -> DataFrame:
 def _dense(received: DataFrame, run: Run) -> list[DataFrame]:
     spark = received.sparkSession
     spans = [(number, run.topic.first[number], end) for number, end in run.ends.items() if end > run.topic.first[number]]
-    buckets = spark.createDataFrame(spans, "group int, first bigint, end bigint").select(
+    buckets = frame_of(spark, spans, "group int, first bigint, end bigint").select(
         "group",
         "first",
         "end",
@@ -152,7 +153,7 @@ def _without_markers(missing: DataFrame, run: Run) -> DataFrame:
     is_any = False
     while some := list(islice(markers, _AT_ONCE)):
         is_any = True
-        spark.createDataFrame(some, _PLACE).write.mode("append").parquet(folder)
+        frame_of(spark, some, _PLACE).write.mode("append").parquet(folder)
     return missing.join(spark.read.schema(_PLACE).parquet(folder), ["group", "number"], "left_anti") if is_any else missing
 
 

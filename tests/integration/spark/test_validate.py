@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import PIPE
 from typing import TYPE_CHECKING
@@ -40,17 +40,26 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         yield running
 
 
-def ottla(folder: Path, *arguments: str, interrupt_at: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, or until it has said that and was interrupted, somewhere else than in the checkout."""
+def interrupt(pid: int) -> None:
+    os.killpg(pid, signal.SIGINT)  # as a terminal does
+
+
+def kill_jvm(pid: int) -> None:
+    jvm, *_ = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()  # it also asks which Java there is
+    os.kill(int(jvm), signal.SIGKILL)
+
+
+def ottla(folder: Path, *arguments: str, when: str = "", then: Callable[[int], None] = interrupt) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, somewhere else than in the checkout; do `then` to it when it has said `when`."""
     command = [sys.executable, "-m", "broker", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": "/nowhere/python"}  # executors may have none
     with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True, env=environment, cwd=folder, start_new_session=True) as process:
         assert process.stderr is not None
         said = []
-        if interrupt_at:
-            while (line := process.stderr.readline()) and interrupt_at not in line:
+        if when:
+            while (line := process.stderr.readline()) and when not in line:
                 said.append(line)
-            os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+            then(process.pid)
         try:
             out, err = process.communicate(timeout=SECONDS)
         except subprocess.TimeoutExpired:
@@ -59,10 +68,12 @@ def ottla(folder: Path, *arguments: str, interrupt_at: str = "") -> subprocess.C
     return subprocess.CompletedProcess(command, process.returncode, out, "".join(said) + err)
 
 
-def validate(folder: Path, bootstrap: str, *arguments: str, interrupt_at: str = "") -> subprocess.CompletedProcess[str]:
+def validate(
+    folder: Path, bootstrap: str, *arguments: str, when: str = "", then: Callable[[int], None] = interrupt
+) -> subprocess.CompletedProcess[str]:
     conf = [f"--spark-conf={name}={value}" for name, value in CONF.items()]
     options = ["-b", bootstrap, "--master", "local[2]", "--report", "report", *conf, *arguments]
-    done = ottla(folder, "validate", *options, interrupt_at=interrupt_at)
+    done = ottla(folder, "validate", *options, when=when, then=then)
     skip_if_not_fetched(done.stderr)
     return done
 
@@ -112,7 +123,7 @@ def test_the_command_leaves_a_report_and_no_topic(broker: BrokerProcess, tmp_pat
 
 
 def test_a_run_that_is_interrupted_says_so_and_leaves_no_report(broker: BrokerProcess, tmp_path: Path) -> None:
-    done = validate(tmp_path, broker.bootstrap, "--rows", "1000", "--partitions", "1", interrupt_at="verifying")
+    done = validate(tmp_path, broker.bootstrap, "--rows", "1000", "--partitions", "1", when="verifying")
     assert done.returncode == 130, done
     kept, interrupted = done.stderr.splitlines()[-2:]
     assert re.fullmatch(r"topic ottla-validate-\S+ is kept", kept)
@@ -121,6 +132,20 @@ def test_a_run_that_is_interrupted_says_so_and_leaves_no_report(broker: BrokerPr
     assert not list(tmp_path.iterdir())
     with Cluster(broker.bootstrap) as cluster:
         delete_topics(cluster, [kept.split()[1]])
+
+
+def test_a_jvm_that_is_killed_ends_the_run_and_leaves_nothing(
+    broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    done = validate(tmp_path, broker.bootstrap, "--rows", "1000", "--topic", "jvm", when="verifying", then=kill_jvm)
+    assert done.returncode == 1, done
+    (log,) = (tmp_path / "temporary").iterdir()
+    (line,) = (line for line in done.stderr.splitlines() if line.startswith("ottla: "))
+    assert line.endswith(f"; there is no report; Spark's log: {log}")
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["temporary"]
 
 
 def test_available_now_queries_read_an_existing_topic_from_where_it_ended(
