@@ -8,7 +8,7 @@ _FULL = ("No space left on device", "Disk quota exceeded")
 
 def innermost(error: BaseException | str) -> str:
     """The cause that everything else follows from."""
-    lines = [line.strip() for line in _text(error).splitlines() if line.strip()]
+    lines = [line.strip(" \t:") for line in _text(error).splitlines() if line.strip(" \t:")]  # Py4J writes ": " before the text of Java
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by:")]
     if causes:
         return causes[-1][:_MOST]
