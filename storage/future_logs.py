@@ -82,10 +82,12 @@ def cut_future_logs(self: "LogManager") -> None:
     To be done, and on the disk, before anything is appended: what a leader appends next may be of the same leader epoch as what was
     lost, and nothing would tell the two apart.
     """
+    cut = False
     for topic_partition, future in list(self._future.items()):
         current = self._current.get(topic_partition)
         if current is None or current.log_end_offset >= future.log_end_offset:
             continue
+        cut = True
         try:
             future.truncate_to(current.log_end_offset)
             future.active_segment.sync()
@@ -93,7 +95,8 @@ def cut_future_logs(self: "LogManager") -> None:
             self.report_failure(failure)
         except OSError as error:
             self.report_failure(future.disk_failure(future.directory, error))
-    self._checkpoints.run_now()  # the recovery point went back
+    if cut:
+        self._checkpoints.run_now()  # the recovery point went back; else what others asked for is not waited for
 
 
 def delete_future(self: "LogManager", topic_partition: TopicPartition) -> None:

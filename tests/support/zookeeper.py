@@ -66,7 +66,7 @@ class ZooKeeperServer(ZooKeeper):
     def expire(self, session_id: int) -> None:
         """End anybody's session, as if it had timed out: another client takes it over and closes it. Its owner learns on reconnecting."""
         thief = KazooClient(self.connect, client_id=(session_id, session_password(session_id)))
-        thief.start()
+        thief.start(timeout=_START_SECONDS)
         try:
             if thief.client_id[0] != session_id:
                 raise LookupError(f"ZooKeeper knows no session {session_id:#x}")

@@ -17,7 +17,7 @@ from storage.small_files import SmallFiles
 from storage.topic_partition import TopicPartition
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
-from tests.support.log_manager import Disks, a_future_log
+from tests.support.log_manager import CLUSTER_ID, Disks, a_future_log
 from tests.support.logs import append
 
 CHECKPOINTS = {"recovery_point": RECOVERY_POINT_CHECKPOINT, "high_watermark": HIGH_WATERMARK_CHECKPOINT}
@@ -250,3 +250,22 @@ def test_small_files_are_prepared_some_per_turn(monkeypatch: pytest.MonkeyPatch)
     assert not disks.filesystem.exists(f"{logs[0].directory}/leader-epoch-checkpoint.tmp")
     disks.settle()
     assert all(read_leader_epochs(f"{log.directory}/leader-epoch-checkpoint", disks.filesystem) == [(3, 0)] for log in logs)
+
+
+def test_a_start_does_not_wait_for_the_epochs_that_began_before_it() -> None:
+    disks, manager = a_manager()
+    append(manager.get_or_create(T0, TOPIC_ID, is_new=True), a_batch(2), epoch=3)
+    disks.settle()
+    manager.shutdown()
+    manager = disks.a_manager()
+    manager.open()
+    manager.identify(CLUSTER_ID, 0)
+    manager.load()
+    log = manager.get(T0)
+    assert log is not None
+    append(log, a_batch(1), epoch=7)
+    calls = disks.watch("sync", "rename")
+    manager.start()
+    assert calls == []
+    disks.settle()
+    assert any("leader-epoch-checkpoint" in each for each in calls)
