@@ -7,6 +7,7 @@ from controller.change_znodes import decode_log_dir_event
 from controller.context import LiveBroker, Replica
 from controller.core import ControllerCore
 from controller.errors import BrokerNotAvailable, NoNode, StaleBrokerEpoch
+from controller.pauses import slices
 from controller.reassignment import Reassignments
 from controller.store import Children, Delete, Get, data_and_stat, names
 from controller.znodes import BROKER_IDS, LOG_DIR_EVENT_NOTIFICATION, broker_id_path, decode_broker
@@ -79,24 +80,25 @@ class BrokerChanges:
                 if moved:
                     await self._core.senders.renew(broker)
         if changed:
-            self._core.send_metadata_to_all()
+            await self._core.send_metadata_to_all()
 
     async def _on_brokers_up(self, brokers: set[int]) -> None:
         context = self._context
         context.offline_replicas = {replica for replica in context.offline_replicas if replica.broker_id not in brokers}
         batch = self._core.batch()
-        batch.update_metadata(context.live_or_shutting_down_brokers - brokers, ())
-        batch.update_metadata(brokers, context.leaderships)
-        batch.send()
-        replicas = context.replicas_on(brokers)
-        self._core.elections.tell_replicas(replicas, batch)
-        batch.send()
+        batch.update_metadata(context.live_or_shutting_down_brokers, ())
+        for some in slices(context.leaderships):
+            batch.update_metadata(brokers, some)
+            await self._core.pause()
+        await batch.send()
+        await self._core.elections.tell_replicas(context.replicas_on(brokers), batch)
+        await batch.send()
         await self._core.elections.elect_where_needed(batch)
-        batch.send()
+        await batch.send()
         await self._reassignments.resume(brokers)
-        self._core.deletion.retry(replicas)
+        self._core.deletion.retry(brokers)
         await self._core.deletion.resume(batch)
-        batch.send()
+        await batch.send()
 
     async def _on_brokers_down(self, brokers: set[int]) -> None:
         context = self._context
@@ -104,20 +106,25 @@ class BrokerChanges:
         context.shutting_down -= brokers
         await self.on_replicas_offline(context.replicas_on(brokers))
 
-    async def on_replicas_offline(self, replicas: list[Replica]) -> None:
+    async def on_replicas_offline(self, replicas: Iterable[Replica]) -> None:
         """Replicas that cannot serve any more: new leaders where they led, out of the ISRs where they followed."""
         context = self._context
         batch = self._core.batch()
         elected = await self._core.elections.elect_where_needed(batch)
-        batch.send()
-        remaining = [replica for replica in replicas if not context.is_being_deleted(replica.partition.topic)]
+        await batch.send()
+        remaining: list[Replica] = []
+        deleting: list[Replica] = []
+        for some in slices(replicas):
+            for replica in some:
+                (deleting if context.is_being_deleted(replica.partition.topic) else remaining).append(replica)
+            await self._core.pause()
         await self._core.elections.take_offline(remaining, batch)
-        batch.send()
-        self._core.deletion.on_replicas_offline(replica for replica in replicas if context.is_being_deleted(replica.partition.topic))
+        await batch.send()
+        self._core.deletion.on_replicas_offline(deleting)
         await self._core.deletion.resume(batch)
-        batch.send()
+        await batch.send()
         if not remaining and not elected:
-            self._core.send_metadata_to_all()
+            await self._core.send_metadata_to_all()
 
     async def on_log_dir_event(self) -> None:
         """Brokers report failed log directories: ask each about all its replicas, and learn from the answers which are offline."""
@@ -132,8 +139,10 @@ class BrokerChanges:
                 brokers.add(decode_log_dir_event(path, data_and_stat(found)[0]))
         batch = self._core.batch()
         deletion = self._core.deletion  # what a broker was told to delete it would host again
-        self._core.elections.tell_replicas((each for each in self._context.replicas_on(brokers) if not deletion.is_begun(each)), batch)
-        batch.send()
+        await self._core.elections.tell_replicas(
+            (each for each in self._context.replicas_on(brokers) if not deletion.is_begun(each)), batch
+        )
+        await batch.send()
         await self._core.states.write_or_raise([Delete(path) for path in paths], ignoring=(NoNode,))
 
     async def on_storage_errors(self, broker_id: int, failed: set[TopicPartition], served: set[TopicPartition]) -> None:
@@ -161,21 +170,27 @@ class BrokerChanges:
                 f"Current broker epoch is {broker.epoch}."
             )
         context.shutting_down.add(broker_id)
-        partitions = [
-            replica.partition
-            for replica in context.replicas_on({broker_id})
-            if len(context.replicas(replica.partition)) > 1
-            and replica.partition in context.leaderships
-            and not context.is_being_deleted(replica.partition.topic)
-        ]
-        led = [partition for partition in partitions if context.leaderships[partition].state.leader == broker_id]
-        followed = [Replica(partition, broker_id) for partition in partitions if context.leaderships[partition].state.leader != broker_id]
+        led: list[TopicPartition] = []
+        followed: list[Replica] = []
+        for some in slices(context.replicas_on({broker_id})):
+            for replica in some:
+                partition = replica.partition
+                leadership = context.leaderships.get(partition)
+                if leadership is None or len(context.replicas(partition)) == 1 or context.is_being_deleted(partition.topic):
+                    continue
+                if leadership.state.leader == broker_id:
+                    led.append(partition)
+                else:
+                    followed.append(replica)
+            await self._core.pause()
         batch = self._core.batch()
         await self._core.elections.elect_for_shutdown(led, batch)
-        batch.send()
-        for replica in followed:  # at once, so that it stops to fetch before the states are written; take_offline says it again
-            batch.stop_replica((broker_id,), replica.partition, delete=False)
-        batch.send()
+        await batch.send()
+        for some in slices(followed):  # at once, so that it stops to fetch before the states are written; take_offline says it again
+            for replica in some:
+                batch.stop_replica((broker_id,), replica.partition, delete=False)
+            await self._core.pause()
+        await batch.send()
         await self._core.elections.take_offline(followed, batch)
-        batch.send()
+        await batch.send()
         return [partition for partition in led if context.leaderships[partition].state.leader == broker_id]

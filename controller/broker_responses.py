@@ -6,6 +6,7 @@ from controller.broker_changes import BrokerChanges
 from controller.channels import ControlRequest, ControlResponse
 from controller.context import Replica
 from controller.core import ControllerCore
+from controller.pauses import slices
 from protocol.errors import ErrorCode
 from protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -43,26 +44,33 @@ class BrokerResponses:
     def _on_leader_and_isr_response(self, broker_id: int, broker_epoch: int, response: LeaderAndIsrResponse) -> None:
         if response.error_code != ErrorCode.NONE:
             return
-        topic_names = {topic_id: topic for topic, topic_id in self._core.context.topic_ids.items()} if response.topics else {}
-        failed: set[TopicPartition] = set()
-        served: set[TopicPartition] = set()
-        for topic in response.topics:
-            for partition in topic.partition_errors:
-                # A topic without an id is named, by the versions of then and by the broker of this process.
-                name = partition.topic_name if topic.topic_id == ZERO_UUID else topic_names.get(topic.topic_id)
-                if name not in self._core.context.assignments:
-                    continue
-                if partition.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
-                    failed.add(TopicPartition(name, partition.partition_index))
-                elif partition.error_code == ErrorCode.NONE:
-                    served.add(TopicPartition(name, partition.partition_index))
 
         async def on_storage_errors() -> None:
             if self._is_of_this_life(broker_id, broker_epoch):
+                failed, served = await self._failed_and_served(response)
                 await self._brokers.on_storage_errors(broker_id, failed, served)
 
-        if failed or self._core.context.offline_replicas:
+        errors = (partition.error_code for topic in response.topics for partition in topic.partition_errors)
+        if self._core.context.offline_replicas or ErrorCode.KAFKA_STORAGE_ERROR in errors:
             self._core.put("LeaderAndIsrResponse", on_storage_errors)
+
+    async def _failed_and_served(self, response: LeaderAndIsrResponse) -> tuple[set[TopicPartition], set[TopicPartition]]:
+        topic_names = {topic_id: topic for topic, topic_id in self._core.context.topic_ids.items()}
+        failed: set[TopicPartition] = set()
+        served: set[TopicPartition] = set()
+        for topic in response.topics:
+            for some in slices(topic.partition_errors):
+                for partition in some:
+                    # A topic without an id is named, by the versions of then and by the broker of this process.
+                    name = partition.topic_name if topic.topic_id == ZERO_UUID else topic_names.get(topic.topic_id)
+                    if name not in self._core.context.assignments:
+                        continue
+                    if partition.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+                        failed.add(TopicPartition(name, partition.partition_index))
+                    elif partition.error_code == ErrorCode.NONE:
+                        served.add(TopicPartition(name, partition.partition_index))
+                await self._core.pause()
+        return failed, served
 
     def _on_stop_replica_response(self, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse) -> None:
         told = {
@@ -85,6 +93,6 @@ class BrokerResponses:
             self._core.deletion.on_stop_replica_errors(broker_id, errors)
             batch = self._core.batch()
             await self._core.deletion.resume(batch)
-            batch.send()
+            await batch.send()
 
         self._core.put("TopicDeletionStopReplicaResponse", on_topic_deletion_answered)

@@ -5,7 +5,7 @@ another controller took over, it is thrown away.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from controller.znodes import BrokerRegistration, PartitionState, ReplicaAssignment
 from protocol.uuid import ZERO_UUID
@@ -41,10 +41,15 @@ class ControllerContext:
         self.epoch = 0
         self.epoch_version = 0
         """The version of /controller_epoch: every write of this controller checks it."""
-        self.clear()
+        self._clear()
 
-    def clear(self) -> None:
-        """Forget everything but the epoch."""
+    def clear(self) -> list[dict[Any, Any]]:
+        """Forget everything but the epoch. Returns what may be large: to free all of it at once takes long."""
+        large: list[dict[Any, Any]] = [*self.assignments.values(), self.leaderships]
+        self._clear()
+        return large
+
+    def _clear(self) -> None:
         self.brokers: dict[int, LiveBroker] = {}
         self.shutting_down: set[int] = set()
         self.topic_ids: dict[str, bytes] = {}
@@ -118,15 +123,15 @@ class ControllerContext:
         assignment = self.assignment(partition)
         return () if assignment is None else assignment.replicas
 
-    def replicas_on(self, brokers: set[int]) -> list[Replica]:
-        """All replicas that these brokers host."""
-        return [
+    def replicas_on(self, brokers: set[int] | None = None) -> Iterator[Replica]:
+        """All replicas that these brokers host, or that any does."""
+        return (
             Replica(TopicPartition(topic, index), broker_id)
             for topic, of_topic in self.assignments.items()
             for index, assignment in of_topic.items()
             for broker_id in assignment.replicas
-            if broker_id in brokers
-        ]
+            if brokers is None or broker_id in brokers
+        )
 
     def has_offline_leader(self, partition: TopicPartition) -> bool:
         """Whether the partition had a leader that cannot serve now."""

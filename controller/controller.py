@@ -35,7 +35,7 @@ from controller.failover import Failover
 from controller.isr_changes import IsrChange, IsrChanges, IsrResult
 from controller.leader_elections import ElectionResult, LeaderElections
 from controller.leader_rebalance import LeaderRebalance
-from controller.pauses import Pause, no_pause
+from controller.pauses import Pause, let_go, no_pause
 from controller.producer_ids import allocate_block
 from controller.reassignment import Reassignments, Targets
 from controller.registration import RandomBytes, SomebodyListens, nobody_listens, register_broker
@@ -79,15 +79,15 @@ class Controller:
         self.broker_epoch = -1
         self.active_controller_id = NO_CONTROLLER
         self._store = store
+        self._pause = pause
         self._clock = clock
         self._registration = registration
         self._somebody_listens = somebody_listens
         self._registration_patience = config[ZOOKEEPER_SESSION_TIMEOUT_MS] / 1000 * SESSION_PATIENCE
         self._queue = EventQueue(self._on_event_error, clock.monotonic)
         self._core = ControllerCore(
-            store, broker_id, config, self._queue, BrokerSenders(channel_to, clock.monotonic), inter_broker_listener
+            store, broker_id, config, self._queue, BrokerSenders(channel_to, clock.monotonic), inter_broker_listener, pause
         )
-        self._core.pause = pause
         self._reassignments = Reassignments(self._core)
         self._brokers = BrokerChanges(self._core, self._reassignments)
         self._core.on_response = BrokerResponses(self._core, self._brokers).on_response
@@ -221,7 +221,7 @@ class Controller:
         self._rebalance.end()
         await self._core.senders.remove_all()
         self._core.deletion.clear()
-        self._core.context.clear()
+        await let_go(self._core.context.clear(), self._pause)
 
     def _controller_watch(self, _: object) -> None:
         self._queue.put("ControllerChange", self._on_controller_change)
@@ -333,7 +333,7 @@ class Controller:
                 offline = [each for each in self.context.partitions if self.context.has_offline_leader(each)]
                 wanted = [each for each in offline if topic in (None, each.topic) and not self.context.is_being_deleted(each.topic)]
                 await self._core.elections.elect_offline(wanted, batch)
-                batch.send()
+                await batch.send()
 
         with suppress(NotController):
             await self._queue.ask("UncleanLeaderElectionEnable" if topic is None else "TopicUncleanLeaderElectionEnable", elect)

@@ -8,7 +8,7 @@ from config.metadata_version import is_at_least
 from controller.channels import BrokerSenders, ControlRequest, ControlResponse
 from controller.context import ControllerContext
 from controller.deletion import TopicDeletion
-from controller.errors import NotController
+from controller.errors import NotController, SessionExpired
 from controller.event_queue import EventQueue
 from controller.partition_elections import PartitionElections
 from controller.partition_states import FIRST_WITH_ALTER_PARTITION, PartitionStates
@@ -30,27 +30,35 @@ class ControllerCore:
         queue: EventQueue,
         senders: BrokerSenders,
         inter_broker_listener: str,
+        pause: Pause = no_pause,
     ) -> None:
         self.store = store
         self.broker_id = broker_id
         self.config = config
+        self._pause = pause
         self.queue = queue
         self.senders = senders
         self.is_active = False
         self.context = ControllerContext()
         asks_controller = is_at_least(config[INTER_BROKER_PROTOCOL_VERSION], FIRST_WITH_ALTER_PARTITION)
-        self.states = PartitionStates(store, self.context, leaders_write=not asks_controller)
-        self.elections = PartitionElections(store, self.context, self.states, config)
+        self.states = PartitionStates(store, self.context, self.pause, leaders_write=not asks_controller)
+        self.elections = PartitionElections(store, self.context, self.states, config, self.pause)
         self.deletion = TopicDeletion(store, self.context, self.states)
-        self.pause: Pause = no_pause
-        """Where an event that looks at very many things lets others than events have their turn."""
         self._inter_broker_listener = inter_broker_listener
         self.on_response: OnResponse = lambda broker_id, request, response: None
         """Told of every answer of a broker."""
 
     def batch(self) -> RequestBatch:
         """An empty batch of requests."""
-        return RequestBatch(self.broker_id, self.context, self.senders, self._inter_broker_listener, self.on_response)
+        return RequestBatch(self.broker_id, self.context, self.senders, self._inter_broker_listener, self.on_response, self.pause)
+
+    async def pause(self) -> None:
+        """Where an event that looks at very many things lets others than events have their turn. No other event runs meanwhile, so the
+        context stays as it is; but the session may have ended, and then the event does, too. Raises SessionExpired.
+        """
+        await self._pause()
+        if not self.is_active:
+            raise SessionExpired("")
 
     def watch(self, name: str, event: Callable[[], Awaitable[None]]) -> Watch:
         """A watch that queues `event`."""
@@ -71,8 +79,8 @@ class ControllerCore:
         if not self.is_active:
             raise NotController("This is not the correct controller for this cluster.")
 
-    def send_metadata_to_all(self) -> None:
+    async def send_metadata_to_all(self) -> None:
         """Tell every broker who lives."""
         batch = self.batch()
         batch.update_metadata(self.context.live_or_shutting_down_brokers, ())
-        batch.send()
+        await batch.send()

@@ -40,16 +40,20 @@ class TopicDeletion:
         """Topics that are ordered to be deleted. `resume` sets about it."""
         self._context.topics_to_be_deleted.update(topics)
 
-    def retry(self, replicas: Iterable[Replica]) -> None:
-        """Brokers with these replicas are back: their topics may be tried again.
+    def retry(self, brokers: set[int]) -> None:
+        """These brokers are back: topics with replicas there may be tried again.
 
         What such a broker had deleted in its earlier life is deleted once more, because it has just been told to host it.
         """
-        for replica in replicas:
-            topic = replica.partition.topic
-            self._context.topics_ineligible_for_deletion.discard(topic)
-            if topic in self._deleted:
-                self._deleted[topic].discard(replica)
+        for topic in self._context.topics_to_be_deleted:
+            of_brokers = {
+                Replica(partition, broker_id)
+                for partition in self._context.partitions_of(topic)
+                for broker_id in brokers.intersection(self._context.replicas(partition))
+            }
+            if of_brokers:
+                self._context.topics_ineligible_for_deletion.discard(topic)
+                self._deleted.get(topic, set()).difference_update(of_brokers)
 
     def is_begun(self, replica: Replica) -> bool:
         """Whether its broker was told to delete it."""
@@ -114,7 +118,7 @@ class TopicDeletion:
         logger.info("deleting topics %s", ", ".join(topics))
         partitions = [partition for topic in topics for partition in self._context.partitions_of(topic)]
         batch.update_metadata(self._context.live_or_shutting_down_brokers, partitions)
-        batch.send()
+        await batch.send()
         by_broker: dict[int, list[Replica]] = {}
         for topic in topics:
             replicas = self._replicas_of(topic)
@@ -130,7 +134,7 @@ class TopicDeletion:
             for replica in of_broker:
                 batch.stop_replica((broker_id,), replica.partition, delete=False)
             await self._states.remove_from_isr(broker_id, [replica.partition for replica in of_broker])
-        batch.send()
+        await batch.send()
         for broker_id, of_broker in by_broker.items():
             for replica in of_broker:
                 batch.stop_replica((broker_id,), replica.partition, delete=True)

@@ -9,9 +9,11 @@ from config.broker_replication import INTER_BROKER_PROTOCOL_VERSION
 from config.metadata_version import is_at_least
 from controller.broker_changes import BrokerChanges
 from controller.change_znodes import decode_partitions
+from controller.context import Replica
 from controller.core import ControllerCore
 from controller.errors import NodeExists, NoNode, StoreError
 from controller.leader_elections import LeaderElections
+from controller.pauses import slices
 from controller.reassignment import Reassignments
 from controller.store import Children, Create, Delete, Get, Result, SetData, data_and_stat, names
 from controller.topic_changes import TopicChanges
@@ -71,7 +73,8 @@ class Failover:
         context.brokers.update(await self._brokers.read_brokers(names(broker_ids)))
         for topic, assignment in (await self._topics.read_topics(names(topics))).items():
             context.add_topic(topic, assignment.topic_id, assignment.partitions.items())
-        await core.states.read(list(context.partitions))
+            await core.pause()
+        await core.states.read(context.partitions)
         for broker in context.brokers.values():
             core.senders.add(broker)
         await self._topics.take_deletions(set(names(deletions)))
@@ -100,19 +103,25 @@ class Failover:
 
     async def _tell_everybody(self) -> None:
         core, context = self._core, self._core.context
-        core.send_metadata_to_all()
+        await core.send_metadata_to_all()
         batch = core.batch()
-        replicas = context.replicas_on({each for partition in context.partitions for each in context.replicas(partition)})
-        online = [replica for replica in replicas if context.is_online(replica.broker_id, replica.partition)]
-        core.elections.tell_replicas(online, batch)
-        batch.send()
-        offline = [replica for replica in replicas if not context.is_online(replica.broker_id, replica.partition)]
+        online: list[Replica] = []
+        gone: list[Replica] = []
+        for some in slices(context.replicas_on()):
+            for replica in some:
+                if context.is_online(replica.broker_id, replica.partition):
+                    online.append(replica)
+                elif not context.is_being_deleted(replica.partition.topic):
+                    gone.append(replica)
+            await core.pause()
+        await core.elections.tell_replicas(online, batch)
+        await batch.send()
         # Leaders first, as when a broker dies: a partition must not lose its leader's place in the ISR before another was elected.
         await core.elections.elect_where_needed(batch)
-        await core.elections.take_offline([each for each in offline if not context.is_being_deleted(each.partition.topic)], batch)
-        batch.send()
+        await core.elections.take_offline(gone, batch)
+        await batch.send()
         await core.deletion.resume(batch)
-        batch.send()
+        await batch.send()
 
     async def _on_isr_change(self) -> None:
         """Children of /isr_change_notification: an old broker, or a hand, changed states. They are read, and the news is passed on."""
@@ -132,5 +141,5 @@ class Failover:
         self._reassignments.on_isr_changed(known)
         batch = core.batch()
         batch.update_metadata(core.context.live_or_shutting_down_brokers, known)
-        batch.send()
+        await batch.send()
         await core.states.write_or_raise([Delete(path) for path in paths], ignoring=(NoNode,))

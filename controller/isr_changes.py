@@ -16,6 +16,7 @@ from controller.errors import (
     StaleBrokerEpoch,
     UnknownTopicOrPartition,
 )
+from controller.pauses import slices
 from controller.reassignment import Reassignments
 from controller.znodes import RECOVERED, RECOVERING, PartitionState
 from storage.topic_partition import TopicPartition
@@ -52,21 +53,26 @@ class IsrChanges:
             raise StaleBrokerEpoch(f"broker {broker_id} has epoch {broker.epoch}, not {broker_epoch}")
         results: dict[TopicPartition, IsrResult] = {}
         states: dict[TopicPartition, PartitionState] = {}
-        for partition, change in changes.items():
-            outcome = self._judge(partition, change)
-            if isinstance(outcome, PartitionState):
-                states[partition] = outcome
-            else:
-                results[partition] = outcome
+        for some in slices(changes.items()):
+            for partition, change in some:
+                judged = self._judge(partition, change)
+                if isinstance(judged, PartitionState):
+                    states[partition] = judged
+                else:
+                    results[partition] = judged
+            await self._core.pause()
         stale = set(await self._core.states.update(states)) if states else set()
         batch = self._core.batch()
-        for partition in states:
-            if partition in stale:
-                results[partition] = InvalidUpdateVersion(f"{partition} was changed by another controller")
-            else:
-                results[partition] = self._context.leaderships[partition]
-                batch.update_metadata(self._context.live_or_shutting_down_brokers, (partition,))
-        batch.send()
+        everybody = self._context.live_or_shutting_down_brokers
+        for written in slices(states):
+            for partition in written:
+                if partition in stale:
+                    results[partition] = InvalidUpdateVersion(f"{partition} was changed by another controller")
+                else:
+                    results[partition] = self._context.leaderships[partition]
+                    batch.update_metadata(everybody, (partition,))
+            await self._core.pause()
+        await batch.send()
         self._reassignments.on_isr_changed(states)
         return results
 

@@ -49,7 +49,7 @@ class LeaderElections:
             elected = await self._core.elections.elect_offline(electable, batch, unclean=True)
         else:
             elected = await self._core.elections.elect_preferred(electable, batch)
-        batch.send()
+        await batch.send()
         strategy = "OfflinePartitionLeaderElectionStrategy(true)" if unclean else "PreferredReplicaPartitionLeaderElectionStrategy"
         for partition in electable:
             if partition in elected:
@@ -76,7 +76,7 @@ class LeaderElections:
                 elected = await self._core.elections.elect_preferred(elsewhere, batch)
                 if elected:
                     logger.info("%d of %d leaderships moved back to broker %d", len(elected), len(elsewhere), broker_id)
-        batch.send()
+        await batch.send()
 
     async def on_preferred_election_order(self) -> None:
         """/admin/preferred_replica_election: do what it says and remove it; watch for the next one."""

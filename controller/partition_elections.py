@@ -24,6 +24,7 @@ from controller.election import (
 )
 from controller.errors import NoNode
 from controller.partition_states import PartitionStates
+from controller.pauses import Pause, slices
 from controller.request_batch import RequestBatch
 from controller.store import Get, MetadataStore, data_and_stat
 from controller.znodes import RECOVERED, PartitionState, config_path
@@ -37,11 +38,14 @@ Elect = Callable[[TopicPartition, PartitionState], PartitionState | None]
 class PartitionElections:
     """Elections over one controller's context."""
 
-    def __init__(self, store: MetadataStore, context: ControllerContext, states: PartitionStates, config: BrokerConfig) -> None:
+    def __init__(
+        self, store: MetadataStore, context: ControllerContext, states: PartitionStates, config: BrokerConfig, pause: Pause
+    ) -> None:
         self._store = store
         self._context = context
         self._states = states
         self._config = config
+        self._pause = pause
         self._knows_recovery = is_at_least(config[INTER_BROKER_PROTOCOL_VERSION], "3.2-IV0")
         """Whether every broker knows of leaders that recover from an unclean election."""
         self._without_replica: set[TopicPartition] = set()
@@ -53,27 +57,41 @@ class PartitionElections:
         """Give new partitions their first leader. One without a live replica stays without a state until a broker comes."""
         context = self._context
         states = {}
-        for partition in partitions:
-            state = first_state(context.replicas(partition), self._online(partition), context.epoch)
-            if state is None:
-                if partition not in self._without_replica:
-                    logger.warning("%s has no live replica among %s; it has no leader yet", partition, list(context.replicas(partition)))
-                self._without_replica.add(partition)
-            else:
-                self._without_replica.discard(partition)
-                states[partition] = state
+        for some in slices(partitions):
+            for partition in some:
+                state = first_state(context.replicas(partition), self._online(partition), context.epoch)
+                if state is None:
+                    if partition not in self._without_replica:
+                        logger.warning(
+                            "%s has no live replica among %s; it has no leader yet", partition, list(context.replicas(partition))
+                        )
+                    self._without_replica.add(partition)
+                else:
+                    self._without_replica.discard(partition)
+                    states[partition] = state
+            await self._pause()
         created = set(await self._states.create(states)) if states else set()
-        for partition in states:
-            leadership = context.leaderships.get(partition)
-            if leadership is not None:
-                live = leadership.state.isr if partition in created else self._live_replicas(partition)
-                batch.leader_and_isr(live, partition, leadership, is_new=partition in created)
+        for some in slices(states):
+            for partition in some:
+                leadership = context.leaderships.get(partition)
+                if leadership is not None:
+                    live = leadership.state.isr if partition in created else self._live_replicas(partition)
+                    batch.leader_and_isr(live, partition, leadership, is_new=partition in created)
+            await self._pause()
 
     async def elect_where_needed(self, batch: RequestBatch) -> list[TopicPartition]:
         """First leaders for partitions without a state, new ones where the leader is gone. Returns the latter that got one."""
-        deletable = [partition for partition in self._context.partitions if not self._context.is_being_deleted(partition.topic)]
-        await self.bring_up([partition for partition in deletable if partition not in self._context.leaderships], batch)
-        return await self.elect_offline([partition for partition in deletable if self._context.has_offline_leader(partition)], batch)
+        context = self._context
+        new: list[TopicPartition] = []
+        for some in slices(context.partitions):
+            new += [each for each in some if each not in context.leaderships and not context.is_being_deleted(each.topic)]
+            await self._pause()
+        await self.bring_up(new, batch)
+        offline: list[TopicPartition] = []
+        for some in slices(context.partitions):
+            offline += [each for each in some if context.has_offline_leader(each) and not context.is_being_deleted(each.topic)]
+            await self._pause()
+        return await self.elect_offline(offline, batch)
 
     async def elect_offline(
         self, partitions: Sequence[TopicPartition], batch: RequestBatch, *, unclean: bool | None = None
@@ -82,7 +100,11 @@ class PartitionElections:
         unclean_topics: set[str] = set()
         await self._states.refresh(partitions)
         if unclean is None:
-            unclean_topics = await self._unclean_topics({each.topic for each in partitions if not self._has_live_member(each)})
+            without: set[str] = set()
+            for some in slices(partitions):
+                without.update(each.topic for each in some if not self._has_live_member(each))
+                await self._pause()
+            unclean_topics = await self._unclean_topics(without)
 
         def elect(partition: TopicPartition, state: PartitionState) -> PartitionState | None:
             allowed = partition.topic in unclean_topics if unclean is None else unclean
@@ -117,11 +139,13 @@ class PartitionElections:
     async def raise_epochs(self, partitions: Sequence[TopicPartition], batch: RequestBatch) -> list[TopicPartition]:
         """The next leader epoch, and new lists of replicas for everybody; those being added learn that they are new."""
         raised = await self._write_next(partitions, lambda _, state: with_next_epoch(state))
-        for partition in raised:
-            assignment, leadership = self._context.assignment(partition), self._context.leaderships[partition]
-            assert assignment is not None
-            batch.leader_and_isr(assignment.origin_replicas, partition, leadership)
-            batch.leader_and_isr(assignment.adding_replicas, partition, leadership, is_new=True)
+        for some in slices(raised):
+            for partition in some:
+                assignment, leadership = self._context.assignment(partition), self._context.leaderships[partition]
+                assert assignment is not None
+                batch.leader_and_isr(assignment.origin_replicas, partition, leadership)
+                batch.leader_and_isr(assignment.adding_replicas, partition, leadership, is_new=True)
+            await self._pause()
         return raised
 
     async def elect_for_shutdown(self, partitions: Sequence[TopicPartition], batch: RequestBatch) -> list[TopicPartition]:
@@ -140,28 +164,36 @@ class PartitionElections:
         for replica in replicas:
             by_broker.setdefault(replica.broker_id, []).append(replica.partition)
         for broker_id, partitions in by_broker.items():
-            for partition in partitions:
-                batch.stop_replica((broker_id,), partition, delete=False)
+            for some in slices(partitions):
+                for partition in some:
+                    batch.stop_replica((broker_id,), partition, delete=False)
+                await self._pause()
             await self._states.remove_from_isr(broker_id, partitions)
-            for partition in partitions:
-                # Also where it was not in the ISR: the news is then that the replica is offline.
-                if partition in self._context.leaderships:
-                    others = [each for each in self._context.replicas(partition) if each != broker_id]
-                    batch.leader_and_isr(others, partition, self._context.leaderships[partition])
-                else:
-                    batch.update_metadata(self._context.live_or_shutting_down_brokers, (partition,))
+            for some in slices(partitions):
+                for partition in some:
+                    # Also where it was not in the ISR: the news is then that the replica is offline.
+                    if partition in self._context.leaderships:
+                        others = [each for each in self._context.replicas(partition) if each != broker_id]
+                        batch.leader_and_isr(others, partition, self._context.leaderships[partition])
+                    else:
+                        batch.update_metadata(self._context.live_or_shutting_down_brokers, (partition,))
+                await self._pause()
 
-    def tell_replicas(self, replicas: Iterable[Replica], batch: RequestBatch) -> None:
+    async def tell_replicas(self, replicas: Iterable[Replica], batch: RequestBatch) -> None:
         """Tell the brokers of these replicas the states of their partitions, as when a broker or a controller has come up."""
-        for replica in replicas:
-            leadership = self._context.leaderships.get(replica.partition)
-            if leadership is not None:
-                batch.leader_and_isr((replica.broker_id,), replica.partition, leadership)
+        for some in slices(replicas):
+            for replica in some:
+                leadership = self._context.leaderships.get(replica.partition)
+                if leadership is not None:
+                    batch.leader_and_isr((replica.broker_id,), replica.partition, leadership)
+            await self._pause()
 
     async def _elect(self, partitions: Sequence[TopicPartition], elect: Elect, batch: RequestBatch) -> list[TopicPartition]:
         elected = await self._write_next(partitions, elect)
-        for partition in elected:
-            batch.leader_and_isr(self._live_replicas(partition), partition, self._context.leaderships[partition])
+        for some in slices(elected):
+            for partition in some:
+                batch.leader_and_isr(self._live_replicas(partition), partition, self._context.leaderships[partition])
+            await self._pause()
         return elected
 
     async def _write_next(self, partitions: Sequence[TopicPartition], elect: Elect) -> list[TopicPartition]:
@@ -171,11 +203,13 @@ class PartitionElections:
         await self._states.refresh(remaining)
         while remaining:
             states = {}
-            for partition in remaining:
-                leadership = self._context.leaderships.get(partition)
-                state = None if leadership is None else elect(partition, leadership.state)
-                if state is not None:
-                    states[partition] = state
+            for some in slices(remaining):
+                for partition in some:
+                    leadership = self._context.leaderships.get(partition)
+                    state = None if leadership is None else elect(partition, leadership.state)
+                    if state is not None:
+                        states[partition] = state
+                await self._pause()
             remaining = await self._states.update(states) if states else []
             again = set(remaining)
             elected += [partition for partition in states if partition not in again]

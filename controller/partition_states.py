@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from controller.context import ControllerContext, Leadership
 from controller.election import without_replica
 from controller.errors import BadVersion, ControllerMoved, NodeExists, NoNode, StoreError
-from controller.store import Check, Create, Get, MetadataStore, Multi, Result, SetData, Stat, Write, data_and_stat
+from controller.pauses import Pause, slices
+from controller.store import Check, Create, Get, MetadataStore, Multi, Request, Result, SetData, Stat, Write, data_and_stat
 from controller.znodes import (
     CONTROLLER_EPOCH,
     PartitionState,
@@ -30,10 +31,11 @@ FIRST_WITH_ALTER_PARTITION = "2.7-IV2"
 class PartitionStates:
     """Reads and writes under the epoch of `context`."""
 
-    def __init__(self, store: MetadataStore, context: ControllerContext, *, leaders_write: bool = False) -> None:
+    def __init__(self, store: MetadataStore, context: ControllerContext, pause: Pause, *, leaders_write: bool = False) -> None:
         """`leaders_write`: leaders may change ISRs in the store themselves and tell it seconds later (`FIRST_WITH_ALTER_PARTITION`)."""
         self._store = store
         self._context = context
+        self._pause = pause
         self._leaders_write = leaders_write
 
     async def write(self, writes: Sequence[Write]) -> list[Result | StoreError]:
@@ -42,15 +44,21 @@ class PartitionStates:
         Raises ControllerMoved when it is not; then some of the first writes may have been made, under the old epoch.
         """
         check = Check(CONTROLLER_EPOCH, self._context.epoch_version)
+        requests: list[Request] = []
+        for some in slices(writes):
+            requests += [Multi((check, write)) for write in some]
+            await self._pause()
         outcomes: list[Result | StoreError] = []
-        for outcome in await self._store.pipeline([Multi((check, write)) for write in writes]):
-            if isinstance(outcome, StoreError):
-                if outcome.index == 0 and outcome.path == CONTROLLER_EPOCH:
-                    raise ControllerMoved(f"another controller was elected after epoch {self._context.epoch}")
-                outcomes.append(outcome)
-            else:
-                assert isinstance(outcome, list)
-                outcomes.append(outcome[1])
+        for answered in slices(await self._store.pipeline(requests)):
+            for outcome in answered:
+                if isinstance(outcome, StoreError):
+                    if outcome.index == 0 and outcome.path == CONTROLLER_EPOCH:
+                        raise ControllerMoved(f"another controller was elected after epoch {self._context.epoch}")
+                    outcomes.append(outcome)
+                else:
+                    assert isinstance(outcome, list)
+                    outcomes.append(outcome[1])
+            await self._pause()
         return outcomes
 
     async def write_or_raise(self, writes: Sequence[Write], *, ignoring: tuple[type[StoreError], ...] = ()) -> None:
@@ -64,43 +72,52 @@ class PartitionStates:
 
         A partition that has a state already, because a controller died between its write and its requests, is read instead.
         """
-        topics = dict.fromkeys(partition.topic for partition in states)
-        await self.write_or_raise(
-            [*(Create(partitions_path(topic)) for topic in topics), *(Create(partition_path(partition)) for partition in states)],
-            ignoring=(NodeExists,),
-        )
-        writes = [Create(partition_state_path(partition), encode_partition_state(state)) for partition, state in states.items()]
+        parents: list[Write] = [Create(partitions_path(topic)) for topic in dict.fromkeys(partition.topic for partition in states)]
+        writes: list[Write] = []
+        for some in slices(states.items()):
+            parents += [Create(partition_path(partition)) for partition, _ in some]
+            writes += [Create(partition_state_path(partition), encode_partition_state(state)) for partition, state in some]
+            await self._pause()
+        await self.write_or_raise(parents, ignoring=(NodeExists,))
         created, existing = [], []
-        for (partition, state), outcome in zip(states.items(), await self.write(writes), strict=True):
-            if isinstance(outcome, NodeExists):
-                existing.append(partition)
-            elif isinstance(outcome, StoreError):
-                logger.error(
-                    "cannot create the state of %s: %s; it stays without a leader until the controller changes", partition, outcome
-                )
-            else:
-                self._context.leaderships[partition] = Leadership(state, 0)
-                created.append(partition)
+        for answered in slices(zip(states.items(), await self.write(writes), strict=True)):
+            for (partition, state), outcome in answered:
+                if isinstance(outcome, NodeExists):
+                    existing.append(partition)
+                elif isinstance(outcome, StoreError):
+                    logger.error(
+                        "cannot create the state of %s: %s; it stays without a leader until the controller changes", partition, outcome
+                    )
+                else:
+                    self._context.leaderships[partition] = Leadership(state, 0)
+                    created.append(partition)
+            await self._pause()
         await self.read(existing)
         return created + [partition for partition in existing if self._stands(partition, Leadership(states[partition], 0))]
 
     async def update(self, states: Mapping[TopicPartition, PartitionState]) -> list[TopicPartition]:
         """Write changed states; returns the partitions whose state had been changed by somebody else, which were read again instead."""
         epoch = self._context.epoch
-        new = {partition: state._replace(controller_epoch=epoch) for partition, state in states.items()}
-        expected = {partition: self._context.leaderships[partition].partition_epoch for partition in new}
-        writes = [
-            SetData(partition_state_path(partition), encode_partition_state(state), expected[partition]) for partition, state in new.items()
-        ]
+        new: dict[TopicPartition, PartitionState] = {}
+        expected: dict[TopicPartition, int] = {}
+        writes: list[Write] = []
+        for some in slices(states.items()):
+            for partition, old in some:
+                state = new[partition] = old._replace(controller_epoch=epoch)
+                version = expected[partition] = self._context.leaderships[partition].partition_epoch
+                writes.append(SetData(partition_state_path(partition), encode_partition_state(state), version))
+            await self._pause()
         stale = []
-        for (partition, state), outcome in zip(new.items(), await self.write(writes), strict=True):
-            if isinstance(outcome, BadVersion | NoNode):
-                stale.append(partition)
-            elif isinstance(outcome, StoreError):
-                raise outcome
-            else:
-                assert isinstance(outcome, Stat)
-                self._context.leaderships[partition] = Leadership(state, outcome.version)
+        for answered in slices(zip(new.items(), await self.write(writes), strict=True)):
+            for (partition, state), outcome in answered:
+                if isinstance(outcome, BadVersion | NoNode):
+                    stale.append(partition)
+                elif isinstance(outcome, StoreError):
+                    raise outcome
+                else:
+                    assert isinstance(outcome, Stat)
+                    self._context.leaderships[partition] = Leadership(state, outcome.version)
+            await self._pause()
         await self.read(stale)
         return [partition for partition in stale if not self._stands(partition, Leadership(new[partition], expected[partition] + 1))]
 
@@ -117,11 +134,13 @@ class PartitionStates:
         await self.refresh(remaining)
         while remaining:
             states = {}
-            for partition in remaining:
-                leadership = self._context.leaderships.get(partition)
-                state = None if leadership is None else without_replica(leadership.state, replica)
-                if state is not None:
-                    states[partition] = state
+            for some in slices(remaining):
+                for partition in some:
+                    leadership = self._context.leaderships.get(partition)
+                    state = None if leadership is None else without_replica(leadership.state, replica)
+                    if state is not None:
+                        states[partition] = state
+                await self._pause()
             remaining = await self.update(states) if states else []
 
     async def refresh(self, partitions: Sequence[TopicPartition]) -> None:
@@ -129,13 +148,21 @@ class PartitionStates:
         if self._leaders_write:
             await self.read(partitions)
 
-    async def read(self, partitions: Sequence[TopicPartition]) -> None:
+    async def read(self, partitions: Iterable[TopicPartition]) -> None:
         """Take the partitions' states as they stand in the store; one that has none loses its place in the context."""
-        outcomes = await self._store.pipeline([Get(partition_state_path(partition)) for partition in partitions]) if partitions else []
-        for partition, outcome in zip(partitions, outcomes, strict=True):
-            if isinstance(outcome, NoNode):
-                self._context.leaderships.pop(partition, None)
-            else:
-                data, stat = data_and_stat(outcome)
-                state = decode_partition_state(partition_state_path(partition), data)
-                self._context.leaderships[partition] = Leadership(state, stat.version)
+        wanted: list[TopicPartition] = []
+        requests: list[Request] = []
+        for some in slices(partitions):
+            wanted += some
+            requests += [Get(partition_state_path(partition)) for partition in some]
+            await self._pause()
+        outcomes = await self._store.pipeline(requests) if requests else []
+        for answered in slices(zip(wanted, outcomes, strict=True)):
+            for partition, outcome in answered:
+                if isinstance(outcome, NoNode):
+                    self._context.leaderships.pop(partition, None)
+                else:
+                    data, stat = data_and_stat(outcome)
+                    state = decode_partition_state(partition_state_path(partition), data)
+                    self._context.leaderships[partition] = Leadership(state, stat.version)
+            await self._pause()

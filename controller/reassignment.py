@@ -188,12 +188,12 @@ class Reassignments:
         moving = [partition for partition in partitions if partition not in ended]
         batch = self._core.batch()
         await self._core.elections.raise_epochs(moving, batch)
-        batch.send()
+        await batch.send()
         for partition in moving:
             assignment, leadership = self._context.assignment(partition), self._context.leaderships.get(partition)
             if assignment is not None and leadership is not None:
                 batch.leader_and_isr(assignment.adding_replicas, partition, leadership, is_new=True)
-        batch.send()
+        await batch.send()
         await self._end(complete)
 
     async def _end(self, partitions: Sequence[TopicPartition]) -> None:
@@ -215,10 +215,10 @@ class Reassignments:
         await self._order.take_back(partition for partition in partitions if context.assignment(partition) is not None)
         batch = self._core.batch()
         batch.update_metadata(context.live_or_shutting_down_brokers, partitions)
-        batch.send()
+        await batch.send()
         without_state = [each for each in partitions if each not in context.leaderships and context.assignment(each) is not None]
         await self._core.elections.bring_up(without_state, batch)
-        batch.send()
+        await batch.send()
         for partition in partitions:
             logger.info("%s has been moved to %s", partition, list(final[partition].replicas))
 
@@ -235,7 +235,7 @@ class Reassignments:
         batch = self._core.batch()
         await self._core.elections.raise_epochs(staying, batch)
         await self._core.elections.elect_reassigned(leaderless, batch)
-        batch.send()
+        await batch.send()
 
     async def _stop(self, unneeded: Mapping[TopicPartition, Sequence[int]]) -> None:
         """Replicas that are no longer assigned leave the ISRs, stop, and delete their logs."""
@@ -249,12 +249,12 @@ class Reassignments:
             if partition in self._context.leaderships and self._context.leaderships[partition].state.leader in brokers
         ]
         await self._core.elections.elect_reassigned(losing, batch)
-        batch.send()
+        await batch.send()
         await self._core.elections.take_offline(replicas, batch)
-        batch.send()
+        await batch.send()
         for partition, brokers in unneeded.items():
             batch.stop_replica(brokers, partition, delete=True)
-        batch.send()
+        await batch.send()
 
     async def _write(self, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> None:
         """Write assignments to the topics' znodes and take them into the context; a topic that is gone meanwhile is forgotten.

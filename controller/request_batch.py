@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from controller.channels import BrokerSenders, ControlRequest, ControlResponse
 from controller.context import ControllerContext, Leadership, LiveBroker
+from controller.pauses import Pause, no_pause, slices
 from controller.znodes import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, Endpoint, ReplicaAssignment
 from protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
@@ -51,12 +52,14 @@ class RequestBatch:
         senders: BrokerSenders,
         inter_broker_listener: str,
         on_response: OnBrokerResponse,
+        pause: Pause = no_pause,
     ) -> None:
         self._controller_id = controller_id
         self._context = context
         self._senders = senders
         self._inter_broker_listener = inter_broker_listener
         self._on_response = on_response
+        self._pause = pause
         self._clear()
 
     def _clear(self) -> None:
@@ -91,19 +94,19 @@ class RequestBatch:
             before = of_broker.get(partition)
             of_broker[partition] = _Stopped(leader_epoch, delete or (before is not None and before.delete))
 
-    def send(self) -> None:
-        """Hand everything to the senders. Brokers that are not alive are left out."""
+    async def send(self) -> None:
+        """Hand everything to the senders, with pauses while it is put together. Brokers that are not alive are left out."""
         leader_states: dict[TopicPartition, tuple[_Told, LeaderAndIsrPartitionState]] = {}
         for broker_id, told in self._leader_and_isr.items():
             if broker_id in self._context.brokers:
-                self._put(broker_id, self._leader_and_isr_request(self._context.brokers[broker_id], told, leader_states))
-        self._send_update_metadata()
+                self._put(broker_id, await self._leader_and_isr_request(self._context.brokers[broker_id], told, leader_states))
+        await self._send_update_metadata()
         for broker_id, stopped in self._stop_replica.items():
             if broker_id in self._context.brokers:
-                self._put(broker_id, self._stop_replica_request(self._context.brokers[broker_id], stopped))
+                self._put(broker_id, await self._stop_replica_request(self._context.brokers[broker_id], stopped))
         self._clear()
 
-    def _send_update_metadata(self) -> None:
+    async def _send_update_metadata(self) -> None:
         brokers = self._context.brokers
         recipients = [*brokers] if self._metadata_to_all else [each for each in self._update_metadata if each in brokers]
         if not recipients:
@@ -114,10 +117,10 @@ class RequestBatch:
         for broker_id in recipients:
             of_broker = self._update_metadata.get(broker_id)
             if of_broker:
-                topics = self._topic_states(self._metadata_to_all | of_broker, states)
+                topics = await self._topic_states(self._metadata_to_all | of_broker, states)
             else:
                 # Most brokers are told the same; thousands of partitions are not listed again for each.
-                shared = topics = self._topic_states(self._metadata_to_all, states) if shared is None else shared
+                shared = topics = await self._topic_states(self._metadata_to_all, states) if shared is None else shared
             request = UpdateMetadataRequest(
                 controller_id=self._controller_id,
                 controller_epoch=self._context.epoch,
@@ -130,7 +133,7 @@ class RequestBatch:
     def _put(self, broker_id: int, request: ControlRequest) -> None:
         self._senders.send(broker_id, request, lambda response: self._on_response(broker_id, request, response))
 
-    def _leader_and_isr_request(
+    async def _leader_and_isr_request(
         self,
         broker: LiveBroker,
         told: dict[TopicPartition, _Told],
@@ -138,20 +141,22 @@ class RequestBatch:
     ) -> LeaderAndIsrRequest:
         topics: dict[str, LeaderAndIsrTopicState] = {}
         leaders: dict[int, None] = {}
-        for partition, told_of_it in told.items():
-            assignment = self._context.assignment(partition)
-            if assignment is None:
-                continue
-            leaders[told_of_it.leadership.state.leader] = None
-            known = states.get(partition)
-            if known is None or known[0] != told_of_it:  # else another replica is told the same
-                known = states[partition] = (told_of_it, _leader_state(partition, told_of_it, assignment))
-            topic = topics.get(partition.topic)
-            if topic is None:
-                topic_id = self._context.topic_id(partition.topic)
-                topic = LeaderAndIsrTopicState(topic_name=partition.topic, topic_id=topic_id, partition_states=[])
-                topics[partition.topic] = topic
-            topic.partition_states.append(known[1])
+        for some in slices(told.items()):
+            for partition, told_of_it in some:
+                assignment = self._context.assignment(partition)
+                if assignment is None:
+                    continue
+                leaders[told_of_it.leadership.state.leader] = None
+                known = states.get(partition)
+                if known is None or known[0] != told_of_it:  # else another replica is told the same
+                    known = states[partition] = (told_of_it, _leader_state(partition, told_of_it, assignment))
+                topic = topics.get(partition.topic)
+                if topic is None:
+                    topic_id = self._context.topic_id(partition.topic)
+                    topic = LeaderAndIsrTopicState(topic_name=partition.topic, topic_id=topic_id, partition_states=[])
+                    topics[partition.topic] = topic
+                topic.partition_states.append(known[1])
+            await self._pause()
         return LeaderAndIsrRequest(
             controller_id=self._controller_id,
             controller_epoch=self._context.epoch,
@@ -166,21 +171,23 @@ class RequestBatch:
         endpoint = endpoint or (endpoints[0] if endpoints else Endpoint("", "PLAINTEXT", "", -1))
         return LeaderAndIsrLiveLeader(broker_id=broker.broker_id, host_name=endpoint.host, port=endpoint.port)
 
-    def _topic_states(
+    async def _topic_states(
         self, partitions: Iterable[TopicPartition], states: dict[TopicPartition, UpdateMetadataPartitionState | None]
     ) -> list[UpdateMetadataTopicState]:
         topics: dict[str, UpdateMetadataTopicState] = {}
-        for partition in partitions:
-            if partition not in states:
-                states[partition] = self._metadata_of(partition)
-            state = states[partition]
-            if state is not None:
-                topic = topics.get(partition.topic)
-                if topic is None:
-                    topic_id = self._context.topic_id(partition.topic)
-                    topic = UpdateMetadataTopicState(topic_name=partition.topic, topic_id=topic_id, partition_states=[])
-                    topics[partition.topic] = topic
-                topic.partition_states.append(state)
+        for some in slices(partitions):
+            for partition in some:
+                if partition not in states:
+                    states[partition] = self._metadata_of(partition)
+                state = states[partition]
+                if state is not None:
+                    topic = topics.get(partition.topic)
+                    if topic is None:
+                        topic_id = self._context.topic_id(partition.topic)
+                        topic = UpdateMetadataTopicState(topic_name=partition.topic, topic_id=topic_id, partition_states=[])
+                        topics[partition.topic] = topic
+                    topic.partition_states.append(state)
+            await self._pause()
         return list(topics.values())
 
     def _metadata_of(self, partition: TopicPartition) -> UpdateMetadataPartitionState | None:
@@ -203,13 +210,15 @@ class RequestBatch:
             offline_replicas=[each for each in replicas if not self._context.is_online(each, partition)],
         )
 
-    def _stop_replica_request(self, broker: LiveBroker, stopped: dict[TopicPartition, _Stopped]) -> StopReplicaRequest:
+    async def _stop_replica_request(self, broker: LiveBroker, stopped: dict[TopicPartition, _Stopped]) -> StopReplicaRequest:
         topics: dict[str, StopReplicaTopicState] = {}
-        for partition, (leader_epoch, delete) in stopped.items():
-            topic = topics.setdefault(partition.topic, StopReplicaTopicState(topic_name=partition.topic, partition_states=[]))
-            topic.partition_states.append(
-                StopReplicaPartitionState(partition_index=partition.partition, leader_epoch=leader_epoch, delete_partition=delete)
-            )
+        for some in slices(stopped.items()):
+            for partition, (leader_epoch, delete) in some:
+                topic = topics.setdefault(partition.topic, StopReplicaTopicState(topic_name=partition.topic, partition_states=[]))
+                topic.partition_states.append(
+                    StopReplicaPartitionState(partition_index=partition.partition, leader_epoch=leader_epoch, delete_partition=delete)
+                )
+            await self._pause()
         return StopReplicaRequest(
             controller_id=self._controller_id,
             controller_epoch=self._context.epoch,

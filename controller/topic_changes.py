@@ -45,6 +45,7 @@ class TopicChanges:
         outcomes = await self._core.store.pipeline(requests) if requests else []
         found: dict[str, TopicAssignment] = {}
         for topic, outcome in zip(wanted, outcomes, strict=True):
+            await self._core.pause()
             if isinstance(outcome, NoNode):
                 continue
             data, stat = data_and_stat(outcome)
@@ -102,7 +103,7 @@ class TopicChanges:
         await self.take_deletions(set(names(outcome)))
         batch = self._core.batch()
         await self._core.deletion.resume(batch)
-        batch.send()
+        await batch.send()
 
     async def take_deletions(self, ordered: set[str]) -> None:
         """Queue the topics that are ordered to be deleted, and drop orders that mean nothing."""
@@ -130,4 +131,4 @@ class TopicChanges:
     async def _bring_up(self, partitions: list[TopicPartition]) -> None:
         batch = self._core.batch()
         await self._core.elections.bring_up(partitions, batch)
-        batch.send()
+        await batch.send()

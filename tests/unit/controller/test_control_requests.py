@@ -1,5 +1,6 @@
 """The requests to brokers equal, byte for byte, what Apache Kafka's controller sent in the same situation."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -55,7 +56,7 @@ def sent(context: ControllerContext, controller_id: int, fill: Callable[[Request
     collector = Collector()
     batch = RequestBatch(controller_id, context, collector, "INTERNAL", lambda *_: None)  # type: ignore[arg-type]  # a stand-in
     fill(batch)
-    batch.send()
+    asyncio.run(batch.send())
     return {type(request): request for _, request in collector.sent}
 
 

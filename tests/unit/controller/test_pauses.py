@@ -1,0 +1,80 @@
+"""Events that look at very many things pause: others have their turn, and a session that ends there ends the event."""
+
+import asyncio
+from itertools import count
+
+import pytest
+
+from controller import controller
+from controller.pauses import PER_SLICE, let_go, no_pause, slices
+from controller.znodes import CONTROLLER
+from tests.support.controlled_cluster import Cluster, P, run, until
+
+
+class Pauses:
+    """Those of one broker's controller; its session ends in the `last`th."""
+
+    def __init__(self, cluster: Cluster, broker_id: int, last: int = 0) -> None:
+        self.cluster = cluster
+        self.broker = cluster.brokers[broker_id]
+        self.last = last
+        self.taken = 0
+        self.sent_by_then: int | None = None
+        self.broker.controller._core._pause = self.pause
+
+    async def pause(self) -> None:
+        self.taken += 1
+        await asyncio.sleep(0)
+        if self.taken == self.last:
+            self.cluster.ensemble.expire(self.broker.store.session_id)
+            await until(lambda: not self.broker.controller.is_active)
+            self.sent_by_then = self.sent(epoch=2)
+
+    def sent(self, epoch: int) -> int:
+        """How many requests of a controller of this epoch have come to a broker."""
+        return sum(request.controller_epoch == epoch for peer in self.cluster.peers.values() for request in peer.requests)
+
+
+def test_a_session_that_ends_at_any_pause_of_a_new_controller_ends_its_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller, "SESSION_RETRY_SECONDS", 0)
+
+    def with_the_end_at(last: int) -> bool:
+        async def scenario(cluster: Cluster) -> None:
+            await cluster.topic([0, 1], [1, 0])
+            pauses.append(Pauses(cluster, 1, last))
+            heir = cluster.brokers[1]
+            await cluster.kill(0)
+            await until(lambda: heir.controller.is_active and heir.controller.context.epoch == (3 if pauses[0].taken >= last else 2))
+            await cluster.settle()
+            assert cluster.state().leader == 1
+            assert cluster.peers[1].replicas[P][0] == 1
+            assert (await heir.store.get(CONTROLLER))[1].ephemeral_owner == heir.store.session_id
+            if pauses[0].sent_by_then is not None:
+                assert pauses[0].sent(epoch=2) == pauses[0].sent_by_then
+
+        pauses: list[Pauses] = []
+        run(scenario, brokers=2)
+        return pauses[0].sent_by_then is not None
+
+    ends = next(last for last in count(1) if not with_the_end_at(last))
+    assert ends > 20
+
+
+def test_a_new_controller_pauses_between_any_few_partitions() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic(*([0, 1] for _ in range(10 * PER_SLICE)))
+        pauses = Pauses(cluster, 1)
+        await cluster.kill(0)
+        await until(lambda: cluster.brokers[1].controller.is_active)
+        await cluster.settle()
+        # Read, told, elected, written, told again, and more.
+        assert pauses.taken > 10 * 10
+
+    run(scenario, brokers=2)
+
+
+def test_slices_hold_everything_once() -> None:
+    assert [*slices(range(5), 2)] == [[0, 1], [2, 3], [4]]
+    large = [dict.fromkeys(range(3 * PER_SLICE + 1)), {}]
+    asyncio.run(let_go(large, no_pause))
+    assert large == [{}, {}]
