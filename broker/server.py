@@ -236,6 +236,7 @@ class Broker:
         )
         services.replica_manager.replica_selector = selector_of(config[REPLICA_SELECTOR_CLASS])
         self.log_manager.on_log_dir_failure = services.replica_manager.on_log_dir_failure
+        self.log_manager.cut_future_logs()
         failures = LogDirFailures(store, services.broker_id)
         services.replica_manager.on_replicas_offline = failures.report
         self._held.push_async_callback(failures.close)

@@ -77,7 +77,7 @@ def take_in_future(self: "LogManager", created: PartitionLog, directory: LogDire
 
 
 def cut_future_logs(self: "LogManager") -> None:
-    """No future log is longer than the log that it is to replace, which a crash may have left shorter. Blocks; called at the start.
+    """No future log is longer than the log that it is to replace, which a crash may have left shorter. Blocks; called when `load` is done.
 
     To be done, and on the disk, before anything is appended: what a leader appends next may be of the same leader epoch as what was
     lost, and nothing would tell the two apart.

@@ -138,6 +138,7 @@ class LogManager:
     future_directory = future_logs.future_directory
     take_in_future = future_logs.take_in_future
     delete_future = future_logs.delete_future
+    cut_future_logs = future_logs.cut_future_logs
     replace_current_with_future = future_logs.replace_current_with_future
 
     # ---- start and end
@@ -176,9 +177,8 @@ class LogManager:
         log.info("opened %d logs in %d ms", len(self._current) + len(self._future), (self._clock.monotonic() - began) * 1000)
 
     def start(self) -> None:
-        """Begins the work in the background. On the event loop, as soon as `load` is done."""
+        """Begins the work in the background. On the event loop, after `load` and `cut_future_logs`."""
         config = self._config
-        future_logs.cut_future_logs(self)
         self._checkpoints.write_epochs()
         for log_dir, path in self._left_by_deletions:
             self._deletions.remove_later(log_dir, path, config[LOG_SEGMENT_DELETE_DELAY_MS])

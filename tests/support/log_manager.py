@@ -48,6 +48,7 @@ class Disks:
         manager.open()
         manager.identify(cluster_id, broker_id)
         manager.load()
+        manager.cut_future_logs()
         manager.start()
         return manager
 
