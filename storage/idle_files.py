@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 PERIOD_MS = 60_000
 _PRESSURE_PERIOD_MS = 1000
+_SAID_AGAIN_AFTER = 60
+"""Periods in a row without pressure, after which the next one is news."""
 _SEGMENTS_PER_TURN = 250
 """Half a millisecond at most."""
 _CLOSED_AT_ONCE = 64
@@ -34,13 +36,24 @@ _LOG_COSTS = 3
 class IdleFiles:
     """Of all logs that `logs` gives."""
 
-    __slots__ = ("_background", "_closes_all", "_ends", "_filesystem", "_hand", "_is_short", "_logs", "_new_ends", "_thread", "_waiting")
+    __slots__ = (
+        "_background",
+        "_calm_periods",
+        "_closes_all",
+        "_ends",
+        "_filesystem",
+        "_hand",
+        "_logs",
+        "_new_ends",
+        "_thread",
+        "_waiting",
+    )
 
     def __init__(self, filesystem: FileSystem, background: Background, logs: Callable[[], Iterable[PartitionLog]]) -> None:
         self._filesystem = filesystem
         self._background = background
         self._closes_all = False
-        self._is_short = False
+        self._calm_periods = _SAID_AGAIN_AFTER
         self._logs = logs
         self._waiting: deque[PartitionLog] = deque()
         self._thread = 0
@@ -60,14 +73,16 @@ class IdleFiles:
 
     def relieve(self) -> None:
         """Closes all that can be if the process is short of descriptors."""
-        was_short, self._is_short = self._is_short, self._filesystem.is_short_of_files()
-        if self._is_short:
-            if not was_short:
-                log.info(
-                    "most of the files that may be open are; those of logs are closed. A higher limit (ulimit -n) spares opening them again"
-                )
-            self._closes_all = True
-            self.close_idle()
+        if not self._filesystem.is_short_of_files():
+            self._calm_periods += 1
+            return
+        if self._calm_periods >= _SAID_AGAIN_AFTER:
+            log.info(
+                "most of the files that may be open are; those of logs are closed. A higher limit (ulimit -n) spares opening them again"
+            )
+        self._calm_periods = 0
+        self._closes_all = True
+        self.close_idle()
 
     def close_some(self) -> None:
         """Closes files of some logs, now; does nothing in another thread than the loop's."""

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from config.broker import BrokerConfig
 from config.topic import TopicConfig
 from storage.filesystem import RealFileSystem
@@ -93,6 +95,28 @@ class CrowdedFileSystem(RealFileSystem):
 
     def is_short_of_files(self) -> bool:
         return True
+
+
+def test_pressure_that_comes_and_goes_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    class Hovering(RealFileSystem):
+        short = False
+
+        def is_short_of_files(self) -> bool:
+            return self.short
+
+    filesystem = Hovering()
+    idle_files = IdleFiles(filesystem, ManualBackground(ManualClock()), list)
+    caplog.set_level("INFO", "storage.idle_files")
+    for at in range(30):
+        filesystem.short = at % 3 == 0
+        idle_files.relieve()
+    assert len(caplog.records) == 1
+    filesystem.short = False
+    for _ in range(60):
+        idle_files.relieve()
+    filesystem.short = True
+    idle_files.relieve()
+    assert len(caplog.records) == 2
 
 
 def test_a_flush_keeps_only_the_files_open_that_it_needs(tmp_path: Path) -> None:
