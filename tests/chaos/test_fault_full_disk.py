@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,25 +11,10 @@ from tests.support.cluster import Cluster, a_cluster
 from tests.support.cluster_clients import a_reader, a_writer, read_all
 from tests.support.cluster_stores import each_store, zookeeper_of
 from tests.support.history import History
+from tests.support.small_disk import a_small_disk
 
 DISK_BYTES = 12 * 1024 * 1024
 VICTIM = 1
-
-
-@contextmanager
-def a_disk(at: Path) -> Iterator[Path]:
-    """A file system of DISK_BYTES."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a small disk")
-    at.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(at)]
-    mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if mounted.returncode != 0:
-        pytest.skip(f"a small disk cannot be mounted: {mounted.stderr.strip()}")
-    try:
-        yield at
-    finally:
-        subprocess.run(["umount", "-l", str(at)], check=True)
 
 
 def fill(disk: Path) -> Path:
@@ -58,7 +39,7 @@ def leader_of(cluster: Cluster, topic: str) -> int:
 def test_a_full_disk_of_one_broker_costs_its_replicas_and_nothing_else(tmp_path: Path, store: str) -> None:
     disks = tmp_path / "disks"
     disks.mkdir()
-    with a_disk(disks / f"{VICTIM}") as disk:
+    with a_small_disk(disks / f"{VICTIM}", str(DISK_BYTES)) as disk:
         dirs = {"log_dirs": f"{disks}/{{id}}/small,{tmp_path}/large-{{id}}", "log_index_size_max_bytes": "4096"}
         with a_cluster(tmp_path / "brokers", 3, zookeeper=zookeeper_of(store), auto_leader_rebalance_enable="false", **dirs) as cluster:
             # Two topics of two partitions, which the victim spreads over its two directories.

@@ -1,6 +1,5 @@
 """A log directory whose disk is full goes offline: producers are told so, and the other directory goes on."""
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
 from tests.support.clients import ConfluentClient, Record, read_all
+from tests.support.small_disk import a_small_disk
 
 TOPIC = "spread"
 
@@ -17,15 +17,8 @@ TOPIC = "spread"
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 6 MiB."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a small disk")
-    disk = tmp_path / "small"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(disk)], capture_output=True, text=True, check=False)
-    if mounted.returncode != 0:
-        pytest.skip(f"a small disk cannot be mounted: {mounted.stderr.strip()}")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
+    with a_small_disk(tmp_path / "small", "6m") as disk:
+        yield disk
 
 
 def partition_in(broker: BrokerProcess, log_dir: Path) -> int:

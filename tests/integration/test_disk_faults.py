@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import struct
 import subprocess
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import confluent_kafka as confluent
@@ -19,6 +16,7 @@ from tests.support.admin_requests import a_topic, create
 from tests.support.batches import a_batch
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
 from tests.support.clients import ConfluentClient, read_all
+from tests.support.small_disk import a_small_disk
 from tests.support.wire_client import WireClient, a_wire_client
 
 TOPIC = "t"
@@ -44,21 +42,6 @@ def log_of(broker: BrokerProcess) -> str:
 
 def count(broker: BrokerProcess, partition: int) -> int:
     return len(read_all(broker.bootstrap, [(TOPIC, partition)])[TOPIC, partition])
-
-
-@contextmanager
-def a_small_disk(disk: Path) -> Iterator[Path]:
-    """A file system of its own, which can be made read-only."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a disk")
-    disk.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", str(disk)], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"a disk cannot be mounted: {done.stderr.strip()}")
-    try:
-        yield disk
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def test_a_log_in_an_old_message_format_is_offline_and_everything_else_serves(tmp_path: Path) -> None:
@@ -141,7 +124,7 @@ SMALL_SEGMENTS = {"log_segment_bytes": 1000, "log_index_size_max_bytes": 4096}
 
 def test_a_directory_that_is_read_only_at_the_start_is_offline_and_the_other_serves(tmp_path: Path) -> None:
     a = tmp_path / "a"
-    with a_small_disk(tmp_path / "disk") as disk:
+    with a_small_disk(tmp_path / "disk", "20m") as disk:
         b = disk / "b"
         with a_broker(tmp_path, broker_id=0, log_dirs=f"{a},{b}") as broker:
             with a_wire_client(broker.port) as client:
@@ -163,7 +146,7 @@ def test_a_directory_that_is_read_only_at_the_start_is_offline_and_the_other_ser
 
 def test_partitions_that_are_created_on_a_full_disk_take_its_directory_offline_and_the_others_serve(tmp_path: Path) -> None:
     a = tmp_path / "a"
-    with a_small_disk(tmp_path / "disk") as disk:
+    with a_small_disk(tmp_path / "disk", "20m") as disk:
         b = disk / "b"
         with a_broker(tmp_path, broker_id=0, log_dirs=f"{a},{b}") as broker, a_wire_client(broker.port) as client:
             create(client, a_topic(TOPIC, 2))

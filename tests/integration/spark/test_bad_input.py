@@ -22,6 +22,7 @@ from broker.cli.client.cluster import Cluster
 from broker.cli.client.topic_admin import all_topics
 from tests.support.apache_kafka import free_ports
 from tests.support.broker_process import BrokerProcess, a_broker
+from tests.support.small_disk import a_small_disk
 from tests.support.spark import make_topic, needs_spark, validated
 
 if TYPE_CHECKING:
@@ -248,15 +249,8 @@ def test_a_file_whose_schema_cannot_be_used(spark: SparkSession, broker: BrokerP
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a small disk")
-    disk = tmp_path / "small"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(disk)], capture_output=True, text=True, check=False)
-    if mounted.returncode != 0:
-        pytest.skip(f"a small disk cannot be mounted: {mounted.stderr.strip()}")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
+    with a_small_disk(tmp_path / "small", "200k") as disk:
+        yield disk
 
 
 def test_a_disk_that_gets_full_meanwhile_is_named(
