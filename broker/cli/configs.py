@@ -28,13 +28,13 @@ def configs() -> None:
 @configs.command()
 @click.argument("kind", type=click.Choice(_KINDS))
 @click.argument("name")
-@click.option("--all", "everything", is_flag=True, help="What is not set, too, with its default.")
+@click.option("--all", "everything", is_flag=True, help="All keys: what a broker was started with, and defaults, too.")
 @click.option("--synonyms", is_flag=True, help="Where each value could come from, in the order in which it counts.")
 @click.option("--key", "keys", multiple=True, help="Only this key; may be repeated.")
 @json_option
 @cluster_command
 def describe(cluster: Cluster, kind: str, name: str, everything: bool, synonyms: bool, keys: tuple[str, ...], as_json: bool) -> None:
-    """Show what is configured, and where it comes from."""
+    """Show dynamic configurations, which `alter` or the making of a topic set, and where they come from."""
     from broker.cli.client.config_admin import DYNAMIC, SOURCES, describe_configs
 
     resource, name = _resource(cluster, kind, name)
@@ -75,7 +75,7 @@ def describe(cluster: Cluster, kind: str, name: str, everything: bool, synonyms:
     ]
     print_table(("key", "value", "source", *(["synonyms"] if synonyms else [])), rows)
     if not rows and not keys:
-        say("nothing is set; --all shows the defaults")
+        say("no dynamic configuration; --all shows what a broker was started with, and defaults")
 
 
 @configs.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -48,8 +48,12 @@ def cluster_command(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @functools.wraps(command)
     def connected(bootstrap: str, timeout_seconds: float, **options: Any) -> Any:
-        from broker.cli.client.cluster import Cluster
+        from broker.cli.client.cluster import Cluster, parse_bootstrap
 
+        try:
+            parse_bootstrap(bootstrap)
+        except ClientError as error:
+            raise click.UsageError(f"{error}.") from None
         with reported_errors(), Cluster(bootstrap, timeout_seconds=timeout_seconds) as cluster:
             return command(cluster, **options)
 
@@ -72,12 +76,12 @@ def reported_errors() -> Iterator[None]:
         raise SystemExit(0) from None
 
 
-def report_outcomes(outcomes: Iterable[tuple[str, ClientError | None]], done: str) -> None:
-    """One line per thing: done, or why not; status 1 when one failed."""
+def report_outcomes(outcomes: Iterable[tuple[str, ClientError | None]], done: str | Mapping[str, str]) -> None:
+    """One line per thing: what was `done` to it (the same for all, or by name), or why not; status 1 when one failed."""
     failed = False
     for name, error in outcomes:
         if error is None:
-            print(f"{name}: {done}")
+            print(f"{name}: {done if isinstance(done, str) else done[name]}")
         else:
             failed = True
             say(f"ottla: {error}")

@@ -123,11 +123,12 @@ def create(
     replicas = replica_assignment(assignment) if assignment else []
     wanted = [NewTopic(name, partitions, replication_factor, key_values(configs, "--config"), replicas) for name in names]
     outcomes = create_topics(cluster, wanted, validate_only=validate_only)
+    done = dict.fromkeys(outcomes, "could be created" if validate_only else "created")
     if if_not_exists:
         for name, error in outcomes.items():
             if isinstance(error, Refused) and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
-                outcomes[name] = None
-    report_outcomes(outcomes.items(), "could be created" if validate_only else "created")
+                outcomes[name], done[name] = None, "is there already"
+    report_outcomes(outcomes.items(), done)
 
 
 @topics.command()
@@ -141,11 +142,12 @@ def delete(cluster: Cluster, names: tuple[str, ...], if_exists: bool) -> None:
     from protocol.errors import ErrorCode
 
     outcomes = delete_topics(cluster, names)
+    done = dict.fromkeys(outcomes, "deleted")
     if if_exists:
         for name, error in outcomes.items():
             if isinstance(error, Refused) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                outcomes[name] = None
-    report_outcomes(outcomes.items(), "deleted")
+                outcomes[name], done[name] = None, "is not there"
+    report_outcomes(outcomes.items(), done)
 
 
 @topics.command()
