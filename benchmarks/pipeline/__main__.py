@@ -27,7 +27,16 @@ def _pairs(_: click.Context, option: click.Parameter, texts: tuple[str, ...]) ->
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.option(
-    "-b", "--bootstrap", "--bootstrap-server", envvar="OTTLA_BOOTSTRAP_SERVER", default="127.0.0.1:9092", help="Brokers to ask first."
+    "-b",
+    "--bootstrap",
+    "--bootstrap-server",
+    "--brokers",
+    "bootstrap",
+    envvar="OTTLA_BOOTSTRAP_SERVER",
+    default="127.0.0.1:9092",
+    show_envvar=True,
+    metavar="HOST:PORT,...",
+    help="Brokers to ask first.",
 )
 @click.option("--rows", type=click.IntRange(1, MAX_ROWS), default=1_000_000, help="How many rows to make.")
 @click.option("--partitions", type=click.IntRange(1), default=4, help="Partitions of the topic.")
