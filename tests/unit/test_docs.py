@@ -254,6 +254,12 @@ def test_the_command_for_the_example_with_spark_installs_what_that_and_the_pipel
     assert imported - set(sys.stdlib_module_names) - set(PACKAGES) <= installed
 
 
+def test_the_page_of_the_benchmarks_names_all_of_them() -> None:
+    named = set(re.findall(r"[`/.](\w+)(?:\.py)?`", text_of(ROOT / "benchmarks" / "README.md")))
+    for file in (ROOT / "benchmarks").glob("*.py"):
+        assert file.stem in named or file.stem == "__init__", file.name
+
+
 def imports_of(file: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
