@@ -37,6 +37,7 @@ FIRST_VERSION_THAT_KNOWS_STORAGE_ERRORS = 6
 FIRST_VERSION_WITHOUT_OLD_FORMATS = 4
 FIRST_VERSION_WITH_ZSTD = 10
 FIRST_VERSION_THAT_MAY_READ_FROM_FOLLOWERS = 11
+FIRST_VERSION_WITH_DIVERGING_EPOCHS = 12
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_REPLICA_STATE = 15
 FIRST_VERSION_WITH_LEADER_HINTS = 16
@@ -62,6 +63,7 @@ class Fetch:
     """One Fetch request on its way: what it asks for, and the last reading of it."""
 
     __slots__ = (
+        "_asked",
         "_unknown",
         "answers",
         "context",
@@ -86,6 +88,7 @@ class Fetch:
             context.broker.fetch_sessions.remove(session.session_id)
             session = None
         self.session = session
+        self._asked = () if session is None or version >= FIRST_VERSION_WITH_DIVERGING_EPOCHS else request.topics
         self.create_session = request.session_epoch == INITIAL_EPOCH
         replica_id = request.replica_id if version < FIRST_VERSION_WITH_REPLICA_STATE else request.replica_state.replica_id
         or_follower = replica_id < DEBUGGING_CONSUMER or (replica_id < 0 and version >= FIRST_VERSION_THAT_MAY_READ_FROM_FOLLOWERS)
@@ -308,10 +311,29 @@ class Fetch:
             last.partitions.append(answer)
 
     def _response(self, session_id: int, topics: list[FetchableTopicResponse]) -> FetchResponse:
+        if self.context.api_version < FIRST_VERSION_WITH_DIVERGING_EPOCHS and any(
+            answer.diverging_epoch.epoch != -1 for topic in topics for answer in topic.partitions
+        ):
+            return self._unsupported_version(session_id)
         response = FetchResponse(session_id=session_id, responses=topics)
         if self.failed and self.context.api_version >= FIRST_VERSION_WITH_LEADER_HINTS:
             response.node_endpoints = self._node_endpoints()
         return response
+
+    def _unsupported_version(self, session_id: int) -> FetchResponse:
+        """A later version told the session of the last epoch that was fetched, and this one cannot be told where the logs diverge."""
+        code = ErrorCode.UNSUPPORTED_VERSION
+        topics = [
+            FetchableTopicResponse(
+                topic=topic.topic,
+                partitions=[
+                    PartitionData(partition_index=asked.partition, error_code=code, high_watermark=-1, records=None)
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in self._asked
+        ]
+        return FetchResponse(error_code=code, session_id=session_id, responses=topics)
 
     def _is_added(self, topic: str, index: int) -> bool:
         """Whether the follower that asks is a replica that a reassignment adds."""

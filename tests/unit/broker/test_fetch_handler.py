@@ -15,7 +15,7 @@ from storage.errors import LogDirFailure
 from tests.support.batches import a_batch
 from tests.support.golden_logs import golden_batches
 from tests.support.handler_bench import HandlerBench, on_a_loop
-from tests.support.replicas import TOPIC_ID, state
+from tests.support.replicas import TOPIC, TOPIC_ID, state
 
 UNKNOWN_ID = b"an unknown topic"
 
@@ -471,3 +471,16 @@ async def test_an_unknown_session_and_a_wrong_epoch_are_errors_of_the_request() 
     assert continued(bench, session_id, 7).response.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
     by_name = bench.fetch(0, version=12, session_id=session_id, session_epoch=1).response
     assert by_name.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+@on_a_loop
+async def test_a_divergence_that_an_older_version_cannot_be_told_is_an_unsupported_version() -> None:
+    bench = alone(1)
+    bench.know(p0=0)
+    bench.replicas.say(state(isr=[0], replicas=[0], epoch=7))
+    asked = FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1 << 20, current_leader_epoch=-1, last_fetched_epoch=6)
+    begun = FetchRequest(max_wait_ms=0, session_epoch=0, topics=[FetchTopic(topic=TOPIC, partitions=[asked])])
+    told = bench.ask(begun, ApiKey.FETCH, 12)
+    assert told.fetched[0].diverging_epoch.epoch != -1
+    again = bench.ask(FetchRequest(max_wait_ms=0, session_id=told.response.session_id, session_epoch=1), ApiKey.FETCH, 11).response
+    assert (again.error_code, again.session_id, again.responses) == (ErrorCode.UNSUPPORTED_VERSION, told.response.session_id, [])
