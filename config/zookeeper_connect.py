@@ -6,6 +6,8 @@ from config.broker_zookeeper import ZOOKEEPER_CONNECT
 from config.errors import ConfigValueError
 
 _SERVER = re.compile(r"(\[[^\]\s]+\]|[^:\[\]\s]+)(?::(\d+))?")
+NOT_IN_PATHS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
+"""What ZooKeeper takes in no path: control characters, and what is a surrogate, for private use or special in Java."""
 _PORTS = range(1, 65536)
 
 
@@ -19,7 +21,9 @@ def parse_zookeeper_connect(text: str) -> tuple[str, str]:
         found = _SERVER.fullmatch(server)
         if found is None or (found[2] is not None and int(found[2]) not in _PORTS):
             raise ConfigValueError(ZOOKEEPER_CONNECT.name, text, f"{server} is not of the form host:port")
-    names = path.rstrip("/").split("/")
-    if names != [""] and any(name in {"", ".", ".."} for name in names):
+    names = path.split("/")
+    if path and not names[-1]:
+        raise ConfigValueError(ZOOKEEPER_CONNECT.name, text, f"/{path} must not end with a slash")
+    if (path and any(name in {"", ".", ".."} for name in names)) or NOT_IN_PATHS.search(path):
         raise ConfigValueError(ZOOKEEPER_CONNECT.name, text, f"/{path} is not a path in ZooKeeper")
-    return ",".join(servers), f"/{path}".rstrip("/")
+    return ",".join(servers), f"/{path}" if path else ""

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from config.zookeeper_connect import NOT_IN_PATHS
 from controller.errors import BadArguments, BadVersion, NoChildrenForEphemerals, NodeExists, NoNode, NotEmpty, StoreError
 from controller.store import ANY_VERSION, Check, Create, EventType, Multi, SetData, Stat, WatchedEvent, Write, parent_of
 
@@ -184,9 +185,9 @@ def _found(path: str, version: int, nodes: Nodes) -> Node:
 
 
 def check_path(path: str, sequential: bool = False) -> None:
-    """Raises BadArguments unless `path` is absolute, without empty, `.` or `..` parts and control characters."""
+    """Raises BadArguments unless `path` is absolute, without empty, `.` or `..` parts and the characters that ZooKeeper refuses."""
     parts = path.split("/")
     if sequential and parts[-1] == "":
         parts.pop()
-    if parts[0] or len(parts) < 2 or any(part in {"", ".", ".."} for part in parts[1:]) or any(c < " " or c == "\x7f" for c in path):
+    if parts[0] or len(parts) < 2 or any(part in {"", ".", ".."} for part in parts[1:]) or NOT_IN_PATHS.search(path):
         raise BadArguments(path)

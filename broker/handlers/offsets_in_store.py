@@ -10,6 +10,7 @@ from broker.request_context import RequestContext
 from config.broker_groups import OFFSET_METADATA_MAX_BYTES
 from controller.errors import NodeExists, NoNode, StoreError
 from controller.store import MetadataStore
+from controller.tree import check_path
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import OffsetCommitRequestPartition
 from storage.topic_partition import TopicPartition
@@ -34,11 +35,13 @@ async def commit_to_store(
 
 
 async def fetch_from_store(group_id: str, partition: TopicPartition, context: RequestContext) -> tuple[ErrorCode, int]:
-    """Read one offset; what was never written is an unknown partition."""
+    """Read one offset; what was never written is an unknown partition, what cannot be the name of a group an unknown error."""
     if context.broker.cluster.partition(*partition) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_OFFSET
+    path = _path(group_id, partition)
     try:
-        data, _ = await context.broker.store.get(_path(group_id, partition))
+        check_path(path)  # not every store tells what cannot be there from what is not there
+        data, _ = await context.broker.store.get(path)
         return ErrorCode.NONE, int(data or b"")
     except NoNode:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_OFFSET

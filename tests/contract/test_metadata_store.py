@@ -112,7 +112,9 @@ def test_a_node_needs_its_parent_and_a_free_name(opener: Opener) -> None:
     run(opener, scenario)
 
 
-@pytest.mark.parametrize("path", ["a", "/", "/a/", "//a", "/a/../b", "/./a", "/a\x00b"])
+@pytest.mark.parametrize(
+    "path", ["a", "/", "/a/", "//a", "/a/../b", "/./a", "/a\x00b", "/a\x1f", "/\x7f", "/\x9f", "/\ue000", "/\uffff", "/\U0001f600"]
+)
 def test_an_impossible_path_is_refused(opener: Opener, path: str) -> None:
     async def scenario(store: MetadataStore) -> None:
         with pytest.raises(BadArguments):

@@ -179,6 +179,14 @@ def test_of_topics_without_partitions_a_deletion_names_those_that_there_are_not(
     assert [each.partition_index for each in deleted.topics[0].partitions] == [0]
 
 
+@pytest.mark.parametrize("group", ["", ".", "a/../b", "a\x00b"])
+def test_version_0_knows_no_group_whose_name_no_path_may_have(client: WireClient, group: str) -> None:
+    asked = OffsetFetchRequest(group_id=group, topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0, 7])])
+    (topic,) = client.ask(asked, 0).topics
+    codes = {each.partition_index: each.error_code for each in topic.partitions}
+    assert codes == {0: ErrorCode.UNKNOWN_SERVER_ERROR, 7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
 def test_version_0_fetches_a_partition_once_and_nothing_of_a_topic_without_partitions(client: WireClient) -> None:
     asked = [("t", [1, 1]), ("none", []), ("t", [1])]
     topics = [OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in asked]

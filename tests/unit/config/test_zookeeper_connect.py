@@ -13,7 +13,7 @@ from config.zookeeper_connect import parse_zookeeper_connect
         ("a:2181", "a:2181", ""),
         ("a", "a", ""),
         ("a:1, b:2 ,,c:3,/x/y", "a:1,b:2,c:3", "/x/y"),
-        ("[::1]:2181/x/", "[::1]:2181", "/x"),
+        ("[::1]:2181/x", "[::1]:2181", "/x"),
         ("a:1/", "a:1", ""),
     ],
 )
@@ -21,7 +21,9 @@ def test_servers_and_path_are_told_apart(text: str, servers: str, path: str) -> 
     assert parse_zookeeper_connect(text) == (servers, path)
 
 
-@pytest.mark.parametrize("text", ["", ",", "/x", ":2181", "a:b", "a:0", "a:65536", "a b", "a:1:2", "a:1//x", "a:1/x/../y", "a:1/./x"])
+@pytest.mark.parametrize(
+    "text", ["", ",", "/x", ":2181", "a:b", "a:0", "a:65536", "a b", "a:1:2", "a:1/x/", "a:1//", "a:1//x", "a:1/x/../y", "a:1/./x"]
+)
 def test_what_names_no_server_or_no_path_is_refused_before_anything_is_touched(text: str) -> None:
     with pytest.raises(ConfigError, match=r"Invalid value .* for configuration zookeeper\.connect: "):
         BrokerConfig({"zookeeper.connect": text})
