@@ -72,6 +72,8 @@ def up(
     ports = choose_ports(range(first_id, first_id + brokers), base_port, state_file.read(directory).ports())
     layout = Layout(directory, ports, racks or brokers, zookeeper, settings, first_id, host)
     _check_configuration(layout)
+    if racks is not None and layout.sets_racks:
+        raise click.UsageError("--racks and --set broker.rack=... both say which racks there are; leave one of them out.")
     if detach:
         _detach(layout)
     else:
@@ -163,7 +165,9 @@ def _arguments(layout: Layout) -> list[str]:
     first = layout.ports[0]
     follow_each_other = layout.ports == tuple(range(first, first + len(layout.ports)))
     found = [str(len(layout.ports)), "--dir", str(layout.directory), "--base-port", str(first if follow_each_other else 0)]
-    found += ["--first-id", str(layout.first_id), "--host", layout.host, "--racks", str(layout.racks)]
+    found += ["--first-id", str(layout.first_id), "--host", layout.host]
+    if not layout.sets_racks:
+        found += ["--racks", str(layout.racks)]
     if layout.zookeeper is not None:
         found += ["--zookeeper", layout.zookeeper]
     for setting in layout.settings:

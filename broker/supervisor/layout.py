@@ -60,8 +60,13 @@ class Layout:
         return f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port(broker_id)}"
 
     def rack(self, broker_id: int) -> str:
-        """Brokers of one rack are taken to fail together."""
-        return f"r{(broker_id - self.first_id) % self.racks}"
+        """Brokers of one rack are taken to fail together. A `broker.rack` among the settings wins."""
+        return self.properties(broker_id)[BROKER_RACK.name]
+
+    @property
+    def sets_racks(self) -> bool:
+        """Whether the settings say which racks there are."""
+        return any(parse_assignment(text)[0] == BROKER_RACK.name for text in self.settings)
 
     def log_file(self, broker_id: int) -> Path:
         """What the broker's process writes to standard error."""
@@ -73,7 +78,7 @@ class Layout:
         in_sync = max(1, replicas - 1)
         found = {
             BROKER_ID.name: str(broker_id),
-            BROKER_RACK.name: self.rack(broker_id),
+            BROKER_RACK.name: f"r{(broker_id - self.first_id) % self.racks}",
             LISTENERS.name: f"PLAINTEXT://{self.address(broker_id)}",
             "log.dirs": str(self.directory / f"broker-{broker_id}"),
             DEFAULT_REPLICATION_FACTOR.name: str(replicas),

@@ -166,7 +166,7 @@ def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     assert refused.stderr == f"ottla: {tmp_path}/file/below cannot be used for a cluster: Not a directory; set another --dir\n"
 
 
-@pytest.mark.parametrize("connect", ["", "zk:port", "zk:99999", "zk:2181/a//b"])
+@pytest.mark.parametrize("connect", ["", "zk:port", "zk:99999", "zk:2181/a//b", "zk:2181/a/"])
 def test_an_address_of_zookeeper_that_is_none_is_one_line(tmp_path: Path, connect: str) -> None:
     refused = ClusterCommand(tmp_path)("up", "2", "--zookeeper", connect, "--base-port", "0", "--detach", status=1)
     (line,) = refused.stderr.splitlines()
@@ -176,6 +176,12 @@ def test_an_address_of_zookeeper_that_is_none_is_one_line(tmp_path: Path, connec
 def test_brokers_of_a_cluster_are_not_given_one_id(tmp_path: Path) -> None:
     refused = ClusterCommand(tmp_path)("up", "2", "--set", "broker.id=7", "--base-port", "0", "--detach", status=1)
     assert refused.stderr.startswith("ottla: broker.id cannot be set for a cluster")
+    assert not list(tmp_path.glob("broker-*"))
+
+
+def test_racks_are_not_given_in_two_ways(tmp_path: Path) -> None:
+    refused = ClusterCommand(tmp_path)("up", "2", "--racks", "2", "--set", "broker.rack=x", "--base-port", "0", "--detach", status=2)
+    assert "--racks and --set broker.rack=... both say which racks there are" in refused.stderr
     assert not list(tmp_path.glob("broker-*"))
 
 

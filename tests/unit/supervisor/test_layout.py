@@ -44,6 +44,13 @@ def test_racks_are_taken_in_turns() -> None:
     assert [layout.rack(broker_id) for broker_id in layout.broker_ids] == ["r0", "r1", "r2", "r0"]
 
 
+def test_racks_that_are_set_are_those_that_are_shown() -> None:
+    layout = Layout(Path("/c"), (1, 2), 2, settings=("broker.rack=zone-{id}",))
+    assert layout.sets_racks
+    assert [layout.rack(broker_id) for broker_id in layout.broker_ids] == ["zone-0", "zone-1"]
+    assert layout.properties(1)["broker.rack"] == "zone-1"
+
+
 def test_brokers_of_several_hosts_have_ids_and_addresses_of_their_own() -> None:
     layout = Layout(Path("/c"), (9092, 9093), 2, zookeeper="z:2181", first_id=10, host="::1")
     assert layout.bootstrap == "[::1]:9092,[::1]:9093"
