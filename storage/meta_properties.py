@@ -15,6 +15,7 @@ from storage.start_errors import InconsistentBrokerId, InconsistentClusterId, In
 
 META_PROPERTIES = "meta.properties"
 VERSION = 0
+MAX_BROKER_ID = 2**31 - 1
 _ESCAPED = str.maketrans({char: f"\\{char}" for char in "\\:=#! "})
 
 
@@ -39,12 +40,16 @@ def read_meta_properties(log_dir: str, filesystem: FileSystem) -> MetaProperties
     if version.strip() != str(VERSION):
         raise InvalidMetaProperties(path, f"version is {version!r}; a broker with ZooKeeper's metadata uses {VERSION} only")
     broker_id = properties.get("broker.id")
-    if broker_id is not None and not broker_id.strip().removeprefix("-").isdecimal():
+    if broker_id is not None and not (broker_id.strip().isdecimal() and int(broker_id) <= MAX_BROKER_ID):
         raise InvalidMetaProperties(
-            path, f"broker.id is {broker_id!r}, not a number; restore the file or, if the data is lost, empty the directory"
+            path,
+            f"broker.id is {broker_id!r}, not the number of a broker; restore the file or, if the data is lost, empty the directory",
         )
-    if not properties:
-        raise InvalidMetaProperties(path, "it holds no property; restore it, or delete it if the directory is this broker's")
+    if broker_id is None and "cluster.id" not in properties:
+        # No Kafka wrote it: it is damaged, and whoever replaced it could make another's data this broker's.
+        raise InvalidMetaProperties(
+            path, "it names neither a broker nor a cluster; restore it, or delete it if the directory is this broker's"
+        )
     return MetaProperties(None if broker_id is None else int(broker_id), properties.get("cluster.id"), properties.get("directory.id"))
 
 

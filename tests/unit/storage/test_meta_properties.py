@@ -98,15 +98,18 @@ def test_a_directory_of_another_broker_is_refused_before_any_other_is_marked() -
     ("text", "reason"),
     [
         ("version=1\nnode.id=4\ncluster.id=c\n", "version is '1'"),
-        ("version=0\nbroker.id=four\n", "broker.id is 'four', not a number"),
-        ("", "it holds no property"),
-        ("\0\0\0\0", "version"),
+        ("version=0\nbroker.id=four\n", "broker.id is 'four', not the number"),
+        ("version=0\nbroker.id=-1\ncluster.id=c\n", "broker.id is '-1', not the number"),
+        ("version=0\nbroker.id=4294967300\n", "broker.id is '4294967300', not the number"),
+        ("", "it names neither a broker nor a cluster"),
+        ("#\n#Sun Nov 22 10:00:00 UTC 2026\nversion=0\nclus", "it names neither a broker nor a cluster"),
+        ("".join(map(chr, range(256))), "it names neither a broker nor a cluster"),
+        ("\0\0\0\0", "it names neither a broker nor a cluster"),
+        ("version=\0\0\0\0", "version"),
         ("cluster.id=\\u12", "Malformed"),
     ],
 )
 def test_garbage_is_refused_with_the_path(text: str, reason: str) -> None:
-    if text.startswith("\0"):
-        text = "version=" + text
     with pytest.raises(InvalidMetaProperties) as caught:
         opened(with_meta(text))
     assert str(caught.value).startswith("/data/meta.properties: ")
