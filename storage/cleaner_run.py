@@ -27,8 +27,8 @@ from storage.segment import Segment
 from storage.transaction_index import AbortedTransaction, TransactionIndex
 
 _SMALLEST_BUFFER = 4096
-_LARGEST_GROUP = 10
-"""Segments: the broker's event loop renames the files of all of them at once, which takes 60 µs for each."""
+_LARGEST_GROUP = 100
+"""Segments: the broker's event loop takes all of them out of the log at once (0.3 ms)."""
 
 
 class CleanerPorts(NamedTuple):

@@ -19,11 +19,11 @@ from storage.cleaner_choice import LogToClean
 from storage.cleaner_job import CleanedGroup, CleaningJob, CleaningStats, SourceSegment
 from storage.cleaner_process import CleanerWorker
 from storage.cleaner_run import remove_cleaned
-from storage.file_names import CLEANED_SUFFIX
 from storage.filesystem import FileSystem
 from storage.giving_way import give_way
+from storage.log_deletion import Then
 from storage.producer_state import NONE
-from storage.segment import Segment
+from storage.swaps import Swap
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ def limits_of(config: BrokerConfig) -> WorkerLimits:
 class CleaningTask:
     """A job under way."""
 
-    __slots__ = ("_producers", "_segments", "is_aborted", "job", "log", "worker")
+    __slots__ = ("_producers", "_segments", "_swap", "is_aborted", "job", "log", "worker")
 
     def __init__(self, found: LogToClean, worker: CleanerWorker, limits: WorkerLimits, now_ms: int) -> None:
         each = found.log
@@ -63,6 +63,7 @@ class CleaningTask:
         self.log = each
         self.worker = worker
         self.is_aborted = False
+        self._swap: Swap | None = None
         self._producers = each.active_producers()
         self._segments = {segment.base_offset: segment for segment in each.segments if segment.base_offset < first_uncleanable_offset}
         self.job = CleaningJob(  # but for the producers
@@ -106,17 +107,15 @@ class CleaningTask:
         current = {id(segment) for segment in self.log.segments}
         return all(id(self._segments[base_offset]) in current for base_offset in group.sources)
 
-    def put_in_place(self, group: CleanedGroup, filesystem: FileSystem, now_ms: int) -> None:
-        """Swaps the cleaned segment for those it was made from. Raises LogDirFailure."""
-        each = self.log
-        try:
-            cleaned = Segment(filesystem, each.directory, group.base_offset, each.settings, now_ms=now_ms, suffix=CLEANED_SUFFIX)
-        except OSError as error:
-            raise each.disk_failure(each.directory, error) from error
-        each.replace_segments([cleaned], [self._segments[base_offset] for base_offset in group.sources])
+    def put_in_place(self, group: CleanedGroup, then: Then) -> None:
+        """Swaps the cleaned segment for those it was made from; `then` is called when the disk has it. Raises LogDirFailure."""
+        old = [self._segments[base_offset] for base_offset in group.sources]
+        self._swap = self.log.replace_segments(group.base_offset, old, then)
 
     def remove_leftovers(self, filesystem: FileSystem) -> None:
         """Removes what the worker, which has ended, left unfinished. Blocks; may raise OSError."""
+        if self._swap is not None:
+            self._swap.run()  # what it is about to rename is part of the log
         for base_offset in self._segments:
             remove_cleaned(filesystem, self.job.directory, base_offset)
 

@@ -32,7 +32,7 @@ from storage.cleaner_process import CleanerMessage, CleanerProcess, CleanerWorke
 from storage.cleaner_task import CleaningTask, limits_of
 from storage.clock import Clock
 from storage.cold_lookups import ColdRead
-from storage.errors import LogDirFailure
+from storage.errors import LogDirFailure, StorageError
 from storage.filesystem import FileSystem
 from storage.log_checkpoints import LogCheckpoints
 from storage.partition_log import PartitionLog
@@ -306,31 +306,32 @@ class LogCleaner:
         if message is None:
             self._poll_in(task, min(delay_ms * 2, _LAST_POLL_MS))
         elif isinstance(message, CleanedGroup):
-            if not task.is_aborted:
-                self._put_in_place(task, message)
-            self._poll_in(task, _FIRST_POLL_MS)
+            self._put_in_place(task, message)
         else:
             self._end(task, message)
 
     def _put_in_place(self, task: CleaningTask, group: CleanedGroup) -> None:
         each = task.log
-        if each.truncation is not None or not task.is_current(group):  # who truncates reads in a thread what is left
+
+        def go_on(failure: StorageError | None) -> None:
+            # Not before: whoever reads on opens files by their names, and what is clean is written down in the end.
+            if failure is not None:  # whoever hears of failures has heard of it
+                self.abort_cleaning(each.topic_partition, str(failure))
+            elif not task.is_aborted:
+                task.worker.go_on()
+            self._poll_in(task, _FIRST_POLL_MS)
+
+        if task.is_aborted:
+            self._poll_in(task, _FIRST_POLL_MS)
+        elif each.truncation is not None or not task.is_current(group):  # who truncates reads in a thread what is left
             self.abort_cleaning(each.topic_partition, "its segments are not what they were")
-            return
-        try:
-            task.put_in_place(group, self._fs, self._clock.now_ms())
-        except LogDirFailure as failure:
-            self.abort_cleaning(each.topic_partition, "the disk failed")
-            self._on_failure(failure)
-            return
-        directory = each.directory
-
-        def then(error: BaseException | None) -> None:
-            if isinstance(error, OSError) and not task.is_aborted:
-                self._on_failure(each.disk_failure(directory, error))
-
-        self._background.submit("log-cleaner-sync", lambda: self._fs.sync_directory(directory), then)
-        task.worker.go_on()
+            self._poll_in(task, _FIRST_POLL_MS)
+        else:
+            try:
+                task.put_in_place(group, go_on)
+            except LogDirFailure as failure:
+                self._on_failure(failure)
+                go_on(failure)
 
     def _end(self, task: CleaningTask, message: CleanerMessage) -> None:
         if task.is_aborted or not isinstance(message, CleaningStats):

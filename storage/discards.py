@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from storage.file_names import DELETED_SUFFIX
+from storage.filesystem import FileSystem
 from storage.movable_directory import MovableDirectory
 from storage.segment import Segment
 
@@ -52,10 +53,22 @@ class Discard:
         if self.error is not None:
             raise self.error
 
+    def give_back(self, filesystem: FileSystem, directory: str) -> None:
+        """It has run: everything is the loop's again, in the directory as it is called now."""
+        for segment in self.segments:
+            segment.use_filesystem(filesystem)
+            segment.move_to(directory)
+
     def _rename(self) -> None:
+        self._rename_segments()
+        self._rename_snapshots()
+
+    def _rename_segments(self) -> None:
         # The oldest first: a crash leaves no hole. What is missing went with its directory.
         for segment in self.segments:
             segment.change_suffix(DELETED_SUFFIX)
+
+    def _rename_snapshots(self) -> None:
         for name in self.snapshots:
             path = f"{self._directory}/{name}"
             with suppress(FileNotFoundError):

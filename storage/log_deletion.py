@@ -1,8 +1,8 @@
 """Taking segments out of a log: methods of `PartitionLog`, kept in a file of their own.
 
 Files are renamed to `.deleted` and removed after `file.delete.delay.ms`, so that a read that is under way still finds them. Retention
-decides which segments go; it calls `delete_old_segments`, which has a thread do the renaming (`discards`). The cleaner calls
-`replace_segments`, which renames at once, for new files take the names.
+decides which segments go and calls `delete_old_segments`, the cleaner calls `replace_segments`; both have a thread do the renaming
+(`discards`, `swaps`).
 """
 
 import logging
@@ -10,18 +10,24 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from storage.discards import DISCARD_SEGMENTS, Discard
-from storage.errors import LogDirFailure
-from storage.file_names import DELETED_SUFFIX, SWAP_SUFFIX
+from storage.errors import LogClosed, LogDirFailure, StorageError
+from storage.file_names import DELETED_SUFFIX
 from storage.filesystem import FileSystem
 from storage.producer_state_manager import ProducerStateManager
 from storage.segment import Segment
+from storage.swaps import Swap
 
 if TYPE_CHECKING:
     from storage.partition_log import PartitionLog
 
 log = logging.getLogger(__name__)
 
+Then = Callable[[StorageError | None], None]
 NO_LIMIT = 2**31 - 1
+
+
+def _say_nothing(_: StorageError | None) -> None:
+    pass
 
 
 def delete_old_segments(
@@ -80,27 +86,36 @@ def _remove_segments(self: "PartitionLog", deletable: Sequence[Segment]) -> None
 
 def _discard_in_thread(self: "PartitionLog", segments: Sequence[Segment], beside: Sequence[Segment]) -> None:
     """Takes the files of `segments`, and the producer snapshots that stand beside those of `beside`, out of sight; they go later."""
-    paths = [self.producer_state.forget_snapshot(segment.base_offset) for segment in beside]
-    names = [path.rpartition("/")[2] for path in paths if path is not None]
-    if not segments and not names:
-        return
-    discard = Discard(self, segments, names)
+    names = _forget_snapshots(self, beside)
+    _in_thread(self, Discard(self, segments, names), _say_nothing)
+
+
+def _in_thread(self: "PartitionLog", discard: Discard, then: Then) -> None:
     self.discards.append(discard)
-    self.context.submit(f"{DISCARD_SEGMENTS} {self.log_dir}", discard.run, lambda error: _on_discarded(self, discard, error))
+    self.context.submit(f"{DISCARD_SEGMENTS} {self.log_dir}", discard.run, lambda error: _on_discarded(self, discard, error, then))
 
 
-def _on_discarded(self: "PartitionLog", discard: Discard, error: BaseException | None) -> None:
+def _on_discarded(self: "PartitionLog", discard: Discard, error: BaseException | None, then: Then) -> None:
     self.discards.remove(discard)
-    for segment in discard.segments:
-        segment.use_filesystem(self.context.filesystem)
-        segment.move_to(self.directory)
+    discard.give_back(self.context.filesystem, self.directory)
     if error is None:
         delete_later(self, "delete-file", [segment.delete for segment in discard.segments])
         delete_snapshots_later(self, [name + DELETED_SUFFIX for name in discard.snapshots])
-    elif not isinstance(error, OSError):
+        then(None)
+        return
+    if not isinstance(error, OSError):
         raise error
-    elif not self.is_closed:
-        self.context.on_failure(LogDirFailure(self.log_dir, str(error.filename or self.directory), error.strerror or str(error)))
+    if self.is_closed:
+        then(LogClosed(self.topic_partition))
+        return
+    failure = LogDirFailure(self.log_dir, str(error.filename or self.directory), error.strerror or str(error))
+    self.context.on_failure(failure)
+    then(failure)
+
+
+def _forget_snapshots(self: "PartitionLog", beside: Sequence[Segment]) -> list[str]:
+    paths = [self.producer_state.forget_snapshot(segment.base_offset) for segment in beside]
+    return [path.rpartition("/")[2] for path in paths if path is not None]
 
 
 def finish_discards(self: "PartitionLog") -> None:
@@ -166,29 +181,26 @@ def delete_later(self: "PartitionLog", name: str, actions: Sequence[Callable[[],
     self.context.scheduler.schedule_once(name, delete_all, self.settings.file_delete_delay_ms)
 
 
-def replace_segments(self: "PartitionLog", new: Sequence[Segment], old: Sequence[Segment]) -> None:
-    """Puts the cleaned segments `new` (their files end in `.cleaned`) in the place of `old`. Raises LogDirFailure.
+def replace_segments(self: "PartitionLog", base_offset: int, old: Sequence[Segment], then: Then = _say_nothing) -> Swap:
+    """Puts the cleaned segment whose files are `<base_offset>.*.cleaned`, all of them durable, in the place of `old`.
 
-    A crash at any point leaves either the old segments, or the new ones as `.swap` files that the next start finishes. The caller syncs the
-    directory when it may wait: the renames are journalled in this order, and the old files go later.
+    For whoever reads that is so on return. A thread renames the files and makes that durable; then `then` is called, on the loop, with what
+    went wrong if it did. Raises LogDirFailure, with everything as it was.
     """
-    ordered = sorted(new, key=lambda segment: segment.base_offset)
-    kept = {segment.base_offset for segment in ordered}
     current = set(self.segments)
     replaced = [segment for segment in old if segment in current]
     try:
         self.finish_rolls()
-        for segment in reversed(ordered):
-            segment.change_suffix(SWAP_SUFFIX)
-        discard_segments(self, replaced)
-        for segment in ordered:
-            self.segments.add(segment)
-            segment.change_suffix("")
-        self.active_segment = self.segments.active
-        _discard_in_thread(self, (), [segment for segment in replaced if segment.base_offset not in kept])
+        swap = Swap(self, base_offset, replaced, [])
     except OSError as error:
         raise self.disk_failure(self.directory, error) from error
+    swap.snapshots = _forget_snapshots(self, [segment for segment in replaced if segment.base_offset != base_offset])
+    for segment in replaced:
+        self.segments.remove(segment)
+    self.segments.add(swap.cleaned)
     self.read_hints.clear()
+    _in_thread(self, swap, then)
+    return swap
 
 
 def delete(self: "PartitionLog") -> None:

@@ -47,7 +47,7 @@ class SmallFiles:
                 return
             directory = self.directory
             self._filesystem.rename(f"{directory}/{temporary}", f"{directory}/{name}")
-        self._sync_directory(directory)
+        self.sync_directory()
 
     def move_to(self, directory: str) -> None:
         """Renames the directory. Raises OSError."""
@@ -72,14 +72,14 @@ class SmallFiles:
         """Whether `forget` was called."""
         return self._gone
 
-    def _sync_directory(self, directory: str) -> None:
-        while True:
+    def sync_directory(self) -> None:
+        """Makes durable what the directory holds, whatever it is called by then. Blocks; raises OSError."""
+        directory = self.directory
+        while not self.is_gone():
             try:
                 self._filesystem.sync_directory(directory)
             except FileNotFoundError:
-                if self.is_gone():
-                    return
-                if directory == self.directory:
+                if directory == self.directory and not self.is_gone():
                     raise
             if directory == self.directory:
                 return

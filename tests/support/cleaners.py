@@ -8,6 +8,7 @@ from storage.cleaner_job import CleanedGroup, CleaningAborted, CleaningJob, Clea
 from storage.cleaner_process import CleanerMessage, CleaningEnded
 from storage.cleaner_run import CleanerPorts, clean
 from storage.cleaner_task import CleaningTask, WorkerLimits
+from storage.errors import StorageError
 from storage.filesystem import FileSystem
 from storage.partition_log import PartitionLog
 
@@ -16,6 +17,11 @@ LIMITS = WorkerLimits(map_bytes=1 << 20, load_factor=0.9, io_buffer_bytes=1 << 1
 
 def _nothing(*_: object) -> None:
     pass
+
+
+def _raise(failure: StorageError | None) -> None:
+    if failure is not None:
+        raise failure
 
 
 def ports(filesystem: FileSystem, check: Callable[[], None] = _nothing) -> CleanerPorts:
@@ -37,7 +43,7 @@ def clean_log(
             stats: CleaningStats = end.value
             return stats
         assert task.is_current(group)
-        task.put_in_place(group, log.context.filesystem, now)
+        task.put_in_place(group, _raise)
 
 
 class InlineCleaner:

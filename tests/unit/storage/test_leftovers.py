@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage.errors import LogDirFailure
+from storage.errors import LogDirFailure, StorageError
 from storage.file_names import CLEANED_SUFFIX, SWAP_SUFFIX, file_name, offset_of_file_name
 from storage.log_settings import LogSettings
 from storage.segment import Segment
@@ -77,6 +77,11 @@ def test_deleted_files_go() -> None:
     assert _offsets(filesystem)[0] == [0, 4, 8]
 
 
+def _raise(failure: StorageError | None) -> None:
+    if failure is not None:
+        raise failure
+
+
 def test_a_replacement_that_dies_at_any_call_leaves_the_old_segments_or_the_new_one() -> None:
     new = ([0, 8], len(a_batch(1)) + 2 * len(a_batch(2)))
     old = ([0, 4, 8], 6 * len(a_batch(2)))
@@ -90,7 +95,7 @@ def test_a_replacement_that_dies_at_any_call_leaves_the_old_segments_or_the_new_
         segment.become_inactive()
         faulty.fail_at = faulty.calls + failing
         try:
-            log.replace_segments([segment], list(log.segments)[:2])
+            log.replace_segments(0, list(log.segments)[:2], _raise)
         except LogDirFailure:
             pass
         else:

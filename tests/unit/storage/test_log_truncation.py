@@ -221,7 +221,8 @@ def test_cleaned_segments_take_the_place_of_old_ones() -> None:
     new = Segment.create(log.context.filesystem, log.directory, 0, log.settings, now_ms=0, suffix=".cleaned")
     new.append(a_batch(1, base_offset=3), len(a_batch(1)), 3, 1000, 3)
     new.become_inactive()
-    log.replace_segments([new], old)
+    new.sync()
+    log.replace_segments(0, old)
     assert log.segments.bases == [0, 8, 12]
     assert [struct.unpack_from(">q", read_all(log, start))[0] for start in (0, 3, 4)] == [3, 3, 8]
     _run_scheduled(log)

@@ -186,11 +186,6 @@ def a_cleaning() -> Watched:
 
 NEW_SEGMENT = {("link", f"N{suffix}") for suffix in (".index", ".timeindex", ".snapshot")}
 ENDED_SEGMENT = {(name, f"N{suffix}") for name in ("open", "truncate") for suffix in (".index", ".timeindex")}
-SWAPPED = {
-    ("rename", f"N{suffix}{temporary}")
-    for suffix in (".log", ".index", ".timeindex", ".txnindex")
-    for temporary in (".cleaned", "", ".swap")
-}
 
 EVENTS: list[tuple[Callable[[], Watched], set[tuple[str, str]]]] = [
     # The append waits for it: what it writes has to have a name when it is acknowledged, or a killed process would lose it.
@@ -211,8 +206,7 @@ EVENTS: list[tuple[Callable[[], Watched], set[tuple[str, str]]]] = [
     (a_log_that_begins_anew, set()),
     # Nothing may be appended between the two.
     (a_move, {("rename", "orders-0.ID-future"), ("rename", "orders-0")}),
-    # Once for each `segment.bytes` that are cleaned. Who reads opens files by their names, and these change hands.
-    (a_cleaning, SWAPPED),
+    (a_cleaning, set()),
 ]
 
 
