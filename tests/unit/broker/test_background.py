@@ -4,26 +4,28 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import pytest
 
 from broker.background import LoopBackground
 
 SECONDS = 90.0
+Result = TypeVar("Result")
 
 
-def run(scenario: Callable[[LoopBackground], "asyncio.Future[None]"]) -> None:
-    """Runs until the future that `scenario` returns is done."""
+def run(scenario: Callable[[LoopBackground], "asyncio.Future[Result]"]) -> Result:
+    """Runs until the future that `scenario` returns is done; its result."""
 
-    async def main() -> None:
+    async def main() -> Result:
         with ThreadPoolExecutor(8) as executor:
             background = LoopBackground(executor)
             try:
-                await asyncio.wait_for(scenario(background), SECONDS)
+                return await asyncio.wait_for(scenario(background), SECONDS)
             finally:
                 background.close()
 
-    asyncio.run(main())
+    return asyncio.run(main())
 
 
 def test_work_of_one_name_is_done_in_order_and_one_at_a_time() -> None:
@@ -55,14 +57,14 @@ def test_work_of_one_name_is_done_in_order_and_one_at_a_time() -> None:
 
 
 def test_work_of_other_names_does_not_wait() -> None:
-    def scenario(background: LoopBackground) -> "asyncio.Future[None]":
+    def scenario(background: LoopBackground) -> "asyncio.Future[BaseException | None]":
         finished = asyncio.get_running_loop().create_future()
         released = threading.Event()
-        background.submit("slow", lambda: _wait(released), lambda error: finished.set_result(None))
+        background.submit("slow", lambda: _wait(released), finished.set_result)
         background.submit("other", released.set, lambda error: None)
         return finished
 
-    run(scenario)
+    assert run(scenario) is None
 
 
 def _wait(event: threading.Event, seconds: float = SECONDS) -> None:
