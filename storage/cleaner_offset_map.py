@@ -17,8 +17,8 @@ from typing import NamedTuple
 from protocol.record_errors import InvalidRecord
 from protocol.record_reader import read_varint
 from protocol.records import BatchHeader
+from storage.cleaner_equal_records import LONGEST_KEY, MISSES, add_run
 from storage.cleaner_hash_table import BYTES_PER_ENTRY, HashTable
-from storage.cleaner_runs import LONGEST_KEY, MISSES, add_run
 
 LIVE = 1
 TOMBSTONE = 2

@@ -22,7 +22,7 @@ from protocol.records import (
     TRANSACTIONAL_MASK,
     BatchHeader,
 )
-from storage.cleaner_runs import MISSES, SHORTEST_RUN, run_length
+from storage.cleaner_equal_records import MISSES, SHORTEST_RUN, run_length
 
 MAX_INT64 = (1 << 63) - 1
 _KNOWN_VARINTS = 1024
