@@ -51,11 +51,6 @@ class FrameReader:
         self._buffer = bytearray()
         self._max_bytes = max_bytes
 
-    @property
-    def buffered_bytes(self) -> int:
-        """Bytes of a frame that is not yet complete."""
-        return len(self._buffer)
-
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[bytes]:
         """The frames that `data` completes. All of them must be taken before more is fed. Raises InvalidFrame."""
         buffer = self._buffer

@@ -69,7 +69,6 @@ class CleaningStats:
         "index_seconds",
         "invalid_messages_read",
         "map_bytes_read",
-        "map_messages_read",
         "messages_read",
         "messages_written",
         "oversized_batches",
@@ -84,7 +83,6 @@ class CleaningStats:
         self.index_seconds = 0.0
         self.invalid_messages_read = 0
         self.map_bytes_read = 0
-        self.map_messages_read = 0
         self.messages_read = 0
         self.messages_written = 0
         self.oversized_batches = 0

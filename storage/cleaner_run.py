@@ -107,7 +107,6 @@ class _Cleaning:
                         data = record_data(chunk, position, header)
                         if not offset_map.add(data, header, start, max_size):
                             return
-                    stats.map_messages_read += header.record_count
                     stats.map_bytes_read += header.size
                     if header.last_offset >= start:
                         offset_map.latest_offset = header.last_offset

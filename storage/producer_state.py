@@ -145,11 +145,6 @@ class ProducerState:
         """Whether no producer is known and nothing waits for replication."""
         return not self.producers and not self.unreplicated
 
-    @property
-    def first_undecided_offset(self) -> int:
-        """The first offset of the oldest open transaction, replicated or not; -1 without one. Compaction stops there."""
-        return next(iter(self._ongoing), NONE)
-
     def check_append(
         self, producer_id: int, producer_epoch: int, first_sequence: int, last_sequence: int, *, is_transactional: bool, first_offset: int
     ) -> BatchMetadata | None:
@@ -281,7 +276,7 @@ class ProducerState:
     def remove_expired(self, now_ms: int, producer_id_expiration_ms: int, producer_ids: Iterable[int] | None = None) -> int:
         """Forgets the producers, of `producer_ids` if given, that were idle that long and have no open transaction; returns how many.
 
-        None while they are frozen.
+        While they are frozen none is forgotten.
         """
         producers = self.producers
         if isinstance(producers, ThawingProducers):

@@ -212,7 +212,6 @@ class RequestChannel:
         "max_requests",
         "queue_time_ns",
         "queued_bytes",
-        "requests_queued",
         "slots",
         "slots_in_use",
         "waiting_for_turn",
@@ -233,7 +232,6 @@ class RequestChannel:
         self.slots_in_use = 0
         self.waiting_for_turn = 0
         self.queued_bytes = 0
-        self.requests_queued = 0
         self.queue_time_ns = 0
         self.inline = True
         self.full = False
@@ -290,7 +288,6 @@ class RequestChannel:
         """Wait for a slot. The connection stops reading until its request ran, so this holds at most one request per connection."""
         self._queue.append(request)
         self.queued_bytes += request.size
-        self.requests_queued += 1
         self._update()
 
     def withdraw(self, request: Request) -> None:

@@ -14,7 +14,7 @@ def test_frames_come_out_as_they_went_in_however_the_stream_is_cut(bodies: list[
     reader = FrameReader(max_bytes=64)
     found = [body for start in range(0, len(stream), step) for body in reader.feed(stream[start : start + step])]
     assert found == bodies
-    assert reader.buffered_bytes == 0
+    assert list(reader.feed(frame(b"next"))) == [b"next"]
 
 
 def test_an_empty_frame_is_a_frame() -> None:
@@ -44,5 +44,4 @@ def test_a_frame_is_made_of_parts_without_joining_them_first() -> None:
 def test_half_a_frame_waits() -> None:
     reader = FrameReader(10)
     assert list(reader.feed(b"\x00\x00\x00\x04ab")) == []
-    assert reader.buffered_bytes == 6
     assert list(reader.feed(b"cd")) == [b"abcd"]

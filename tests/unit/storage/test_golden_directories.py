@@ -143,6 +143,6 @@ def test_the_open_transaction_of_a_killed_broker_is_open_still(tmp_path: Path) -
     (log,) = [log for log in manager.all_logs() if log.topic_partition.topic == "log-txn-open"]
     path = LOGS / "killed" / "log-txn-open-0" / "00000000000000000007.snapshot"
     open_offsets = [entry.current_txn_first_offset for entry in decode_snapshot(path.read_bytes(), str(path))]
-    assert log.producer_state.state.first_undecided_offset == max(open_offsets)
+    assert log.producer_state.state.first_unstable_offset == max(open_offsets)
     assert log.last_stable_offset <= max(open_offsets)
     manager.shutdown()

@@ -149,7 +149,6 @@ def test_the_first_unstable_offset_waits_for_the_marker_and_for_its_replication(
     assert state.first_unstable_offset == 10
     assert end_transaction(state, 14) == 12
     assert state.first_unstable_offset == 10
-    assert state.first_undecided_offset == 12
     state.on_high_watermark(14)
     assert state.first_unstable_offset == 10
     state.on_high_watermark(15)
@@ -157,7 +156,6 @@ def test_the_first_unstable_offset_waits_for_the_marker_and_for_its_replication(
     assert end_transaction(state, 15, producer_id=2, aborted=True) == 16
     state.on_high_watermark(16)
     assert state.first_unstable_offset == -1
-    assert state.first_undecided_offset == -1
 
 
 def test_a_marker_without_data_changes_no_stable_offset() -> None:
