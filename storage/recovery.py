@@ -38,7 +38,7 @@ from storage.partition_metadata import ZERO_UUID, read_topic_id, write_topic_id
 from storage.producer_replay import rebuild_producer_state
 from storage.producer_state_manager import ProducerStateManager, snapshot_offsets
 from storage.segment import Segment
-from storage.segment_split import has_its_parts, split_overflowed_segment
+from storage.segment_split import find_overflowed_segment, has_its_parts, split_overflowed_segment
 from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -222,6 +222,9 @@ class _Loader:
                         log.warning("%s: its index files are missing or wrong; it is checked and they are rebuilt", segment.path)
                         self._recover_segment(segment, snapshots_stay=True)
                 self.segments.add(segment)
+        overflowed = find_overflowed_segment(list(self.segments), unflushed_from)
+        if overflowed is not None:
+            raise SegmentOffsetOverflow(overflowed.path, overflowed.base_offset, overflowed.base_offset + MAX_RELATIVE_OFFSET + 1)
 
     def _check_transactions(self, segment: Segment) -> bool:
         try:

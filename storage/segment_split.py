@@ -1,9 +1,10 @@
 """Splitting a segment whose offsets go further from its base offset than an index entry can say (KAFKA-6264).
 
-Old versions of Apache Kafka left such segments: compaction put segments together by their size alone. Recovery finds them, and splits them
-here before it goes on, as Apache Kafka does. The new segments are written as `.cleaned` files and become `.swap` files, last first; a crash
-leaves either the old segment, or what the next start finishes. Apache Kafka names the first of them after its first batch, which may begin
-behind the old one's base offset; killed at the wrong moment it leaves the old segment with all of its parts behind it (`has_its_parts`).
+Old versions of Apache Kafka left such segments: compaction put segments together by their size alone. A start finds them, and splits them
+here before it goes on, as Apache Kafka does in recovery and in the cleaner. The new segments are written as `.cleaned` files and become
+`.swap` files, last first; a crash leaves either the old segment, or what the next start finishes. Apache Kafka names the first of them
+after its first batch, which may begin behind the old one's base offset; killed at the wrong moment it leaves the old segment with all of
+its parts behind it (`has_its_parts`).
 """
 
 import logging
@@ -47,6 +48,50 @@ def has_its_parts(segment: Segment, later: Sequence[int]) -> bool:
     return compared == segment.size
 
 
+def find_overflowed_segment(segments: Sequence[Segment], unflushed_from: int) -> Segment | None:
+    """The first of a log's `segments` that is to be split, or was split and should be gone, and that recovery does not look at.
+
+    Recovery looks at those from `unflushed_from` on. The base offsets and sizes tell of nearly all logs that they have none, without a look
+    at the disk. Blocks; may raise OSError.
+    """
+    if not segments or segments[-1].base_offset - segments[0].base_offset <= MAX_RELATIVE_OFFSET // 2:
+        return None
+    for at, segment in enumerate(segments[:-1]):
+        if segment.base_offset >= unflushed_from:
+            break
+        following = segments[at + 1].base_offset
+        if following - segment.base_offset > MAX_RELATIVE_OFFSET + 1:
+            if _overflows(segment, following):
+                return segment
+        elif _has_parts_of_its_size(segment, segments[at + 1 :]):
+            if has_its_parts(segment, [each.base_offset for each in segments[at + 1 :]]):
+                return segment
+            segment.release()
+    return None
+
+
+def _overflows(segment: Segment, following: int) -> bool:
+    last_offset = -1
+    with suppress(RecordFormatError):
+        for _, header in batches_from(segment.file, 0, segment.size):
+            last_offset = header.last_offset
+            if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+                break
+    segment.release()
+    return last_offset - segment.base_offset > MAX_RELATIVE_OFFSET and last_offset < following
+
+
+def _has_parts_of_its_size(segment: Segment, later: Sequence[Segment]) -> bool:
+    """Whether some of `later` are, together, as long as `segment`, and begin and end too far from each other to be one."""
+    total = 0
+    for at, part in enumerate(later):
+        total += part.size
+        if total >= segment.size:
+            end = later[at + 1].base_offset if at + 1 < len(later) else part.base_offset
+            return 0 < total == segment.size and end - segment.base_offset > MAX_RELATIVE_OFFSET
+    return False
+
+
 def split_overflowed_segment(
     filesystem: FileSystem, directory: str, base_offset: int, later: Sequence[int], settings: LogSettings, now_ms: int
 ) -> None:
@@ -65,7 +110,7 @@ def split_overflowed_segment(
     with suppress(RecordFormatError):  # recovery would cut there, too
         for position, header in batches_from(old.file, 0, old.size):
             if not new or header.last_offset - new[-1].base_offset > MAX_RELATIVE_OFFSET:
-                begin = header.base_offset if new else base_offset
+                begin = header.base_offset if new or header.last_offset - base_offset > MAX_RELATIVE_OFFSET else base_offset
                 new.append(Segment.create(filesystem, directory, begin, settings, now_ms=now_ms, suffix=CLEANED_SUFFIX))
             batch = old.file.pread(header.size, position)
             new[-1].append(batch, header.size, header.last_offset, header.max_timestamp, header.last_offset)

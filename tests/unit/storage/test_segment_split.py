@@ -6,9 +6,11 @@ from storage.errors import LogDirFailure
 from storage.file_names import LOG_SUFFIX, file_name
 from storage.log_context import LogContext
 from storage.partition_log import PartitionLog
+from storage.recovery import open_log
 from tests.support.batches import a_batch
+from tests.support.cleaners import clean_log
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
-from tests.support.logs import a_context, a_log, append, read_all
+from tests.support.logs import LOG_DIR, T0, a_config, a_context, a_log, append, read_all
 
 FAR = 2**31
 OFFSETS = [3, 10, FAR + 2, FAR + 9, FAR + 20, 2 * FAR + 40]
@@ -98,6 +100,61 @@ def test_what_apache_kafka_had_split_when_it_was_killed_loses_nothing(suffix: st
     assert log.segments.bases == [0 if suffix == ".cleaned" else FIRST, FAR + 2, 2 * FAR + 40, NEXT]
     names = filesystem.list_directory("/data/topic-0")
     assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))]
+
+
+def indexed(filesystem: MemoryFileSystem) -> MemoryFileSystem:
+    """With indexes, if empty ones, without which a start looks at all of a segment."""
+    for name in filesystem.list_directory("/data/topic-0"):
+        stem, _, suffix = name.partition(".log")
+        for index in (".index", ".timeindex"):
+            if stem != name:
+                filesystem.open(f"/data/topic-0/{stem}{index}{suffix}", create=True)
+    return filesystem
+
+
+def reopened_when_flushed(filesystem: MemoryFileSystem, *, clean: bool) -> PartitionLog:
+    return open_log(a_context(filesystem), T0, LOG_DIR, a_config(), clean_shutdown=clean, recovery_point=NEXT)
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["clean", "crash"])
+@pytest.mark.parametrize("suffix", ["", ".swap"])
+def test_the_parts_of_a_segment_below_the_recovery_point_are_known_too(suffix: str, *, clean: bool) -> None:
+    filesystem, batches = split_by_apache_kafka(suffix)
+    log = reopened_when_flushed(indexed(filesystem), clean=clean)
+    assert log.segments.bases == [FIRST, FAR + 2, 2 * FAR + 40, NEXT]
+    assert read_all(log) == batches
+    assert not filesystem.exists(f"/data/topic-0/{file_name(0, LOG_SUFFIX)}")
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["clean", "crash"])
+def test_a_segment_below_the_recovery_point_is_split_too(*, clean: bool) -> None:
+    filesystem, batches = an_overflowed_log()
+    log = reopened_when_flushed(indexed(filesystem), clean=clean)
+    check(log, batches)
+    log.update_high_watermark(log.log_end_offset)
+    clean_log(log)  # which puts into an index what there is
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["clean", "crash"])
+def test_a_segment_whose_first_batch_is_too_far_already_begins_with_it(*, clean: bool) -> None:
+    filesystem, _ = an_overflowed_log()
+    far = b"".join(bytes(a_batch(2, base_offset=offset, leader_epoch=1)) for offset in OFFSETS[2:])
+    file = filesystem.open(f"/data/topic-0/{file_name(0, LOG_SUFFIX)}")
+    file.truncate(0)
+    file.pwrite(far, 0)
+    log = reopened_when_flushed(indexed(filesystem), clean=clean)
+    assert log.segments.bases == [FAR + 2, 2 * FAR + 40, NEXT]
+    assert read_all(log) == far + bytes(a_batch(2, base_offset=NEXT, leader_epoch=1))
+
+
+def test_a_segment_that_is_far_from_the_next_stays_as_it_is() -> None:
+    filesystem, _ = an_overflowed_log()
+    near = b"".join(bytes(a_batch(2, base_offset=offset, leader_epoch=1)) for offset in OFFSETS[:2])
+    file = filesystem.open(f"/data/topic-0/{file_name(0, LOG_SUFFIX)}")
+    file.truncate(0)
+    file.pwrite(near, 0)
+    log = reopened_when_flushed(indexed(filesystem), clean=True)
+    assert log.segments.bases == [0, NEXT]
 
 
 def test_segments_that_are_not_all_of_it_are_no_parts() -> None:

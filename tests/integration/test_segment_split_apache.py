@@ -1,0 +1,80 @@
+"""A segment that Apache Kafka was splitting when it was killed, though it had been flushed: Apache Kafka and LogManager open the same."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from protocol.records import iter_batches
+from storage.checkpoint import RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
+from storage.filesystem import RealFileSystem
+from storage.topic_partition import TopicPartition as StoragePartition
+from tests.support.apache_kafka.brokers import ApacheKafka
+from tests.support.apache_kafka.marks import needs_apache_kafka
+from tests.support.log_manager import Disks
+from tests.support.logs import read_all
+from tests.unit.storage.test_segment_split import FAR, FIRST, NEXT, split_by_apache_kafka
+
+pytestmark = [*needs_apache_kafka, pytest.mark.slow]
+
+TOPIC = "split"
+
+
+def leave_half_split(data: Path, suffix: str) -> None:
+    """Everything of the log is below its recovery point, and has indexes."""
+    directory = data / f"{TOPIC}-0"
+    for file in directory.glob("0*"):
+        file.unlink()
+    filesystem, _ = split_by_apache_kafka(suffix)
+    for path, node in filesystem.nodes.items():
+        name = path.rpartition("/")[2]
+        (directory / name).write_bytes(node.data)
+        for index in (".index", ".timeindex"):
+            (directory / name.replace(".log", index)).touch()
+    checkpoint = OffsetCheckpoint(str(data), RECOVERY_POINT_CHECKPOINT, RealFileSystem())
+    checkpoint.write({**checkpoint.read(), StoragePartition(TOPIC, 0): NEXT})
+    (directory / "leader-epoch-checkpoint").write_text("0\n1\n1 3\n")
+
+
+def offsets(kafka: ApacheKafka) -> list[int]:
+    config = {"bootstrap.servers": kafka.bootstrap, "group.id": "g", "enable.partition.eof": True, "enable.auto.commit": False}
+    consumer = Consumer({**config, "auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition(TOPIC, 0, 0)])
+    found: list[int] = []
+    while (message := consumer.poll(30)) is not None and message.error() is None:
+        found.append(message.offset() or 0)
+    assert message is not None
+    consumer.close()
+    return found
+
+
+@pytest.mark.parametrize("suffix", [".swap", ""])
+def test_both_serve_every_record_once(suffix: str, tmp_path: Path) -> None:
+    with ApacheKafka(tmp_path / "apache", config={"num.partitions": "1"}, heap="256m") as kafka:
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        admin.create_topics([NewTopic(TOPIC, 1, 1, config={"retention.ms": "-1"})])[TOPIC].result(30)
+        kafka.kill_broker(0)
+        data = kafka.data_directory()
+        leave_half_split(data, suffix)
+        shutil.copytree(data, tmp_path / "ours")
+        kafka.start_broker(0)
+        theirs = offsets(kafka)
+        left = sorted(int(path.stem) for path in (data / f"{TOPIC}-0").glob("*.log"))
+
+    disks = Disks(RealFileSystem(), str(tmp_path / "ours"))
+    manager = disks.a_manager(log_index_size_max_bytes=10 * 1024 * 1024)
+    manager.open()
+    properties = manager.directories.all[str(tmp_path / "ours")].meta_properties
+    assert properties is not None
+    manager.identify(properties.cluster_id or "", 0)
+    manager.load()
+    log = manager.get(StoragePartition(TOPIC, 0))
+    assert log is not None
+    ours = [header.base_offset + at for _, header in iter_batches(read_all(log)) for at in range(header.last_offset_delta + 1)]
+    assert ours == theirs
+    assert log.segments.bases == [FIRST, FAR + 2, 2 * FAR + 40, NEXT]
+    assert left == [0, *log.segments.bases]  # Apache Kafka keeps the old one beside its parts until the cleaner comes
+    disks.crash(manager)
