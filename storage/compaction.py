@@ -364,13 +364,10 @@ class LogCleaner:
             elif message.is_log_at_fault:
                 self._uncleanable.setdefault(each.log_dir, set()).add(each.topic_partition)
                 log.warning(
-                    "%s: it cannot be cleaned and will grow (%s); %d partitions of %s are in this state. Look at the log with a dump tool; "
-                    "the next start tries again",
-                    each.topic_partition,
-                    message.reason,
-                    len(self._uncleanable[each.log_dir]),
-                    each.log_dir,
-                )
+                    "%s: it cannot be cleaned and will grow (%s); %d partitions of %s are in this state. `ottla dump-log --verify %s` "
+                    "shows what is wrong in it; the next start tries again",
+                    each.topic_partition, message.reason, len(self._uncleanable[each.log_dir]), each.log_dir, each.directory,
+                )  # fmt: skip
             else:
                 log.warning("%s: the cleaning ended early and is tried again: %s", each.topic_partition, message.reason)
 

@@ -53,7 +53,7 @@ class Swapping:
             else:
                 submit(name, work, then)
 
-        self.background.submit = self.manager.context.submit = hold  # type: ignore[method-assign]
+        self.background.submit = self.manager.context.submit = hold  # type: ignore[method-assign]  # to hold one thing back
         self.background.advance(20_000)
         assert len(self.held) == 1
         (swap,) = self.log.discards
@@ -85,7 +85,7 @@ class Swapping:
         return found
 
     def names(self) -> list[str]:
-        return self.filesystem.list_directory(self.log.directory)  # type: ignore[no-any-return]
+        return self.filesystem.list_directory(self.log.directory)  # type: ignore[no-any-return]  # a faulty disk passes everything on, untyped
 
 
 def _fill(writer: Writer) -> None:
