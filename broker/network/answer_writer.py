@@ -11,8 +11,11 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
 import socket
+import sys
+import termios
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -54,6 +57,16 @@ class AnswerWriter(FrameReader):
     def was_made(self) -> bool:
         """Whether it ever had a transport."""
         return self._transport is not _NO_TRANSPORT
+
+    @property
+    def undelivered(self) -> int:
+        """Bytes of answers that the client's host has not taken yet, here and in the kernel; on TLS here only."""
+        found = self._transport.get_write_buffer_size()
+        if self._sender is not None:
+            found += self._sender.unsent
+        if self._sock is not None and not self._transport.is_closing():
+            found += int.from_bytes(fcntl.ioctl(self._sock.fileno(), termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+        return found
 
     def on_sent(self) -> None:
         """The sender has nothing left."""

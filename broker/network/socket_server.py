@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 MAX_IDLE_CHECK_SECONDS: Final = 10.0
 MIN_IDLE_CHECK_SECONDS: Final = 0.05
+PATIENCE_SECONDS: Final = 2.0
+"""How long a stopping broker waits for a client that takes nothing of its answer."""
 
 
 class SocketServer:
@@ -125,13 +127,26 @@ class SocketServer:
         for acceptor in self._acceptors.values():
             acceptor.close()
 
-    async def drain(self, timeout_seconds: float) -> bool:
-        """Accept nothing, handle no new request, answer what is done or being done, and close. False when some are left after the time."""
+    async def drain(self, timeout_seconds: float, patience_seconds: float = PATIENCE_SECONDS) -> bool:
+        """Accept nothing, handle no new request, answer what is done or being done, and close. False when some are left after the time.
+
+        A client that takes nothing of an answer for `patience_seconds` is not waited for any longer.
+        """
         self.stop_accepting()
         await self._settle()
         for connection in self.connections():
             connection.drain()
-        return await self._wait_until_empty(timeout_seconds)
+        deadline = self._loop.time() + timeout_seconds
+        while (left := deadline - self._loop.time()) > patience_seconds:
+            owed = {connection: connection.undelivered for connection in self.connections()}
+            if await self._wait_until_empty(patience_seconds):
+                return True
+            for connection in self.connections():
+                undelivered = connection.undelivered
+                if undelivered and owed.get(connection) == undelivered:
+                    logger.info("%s takes no answer; closing the connection", connection.info.connection_id)
+                    connection.abort()
+        return await self._wait_until_empty(left)
 
     async def close(self) -> None:
         """Close whatever is left, now. Harmless when done twice."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,8 @@ from broker.network.limits import NetworkLimits
 from broker.network.request_channel import Answer, Pending
 from broker.network.socket_server import SocketServer
 from config.listeners import EndPoint, SecurityProtocol
+from storage.file_region import FileRegion
+from storage.filesystem import RealFileSystem
 from tests.support.network import framed, other
 from tests.support.peers import LOOPS, Peer, Scenario, echo, endpoint, run_on, serving, until
 
@@ -188,6 +192,26 @@ def test_draining_gives_up_on_what_never_completes(run: Callable[[Scenario], Non
 
     run(scenario)
     assert closed == [1]
+
+
+@pytest.mark.parametrize("file", [False, True])
+def test_draining_waits_for_who_reads_and_not_for_who_does_not(run: Callable[[Scenario], None], tmp_path: Path, file: bool) -> None:
+    size = 1 << 25
+    path = tmp_path / "records"
+    path.write_bytes(bytes(size))
+    with closing(RealFileSystem().open(str(path))) as records:
+
+        async def scenario() -> None:
+            async with serving(lambda frame, connection: [FileRegion(records, 0, size)] if file else bytes(size)) as server:
+                reads, does_not = await Peer.connect(server), await Peer.connect(server)
+                for peer in (reads, does_not):
+                    peer.send(other())
+                await until(lambda: sum(connection.undelivered > 0 for connection in server.connections()) == 2)
+                draining = asyncio.ensure_future(server.drain(3600, 1))
+                assert len(await reads.receive()) == size
+                assert await draining
+
+        run(scenario)
 
 
 def test_fewer_processors_keep_their_connections_and_get_no_new_ones(run: Callable[[Scenario], None]) -> None:
