@@ -3,7 +3,7 @@
     ottla serve &
     python -m benchmarks.examples.web_events --bootstrap 127.0.0.1:9092 --out web-events
 
-Run it again and it goes on where its checkpoint says: only new events are counted.
+Run it again and both go on: the next events follow, and only they are counted, as the checkpoint says.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import random
 import time
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,14 +47,27 @@ def events(count: int, seed: int = 1) -> Iterator[tuple[str, str]]:
 
 
 def send(bootstrap: str, count: int) -> None:
-    """Write events to the topic, those of a user in their order."""
+    """Write the events that follow those of the topic, those of a user in their order."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20})
-    for user, event in events(count):
+    there = _sent(bootstrap)
+    for user, event in islice(events(there + count), there, None):
         producer.produce(TOPIC, event, user)
         producer.poll(0)
     producer.flush(30)
+
+
+def _sent(bootstrap: str) -> int:
+    """How many events there were in the topic so far; none when there is no topic."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": TOPIC})
+    try:
+        partitions = consumer.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions
+        return sum(consumer.get_watermark_offsets(TopicPartition(TOPIC, number), timeout=30)[1] for number in partitions)
+    finally:
+        consumer.close()
 
 
 def count_per_minute(spark: SparkSession, bootstrap: str, out: Path) -> DataFrame:
@@ -113,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.examples.web_events", description=__doc__.partition("\n")[0])
     parser.add_argument("--bootstrap", default="127.0.0.1:9092")
-    parser.add_argument("--events", type=int, default=20_000)
+    parser.add_argument("--events", type=int, default=20_000, help="how many more")
     parser.add_argument("--out", type=Path, default=Path("web-events"))
     asked = parser.parse_args(arguments)
     out = asked.out.absolute()
