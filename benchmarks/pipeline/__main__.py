@@ -41,7 +41,12 @@ def _pairs(_: click.Context, option: click.Parameter, texts: tuple[str, ...]) ->
 @click.option("--rows", type=click.IntRange(1, MAX_ROWS), default=1_000_000, help="How many rows to make.")
 @click.option("--partitions", type=click.IntRange(1), default=4, help="Partitions of the topic.")
 @click.option("--replication-factor", type=click.IntRange(-1), default=-1, help="Of the topic; -1 is the cluster's default.")
-@click.option("--record-bytes", type=click.IntRange(_MIN_RECORD_BYTES, 1_000_000), default=100, help="Size of a record's value.")
+@click.option(
+    "--record-bytes",
+    type=click.IntRange(_MIN_RECORD_BYTES, 1_000_000),
+    default=100,
+    help="Bytes of a record's value; 52 of them say which row it is.",
+)
 @click.option("--codec", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none", help="The producers' compression.")
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", help="What the producers wait for.")
 @click.option("--master", default="local[*]", help="Spark's master, as spark://host:port.")

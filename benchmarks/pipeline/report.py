@@ -1,6 +1,6 @@
 """The report: a folder with `report.json`, `report.html` and the measurements as Parquet, there as a whole or not at all.
 
-It grows in a folder beside its place and gets its name when it is complete. The place must be free, or hold an earlier report.
+It grows in a hidden folder beside its place and gets its name when it is complete. The place must be free, or hold an earlier report.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from html import escape
 from pathlib import Path
 
 from benchmarks.pipeline.plan import DidNotFinish, Unusable
+from benchmarks.pipeline.scratch import OwnFolder
 
 Facts = Mapping[str, object]
 
+_PREFIX = ".ottla-report-"
 _PARTS = frozenset({"report.json", "report.html", "spark.log", "findings", "throughput", "latency", "partitions", "batches"})
 
 _STYLE = """
@@ -34,7 +36,7 @@ small { color: #666 }
 
 
 class ReportFolder:
-    """Use as a context manager; what was not `publish`ed when it is left is removed."""
+    """Use as a context manager; what was not `publish`ed when it is left is removed, and what a killed run left here before."""
 
     def __init__(self, place: Path) -> None:
         """Raises Unusable when no report can be written there."""
@@ -45,12 +47,13 @@ class ReportFolder:
             if self.place.is_mount():
                 raise Unusable(f"{place}: is a mount point, and a report comes as a new folder; name one inside it with --report")
             self.place.parent.mkdir(parents=True, exist_ok=True)
-            self.growing = Path(tempfile.mkdtemp(prefix=f".{self.place.name}.", dir=self.place.parent))
+            self._own = OwnFolder(self.place.parent, _PREFIX)
             if self.place.exists() and not os.access(self.place, os.W_OK):
                 self._discard()
                 raise PermissionError(13, "Permission denied")
         except OSError as error:
             raise Unusable(f"{place}: no report can be written there: {error.strerror}; name another folder with --report") from None
+        self.growing = self._own.path
         self.growing.chmod(0o755)
 
     def __enter__(self) -> ReportFolder:
@@ -66,10 +69,10 @@ class ReportFolder:
         if self.place.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{self.place.name}.old.", dir=self.place.parent))
             self.place.rename(old / "report")
-            self.growing.rename(self.place)
+            self._own.rename(self.place)
             shutil.rmtree(old)
         else:
-            self.growing.rename(self.place)
+            self._own.rename(self.place)
 
     def _may_be_replaced(self) -> bool:
         """Nothing is there, or only what an earlier run wrote."""
@@ -79,7 +82,7 @@ class ReportFolder:
         return not names or {"report.json", "report.html"} <= names <= _PARTS
 
     def _discard(self) -> None:
-        shutil.rmtree(self.growing, ignore_errors=True)
+        self._own.remove()
 
 
 def write_json(folder: Path, report: Facts) -> None:

@@ -21,7 +21,7 @@ from benchmarks.pipeline.console import Console
 from benchmarks.pipeline.plan import DidNotFinish, Plan, Unusable, check_input
 from benchmarks.pipeline.reasons import innermost, is_full_disk
 from benchmarks.pipeline.report import ReportFolder, write_html, write_json
-from benchmarks.pipeline.scratch import scratch_folder
+from benchmarks.pipeline.scratch import OwnFolder, scratch_folder
 from broker.cli.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -139,21 +139,21 @@ def stages(spark: SparkSession, plan: Plan, folder: Path, console: Console) -> V
 
 @contextmanager
 def _work_folder(plan: Plan, folder: Path) -> Iterator[str]:
-    """Checkpoint and records of one run, which go when it is over; at a URL they stay. Raises Unusable."""
+    """Checkpoint and records of one run, which go when it is over, or with the next one there; at a URL they stay. Raises Unusable."""
     if plan.work is not None and "://" in plan.work:
         yield f"{plan.work}/{plan.topic}-{time.time_ns()}"
         return
     base = folder if plan.work is None else Path(plan.work)
     try:
         base.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix="work-", dir=base))
-        made.chmod(0o755)
+        own = OwnFolder(base, "ottla-work-")
+        own.path.chmod(0o755)
     except OSError as error:
         raise Unusable(f"{base}: no checkpoint can be written there: {error.strerror}; name another folder with --work") from None
     try:
-        yield str(made)
+        yield str(own.path)
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        own.remove()
 
 
 def _reason(plan: Plan, error: Exception) -> BaseException:

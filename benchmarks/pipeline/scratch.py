@@ -1,37 +1,70 @@
-"""A folder of its own for all that Spark's JVM drops beside its work: blocks, shuffles, unpacked native libraries, artifacts.
+"""Folders that a process has for itself, as for all that Spark's JVM drops: blocks, shuffles, unpacked native libraries, artifacts.
 
-It goes when the run is over. A process that was killed cannot remove its folder; the next one that needs such a folder does.
+They go when the run is over. A process that was killed cannot remove its folder; the next one that makes such a folder there does.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import platform
 import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
-_PREFIX = "ottla-spark-"
 _LOCK = "lock"
+
+
+class OwnFolder:
+    """A new folder of this process alone, which holds the lock in it until `remove` or `rename`."""
+
+    def __init__(self, base: Path, prefix: str) -> None:
+        """Folders with this prefix in `base` whose processes are gone are removed before. Raises OSError."""
+        for left in base.glob(f"{prefix}*"):
+            _remove_if_left(left)
+        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=base))
+        self._lock: IO[str] | None = None
+        try:
+            self._lock = (self.path / "new-lock").open("w")  # Python's children do not inherit it: it is free when this process is gone
+            self._lock.write(platform.node())
+            self._lock.flush()
+            with suppress(OSError):  # on a file system without locks nobody removes what a killed process left
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                (self.path / "new-lock").rename(self.path / _LOCK)
+        except BaseException:
+            self.remove()
+            raise
+
+    def remove(self) -> None:
+        """With all that is in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._let_go()
+
+    def rename(self, place: Path) -> None:
+        """It is no longer anybody's, and complete. Raises OSError."""
+        for name in (_LOCK, "new-lock"):
+            (self.path / name).unlink(missing_ok=True)
+        self.path.rename(place)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._lock is not None:
+            with suppress(OSError):
+                self._lock.close()
 
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A new folder among the temporary ones; those of processes that are gone are removed before."""
-    base = Path(tempfile.gettempdir()).absolute()
-    for left in base.glob(f"{_PREFIX}*"):
-        _remove_if_left(left)
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
+    """An OwnFolder among the temporary ones. Raises OSError."""
+    own = OwnFolder(Path(tempfile.gettempdir()).absolute(), "ottla-spark-")
     try:
-        with (folder / "new-lock").open("w") as lock:  # Python's children do not inherit it: it is free when this process is gone
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            (folder / "new-lock").rename(folder / _LOCK)
-            yield folder
+        yield own.path
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        own.remove()
 
 
 @contextmanager
@@ -55,8 +88,8 @@ def jvm_in(folder: Path) -> Iterator[None]:
 
 
 def _remove_if_left(folder: Path) -> None:
-    """Unless its process still holds the lock, or is about to, or it is somebody else's."""
-    with suppress(OSError), (folder / _LOCK).open("r+") as lock:
-        if os.fstat(lock.fileno()).st_uid == os.getuid():
+    """Unless a process holds the lock, or is about to, or it is somebody else's, or of another machine, whose locks may not show."""
+    with suppress(OSError, UnicodeDecodeError), (folder / _LOCK).open("r+") as lock:
+        if os.fstat(lock.fileno()).st_uid == os.getuid() and lock.read() == platform.node():
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(folder, ignore_errors=True)

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.pipeline.report import ReportFolder
 from benchmarks.pipeline.scratch import jvm_in, scratch_folder
 
 ONE_THAT_WAITS = """
 import sys
+from benchmarks.pipeline.report import ReportFolder
 from benchmarks.pipeline.scratch import scratch_folder
 with scratch_folder() as folder:
     (folder / "blocks").mkdir()
@@ -48,6 +50,29 @@ def test_what_a_killed_process_left_goes_with_the_next_and_what_one_uses_stays(t
     assert (theirs / "blocks").is_dir()
     with scratch_folder() as ours:
         assert list(temporary.iterdir()) == [ours]
+
+
+def test_a_report_that_a_killed_run_left_unfinished_goes_with_the_next_one_there(temporary: Path) -> None:
+    killed = "import os, sys; from pathlib import Path; from benchmarks.pipeline.report import ReportFolder\n"
+    killed += "ReportFolder(Path(sys.argv[1])).growing.joinpath('report.json').touch(); os.kill(os.getpid(), 9)"
+    environment = {"PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run([sys.executable, "-c", killed, str(temporary / "first")], env=environment, check=False)
+    assert done.returncode == -signal.SIGKILL
+    (left,) = temporary.iterdir()
+    assert left.name.startswith(".")  # nobody takes it for a report
+    with ReportFolder(temporary / "second") as other, ReportFolder(temporary / "third") as folder:
+        assert {*temporary.iterdir()} == {other.growing, folder.growing}
+        folder.publish()
+    assert [path.name for path in temporary.rglob("*")] == ["third"]
+
+
+def test_what_another_machine_left_stays(temporary: Path) -> None:
+    """Locks of other machines may not show on a shared disk."""
+    (temporary / "ottla-spark-theirs").mkdir()
+    (temporary / "ottla-spark-theirs" / "lock").write_text("another.example.com")
+    with scratch_folder():
+        pass
+    assert (temporary / "ottla-spark-theirs" / "lock").exists()
 
 
 def test_nothing_but_such_folders_is_removed(temporary: Path) -> None:
