@@ -46,17 +46,17 @@ class Ingest:
         self._query: StreamingQuery | None = None
         self._reached: Offsets = dict(topic.first)
         self._seen: tuple[object, object] | None = None
-        self.batches: dict[int, dict[str, object]] = {}
+        self.batches: dict[int, dict[str, Any]] = {}
         self.restarts = 0
 
     @property
     def rows(self) -> int:
-        """Records read by finished micro-batches, with the markers of transactions among them."""
-        return sum(self._reached.values()) - sum(self._topic.first.values())
+        """Records read by finished micro-batches."""
+        return sum(batch["rows"] for batch in self.batches.values())
 
     def received(self) -> DataFrame:
         """What was read, once the query has ended."""
-        if not self.rows:
+        if self._reached == self._topic.first:
             return frame_of(self._spark, [], _SCHEMA)
         return self._spark.read.schema(_SCHEMA).parquet(self.data)
 
@@ -75,18 +75,18 @@ class Ingest:
         Raises DidNotFinish when nothing comes for too long, or the query fails.
         """
         assert self._query is not None
-        moved, rows = time.monotonic(), self.rows
+        moved, reached = time.monotonic(), self._reached
         while True:
             running = self._query.isActive
             self._look()
             goal = wanted()
             if goal is not None and all(self._reached.get(partition, 0) >= end for partition, end in goal.items()):
                 break
-            if self.rows != rows or goal is None:
-                moved, rows = time.monotonic(), self.rows
+            if self._reached != reached or goal is None:
+                moved, reached = time.monotonic(), self._reached
             if time.monotonic() - moved > self._plan.stall_s:
                 raise DidNotFinish(
-                    f"ingest stands still since {self._plan.stall_s:.0f} s at {self.rows} records: {self._behind(goal or {})}"
+                    f"ingest stands still since {self._plan.stall_s:.0f} s at {self.rows:,} records: {self._behind(goal or {})}"
                 )
             if not running:
                 self._go_on(forgives=forgives)
@@ -123,7 +123,7 @@ class Ingest:
         is_next = newest["batchId"] <= max(self.batches, default=-1) + 1
         for seen in [newest] if is_next else [*map(_as_mapping, self._query.recentProgress), newest]:
             for source in seen["sources"]:
-                self._reached |= _offsets_in(source.get("endOffset"), self._topic.name)
+                self._reached = self._reached | _offsets_in(source.get("endOffset"), self._topic.name)
             if seen["numInputRows"]:
                 self.batches[seen["batchId"]] = {
                     "batch": seen["batchId"],

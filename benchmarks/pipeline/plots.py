@@ -12,6 +12,7 @@ mpl.use("svg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from benchmarks.pipeline.measure import PERCENTILES
 
@@ -21,25 +22,27 @@ _WRITTEN, _READ, _BAR = "#c2571a", "#1f6f8b", "#5b7f52"
 _SHADES = ("#9bbfd0", "#4c92ad", "#1f6f8b", "#0d3b4f")
 
 
-def throughput(rows: Series) -> str:
+def throughput(rows: Series, slice_s: int) -> str:
     """Records per second, written and read."""
     figure, axes = _canvas("records per second")
     edges = [row["second"] for row in rows]
-    edges.append(edges[-1] + (edges[1] - edges[0] if len(edges) > 1 else 1))
+    edges.append(edges[-1] + slice_s)
     for name, colour in (("written", _WRITTEN), ("read", _READ)):
         axes.stairs([row[f"{name}_per_s"] for row in rows], edges, color=colour, label=name, linewidth=1.6)
     axes.set_ylim(bottom=0)
+    axes.set_xlim(0, edges[-1])
     return _svg(figure, axes)
 
 
-def latency(rows: Series) -> str:
+def latency(rows: Series, slice_s: int, end_s: float) -> str:
     """Percentiles over the time at which rows were written: they may have been made long before, while Spark begins."""
-    figure, axes = _canvas("ms from made to read")
-    seconds = [row["second"] for row in rows]
+    figure, axes = _canvas("latency, ms")
+    seconds = [row["second"] + slice_s / 2 for row in rows]
     for name, colour in zip(PERCENTILES, _SHADES, strict=True):
         axes.plot(
             seconds, [max(row[name], 1) for row in rows], color=colour, label=name, linewidth=1.4, marker="." if len(rows) < 60 else None
         )
+    axes.set_xlim(0, end_s)  # that of the throughput, to be looked at side by side
     axes.set_yscale("log")
     low, high = axes.get_ylim()
     axes.yaxis.set_major_formatter("{x:,.0f}")  # a new scale brings powers of ten
@@ -47,14 +50,15 @@ def latency(rows: Series) -> str:
     return _svg(figure, axes)
 
 
-def skew(rows: Series) -> str:
-    """Records per partition beside their mean."""
+def skew(rows: Series, partitions: int) -> str:
+    """Records per partition beside the mean of all, those without records too."""
     figure, axes = _canvas("records", below="partition")
     numbers, records = [row["partition"] for row in rows], [row["records"] for row in rows]
     axes.bar(numbers, records, color=_BAR)
-    axes.axhline(sum(records) / len(records), color="#444", linewidth=1, linestyle="--", label="mean")
-    if len(rows) <= 32:
-        axes.set_xticks(numbers)
+    axes.axhline(sum(records) / partitions, color="#444", linewidth=1, linestyle="--", label="mean")
+    axes.set_xlim(-0.5, partitions - 0.5)
+    if partitions <= 32:
+        axes.set_xticks(range(partitions))
     return _svg(figure, axes)
 
 
@@ -63,6 +67,7 @@ def _canvas(beside: str, below: str = "seconds since the beginning") -> tuple[Fi
     mpl.rcParams["svg.hashsalt"] = "ottla"
     figure, axes = plt.subplots(figsize=(8.4, 2.8), layout="constrained")
     axes.set_xlabel(below)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel(beside)
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.spines[["top", "right"]].set_visible(False)

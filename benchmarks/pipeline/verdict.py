@@ -16,11 +16,16 @@ from benchmarks.pipeline.measure import PERCENTILES, Measurements, measure
 from benchmarks.pipeline.transfer import Transfer
 from benchmarks.pipeline.verify import COLUMNS, KINDS, Run, findings
 
+Series = Mapping[str, list[dict[str, float]]]
+"""Rows of measurements, by the name of their folder."""
+
 _EXAMPLES = 20
 _MB = 1e6
+_SHORTEST_MS = 1000
 _THROUGHPUT_SAYS = "Written: by the timestamps of the records. Read: when Spark's source handed them over."
 _LATENCY_SAYS = (
-    "From the making of a row to its reading, by the time at which it was written; Spark's own starting and queueing is part of it."
+    "From the making of a row to its reading, by the second in which it was written; 99 of 100 records took no longer than p99. "
+    "Spark's own part, queueing and the length of its micro-batches, is most of it in a short run."
 )
 _SKEW_SAYS = "The keys decide: skewed ones fill some partitions more than others, whichever broker it is."
 
@@ -68,16 +73,18 @@ def judge(transfer: Transfer, folder: Path, environment: Mapping[str, str], say:
         "faults": transfer.faults,
         "environment": dict(environment),
     }
-    pictures = (
-        {
-            "Throughput": (_THROUGHPUT_SAYS, plots.throughput(series["throughput"])),
-            "Latency": (_LATENCY_SAYS, plots.latency(series["latency"])),
-            "Records per partition": (_SKEW_SAYS, plots.skew(series["partitions"])),
-        }
-        if series
-        else {}
-    )
-    return Verdict(holds, text, report, pictures, transfer.topic.is_new)
+    return Verdict(holds, text, report, _pictures(transfer, measured, series), transfer.topic.is_new)
+
+
+def _pictures(transfer: Transfer, measured: Measurements | None, series: Series) -> dict[str, tuple[str, str]]:
+    if measured is None:
+        return {}
+    throughput, latency, partitions = (series[name] for name in ("throughput", "latency", "partitions"))
+    pictures = {"Throughput": (_THROUGHPUT_SAYS, plots.throughput(throughput, measured.slice_s))}
+    if transfer.plan.generates and latency:  # otherwise it would be how long ago the rows were made
+        end_s = throughput[-1]["second"] + measured.slice_s
+        pictures["Latency"] = (_LATENCY_SAYS, plots.latency(latency, measured.slice_s, end_s))
+    return pictures | {"Records per partition": (_SKEW_SAYS, plots.skew(partitions, transfer.topic.partitions))}
 
 
 def _text(transfer: Transfer, checks: Mapping[str, int]) -> str:
@@ -86,24 +93,34 @@ def _text(transfer: Transfer, checks: Mapping[str, int]) -> str:
     return f"Everything holds: {transfer.source.count:,} rows came through, once, whole and in order"
 
 
-def _summary(transfer: Transfer, measured: Measurements | None, series: Mapping[str, list[dict[str, float]]]) -> dict[str, object]:
+def _summary(transfer: Transfer, measured: Measurements | None, series: Series) -> dict[str, str]:
+    """Text for people: every number with its unit."""
+    facts = {"rows that were made": f"{transfer.source.count:,}"}
     if measured is None:
-        return {"records read": 0}
+        return facts | {"records read": "none"}
     totals = measured.totals
-    records = [row["records"] for row in series["partitions"]]
-    written_s = max(transfer.seconds.get("generate", 0.0), 1e-3)
-    read_s = max(transfer.seconds["ingest"], 1e-3)
-    facts: dict[str, object] = {"rows": transfer.source.count, "records read": totals.records, "megabytes": totals.bytes / _MB}
+    facts["records read"] = f"{totals.records:,}, {totals.bytes / _MB:,.1f} MB of keys and values"
     if transfer.plan.generates:
-        facts |= {"written per second": totals.records / written_s, "written MB per second": totals.bytes / _MB / written_s}
-    facts |= {"written and read in, s": read_s, "through per second": totals.records / read_s}
-    if totals["p50"] is not None:
-        facts["latency ms, " + ", ".join((*PERCENTILES, "max"))] = " / ".join(f"{totals[name]:,.0f}" for name in (*PERCENTILES, "max"))
-    return facts | {
-        "fullest partition over the mean": f"{max(records) / (sum(records) / transfer.topic.partitions):.2f}",
-        "micro-batches": len(transfer.ingest.batches),
-        **({"faults": _faults(transfer)} if transfer.plan.chaos is not None else {}),
-    }
+        facts["written"] = _rate(measured, totals.first_written_ms, totals.last_written_ms)
+    facts["read"] = _rate(measured, totals.first_read_ms, totals.last_read_ms)
+    whole_s = max(transfer.seconds["ingest"], 1e-3)
+    what = "write and read" if transfer.plan.generates else "read"
+    facts["in all"] = f"{whole_s:,.1f} s to {what}, {totals.records / whole_s:,.0f} records/s, with Spark's own beginning"
+    if transfer.plan.generates and totals["p50"] is not None:
+        facts["latency"] = ", ".join(f"{name} {totals[name]:,.0f} ms" for name in (*PERCENTILES, "max"))
+    records = max(row["records"] for row in series["partitions"])
+    facts["fullest partition"] = f"{records:,} records, {records * transfer.topic.partitions / totals.records:.2f} times the mean"
+    facts["micro-batches"] = f"{len(transfer.ingest.batches):,}"
+    return facts | ({"faults": _faults(transfer)} if transfer.plan.chaos is not None else {})
+
+
+def _rate(measured: Measurements, first_ms: int, last_ms: int) -> str:
+    """Of the time in which records moved, which Spark's own beginning is no part of."""
+    if last_ms - first_ms < _SHORTEST_MS:
+        return "all within a second"
+    seconds, totals = (last_ms - first_ms) / 1000, measured.totals
+    rate = f"{totals.records / seconds:,.0f} records/s, {totals.bytes / _MB / seconds:,.2f} MB/s"
+    return f"{rate}, in the {seconds:,.1f} s from the first to the last"
 
 
 def _faults(transfer: Transfer) -> str:

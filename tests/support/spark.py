@@ -80,13 +80,13 @@ def skip_if_not_fetched(why: str) -> None:
         pytest.skip(why.strip().splitlines()[-1])
 
 
-def validated(spark: SparkSession, plan: Plan) -> dict[str, Any]:
-    """The report of a run with this plan; its files are in `plan.report`."""
+def validated(spark: SparkSession, plan: Plan, console: Path = Path(os.devnull)) -> dict[str, Any]:
+    """The report of a run with this plan; its files are in `plan.report`, and what it says meanwhile in `console`."""
     from benchmarks.pipeline.run import stages
 
     plan.report.mkdir(parents=True)
-    with open(os.devnull, "w") as nowhere:
-        verdict = stages(spark, plan, plan.report, Console(nowhere.fileno(), nowhere.fileno()))
+    with console.open("w") as said:
+        verdict = stages(spark, plan, plan.report, Console(said.fileno(), said.fileno()))
     return dict(verdict.report)
 
 

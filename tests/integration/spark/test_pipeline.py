@@ -73,7 +73,7 @@ def test_the_report_is_a_page_that_needs_nothing_else(written: Written) -> None:
     assert report["holds"] is True
     for frame in ("findings", "throughput", "latency", "partitions", "batches"):
         assert list((written.plan.report / frame).glob("*.parquet")), frame
-    assert not list(written.plan.report.glob("work*"))
+    assert not list(written.plan.report.glob("*work*"))
 
 
 class Wrong(NamedTuple):
@@ -244,6 +244,13 @@ def test_a_dropped_record_is_said_to_belong_behind_the_offset_before_it(spark: S
     assert found["detail"].endswith(f"behind offset {before}")
 
 
+def test_a_topic_without_any_record_of_the_run_has_a_report(spark: SparkSession, written: Written, tmp_path: Path) -> None:
+    strange = [record._replace(value=STRANGE) for record in written.records[0][:20]]
+    report = verified(spark, written, [strange, [], []], "strange", tmp_path)
+    assert report["checks"] == {**dict.fromkeys(KINDS, 0), "missing": ROWS, "corrupted": 20}
+    assert (tmp_path / "report" / "report.html").read_text(encoding="utf-8").count("<svg") == 2  # how long ago they were made is no latency
+
+
 def segment(records: list[Record]) -> bytes:
     """A log with a transaction's marker at offset 100, nothing at 101, and the records at the other offsets."""
     placed = [(n if n < 100 else n + 2, record) for n, record in enumerate(records)]
@@ -301,8 +308,9 @@ def test_as_many_transactions_as_there_may_be_leave_no_gap(
         markers = write_in_transactions(kafka.bootstrap, "transactions", written.records)
         assert markers >= ROWS // EACH
         plan = replace(verify_only(written.plan, "transactions", tmp_path / "report"), bootstrap=kafka.bootstrap)
-        report = validated(spark, plan)
+        report = validated(spark, plan, tmp_path / "console")
     assert report["holds"], report["examples"]
     assert report["records"] == ROWS
+    assert f"{ROWS:,} records read, " in (tmp_path / "console").read_text()  # without the markers
     ends = [row["last_offset"] for row in report["measurements"]["partitions"]]
     assert sum(ends) == ROWS + markers - 2 * PARTITIONS  # the marker behind the last record is none of them
