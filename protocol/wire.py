@@ -1,7 +1,8 @@
 """Primitive values on the wire, and what can be wrong with them.
 
 The generated codecs read and write fixed-size values with `struct` themselves and come here for the rest: varints beyond one byte,
-zigzag, unknown tagged fields, and the errors. Lengths and counts are compared with what is left before anything is made of them.
+unknown tagged fields, and the errors. Lengths and counts are compared with what is left before anything is made of them. The zigzag
+varints inside of records are read by `record_reader` and written by `record_builder`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ MAX_ELEMENTS: Final = 500_000
 microseconds and a hundred bytes here where it may cost one byte there: 100 MiB of them would take the memory of any machine."""
 
 _UINT32_MAX: Final = 0xFFFFFFFF
-_UINT64_MAX: Final = 0xFFFFFFFFFFFFFFFF
 
 
 class ProtocolError(Exception):
@@ -34,7 +34,7 @@ class TooManyElements(ProtocolError):
 
 
 class InvalidVarint(ProtocolError):
-    """A varint does not end within its five (or ten) bytes."""
+    """A varint does not end within its five bytes."""
 
 
 class UnexpectedNull(ProtocolError):
@@ -77,34 +77,6 @@ def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
             raise InvalidVarint("a varint is longer than five bytes")
 
 
-def read_uvarlong(buf: Buffer, pos: int) -> tuple[int, int]:
-    """An unsigned varint of at most ten bytes and 64 bits, and the position after it."""
-    value = shift = 0
-    while True:
-        if pos >= len(buf):
-            raise Truncated("the bytes end inside a varint")
-        byte = buf[pos]
-        pos += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & _UINT64_MAX, pos
-        shift += 7
-        if shift > 63:
-            raise InvalidVarint("a varint is longer than ten bytes")
-
-
-def read_varint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """A zigzag varint of 32 bits, as record fields are written."""
-    value, pos = read_uvarint(buf, pos)
-    return (value >> 1) ^ -(value & 1), pos
-
-
-def read_varlong(buf: Buffer, pos: int) -> tuple[int, int]:
-    """A zigzag varint of 64 bits."""
-    value, pos = read_uvarlong(buf, pos)
-    return (value >> 1) ^ -(value & 1), pos
-
-
 def uvarint(value: int) -> bytes:
     """An unsigned varint; also of more than 32 bits."""
     if value < 0x80:
@@ -122,16 +94,6 @@ def compact_string_length(value: int) -> bytes:
     if value > MAX_STRING_BYTES + 1:
         raise InvalidValue(f"a string of {value - 1} bytes; strings have at most {MAX_STRING_BYTES}")
     return uvarint(value)
-
-
-def varint(value: int) -> bytes:
-    """A zigzag varint of a signed 32-bit value."""
-    return uvarint((value << 1) ^ (value >> 31))
-
-
-def varlong(value: int) -> bytes:
-    """A zigzag varint of a signed 64-bit value."""
-    return uvarint((value << 1) ^ (value >> 63))
 
 
 def read_compact_length(buf: Buffer, pos: int) -> tuple[int, int]:

@@ -84,7 +84,7 @@ class LogContext:
         self.on_flush_due = on_flush_due
         self.on_truncated = on_truncated
         self.on_flushed: Callable[[float], None] = _nobody_asks
-        """Told how long a flush took; at shutdown by several threads."""
+        """Told how many seconds a flush took; at shutdown by several threads."""
         self.submit: Submit = _at_once
         """`Background.submit` of the broker, for what takes long: without it, that happens where it is asked for."""
         self.take_spare_file: Callable[[str, str], File | None] = _none_to_spare

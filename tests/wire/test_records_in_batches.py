@@ -63,6 +63,14 @@ def test_varlongs_come_back(value: int) -> None:
     assert read_varlong(b"\x00" + encoded, 1) == (value, len(encoded) + 1)
 
 
+@pytest.mark.parametrize(
+    ("value", "data"),
+    [(0, "00"), (-1, "01"), (1, "02"), (63, "7e"), (-64, "7f"), (64, "8001"), (-(2**31), "ffffffff0f"), (2**31 - 1, "feffffff0f")],
+)
+def test_zigzag_is_kafkas(value: int, data: str) -> None:
+    assert encode_varint(value).hex() == encode_varlong(value).hex() == data
+
+
 def test_varints_that_are_too_long_or_cut_off_are_refused() -> None:
     with pytest.raises(InvalidRecord):
         read_varint(b"\x80" * 5 + b"\x01", 0)
