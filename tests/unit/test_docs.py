@@ -8,6 +8,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -185,6 +186,28 @@ def test_the_table_of_limits_names_keys_and_constants() -> None:
         constants = frozenset().union(*(definitions_in(file) for file in re.findall(r"`([^`]+)`", files)))
         for name in re.findall(r"`([^`]+)`", bound):
             assert name in BROKER_KEYS or name in constants, name
+
+
+def test_the_numbers_in_the_table_of_limits_are_those_of_the_constants() -> None:
+    compared = 0
+    for _, bound, files in rows_of(ROOT / "docs" / "design.md", "Limits"):
+        values = {name: value for file in re.findall(r"`([^`]+)`", files) for name, value in numbers_in(file).items()}
+        for number, unit, names in re.findall(r"([\d,]+) ?(MiB)?[^()`;\d]*\(((?:`\w+`(?:, )?)+)\)", bound):
+            said = int(number.replace(",", "")) * (1024 * 1024 if unit else 1)
+            for name in re.findall(r"\w+", names):
+                assert values[name] == said, name
+                compared += 1
+    assert compared >= 15
+
+
+def numbers_in(path: str) -> dict[str, float]:
+    """The module-level constants of a file that are numbers, or products of numbers."""
+    found = {}
+    for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body:
+        target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0] if isinstance(node, ast.Assign) else None
+        if isinstance(target, ast.Name) and node.value is not None and re.fullmatch(r"[\d_. *]+", ast.unparse(node.value)):
+            found[target.id] = prod(float(factor) for factor in ast.unparse(node.value).split("*"))
+    return found
 
 
 def test_the_keys_in_the_readme_have_the_defaults_that_it_says() -> None:
