@@ -1,4 +1,4 @@
-"""Who sends a request. A principal travels with every connection from the first day; mechanisms that prove one live beside this file.
+"""Who sends a request. A principal travels with every connection; nothing proves one yet, so that everybody is ANONYMOUS.
 
 Apache Kafka writes a principal as `Type:name`; ACLs and logs show that text.
 """
