@@ -47,10 +47,10 @@ class ControlRequests:
             _say_failed(request)
             return LeaderAndIsrResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    def on_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+    async def on_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         """Learn of the cluster."""
         try:
-            response = self._replica_manager.on_update_metadata(request)
+            response = await self._replica_manager.on_update_metadata(request)
         except Exception:
             _say_failed(request)
             return UpdateMetadataResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)

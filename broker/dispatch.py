@@ -6,7 +6,7 @@ Called by the network floor with every complete frame. Rules, as Apache Kafka ha
   the client learns what it may say (KIP-511);
 * bytes after the body are ignored;
 * a request of LARGE_BYTES is read, handled as far as its handler is a generator, and answered in steps (`broker.turns`), and so is whatever
-  a generator has not done in its first slice;
+  a generator has not done in its first slice; one between brokers waits for no other;
 * an error nobody expected becomes UNKNOWN_SERVER_ERROR in the answer where it has a field for it, and a stack trace in the log.
 """
 
@@ -135,6 +135,10 @@ class Dispatcher:
         self, frame: memoryview, offset: int, client_id_length: int, correlation_id: int, route: Route, connection: Connection
     ) -> Pending:
         """A large request waits for its turn."""
+        if route.is_between_brokers:
+            pending = Pending(in_turns=True)
+            self.turns.go_on(self._read(bytes(frame), offset, client_id_length, correlation_id, route, connection, pending), pending)
+            return pending
         pending = Pending(in_turns=True, waiting_bytes=len(frame))
         # The receive buffer is used again meanwhile.
         self.turns.wait(self._read(bytes(frame), offset, client_id_length, correlation_id, route, connection, pending), pending)

@@ -51,8 +51,7 @@ class GhostTopics:
         except StoreError as error:
             logger.warning("whether all known topics still exist cannot be found out (%s)", error)
             return
-        ghosts = [image for image in known if image.name not in existing and cluster.topics.get(image.name) is image]
+        ghosts = await services.replica_manager.forget_topics([image for image in known if image.name not in existing])
         if ghosts:
             logger.info("topics were deleted while nobody could tell this broker: %s", ", ".join(image.name for image in ghosts))
-            services.replica_manager.on_partitions_deleted([partition for image in ghosts for partition in cluster.forget(image)])
             services.metadata_waits.notify()

@@ -32,13 +32,9 @@ FAST_READERS: dict[ApiKey, Callable[[memoryview, int, int], Message | None]] = {
 """Hand-made readers of common shapes; None: the generated decoder reads it, or says what is wrong."""
 
 
-AT_ONCE = BETWEEN_BROKERS | {ApiKey.PRODUCE}
-"""Whose bytes do not say that they take long: what brokers and the controller tell each other must not wait, and what makes a Produce large
-are mostly its records, which are not looked at."""
-
-
-LARGE_FETCH_BYTES = 64 * 1024
-"""A partition in a Fetch has twenty bytes at least, and there are clients that name theirs every time."""
+LARGE = {ApiKey.FETCH: 64 * 1024, ApiKey.PRODUCE: sys.maxsize}
+"""From how many bytes on it takes long to read, where that is not LARGE_BYTES. A partition in a Fetch has twenty bytes at least, and there
+are clients that name theirs every time; what makes a Produce large are mostly its records, which are not looked at."""
 
 
 class Route:
@@ -52,6 +48,7 @@ class Route:
         "frame_handler",
         "handler",
         "has_error_code",
+        "is_between_brokers",
         "large_bytes",
         "read",
         "read_steps",
@@ -79,7 +76,9 @@ class Route:
         header_is_flexible = types.response_header_version(version) >= 1
         self.encode = encoder(version, header_is_flexible=header_is_flexible, in_parts=types.key == ApiKey.FETCH)
         self.encode_steps = step_encoder(version, header_is_flexible=header_is_flexible)
-        self.large_bytes = sys.maxsize if types.key in AT_ONCE else LARGE_FETCH_BYTES if types.key == ApiKey.FETCH else LARGE_BYTES
+        self.is_between_brokers = types.key in BETWEEN_BROKERS
+        """What brokers and the controller tell each other must not wait; when it is large it takes turns with others all the same."""
+        self.large_bytes = LARGE.get(types.key, LARGE_BYTES)
         self.requests = 0
         self.sample_at = 0  # the request, counted from 1, that is measured next; 0: none
 

@@ -46,7 +46,7 @@ class Receiver(Protocol):
     async def on_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         """Become leader or follower."""
 
-    def on_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+    async def on_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         """Learn of the cluster."""
 
     async def on_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
@@ -67,7 +67,7 @@ class InProcessChannel:
 
     async def send_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         """See BrokerChannel."""
-        response = self._receiver.on_update_metadata(request)
+        response = await self._receiver.on_update_metadata(request)
         self._on_metadata_updated()
         return response
 

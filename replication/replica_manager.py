@@ -15,9 +15,9 @@ from itertools import islice
 from protocol.errors import ErrorCode
 from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrResponse
 from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
-from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from protocol.messages.update_metadata import UpdateMetadataRequest
 from protocol.uuid import ZERO_UUID
-from replication import failed_log_dirs, log_dir_moves
+from replication import failed_log_dirs, log_dir_moves, metadata_updates
 from replication.cluster import MetadataCache
 from replication.controller_requests import (
     EPOCH_DURING_DELETE,
@@ -33,7 +33,6 @@ from replication.errors import InconsistentTopicId, NotLeaderOrFollower, Replica
 from replication.followers import Followers, NoFollowers
 from replication.isr import IsrChanges
 from replication.isr_proposals import IsrProposals
-from replication.moved_away import moved_away
 from replication.partition import Partition
 from replication.replica_selector import ReplicaSelector
 from replication.thread_work import done
@@ -51,8 +50,9 @@ from storage.turns import in_turns
 logger = logging.getLogger(__name__)
 
 PARTITIONS_PER_TURN = 15
+FOLLOWED_PER_TURN = 100
 LOGS_PER_TURN = 3
-"""What is taken in, or renamed to be deleted, in a turn of the event loop while a request is worked off."""
+"""What is taken in, begins to be fetched, or is renamed to be deleted, in a turn of the event loop while a request is worked off."""
 
 REPLICA_LAG_TIME_MAX_MS = 30_000
 """Kafka's default of replica.lag.time.max.ms."""
@@ -76,6 +76,7 @@ class ReplicaManager:
         "leader_quota",
         "leadership_listeners",
         "log_manager",
+        "metadata_changes",
         "offline",
         "on_partitions_deleted",
         "on_replicas_offline",
@@ -98,6 +99,8 @@ class ReplicaManager:
         self.broker_id = broker_id
         self.cluster = cluster
         self.controller_epoch = 0
+        self.metadata_changes = asyncio.Lock()
+        """Held by whoever changes `cluster`."""
         self.partitions: dict[str, dict[int, Partition]] = {}
         self.offline: set[TopicPartition] = set()
         self.topic_stats = BrokerTopicStats()
@@ -133,6 +136,8 @@ class ReplicaManager:
 
     on_log_dir_failure = failed_log_dirs.on_log_dir_failure
     alter_log_dirs = log_dir_moves.alter_log_dirs
+    on_update_metadata = metadata_updates.on_update_metadata
+    forget_topics = metadata_updates.forget_topics
 
     # -- lookup --------------------------------------------------------------------------------------------------------
 
@@ -163,16 +168,6 @@ class ReplicaManager:
 
     # -- the controller's requests ---------------------------------------------------------------------------------------
 
-    def on_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-        """UpdateMetadata (api 6): take in what is new about the cluster."""
-        if self._is_deposed(request):
-            return UpdateMetadataResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-        if deleted := self.cluster.update(request):
-            self.on_partitions_deleted(deleted)
-        for partition in moved_away(request, self.broker_id, self.partition):
-            self.remove(partition)
-        return UpdateMetadataResponse(error_code=ErrorCode.NONE)
-
     async def on_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         """LeaderAndIsr (api 4): become leader or follower of the named partitions, making their logs when they are new.
 
@@ -181,23 +176,23 @@ class ReplicaManager:
         try:
             return await self._apply_all(request)
         finally:
-            self._follow()
+            await self._follow()
 
     async def _apply_all(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         deposed = LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-        if self._is_deposed(request):
+        if self.is_deposed(request):
             return deposed
         answer = LeaderAndIsrAnswer()
         states = named_states(request)
         while turn := list(islice(states, PARTITIONS_PER_TURN)):
             await done(partial(self.log_manager.new_logs.make, self._new_logs(turn)))
-            if self._is_deposed(request):  # a new controller may have spoken meanwhile
+            if self.is_deposed(request):  # a new controller may have spoken meanwhile
                 return deposed
             for each in turn:
                 answer.add(each, self._apply(*each))
             if len(turn) == PARTITIONS_PER_TURN:
                 await asyncio.sleep(0)
-                if self._is_deposed(request):
+                if self.is_deposed(request):
                     return deposed
         return answer.response()
 
@@ -212,19 +207,19 @@ class ReplicaManager:
     async def on_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         """StopReplica (api 5): stop following partitions and, where the request says so, delete their logs."""
         answer = StopReplicaAnswer()
-        if self._is_deposed(request):
+        if self.is_deposed(request):
             return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
         for at, (topic_partition, leader_epoch, delete) in enumerate(stopped_partitions(request), 1):
             answer.add(topic_partition, *self._stop(topic_partition, leader_epoch, delete=delete))
             if at % LOGS_PER_TURN == 0:
                 await asyncio.sleep(0)
-                if self._is_deposed(request):
+                if self.is_deposed(request):
                     return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
         await done(self.log_manager.retirements.when_done)
         return answer.response()
 
-    def _is_deposed(self, request: UpdateMetadataRequest | LeaderAndIsrRequest | StopReplicaRequest) -> bool:
-        """Whether a newer controller than the sender has spoken; remembers the sender's epoch otherwise."""
+    def is_deposed(self, request: UpdateMetadataRequest | LeaderAndIsrRequest | StopReplicaRequest) -> bool:
+        """Whether a newer controller than the sender of the request has spoken; remembers the sender's epoch otherwise."""
         if request.controller_epoch >= self.controller_epoch:
             self.controller_epoch = request.controller_epoch
             return False
@@ -284,12 +279,19 @@ class ReplicaManager:
         self._to_follow.pop(topic_partition, None)
         self.followers.unfollow((topic_partition,))
 
-    def _follow(self) -> None:
+    async def _follow(self) -> None:
         """Let those fetch that became followers, and say which cannot."""
         say_not_followed(self._not_followed)
-        if self._to_follow:
-            partitions, self._to_follow = self._to_follow, {}
-            self.followers.follow(list(partitions.values()))
+        try:
+            while len(self._to_follow) > FOLLOWED_PER_TURN:
+                self._follow_some(FOLLOWED_PER_TURN)
+                await asyncio.sleep(0)
+        finally:
+            self._follow_some(len(self._to_follow))
+
+    def _follow_some(self, most: int) -> None:
+        if some := list(islice(self._to_follow, most)):
+            self.followers.follow([self._to_follow.pop(topic_partition) for topic_partition in some])
 
     def _tell(self, partition: Partition) -> None:
         for listener in self.leadership_listeners:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import Generator
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from broker.network.peer_wire import WINDOW_BYTES, Wire
 from config.listeners import SecurityProtocol
@@ -31,6 +32,15 @@ CLIENT_SOFTWARE_VERSION = "3.9.1"
 MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
 FIRST_READ_BY_HAND: Final = 13
 """The first version of Fetch with topic ids."""
+
+MAY_BE_LARGE: Final = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA, ApiKey.STOP_REPLICA, ApiKey.ALTER_PARTITION})
+"""What may name thousands of partitions, now and then: written, and read, in several turns of the event loop."""
+STEPS_PER_TURN: Final = 200
+"""Of a few microseconds each."""
+LARGE_ANSWER_BYTES: Final = 4 * 1024
+
+_MALFORMED: Final = (ProtocolError, IndexError, struct.error)
+_T = TypeVar("_T")
 
 _INT16: Final = Struct(">h")
 _NO_TAGGED_FIELDS: Final = b"\x00"
@@ -103,11 +113,15 @@ class PeerConnection(Peer):
 
     async def _ask(self, wire: Wire, api_key: ApiKey, version: int, request: Message, deadline: float) -> Message:
         form = self._forms.get(api_key << 16 | version) or self._form(api_key, version)
+        in_steps = api_key in MAY_BE_LARGE
+        body = b"".join(await _unhurried(request.encode_steps(version))) if in_steps else request.encode(version)
         try:
-            frame = await wire.exchange(api_key, version, form.client_id, request.encode(version), deadline)
+            frame = await wire.exchange(api_key, version, form.client_id, body, deadline)
         except asyncio.CancelledError:
             wire.lose("nobody waits for the answer any more")
             raise
+        if in_steps and len(frame) >= LARGE_ANSWER_BYTES:
+            return await self._decode_unhurried(wire, api_key, version, form, frame)
         return self._decode(wire, api_key, version, form, frame)
 
     async def _fetch(self, wire: Wire, version: int, request: Message, deadline: float) -> Message:
@@ -133,9 +147,16 @@ class PeerConnection(Peer):
             if api_key == ApiKey.API_VERSIONS and _INT16.unpack_from(frame, offset)[0] == ErrorCode.UNSUPPORTED_VERSION:
                 version = 0  # who does not know the version answers in version 0 (KIP-511)
             response, _ = form.response.decode(frame, version, offset)
-        except (ProtocolError, IndexError, struct.error) as malformed:
-            wire.lose("the answer cannot be read")
-            raise PeerUnavailable(f"{wire.name} answered {api_key.name} v{version} with what cannot be read: {malformed}") from None
+        except _MALFORMED as malformed:
+            raise _unreadable(wire, api_key, version, malformed) from None
+        return response
+
+    async def _decode_unhurried(self, wire: Wire, api_key: ApiKey, version: int, form: _Form, frame: memoryview) -> Message:
+        try:
+            offset = skip_tagged_fields(frame, 4) if form.flexible_response_header else 4
+            response, _ = await _unhurried(form.response.decode_steps(frame, version, offset))
+        except _MALFORMED as malformed:
+            raise _unreadable(wire, api_key, version, malformed) from None
         return response
 
     def _form(self, api_key: ApiKey, version: int) -> _Form:
@@ -197,3 +218,19 @@ class PeerConnection(Peer):
         if known is None or known.last < lowest or known.first > version:
             raise PeerUnavailable(f"the broker knows no version of {api_key.name} that is known here; is it of an older release?")
         return min(version, known.last)
+
+
+async def _unhurried(steps: Generator[None, None, _T]) -> _T:
+    """What the steps return; others have their turns meanwhile."""
+    try:
+        while True:
+            for _ in range(STEPS_PER_TURN):
+                next(steps)
+            await asyncio.sleep(0)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]  # what the generator returned
+
+
+def _unreadable(wire: Wire, api_key: ApiKey, version: int, malformed: Exception) -> PeerUnavailable:
+    wire.lose("the answer cannot be read")
+    return PeerUnavailable(f"{wire.name} answered {api_key.name} v{version} with what cannot be read: {malformed}")

@@ -66,7 +66,7 @@ class RecordingBroker:
             topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=errors))
         return LeaderAndIsrResponse(topics=topics)
 
-    def on_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+    async def on_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         self.requests.append(request)
         self.cluster.update(request)
         return UpdateMetadataResponse()

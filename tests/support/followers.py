@@ -120,7 +120,7 @@ class Follower:
             self.quotas.follower,
         )
         self.manager.followers = self.pool
-        self.manager.on_update_metadata(UpdateMetadataRequest(controller_id=1, controller_epoch=1, live_brokers=brokers(0, 1, 2)))
+        at_once(self.manager.on_update_metadata(UpdateMetadataRequest(controller_id=1, controller_epoch=1, live_brokers=brokers(0, 1, 2))))
 
     def connect(self, resolve: Resolve, client_id: str, *, negotiate: bool = False) -> Peer:
         """See Connect."""

@@ -41,6 +41,7 @@ from storage.topic_partition import TopicPartition
 from tests.support.groups import RANGE
 from tests.support.log_manager import Disks
 from tests.support.logs import read_all
+from tests.support.replicas import at_once
 
 OFFSETS_TOPIC = "__consumer_offsets"
 T0 = TopicPartition("t", 0)
@@ -96,7 +97,8 @@ class GroupBench:
             )
             for name, count in topics.items()
         ]
-        self.replica_manager.on_update_metadata(UpdateMetadataRequest(controller_epoch=1, topic_states=states, live_brokers=brokers))
+        request = UpdateMetadataRequest(controller_epoch=1, topic_states=states, live_brokers=brokers)
+        at_once(self.replica_manager.on_update_metadata(request))
 
     def delete_topic(self, name: str, partitions: int) -> None:
         """UpdateMetadata says that the topic is being deleted."""

@@ -23,7 +23,7 @@ from protocol.schema import Message
 from storage.file_region import FileRegion
 from tests.support.batches import a_batch
 from tests.support.golden_replay import decode, request_frame
-from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, brokers, metadata
+from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, brokers, metadata
 from tests.support.timers import FakeTime
 
 
@@ -66,8 +66,12 @@ class HandlerBench:
 
     def know(self, **leaders: int) -> None:
         """The cluster's metadata has the topic: `p0=1` says that broker 1 leads its partition 0."""
-        self.replicas.manager.on_update_metadata(
-            UpdateMetadataRequest(controller_epoch=1, live_brokers=brokers(0, 1, 2), topic_states=[metadata(TOPIC, TOPIC_ID, **leaders)])
+        at_once(
+            self.replicas.manager.on_update_metadata(
+                UpdateMetadataRequest(
+                    controller_epoch=1, live_brokers=brokers(0, 1, 2), topic_states=[metadata(TOPIC, TOPIC_ID, **leaders)]
+                )
+            )
         )
 
     def raw(self, frame: bytes) -> Answer:

@@ -120,8 +120,10 @@ class Replicas:
 
     def alive(self, *broker_ids: int, controller_epoch: int = 1) -> UpdateMetadataResponse:
         """These brokers are alive, and no others."""
-        return self.manager.on_update_metadata(
-            UpdateMetadataRequest(controller_id=1, controller_epoch=controller_epoch, live_brokers=brokers(*broker_ids))
+        return at_once(
+            self.manager.on_update_metadata(
+                UpdateMetadataRequest(controller_id=1, controller_epoch=controller_epoch, live_brokers=brokers(*broker_ids))
+            )
         )
 
     def say(

@@ -12,7 +12,7 @@ from protocol.messages.update_metadata import UpdateMetadataRequest
 from storage.topic_partition import TopicPartition
 from tests.support.controlled_cluster import new_ensemble
 from tests.support.handler_bench import on_a_loop
-from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, brokers, metadata, state
+from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, brokers, metadata, state
 
 GHOST_ID = b"id of the ghost."
 
@@ -40,12 +40,14 @@ class Stage:
         self.control.on_other_controller = self.ghosts.on_other_controller
 
     def update(self, controller_epoch: int, broker_epoch: int, *topics: tuple[str, bytes]) -> None:
-        self.control.on_update_metadata(
-            UpdateMetadataRequest(
-                controller_epoch=controller_epoch,
-                broker_epoch=broker_epoch,
-                live_brokers=brokers(0, 1, 2),
-                topic_states=[metadata(topic, topic_id, p0=0 if topic == TOPIC else 1) for topic, topic_id in topics],
+        at_once(
+            self.control.on_update_metadata(
+                UpdateMetadataRequest(
+                    controller_epoch=controller_epoch,
+                    broker_epoch=broker_epoch,
+                    live_brokers=brokers(0, 1, 2),
+                    topic_states=[metadata(topic, topic_id, p0=0 if topic == TOPIC else 1) for topic, topic_id in topics],
+                )
             )
         )
 

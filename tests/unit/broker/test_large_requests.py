@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
+from types import SimpleNamespace
+from typing import Any, cast
 
+from broker.control_requests import ControlRequests
 from broker.network.request_channel import Pending
 from broker.turns import Turns
+from controller.metadata_waits import MetadataWaits
 from protocol.api_keys import ApiKey
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.update_metadata import UpdateMetadataRequest
 from tests.support.golden_replay import request_frame
 from tests.support.handler_bench import HandlerBench, on_a_loop
 from tests.support.network import Bench, Client
+from tests.support.replicas import TOPIC_ID, brokers, metadata
 
 ELEMENTS = 3000
 
@@ -36,6 +43,7 @@ class World:
     def __init__(self, slice_ns: int = 0) -> None:
         handlers = HandlerBench()
         self.network = Bench(handlers.dispatcher.handle)
+        self.services: Any = handlers.services
         handlers.dispatcher.turns = handlers.services.turns = Turns(self.network.turns.call_soon, slice_ns=slice_ns)
 
     def connect(self) -> Client:
@@ -157,3 +165,30 @@ async def test_a_large_request_needs_no_slot() -> None:
     (pending,) = client.connection._waiting or ()
     assert isinstance(pending, Pending)
     assert pending.is_worked_on_in_turns
+
+
+@on_a_loop
+async def test_what_the_controller_says_waits_for_no_client_and_lets_others_be_answered() -> None:
+    world = World()
+    services = world.services
+    services.controller = SimpleNamespace(broker_epoch=1)
+    services.control_requests = ControlRequests(services.replica_manager, cast("Any", None), MetadataWaits())
+    topic = metadata("many", TOPIC_ID, **{f"p{index}": 1 for index in range(ELEMENTS)})
+    update = UpdateMetadataRequest(controller_epoch=1, broker_epoch=1, live_brokers=brokers(0, 1), topic_states=[topic])
+    hostile, controller, other = world.connect(), world.connect(), world.connect()
+    hostile.send(large())
+    world.network.turns.turn()
+    controller.send(request_frame(update, ApiKey.UPDATE_METADATA, 8))
+    turns = served = 0
+    while not controller.transport.sent:
+        if turns % 100 == 0:
+            other.send(SMALL)
+            world.network.turns.turn()
+            served += 1
+            assert len(other.answers) == served
+        world.network.turns.turn()
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > ELEMENTS
+    assert not hostile.transport.sent, "it has more elements, and both take turns"
+    assert len(services.cluster.topics["many"].partitions) == ELEMENTS

@@ -13,7 +13,7 @@ from storage.errors import LogDirFailure
 from tests.support.batches import a_batch, a_record
 from tests.support.controlled_cluster import until
 from tests.support.handler_bench import HandlerBench, on_a_loop
-from tests.support.replicas import LAG_MS, TOPIC, TOPIC_ID, brokers, metadata, state
+from tests.support.replicas import LAG_MS, TOPIC, TOPIC_ID, at_once, brokers, metadata, state
 
 
 def alone(**topic_config: str) -> HandlerBench:
@@ -187,7 +187,11 @@ async def test_a_follower_names_the_leader_that_it_follows() -> None:
 async def test_a_leader_that_is_not_alive_is_named_without_an_address() -> None:
     bench = HandlerBench()
     topic = metadata(TOPIC, TOPIC_ID, p0=2)
-    bench.replicas.manager.on_update_metadata(UpdateMetadataRequest(controller_epoch=1, live_brokers=brokers(0, 1), topic_states=[topic]))
+    at_once(
+        bench.replicas.manager.on_update_metadata(
+            UpdateMetadataRequest(controller_epoch=1, live_brokers=brokers(0, 1), topic_states=[topic])
+        )
+    )
     answer = bench.produce(version=10).response
     assert answer.responses[0].partition_responses[0].current_leader.leader_id == 2
     assert answer.node_endpoints == []
@@ -205,7 +209,11 @@ async def test_an_internal_topic_is_for_the_admin_client_only() -> None:
     name = "__consumer_offsets"
     assert bench.produce(topic=name).produced[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     topic_states = [metadata(name, TOPIC_ID, p0=0)]
-    bench.replicas.manager.on_update_metadata(UpdateMetadataRequest(controller_epoch=1, live_brokers=brokers(0), topic_states=topic_states))
+    at_once(
+        bench.replicas.manager.on_update_metadata(
+            UpdateMetadataRequest(controller_epoch=1, live_brokers=brokers(0), topic_states=topic_states)
+        )
+    )
     bench.replicas.say(state(isr=[0], replicas=[0]), topic=name)
     assert bench.produce(topic=name).produced[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     keyed = a_batch([a_record(key=b"key")])

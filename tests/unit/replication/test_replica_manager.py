@@ -22,7 +22,7 @@ from replication.replica_manager import EPOCH_DURING_DELETE, NO_EPOCH, ReplicaMa
 from storage.topic_partition import TopicPartition
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.golden_frames import GoldenFrame, golden_frames
-from tests.support.replicas import TOPIC, TOPIC_ID, Asked, Replicas, brokers, metadata, state
+from tests.support.replicas import TOPIC, TOPIC_ID, Asked, Replicas, at_once, brokers, metadata, state
 
 T0 = TopicPartition(TOPIC, 0)
 
@@ -34,8 +34,10 @@ def test_a_partition_is_unknown_or_elsewhere_or_here() -> None:
     replicas = Replicas()
     with pytest.raises(UnknownTopicOrPartition):
         replicas.manager.partition_or_raise(TOPIC, 0)
-    replicas.manager.on_update_metadata(
-        UpdateMetadataRequest(controller_epoch=1, live_brokers=brokers(0, 1), topic_states=[metadata(TOPIC, TOPIC_ID, p0=1)])
+    at_once(
+        replicas.manager.on_update_metadata(
+            UpdateMetadataRequest(controller_epoch=1, live_brokers=brokers(0, 1), topic_states=[metadata(TOPIC, TOPIC_ID, p0=1)])
+        )
     )
     with pytest.raises(NotLeaderOrFollower) as elsewhere:
         replicas.manager.partition_or_raise(TOPIC, 0)
@@ -188,42 +190,7 @@ def test_the_highest_epoch_of_any_request_deposes() -> None:
     assert replicas.alive(0, controller_epoch=7).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
 
 
-def test_deleted_partitions_are_reported() -> None:
-    replicas = Replicas()
-    gone: list[TopicPartition] = []
-    replicas.manager.on_partitions_deleted = gone.extend
-    topic_states = [metadata(TOPIC, TOPIC_ID, p0=-2, p1=-2)]
-    replicas.manager.on_update_metadata(UpdateMetadataRequest(controller_epoch=1, topic_states=topic_states))
-    assert gone == [T0, TopicPartition(TOPIC, 1)]
-
-
 # -- StopReplica -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("topic_id", [TOPIC_ID, ZERO_UUID])
-def test_a_leader_whose_replica_was_moved_away_while_it_stood_still_leads_no_more(topic_id: bytes) -> None:
-    replicas = Replicas()
-    replicas.say(state(epoch=4, isr=[0], replicas=[0, 1]))
-    led = replicas.partition
-    told: list[bool] = []
-    replicas.manager.leadership_listeners.append(lambda partition: told.append(partition.is_leader))
-
-    def hear(epoch: int, *replicas_now: int) -> None:
-        topic = metadata(TOPIC, topic_id, p0=1)
-        topic.partition_states[0].leader_epoch, topic.partition_states[0].replicas = epoch, list(replicas_now)
-        replicas.manager.on_update_metadata(UpdateMetadataRequest(controller_epoch=1, live_brokers=brokers(0, 1, 2), topic_states=[topic]))
-
-    hear(5, 1, 0)
-    hear(4, 1, 2)
-    assert led.is_leader, "it is a replica, or the news is old"
-    hear(5, 1, 2)
-    assert not led.is_leader
-    assert told == [False]
-    with pytest.raises(NotLeaderOrFollower):
-        replicas.manager.partition_or_raise(TOPIC, 0)
-    assert replicas.logs.get(T0) is led.log
-    replicas.say(state(epoch=6, isr=[0], replicas=[0, 1]))
-    assert replicas.partition.is_leader
 
 
 def test_a_replica_that_is_stopped_and_not_deleted_keeps_its_place_and_its_high_watermark() -> None:
