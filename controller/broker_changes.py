@@ -96,7 +96,7 @@ class BrokerChanges:
         await self._core.elections.elect_where_needed(batch)
         await batch.send()
         await self._reassignments.resume(brokers)
-        self._core.deletion.retry(brokers)
+        await self._core.deletion.retry(brokers)
         await self._core.deletion.resume(batch)
         await batch.send()
 
@@ -120,7 +120,7 @@ class BrokerChanges:
             await self._core.pause()
         await self._core.elections.take_offline(remaining, batch)
         await batch.send()
-        self._core.deletion.on_replicas_offline(deleting)
+        await self._core.deletion.on_replicas_offline(deleting)
         await self._core.deletion.resume(batch)
         await batch.send()
         if not remaining and not elected:

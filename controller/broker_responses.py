@@ -73,26 +73,32 @@ class BrokerResponses:
         return failed, served
 
     def _on_stop_replica_response(self, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse) -> None:
-        told = {
-            TopicPartition(topic.topic_name, state.partition_index)
-            for topic in request.topic_states
-            for state in topic.partition_states
-            if state.delete_partition
-        }
-        if not told:
+        if not any(state.delete_partition for topic in request.topic_states for state in topic.partition_states):
             return
-        answered = {TopicPartition(each.topic_name, each.partition_index): each.error_code for each in response.partition_errors}
-        errors = {
-            Replica(partition, broker_id): response.error_code or answered.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
-            for partition in told
-        }
 
         async def on_topic_deletion_answered() -> None:
             if not self._is_of_this_life(broker_id, request.broker_epoch):
                 return
-            self._core.deletion.on_stop_replica_errors(broker_id, errors)
+            await self._core.deletion.on_stop_replica_errors(broker_id, await self._deletion_errors(broker_id, request, response))
             batch = self._core.batch()
             await self._core.deletion.resume(batch)
             await batch.send()
 
         self._core.put("TopicDeletionStopReplicaResponse", on_topic_deletion_answered)
+
+    async def _deletion_errors(self, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse) -> dict[Replica, int]:
+        """The error codes of the replicas that the broker was told to delete."""
+        answered: dict[TopicPartition, int] = {}
+        for some in slices(response.partition_errors):
+            answered.update((TopicPartition(each.topic_name, each.partition_index), each.error_code) for each in some)
+            await self._core.pause()
+        errors: dict[Replica, int] = {}
+        for topic in request.topic_states:
+            for states in slices(topic.partition_states):
+                for state in states:
+                    if state.delete_partition:
+                        partition = TopicPartition(topic.topic_name, state.partition_index)
+                        error = response.error_code or answered.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+                        errors[Replica(partition, broker_id)] = error
+                await self._core.pause()
+        return errors

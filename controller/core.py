@@ -43,7 +43,7 @@ class ControllerCore:
         asks_controller = is_at_least(config[INTER_BROKER_PROTOCOL_VERSION], FIRST_WITH_ALTER_PARTITION)
         self.states = PartitionStates(store, self.context, self.pause, leaders_write=not asks_controller)
         self.elections = PartitionElections(store, self.context, self.states, config, self.pause)
-        self.deletion = TopicDeletion(store, self.context, self.states)
+        self.deletion = TopicDeletion(store, self.context, self.states, self.pause)
         self._inter_broker_listener = inter_broker_listener
         self.on_response: OnResponse = lambda broker_id, request, response: None
         """Told of every answer of a broker."""

@@ -8,14 +8,16 @@ back.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from controller.context import ControllerContext, Replica
 from controller.errors import NoNode, NotEmpty, StoreError
 from controller.partition_states import PartitionStates
+from controller.pauses import Pause, slices
 from controller.request_batch import RequestBatch
 from controller.store import Delete, MetadataStore
 from controller.znodes import config_path, delete_topic_path, partition_path, partition_state_path, partitions_path, topic_path
+from storage.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -23,10 +25,11 @@ logger = logging.getLogger(__name__)
 class TopicDeletion:
     """The deletions in progress of one controller."""
 
-    def __init__(self, store: MetadataStore, context: ControllerContext, states: PartitionStates) -> None:
+    def __init__(self, store: MetadataStore, context: ControllerContext, states: PartitionStates, pause: Pause) -> None:
         self._store = store
         self._context = context
         self._states = states
+        self._pause = pause
         self._started: dict[str, set[Replica]] = {}
         """Topics whose replicas have been told to delete, and which of them have not answered."""
         self._deleted: dict[str, set[Replica]] = {}
@@ -40,20 +43,19 @@ class TopicDeletion:
         """Topics that are ordered to be deleted. `resume` sets about it."""
         self._context.topics_to_be_deleted.update(topics)
 
-    def retry(self, brokers: set[int]) -> None:
+    async def retry(self, brokers: set[int]) -> None:
         """These brokers are back: topics with replicas there may be tried again.
 
         What such a broker had deleted in its earlier life is deleted once more, because it has just been told to host it.
         """
         for topic in self._context.topics_to_be_deleted:
-            of_brokers = {
-                Replica(partition, broker_id)
-                for partition in self._context.partitions_of(topic)
-                for broker_id in brokers.intersection(self._context.replicas(partition))
-            }
-            if of_brokers:
-                self._context.topics_ineligible_for_deletion.discard(topic)
-                self._deleted.get(topic, set()).difference_update(of_brokers)
+            deleted = self._deleted.get(topic, set())
+            for some in slices(self._context.partitions_of(topic)):
+                for partition in some:
+                    for broker_id in brokers.intersection(self._context.replicas(partition)):
+                        self._context.topics_ineligible_for_deletion.discard(topic)
+                        deleted.discard(Replica(partition, broker_id))
+                await self._pause()
 
     def is_begun(self, replica: Replica) -> bool:
         """Whether its broker was told to delete it."""
@@ -64,80 +66,107 @@ class TopicDeletion:
         """Start or finish what can be started or finished. The caller sends `batch`."""
         starting = []
         for topic in sorted(self._context.topics_to_be_deleted):
-            replicas = self._replicas_of(topic)
-            if replicas <= self._deleted.get(topic, set()):
+            if await self._is_deleted(topic):
                 await self._finish(topic)
             elif topic not in self._started and topic not in self._context.topics_ineligible_for_deletion:
                 starting.append(topic)
         if starting:
             await self._start(starting, batch)
 
-    def on_stop_replica_errors(self, broker_id: int, errors: Mapping[Replica, int]) -> None:
+    async def on_stop_replica_errors(self, broker_id: int, errors: Mapping[Replica, int]) -> None:
         """A broker has answered a StopReplica with delete: error codes of its replicas of topics that are being deleted."""
-        for replica, error in errors.items():
-            topic = replica.partition.topic
-            if not self._context.is_being_deleted(topic):
-                continue
-            waiting = self._started.get(topic, set())
-            waiting.discard(replica)
-            if error == 0:
-                self._deleted.setdefault(topic, set()).add(replica)
-            else:
-                self._halt(topic, f"broker {broker_id} could not delete {replica.partition} (error {error})")
-            if not waiting:
-                self._started.pop(topic, None)
-
-    def on_replicas_offline(self, replicas: Iterable[Replica]) -> None:
-        """Replicas of topics that are being deleted are gone: their topics wait."""
-        for replica in replicas:
-            topic = replica.partition.topic
-            self._halt(topic, f"the replica of {replica.partition} on broker {replica.broker_id} is offline")
-            waiting = self._started.get(topic)
-            if waiting is not None:
+        for some in slices(errors.items()):
+            for replica, error in some:
+                topic = replica.partition.topic
+                if not self._context.is_being_deleted(topic):
+                    continue
+                waiting = self._started.get(topic, set())
                 waiting.discard(replica)
+                if error == 0:
+                    self._deleted.setdefault(topic, set()).add(replica)
+                else:
+                    self._halt(topic, f"broker {broker_id} could not delete {replica.partition} (error {error})")
                 if not waiting:
-                    del self._started[topic]
+                    self._started.pop(topic, None)
+            await self._pause()
 
-    def halt_where_replicas_are_offline(self) -> None:
+    async def on_replicas_offline(self, replicas: Iterable[Replica]) -> None:
+        """Replicas of topics that are being deleted are gone: their topics wait."""
+        for some in slices(replicas):
+            for replica in some:
+                topic = replica.partition.topic
+                self._halt(topic, f"the replica of {replica.partition} on broker {replica.broker_id} is offline")
+                waiting = self._started.get(topic)
+                if waiting is not None:
+                    waiting.discard(replica)
+                    if not waiting:
+                        del self._started[topic]
+            await self._pause()
+
+    async def halt_where_replicas_are_offline(self) -> None:
         """At the beginning of a controller's life: topics that cannot be deleted completely now."""
         for topic in self._context.topics_to_be_deleted:
-            if any(not self._context.is_online(replica.broker_id, replica.partition) for replica in self._replicas_of(topic)):
-                self._context.topics_ineligible_for_deletion.add(topic)
+            for some in self._slices_of(topic):
+                if any(not self._context.is_online(replica.broker_id, replica.partition) for replica in some):
+                    self._context.topics_ineligible_for_deletion.add(topic)
+                await self._pause()
 
     def _halt(self, topic: str, reason: str) -> None:
         if topic not in self._context.topics_ineligible_for_deletion:
             logger.info("deletion of topic %s waits: %s", topic, reason)
             self._context.topics_ineligible_for_deletion.add(topic)
 
-    def _replicas_of(self, topic: str) -> set[Replica]:
-        """A partition that never had a leader has no replica anywhere: a topic whose brokers do not exist is not waited for."""
-        partitions = [partition for partition in self._context.partitions_of(topic) if partition in self._context.leaderships]
-        return {Replica(partition, broker_id) for partition in partitions for broker_id in self._context.replicas(partition)}
+    async def _is_deleted(self, topic: str) -> bool:
+        """Whether the brokers of all its replicas have deleted them."""
+        deleted = self._deleted.get(topic, set())
+        for some in self._slices_of(topic):
+            if not deleted.issuperset(some):
+                return False
+            await self._pause()
+        return True
+
+    def _slices_of(self, topic: str) -> Iterator[list[Replica]]:
+        """Its replicas, in order, some at a time: a pause belongs after each.
+
+        A partition that never had a leader has no replica anywhere: a topic whose brokers do not exist is not waited for.
+        """
+        context = self._context
+        for some in slices(sorted(context.partitions_of(topic))):
+            led = [partition for partition in some if partition in context.leaderships]
+            yield [Replica(partition, broker_id) for partition in led for broker_id in sorted(set(context.replicas(partition)))]
 
     async def _start(self, topics: list[str], batch: RequestBatch) -> None:
         logger.info("deleting topics %s", ", ".join(topics))
-        partitions = [partition for topic in topics for partition in self._context.partitions_of(topic)]
-        batch.update_metadata(self._context.live_or_shutting_down_brokers, partitions)
+        for partitions in slices(partition for topic in topics for partition in self._context.partitions_of(topic)):
+            batch.update_metadata(self._context.live_or_shutting_down_brokers, partitions)
+            await self._pause()
         await batch.send()
-        by_broker: dict[int, list[Replica]] = {}
+        by_broker: dict[int, list[TopicPartition]] = {}
         for topic in topics:
-            replicas = self._replicas_of(topic)
-            alive = {replica for replica in replicas if self._context.is_online(replica.broker_id, replica.partition)}
-            to_delete = alive - self._deleted.get(topic, set())
-            if alive != replicas:
-                self._halt(topic, "not all of its replicas are online")
-            if to_delete:
-                self._started[topic] = set(to_delete)
-            for replica in sorted(to_delete):
-                by_broker.setdefault(replica.broker_id, []).append(replica)
+            deleted = self._deleted.get(topic, set())
+            started: set[Replica] = set()
+            for some in self._slices_of(topic):
+                for replica in some:
+                    if not self._context.is_online(replica.broker_id, replica.partition):
+                        self._halt(topic, "not all of its replicas are online")
+                    elif replica not in deleted:
+                        started.add(replica)
+                        by_broker.setdefault(replica.broker_id, []).append(replica.partition)
+                await self._pause()
+            if started:
+                self._started[topic] = started
         for broker_id, of_broker in by_broker.items():
-            for replica in of_broker:
-                batch.stop_replica((broker_id,), replica.partition, delete=False)
-            await self._states.remove_from_isr(broker_id, [replica.partition for replica in of_broker])
+            await self._stop(broker_id, of_broker, batch, delete=False)
+            await self._states.remove_from_isr(broker_id, of_broker)
         await batch.send()
         for broker_id, of_broker in by_broker.items():
-            for replica in of_broker:
-                batch.stop_replica((broker_id,), replica.partition, delete=True)
+            await self._stop(broker_id, of_broker, batch, delete=True)
+
+    async def _stop(self, broker_id: int, partitions: list[TopicPartition], batch: RequestBatch, *, delete: bool) -> None:
+        for some in slices(partitions):
+            for partition in some:
+                batch.stop_replica((broker_id,), partition, delete=delete)
+            await self._pause()
 
     async def _finish(self, topic: str) -> None:
         """Every replica is gone: remove the znodes, the order last, because it is what the next controller would go on from."""

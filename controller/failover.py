@@ -78,7 +78,7 @@ class Failover:
         for broker in context.brokers.values():
             core.senders.add(broker)
         await self._topics.take_deletions(set(names(deletions)))
-        core.deletion.halt_where_replicas_are_offline()
+        await core.deletion.halt_where_replicas_are_offline()
         await self._tell_everybody()
         await self._reassignments.resume()
         await self._reassignments.on_order()
