@@ -1,10 +1,13 @@
-"""The file of the embedded store, where several processes make it at the same moment."""
+"""The file of the embedded store: several processes make it at the same moment, and a page says what is in it."""
 
+import re
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from threading import Barrier
 
-from controller.sqlite_tree import SqliteTree
+from controller.sqlite_tree import SCHEMA_VERSION, SqliteTree
 
 BROKERS = 6
 ROUNDS = 8
@@ -21,3 +24,18 @@ def test_brokers_that_start_at_once_make_one_file(tmp_path: Path) -> None:
         with ThreadPoolExecutor(BROKERS) as brokers:
             for made in [brokers.submit(make) for _ in range(BROKERS)]:
                 made.result()
+
+
+def test_the_page_names_all_tables_and_their_columns(tmp_path: Path) -> None:
+    SqliteTree(str(tmp_path / "metadata.db")).close()
+    with closing(sqlite3.connect(tmp_path / "metadata.db")) as file:
+        names = [name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        tables = {name: {row[1] for row in file.execute(f"PRAGMA table_info({name})")} for name in names}
+    page = (Path(__file__).parents[3] / "docs" / "metadata-file.md").read_text(encoding="utf-8")
+    told: dict[str, set[str]] = {}
+    name = ""
+    for table, columns, _ in re.findall(r"^\| (\S*) ?\| (`.*`.*?) \| (.*) \|$", page, flags=re.MULTILINE):
+        name = table.strip("`") or name
+        told.setdefault(name, set()).update(re.findall(r"`(\w+)`", columns))
+    assert told == tables
+    assert f"`PRAGMA user_version` is {SCHEMA_VERSION}." in page
