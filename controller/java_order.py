@@ -1,10 +1,13 @@
 """The order in which Kafka's maps come out as JSON, so that what is written here equals what Apache Kafka writes byte for byte.
 
 Kafka fills a Scala mutable.HashMap (partitions of a topic) or a java.util.Properties (configs of an entity) and lets Jackson walk it;
-the walk goes by slots of the hash table, hence by a spread hash of the key. Called by the modules of znodes only.
+the walk goes by slots of the hash table, hence by a spread hash of the key. Called by the modules of znodes, and for a message that shows such a map.
 """
 
 from collections.abc import Iterable
+from typing import TypeVar
+
+Key = TypeVar("Key", str, int)
 
 
 def java_hash(text: str) -> int:
@@ -25,17 +28,17 @@ def properties_order(keys: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: _spread(name) & slots - 1)
 
 
-def scala_map_order(keys: Iterable[str]) -> list[str]:
+def scala_map_order(keys: Iterable[Key]) -> list[Key]:
     """As scala.collection.mutable.HashMap of Scala 2.13 iterates: like Properties, but within a slot by the signed hash."""
-    names = list(keys)
+    found = list(keys)
     slots = 16
-    while len(names) >= slots * 3 // 4:
+    while len(found) >= slots * 3 // 4:
         slots *= 2
-    return sorted(names, key=lambda name: (_spread(name) & slots - 1, _signed(_spread(name))))
+    return sorted(found, key=lambda key: (_spread(key) & slots - 1, _signed(_spread(key))))
 
 
-def _spread(name: str) -> int:
-    value = java_hash(name)
+def _spread(key: str | int) -> int:
+    value = java_hash(key) if isinstance(key, str) else key & 0xFFFFFFFF
     return value ^ value >> 16
 
 

@@ -29,6 +29,7 @@ from controller.errors import (
     TopicMarkedForDeletion,
     UnknownTopicOrPartition,
 )
+from controller.java_order import scala_map_order
 from controller.metadata_waits import MetadataWaits
 from controller.pauses import Pause, no_pause
 from controller.placement import RandomBelow, assign_replicas
@@ -278,7 +279,8 @@ def check_manual_assignment(assignments: Mapping[int, tuple[int, ...]]) -> None:
     if len({len(replicas) for replicas in assignments.values()}) != 1:
         raise InvalidReplicaAssignment("All partitions should have the same number of replicas")
     if any(len(set(replicas)) != len(replicas) for replicas in assignments.values()):
-        shown = ", ".join(f"{index} -> ArrayBuffer({', '.join(map(str, replicas))})" for index, replicas in assignments.items())
+        order = scala_map_order(assignments)
+        shown = ", ".join(f"{index} -> ArrayBuffer({', '.join(map(str, assignments[index]))})" for index in order)
         raise InvalidReplicaAssignment(f"Duplicate replica assignment found: HashMap({shown})")
     if sorted(assignments) != list(range(len(assignments))):
         raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")

@@ -56,9 +56,9 @@ REFUSED: list[tuple[NewTopic, type[ControllerError], str]] = [
     (NewTopic("t", 1, 0), InvalidReplicationFactor, "Replication factor must be larger than 0."),
     (NewTopic("t", 1, 5), InvalidReplicationFactor, "Replication factor: 5 larger than available brokers: 1."),
     (
-        NewTopic("t", assignments={0: [0, 0]}),
+        NewTopic("t", assignments={0: [-1, -1], 5: [1, 0], 1: [1, 1]}),  # in the order of a real 3.9.1
         InvalidReplicaAssignment,
-        "Duplicate replica assignment found: HashMap(0 -> ArrayBuffer(0, 0))",
+        "Duplicate replica assignment found: HashMap(0 -> ArrayBuffer(-1, -1), 1 -> ArrayBuffer(1, 1), 5 -> ArrayBuffer(1, 0))",
     ),
     (NewTopic("t", assignments={0: [0], 1: [0, 1]}), InvalidReplicaAssignment, "All partitions should have the same number of replicas"),
     (NewTopic("t", assignments={1: [0]}), InvalidReplicaAssignment, "partitions should be a consecutive 0-based integer sequence"),
