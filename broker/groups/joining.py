@@ -119,7 +119,8 @@ def _newcomer(group: Group, join: Join, now_ms: int, out: list[Effect]) -> None:
 
 def _pending_member(group: Group, join: Join, now_ms: int, out: list[Effect]) -> None:
     if join.group_instance_id is not None:
-        _refuse(join, ErrorCode.UNKNOWN_SERVER_ERROR, out)  # static members are never pending; Apache Kafka fails on an assertion here
+        # Static members are never pending; Apache Kafka fails on an assertion here.
+        _refuse(join, ErrorCode.UNKNOWN_SERVER_ERROR, out, member_id=NO_MEMBER_ID)
         return
     _add(group, join, join.member_id, now_ms, out)
 
