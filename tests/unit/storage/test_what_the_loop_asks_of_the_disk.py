@@ -188,7 +188,8 @@ NEW_SEGMENT = {("link", f"N{suffix}") for suffix in (".index", ".timeindex", ".s
 ENDED_SEGMENT = {(name, f"N{suffix}") for name in ("open", "truncate") for suffix in (".index", ".timeindex")}
 
 EVENTS: list[tuple[Callable[[], Watched], set[tuple[str, str]]]] = [
-    # The append waits for it: what it writes has to have a name when it is acknowledged, or a killed process would lose it.
+    # The append waits for it: what it writes has to have a name when it is acknowledged, or a killed process would lose it. The name has
+    # the offset, so it cannot be made before. On ext4 60 µs; beside a process that writes and syncs all the time, one in a hundred 2 ms.
     (a_roll, {("link", "N.log")}),
     # One log in each turn; 0.4 ms, of state that reads and appends share.
     (
@@ -204,7 +205,9 @@ EVENTS: list[tuple[Callable[[], Watched], set[tuple[str, str]]]] = [
     (a_creation, set()),
     (a_truncation, set()),
     (a_log_that_begins_anew, set()),
-    # Nothing may be appended between the two.
+    # Nothing may be appended between the two, or a crash would lose what was acknowledged. Once for each move, however many segments: on
+    # ext4 60 µs, beside a process that writes and syncs all the time one in a hundred 20 ms. In a thread they would have producers of the
+    # partition wait or come again each time, and who deletes or creates it meanwhile find a directory that is about to get its name.
     (a_move, {("rename", "orders-0.ID-future"), ("rename", "orders-0")}),
     (a_cleaning, set()),
 ]
