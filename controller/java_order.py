@@ -1,7 +1,8 @@
 """The order in which Kafka's maps come out as JSON, so that what is written here equals what Apache Kafka writes byte for byte.
 
 Kafka fills a Scala mutable.HashMap (partitions of a topic) or a java.util.Properties (configs of an entity) and lets Jackson walk it;
-the walk goes by slots of the hash table, hence by a spread hash of the key. Called by the modules of znodes, and for a message that shows such a map.
+the walk goes by slots of the hash table, hence by a spread hash of the key. Called by the modules of znodes,
+and for a message that shows such a map.
 """
 
 from collections.abc import Iterable
