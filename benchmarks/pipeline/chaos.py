@@ -54,14 +54,15 @@ class Chaos:
         self._say = say
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name="chaos", daemon=True)
-        self.faults: list[dict[str, object]] = []
+        self.faults: list[dict[str, Any]] = []
         self._ids = brokers_of(directory)
         self._failure = ""
         self._began = time.monotonic()
+        self.began_ms = 0.0
 
     def start(self) -> None:
-        """Begin with the schedule."""
-        self._began = time.monotonic()
+        """Begin with the schedule; `began_ms` is by the clock that records have."""
+        self._began, self.began_ms = time.monotonic(), time.time() * 1000
         self._thread.start()
 
     def end(self) -> None:

@@ -16,9 +16,10 @@ _SKETCH = "percentiles"
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """`totals` in one row; frames by the name of their Parquet folder; `slice_s` is the width of a slice of time."""
+    """`totals` in one row; frames by the name of their Parquet folder; time is from `begin_ms` on, in slices of `slice_s`."""
 
     totals: Row
+    begin_ms: int
     slice_s: int
     frames: dict[str, DataFrame]
 
@@ -67,7 +68,7 @@ def measure(received: DataFrame) -> Measurements | None:
     known = timed.where(fn.col("latency_ms").isNotNull())
     over_time = _named(known.groupBy(at("timestamp_ms")).agg(fn.count("*").alias("records"), *_percentiles()))
     frames = {"throughput": throughput, "latency": over_time, "partitions": partitions}
-    return Measurements(totals, int(slice_s), {name: frame.orderBy(frame.columns[0]) for name, frame in frames.items()})
+    return Measurements(totals, begin, int(slice_s), {name: frame.orderBy(frame.columns[0]) for name, frame in frames.items()})
 
 
 def _percentiles() -> list[Column]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from itertools import chain, repeat
 
 import matplotlib as mpl
 
@@ -18,17 +19,19 @@ from benchmarks.pipeline.measure import PERCENTILES
 
 Series = Sequence[Mapping[str, float]]
 
-_WRITTEN, _READ, _BAR = "#c2571a", "#1f6f8b", "#5b7f52"
+_WRITTEN, _READ, _BAR, _FAULT = "#c2571a", "#1f6f8b", "#5b7f52", "#222222"
 _SHADES = ("#9bbfd0", "#4c92ad", "#1f6f8b", "#0d3b4f")
 
 
-def throughput(rows: Series, slice_s: int) -> str:
-    """Records per second, written and read."""
+def throughput(rows: Series, slice_s: int, faults: Sequence[float]) -> str:
+    """Records per second, written and read, and the seconds at which something was done to a broker."""
     figure, axes = _canvas("records per second")
     edges = [row["second"] for row in rows]
     edges.append(edges[-1] + slice_s)
     for name, colour in (("written", _WRITTEN), ("read", _READ)):
         axes.stairs([row[f"{name}_per_s"] for row in rows], edges, color=colour, label=name, linewidth=1.6)
+    for at, label in zip((at for at in faults if 0 <= at < edges[-1]), chain(["fault"], repeat(None)), strict=False):
+        axes.axvline(at, color=_FAULT, linewidth=1, linestyle=":", label=label)
     axes.set_ylim(bottom=0)
     axes.set_xlim(0, edges[-1])
     return _svg(figure, axes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -59,9 +60,14 @@ class Transfer:
         self.seconds["ingest"] = time.monotonic() - began
 
     @property
-    def faults(self) -> list[dict[str, object]]:
+    def faults(self) -> list[dict[str, Any]]:
         """What was done to the brokers meanwhile."""
         return [] if self._chaos is None else self._chaos.faults
+
+    def faults_since(self, begin_ms: float) -> list[float]:
+        """When they were, in seconds since a time by the clock that records have."""
+        began_s = 0.0 if self._chaos is None else (self._chaos.began_ms - begin_ms) / 1000
+        return [began_s + float(fault["after_s"]) for fault in self.faults]
 
     def _end_chaos(self) -> None:
         if self._chaos is not None:

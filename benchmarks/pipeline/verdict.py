@@ -80,7 +80,7 @@ def _pictures(transfer: Transfer, measured: Measurements | None, series: Series)
     if measured is None:
         return {}
     throughput, latency, partitions = (series[name] for name in ("throughput", "latency", "partitions"))
-    pictures = {"Throughput": (_THROUGHPUT_SAYS, plots.throughput(throughput, measured.slice_s))}
+    pictures = {"Throughput": (_THROUGHPUT_SAYS, plots.throughput(throughput, measured.slice_s, transfer.faults_since(measured.begin_ms)))}
     if transfer.plan.generates and latency:  # otherwise it would be how long ago the rows were made
         end_s = throughput[-1]["second"] + measured.slice_s
         pictures["Latency"] = (_LATENCY_SAYS, plots.latency(latency, measured.slice_s, end_s))
@@ -111,7 +111,7 @@ def _summary(transfer: Transfer, measured: Measurements | None, series: Series) 
     records = max(row["records"] for row in series["partitions"])
     facts["fullest partition"] = f"{records:,} records, {records * transfer.topic.partitions / totals.records:.2f} times the mean"
     facts["micro-batches"] = f"{len(transfer.ingest.batches):,}"
-    return facts | ({"faults": _faults(transfer)} if transfer.plan.chaos is not None else {})
+    return facts | ({"faults": _faults(transfer, measured)} if transfer.plan.chaos is not None else {})
 
 
 def _rate(measured: Measurements, first_ms: int, last_ms: int) -> str:
@@ -123,8 +123,13 @@ def _rate(measured: Measurements, first_ms: int, last_ms: int) -> str:
     return f"{rate}, in the {seconds:,.1f} s from the first to the last"
 
 
-def _faults(transfer: Transfer) -> str:
-    return ", ".join(f"{one['fault']} {one['broker']} after {one['after_s']} s" for one in transfer.faults) or "none came in time"
+def _faults(transfer: Transfer, measured: Measurements) -> str:
+    """How many came while something could go wrong: Spark needs a while before it writes."""
+    totals = measured.totals
+    span_s = (max(totals.last_written_ms, totals.last_read_ms) - measured.begin_ms) / 1000
+    meanwhile = sum(0 <= at <= span_s for at in transfer.faults_since(measured.begin_ms))
+    each = ", ".join(f"{one['fault']} broker {one['broker']} after {one['after_s']} s" for one in transfer.faults)
+    return f"{len(transfer.faults)}, {meanwhile} of them while records were written and read: {each}" if each else "none came in time"
 
 
 def _examples(found: DataFrame, checks: Mapping[str, int]) -> list[dict[str, object]]:
