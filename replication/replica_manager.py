@@ -50,9 +50,8 @@ from storage.turns import in_turns
 logger = logging.getLogger(__name__)
 
 PARTITIONS_PER_TURN = 15
-FOLLOWED_PER_TURN = 100
 LOGS_PER_TURN = 3
-"""What is taken in, begins to be fetched, or is renamed to be deleted, in a turn of the event loop while a request is worked off."""
+"""What is taken in, or renamed to be deleted, in a turn of the event loop while a request is worked off."""
 
 REPLICA_LAG_TIME_MAX_MS = 30_000
 """Kafka's default of replica.lag.time.max.ms."""
@@ -176,7 +175,7 @@ class ReplicaManager:
         try:
             return await self._apply_all(request)
         finally:
-            await self._follow()
+            self._follow()
 
     async def _apply_all(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         deposed = LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
@@ -279,19 +278,13 @@ class ReplicaManager:
         self._to_follow.pop(topic_partition, None)
         self.followers.unfollow((topic_partition,))
 
-    async def _follow(self) -> None:
+    def _follow(self) -> None:
         """Let those fetch that became followers, and say which cannot."""
         say_not_followed(self._not_followed)
-        try:
-            while len(self._to_follow) > FOLLOWED_PER_TURN:
-                self._follow_some(FOLLOWED_PER_TURN)
-                await asyncio.sleep(0)
-        finally:
-            self._follow_some(len(self._to_follow))
-
-    def _follow_some(self, most: int) -> None:
-        if some := list(islice(self._to_follow, most)):
-            self.followers.follow([self._to_follow.pop(topic_partition) for topic_partition in some])
+        # All in one turn: a fetcher that is given more while it waits for an answer begins its whole session anew.
+        if self._to_follow:
+            partitions, self._to_follow = self._to_follow, {}
+            self.followers.follow(list(partitions.values()))
 
     def _tell(self, partition: Partition) -> None:
         for listener in self.leadership_listeners:

@@ -1,19 +1,15 @@
 """What UpdateMetadata does to a broker, and that of a large one nothing can be seen before all can."""
 
 import asyncio
-from collections.abc import Iterable
 
 import pytest
 
 from protocol.errors import ErrorCode
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrTopicState
 from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse, UpdateMetadataTopicState
 from protocol.uuid import ZERO_UUID
 from replication.cluster import STATES_PER_STEP
 from replication.errors import NotLeaderOrFollower
-from replication.partition import Partition
 from storage.topic_partition import TopicPartition
-from tests.support.controlled_cluster import until
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, brokers, metadata, state
 
 T0 = TopicPartition(TOPIC, 0)
@@ -162,34 +158,3 @@ def test_what_is_forgotten_waits_for_the_update_that_is_under_way() -> None:
     assert list(replicas.cluster.topics) == [TOPIC]
     assert leaders(replicas) == [1]
     assert list(replicas.cluster.names_by_id) == [TOPIC_ID]
-
-
-def test_many_partitions_begin_to_be_fetched_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("replication.replica_manager.FOLLOWED_PER_TURN", 2)
-    replicas = Replicas()
-    told: list[list[int]] = []
-
-    class Fetchers:
-        def follow(self, partitions: Iterable[Partition]) -> None:
-            told.append([each.topic_partition.partition for each in partitions])
-
-        def unfollow(self, partitions: Iterable[TopicPartition]) -> None:
-            pass
-
-    replicas.manager.followers = Fetchers()
-    states = [state(index=index, leader=1, isr=[0, 1], replicas=[0, 1]) for index in range(5)]
-    assert replicas.say(*states).error_code == ErrorCode.NONE
-    assert told == [[0, 1], [2, 3], [4]]
-
-    async def given_up() -> None:
-        told.clear()
-        topic = LeaderAndIsrTopicState(topic_name=TOPIC, topic_id=TOPIC_ID)
-        topic.partition_states = [state(index=index, leader=1, epoch=1, isr=[0, 1], replicas=[0, 1]) for index in range(5)]
-        request = LeaderAndIsrRequest(controller_id=1, controller_epoch=1, topic_states=[topic])
-        work = asyncio.ensure_future(replicas.manager.on_leader_and_isr(request))
-        await until(lambda: bool(told))
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
-
-    asyncio.run(given_up())
-    assert told == [[0, 1], [2, 3, 4]], "whoever has become a follower fetches"
