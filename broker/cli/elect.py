@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from broker.cli.options import cluster_command, json_option, topic_partitions
-from broker.cli.output import print_json, print_table
+from broker.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
     from broker.cli.client.cluster import Cluster
@@ -43,6 +43,8 @@ def elect(cluster: Cluster, names: tuple[str, ...], everything: bool, unclean: b
         print_json([{"topic": topic, "partition": partition, "result": result} for topic, partition, result in rows])
     else:
         print_table(("topic", "partition", "result"), rows)
+        if not rows:
+            say("no partition needs an election")
     sys.stdout.flush()
     if failed:
         raise SystemExit(1)

@@ -38,6 +38,7 @@ def test_the_life_of_a_topic(ottla: CommandLine) -> None:
 
 def test_replicas_are_placed_by_hand(ottla: CommandLine) -> None:
     ottla("topics", "create", "placed", "--replica-assignment", "7,7,7")
+    assert ottla("topics", "elect", "--all").err == "no partition needs an election\n"
     assert len(ottla("topics", "describe", "placed").rows) == 4
     assert "INVALID_REPLICA_ASSIGNMENT" in ottla("topics", "create", "wrong", "--replica-assignment", "7:7", status=1).err
     assert "is no assignment" in ottla("topics", "create", "wrong", "--replica-assignment", "x", status=2).err
