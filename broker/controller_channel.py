@@ -111,7 +111,7 @@ def asking_here(services: Services, listener: str) -> AskHere:
     """Calls the handlers of this broker as a request that came by the listener between brokers would."""
 
     async def ask(api_key: ApiKey, version: int, message: Message) -> Message:
-        handler, _ = handlers_of(api_key)
+        handler = handlers_of(api_key)[0]
         info = ConnectionInfo(f"broker-{services.broker_id}", "127.0.0.1", 0, listener)
         context = RequestContext(api_key, version, 0, str(services.broker_id), info, services, lambda _, __: CLOSE, lambda _: None)
         answer = handler(message, context)

@@ -32,6 +32,7 @@ from broker.services import Services
 from broker.turns import Steps, Unfinished, let_go
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
+from protocol.produce_fast_path import MAX_TOGETHER
 from protocol.registry import api
 from protocol.schema import Message
 from protocol.wire import ProtocolError, skip_tagged_fields
@@ -131,6 +132,19 @@ class Dispatcher:
             return pending
         return cast("Answer", response)
 
+    def handle_several(self, view: memoryview, position: int, end: int, connection: Connection) -> tuple[list[Answer], int] | None:
+        """Answer two or more requests that stand behind one another from `position` on, with their lengths, and say where the next begins.
+
+        None: nothing was done, `handle` takes each. An error nobody expected closes the connection: who knows what of them was done.
+        """
+        route = self._routes.get(CORRELATION_ID.unpack_from(view, position + 4)[0])
+        if route is None or route.several_handler is None or route.requests < route.sample_at <= route.requests + MAX_TOGETHER:
+            return None  # `handle` makes the route, and measures
+        done = route.several_handler(view, position, end, route.version, connection, self._services)
+        if done is not None:
+            route.requests += len(done[0])
+        return done
+
     def _wait(
         self, frame: memoryview, offset: int, client_id_length: int, correlation_id: int, route: Route, connection: Connection
     ) -> Pending:
@@ -216,8 +230,7 @@ class Dispatcher:
         types = api(ApiKey(api_key))
         if not types.versions.cover(version):
             return None
-        handler, frame_handler = handlers_of(types.key)
-        route = Route(types, version, handler, frame_handler)
+        route = Route(types, version, *handlers_of(types.key))
         self._routes[api_key << 16 | version] = route
         if self._metrics is not None:
             self._metrics.watch(route)

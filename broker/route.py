@@ -19,7 +19,7 @@ from protocol.fetch_fast_path import read_fetch
 from protocol.schema import Message
 
 if TYPE_CHECKING:
-    from broker.handlers.table import FrameHandler, Handler
+    from broker.handlers.table import FrameHandler, Handler, SeveralHandler
     from protocol.registry import Api
 
 logger = logging.getLogger(__name__)
@@ -56,14 +56,23 @@ class Route:
         "requests",
         "response_class",
         "sample_at",
+        "several_handler",
         "version",
     )
 
-    def __init__(self, types: Api, version: int, handler: Handler, frame_handler: FrameHandler | None) -> None:
+    def __init__(
+        self,
+        types: Api,
+        version: int,
+        handler: Handler,
+        frame_handler: FrameHandler | None = None,
+        several_handler: SeveralHandler | None = None,
+    ) -> None:
         self.api_key = types.key
         self.version = version
         self.handler = handler
         self.frame_handler = frame_handler
+        self.several_handler = several_handler
         self.read = FAST_READERS.get(types.key)
         if types.request_header_version(version) == 0:
             self.read = partial(_read_behind_short_header, types.request)

@@ -289,11 +289,11 @@ class Broker:
         hosts = await known_hosts(self.config)
         self.socket_server = self._surroundings.socket_server(limits_of(self.config, hosts))
         measured = None if self.metrics is None else self.metrics.attach(self.services, self.socket_server)
-        self.dispatcher = Dispatcher(self.services, measured)
+        self.dispatcher = door = Dispatcher(self.services, measured)
         self.services.metadata_waits.on_wait = self.dispatcher.on_wait
         self._held.push_async_callback(self.dispatcher.close)
         protected = listeners.inter_broker_listener_name if len(endpoints) > 1 else None
-        await self.socket_server.start(endpoints, self.dispatcher.handle, protected, accepting=False)
+        await self.socket_server.start(endpoints, door.handle, protected, handle_several=door.handle_several, accepting=False)
         self._held.push_async_callback(self.socket_server.close)
         self.addresses = [endpoint.connection_string for endpoint in self._advertised()]
         ip_quotas = IpQuotas(self.services.config_admin, self.services.dynamic_config, self.socket_server.quotas)

@@ -21,12 +21,17 @@ _FIRST_FLEXIBLE: Final = 9
 # Templates of responses and heads of requests are kept per topic; a client that invents topics must not fill the memory with them.
 _MAX_TEMPLATES: Final = 4096
 _MAX_HEADS: Final = 4096
+_MAX_LAYOUTS: Final = 1024
+
+MAX_TOGETHER: Final = 16
+"""Requests that `read_several` reads at once."""
 
 ProduceHead = tuple[int, int, str, int]
 OneBatch = tuple[ProduceHead, memoryview]
 
 _unpack_int16 = struct.Struct(">h").unpack_from
 _unpack_int32 = struct.Struct(">i").unpack_from
+_unpack_frame_start = struct.Struct(">iiih").unpack_from
 _unpack_three_bytes = struct.Struct("3B").unpack_from
 _NO_TAGGED_FIELDS: Final = (0, 0, 0)
 
@@ -83,6 +88,72 @@ def read_one_batch(frame: memoryview, offset: int, version: int) -> OneBatch | N
         return head, frame[p : p + size]
     except (struct.error, IndexError):
         return None
+
+
+class _FrameLayouts(dict[int, Callable[[memoryview, int], tuple[int, int, int, bytes, int, int, int]]]):
+    """By the number of bytes between the correlation id and the records: what reads a frame up to the length of its records."""
+
+    def __missing__(self, length: int) -> Callable[[memoryview, int], tuple[int, int, int, bytes, int, int, int]]:
+        if len(self) >= _MAX_LAYOUTS:
+            self.clear()
+        self[length] = unpack = cast(
+            "Callable[..., tuple[int, int, int, bytes, int, int, int]]", struct.Struct(f">iii{length}s3B").unpack_from
+        )
+        return unpack
+
+
+_frame_layouts: Final = _FrameLayouts()
+
+
+def read_several(view: memoryview, position: int, end: int) -> tuple[ProduceHead, list[memoryview], list[int], int] | None:
+    """Frames behind one another from `position` on that differ in nothing but correlation id and records, as a client sends them that has
+    several requests in flight: their head, their records, their correlation ids, and where the next frame begins.
+
+    Flexible versions only. At most MAX_TOGETHER; None if there are not two. Each is one that `read_one_batch` reads.
+    """
+    try:
+        _, kind, _, client_id_length = _unpack_frame_start(view, position)
+        before = 3 if client_id_length < 0 else 3 + client_id_length  # the client id, and no tagged fields of the header
+        offset = position + 12 + before
+        if not _FIRST_FLEXIBLE <= kind <= LAST_VERSION or view[offset - 1]:
+            return None
+        length = before + 13 + view[offset + 8]
+        read = _frame_layouts[length]
+        last = end - length - 16  # where a frame can begin
+        common = None
+        head: ProduceHead | None = None
+        batches: list[memoryview] = []
+        correlation_ids: list[int] = []
+        while True:
+            frame_size, its_kind, correlation_id, found, size, second, third = read(view, position)
+            after = position + 4 + frame_size
+            if found != common:
+                if common is not None:
+                    break
+                common = found
+                head = _flexible_heads.get(found[before:])
+                if head is None:
+                    return None  # `read_one_batch` makes it known
+            p = position + length + 13
+            if size > 127:
+                size += (second << 7) - 128
+                p += 1
+                if second > 127:
+                    size += (third << 14) - 16384
+                    p += 1
+                    if third > 127:
+                        break
+            behind = p + size - 1
+            if its_kind != kind or not size or behind + 3 > after or after > end or _unpack_three_bytes(view, behind) != _NO_TAGGED_FIELDS:
+                break
+            batches.append(view[p:behind])
+            correlation_ids.append(correlation_id)
+            position = after
+            if position > last or len(batches) == MAX_TOGETHER:
+                break
+    except (struct.error, IndexError):
+        return None
+    return None if head is None or len(batches) < 2 else (head, batches, correlation_ids, position)
 
 
 def _first_read(frame: memoryview, offset: int, version: int, end: int) -> OneBatch | None:

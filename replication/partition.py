@@ -10,6 +10,8 @@ Called by `ReplicaManager` (roles) and by the Produce, Fetch, ListOffsets, Offse
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from config.topic import CLEANUP_POLICY, MIN_INSYNC_REPLICAS
 from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
 from protocol.uuid import ZERO_UUID
@@ -255,9 +257,19 @@ class Partition:
             self._on_appended(log, log.log_end_offset - first_offset, len(records), now_ms)
         return first_offset
 
-    def _on_appended(self, log: PartitionLog, messages: int, size: int, now_ms: int) -> None:
+    def append_several_plain(self, batches: Sequence[memoryview], required_acks: int, now_ms: int, api_version: int) -> list[int]:
+        """The same for a batch each of several Produce requests. None when nothing was done, and each is to be appended by itself."""
+        if not self.is_leader or (required_acks == -1 and (self.is_cut_off or len(self.isr) < self.effective_min_isr)):
+            return []
+        log = self.log
+        first_offsets = log.append_several_plain(batches, self.leader_epoch, now_ms, api_version)
+        if first_offsets:
+            self._on_appended(log, log.log_end_offset - first_offsets[0], sum(map(len, batches)), now_ms, len(batches))
+        return first_offsets
+
+    def _on_appended(self, log: PartitionLog, messages: int, size: int, now_ms: int, requests: int = 1) -> None:
         stats = self.stats
-        stats.produce_requests += 1
+        stats.produce_requests += requests
         stats.messages_in += messages
         stats.bytes_in += size
         if not self.followers and not self.has_departing_member:

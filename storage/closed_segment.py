@@ -13,5 +13,5 @@ class ClosedSegment(Segment):
     def __init__(self, topic_partition: TopicPartition) -> None:
         self._topic_partition = topic_partition
 
-    def should_roll(self, length: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+    def should_roll(self, length: int, last_offset: int, max_timestamp: int, now_ms: int, entries: int = 1) -> bool:
         raise LogClosed(self._topic_partition)

@@ -14,14 +14,11 @@ import mmap
 import os
 import resource
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
-from storage.deleted_files import close_file
-
-if TYPE_CHECKING:
-    from storage.page_cache import PageCache
+from storage.real_file import RealFile
 
 _READ_BYTES = 1 << 20
 _OPEN_READ = os.O_RDONLY | os.O_CLOEXEC
@@ -38,6 +35,9 @@ class File(Protocol):
 
     def pwrite(self, data: bytes | bytearray | memoryview, at: int) -> None:
         """All of `data` from position `at`; normally one system call."""
+
+    def pwritev(self, data: Sequence[memoryview], at: int) -> None:
+        """All of `data`, one behind the other, from position `at`; normally one system call. At most 1024 of them."""
 
     def pread(self, length: int, at: int) -> bytes:
         """Up to `length` bytes; fewer only at the end of the file."""
@@ -137,120 +137,8 @@ class FileSystem(Protocol):
         """Gives up what `try_lock` gave."""
 
 
-class RealFile:
-    """A `File` on the real disk."""
-
-    __slots__ = ("_fd", "_position", "path")
-
-    def __init__(self, path: str, fd: int) -> None:
-        self.path = path
-        self._fd = fd
-        self._position = 0
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.pwrite(data, self._position)
-        self._position += len(data)
-
-    def pwrite(self, data: bytes | bytearray | memoryview, at: int) -> None:
-        written = os.pwrite(self._fd, data, at)
-        if written != len(data):
-            self._write_rest(memoryview(data), at, written)
-
-    def _write_rest(self, data: memoryview, at: int, written: int) -> None:
-        # A short write is a signal, a full disk or a quota; only the next call tells which.
-        while written < len(data):
-            count = os.pwrite(self._fd, data[written:], at + written)
-            if count == 0:
-                raise OSError(f"wrote {written} of {len(data)} bytes")
-            written += count
-
-    def pread(self, length: int, at: int) -> bytes:
-        data = os.pread(self._fd, length, at)
-        if len(data) == length or not data:
-            return data
-        chunks = [data]
-        missing = length - len(data)
-        while missing > 0:
-            data = os.pread(self._fd, missing, at + length - missing)
-            if not data:
-                break
-            chunks.append(data)
-            missing -= len(data)
-        return b"".join(chunks)
-
-    def pread_cached(self, length: int, at: int) -> bytes | None:
-        data = bytearray(length)
-        try:
-            count = os.preadv(self._fd, [data], at, os.RWF_NOWAIT)
-        except BlockingIOError:
-            return None
-        except OSError:
-            return self.pread(length, at)  # as in `is_cached`
-        if count == length:
-            return bytes(data)
-        return bytes(data[:count]) if at + count >= self.size() else None
-
-    def map(self, length: int) -> mmap.mmap | bytes:
-        # To look into a hole takes a page of a tmpfs, and is the end of the process when there is none left.
-        if length and os.lseek(self._fd, 0, os.SEEK_HOLE) >= length:
-            return mmap.mmap(self._fd, length, access=mmap.ACCESS_READ)
-        return self.pread(length, 0)
-
-    def truncate(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
-
-    def size(self) -> int:
-        return os.fstat(self._fd).st_size
-
-    def sync(self) -> None:
-        os.fdatasync(self._fd)
-
-    def is_cached(self, length: int, at: int) -> bool:
-        last = at + length - 1
-        if length > _COUNTED_BYTES:
-            holds = self._page_cache().holds(self._fd, length, at)
-            if holds is not None:
-                if not holds:
-                    return False
-                at = last  # which is probed: that it is being read would not do
-        # The kernel reads ahead in larger pieces than this, so a hole between two probes is unlikely; if there is one, sendfile waits.
-        try:
-            os.preadv(self._fd, _PROBE, last, os.RWF_NOWAIT)
-            while at < last:
-                os.preadv(self._fd, _PROBE, at, os.RWF_NOWAIT)
-                at += _PROBE_STEP
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True  # the file system cannot tell (overlayfs, some network ones): then waiting is all there is
-        return True
-
-    @staticmethod
-    @cache
-    def _page_cache() -> "PageCache":
-        from storage.page_cache import PageCache  # ctypes takes 2 ms, and not every broker needs it
-
-        return PageCache()
-
-    def fileno(self) -> int:
-        return self._fd
-
-    def close(self) -> None:
-        if self._fd >= 0:
-            fd, self._fd = self._fd, -1
-            os.close(fd)
-
-    def __del__(self) -> None:
-        if self._fd >= 0:
-            close_file(self._fd)
-
-
-_COUNTED_BYTES = 128 * 1024
-"""Of parts that are larger the kernel counts the pages, which costs as much as three probes."""
-_PROBE_STEP = 64 * 1024
 _NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
 """What file systems, and old systems, say that know none."""
-_PROBE = [bytearray(1)]  # what is read into it does not matter
 
 
 @cache

@@ -110,6 +110,7 @@ class PartitionLog:
         self.producer_state.state.on_high_watermark(self.high_watermark)
 
     append_plain = plain_append.append_plain
+    append_several_plain = plain_append.append_several_plain
     append_as_leader = log_append.append_as_leader
     append_as_follower = log_append.append_as_follower
     roll = log_roll.roll

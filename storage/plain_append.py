@@ -1,23 +1,30 @@
-"""The append of a plain batch: from the bytes of a Produce request to the file in one function; a method of `PartitionLog`.
+"""The append of plain batches: from the bytes of Produce requests to the file; methods of `PartitionLog`.
 
 Plain is what nearly all producers send to nearly all topics: one whole batch of data, no transaction, to a topic that leaves batches as
 they come. For such a batch the outcome can be told from its header, and nothing is changed in it but offset and leader epoch; so it needs
 none of the objects that `validation` and `log_append` hand to each other (`python -m benchmarks.hot_path` would notice its loss).
 
-Invariant: what is accepted here, `validate_produce` and `append_as_leader` accept too, and leave the same log. Everything else, every error
-included, is left to them: nothing has been written then. tests/unit/storage/test_plain_append.py holds both equal.
+Several of one partition, from requests that came together, are written with one system call. Where a kernel has large folios that is not
+only cheaper than a call for each: ext4 takes 9 KB in 6.0 µs, twice 9 KB in 9.8.
+
+Invariant: what is accepted here, `validate_produce` and `append_as_leader` accept too, and leave the same log, one by one or several at
+once. Everything else, every error included, is left to them: nothing has been written then. tests/unit/storage/test_plain_append.py and
+test_plain_append_of_several.py hold them equal.
 """
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from protocol.checksum import crc32c
 from protocol.compression import CompressionCodec
 from protocol.records import ATTRIBUTES_OFFSET, CURRENT_MAGIC, HEADER_SIZE, LOG_OVERHEAD, STAMP, increment_sequence
+from storage.time_index import NO_TIMESTAMP
 from storage.validation import FIRST_VERSION_WITH_ZSTD, MIN_RECORD_BYTES, WALK_MAX_RECORDS, walk_lengths
 
 if TYPE_CHECKING:
     from storage.partition_log import PartitionLog
+    from storage.validation_rules import ValidationRules
 
 NOT_PLAIN: Final = -1
 
@@ -34,16 +41,99 @@ _BODY_MASK: Final = (0, 0xFFFFFF00, 0, 0xFFFFFFFF, 0xFFFFFFFF)
 _BODY_MAGIC: Final = (0, 0x1F8B0800, 0, 0x04224D18, 0x28B52FFD)
 
 
+PlainHeader = tuple[int, int, int, int, int]
+"""(record count, largest timestamp, producer id, epoch, base sequence)."""
+
+
 def append_plain(self: "PartitionLog", records: memoryview, leader_epoch: int, now_ms: int, api_version: int) -> int:
     """Append what a Produce request of `api_version` holds for this partition; the offset that its first record got.
 
     NOT_PLAIN: nothing was done, `check_request`, `validate_produce` and `append_as_leader` are to be asked. `records` must be writable.
     Raises InvalidRecord, what the producer state raises, and LogDirFailure, after which the batch may have been stamped.
     """
-    size = len(records)
     rules = self.rules
-    if size < _MIN_SIZE or leader_epoch != self.latest_epoch or not rules.takes_plain:
+    if leader_epoch != self.latest_epoch or not rules.takes_plain:
         return NOT_PLAIN
+    size = len(records)
+    header = _read_plain(records, size, rules, api_version)
+    if header is None:
+        return NOT_PLAIN
+    count, max_timestamp, producer_id, _, _ = header
+    first_offset = self.log_end_offset
+    last_offset = first_offset + count - 1
+    if producer_id >= 0 and not _is_new(self, header, first_offset):
+        return NOT_PLAIN
+    segment = self.active_segment
+    try:
+        if segment.should_roll(size, last_offset, max_timestamp, now_ms):
+            return NOT_PLAIN
+        _stamp(records, 0, first_offset, size - LOG_OVERHEAD, leader_epoch)
+        segment.append(records, size, last_offset, max_timestamp, last_offset)
+    except OSError as error:
+        raise self.disk_failure(segment.path, error) from error
+    self.log_end_offset = last_offset + 1
+    if producer_id >= 0:
+        _take_in(self, header, first_offset)
+    if last_offset >= self.next_flush_offset:
+        self.on_flush_due()
+    return first_offset
+
+
+def append_several_plain(
+    self: "PartitionLog", batches: Sequence[memoryview], leader_epoch: int, now_ms: int, api_version: int
+) -> list[int]:
+    """The same for a batch each of several requests, in their order, with one system call; the offsets that their first records got.
+
+    An empty list: nothing was done, and each is to be appended by itself; so it is when producers differ, a segment begins or ends, or a
+    flush is due.
+    """
+    rules = self.rules
+    if leader_epoch != self.latest_epoch or not rules.takes_plain:
+        return []
+    end_offset = self.log_end_offset
+    newest = NO_TIMESTAMP
+    total = 0
+    first_offsets = []
+    headers = []
+    placed = []
+    for records in batches:
+        size = len(records)
+        header = _read_plain(records, size, rules, api_version)
+        if header is None:
+            return []
+        count, max_timestamp, _, _, _ = header
+        headers.append(header)
+        first_offsets.append(end_offset)
+        end_offset += count
+        placed.append((size, end_offset - 1, max_timestamp))
+        total += size
+        if max_timestamp > newest:  # noqa: PLR1730  # in the hot path: a call of max takes four times as long
+            newest = max_timestamp
+    if end_offset > self.next_flush_offset or not _follow_each_other(headers):
+        return []
+    has_producer = headers[0][2] >= 0
+    if has_producer and not _is_new(self, headers[0], first_offsets[0]):
+        return []
+    segment = self.active_segment
+    try:
+        if segment.should_roll(total, end_offset - 1, newest, now_ms, len(placed)) or not segment.size:
+            return []
+        for records, first_offset in zip(batches, first_offsets, strict=True):
+            _stamp(records, 0, first_offset, len(records) - LOG_OVERHEAD, leader_epoch)
+        segment.append_several(batches, placed)
+    except OSError as error:
+        raise self.disk_failure(segment.path, error) from error
+    self.log_end_offset = end_offset
+    if has_producer:
+        for header, first_offset in zip(headers, first_offsets, strict=True):
+            _take_in(self, header, first_offset)
+    return first_offsets
+
+
+def _read_plain(records: memoryview, size: int, rules: "ValidationRules", api_version: int) -> PlainHeader | None:
+    """What matters of the header of one whole plain batch of `size` bytes; None for anything else. Raises InvalidRecord."""
+    if size < _MIN_SIZE:
+        return None
     (
         base_offset, length, magic, crc, codec, last_delta, base_timestamp, max_timestamp, producer_id, epoch, sequence, count, body
     ) = _unpack(records)  # fmt: skip
@@ -57,39 +147,52 @@ def append_plain(self: "PartitionLog", records: memoryview, leader_epoch: int, n
         or count <= 0
         or crc32c(records[ATTRIBUTES_OFFSET:]) != crc
     ):
-        return NOT_PLAIN
+        return None
     if codec:
         if body & _BODY_MASK[codec] != _BODY_MAGIC[codec] or (codec == _ZSTD and api_version < FIRST_VERSION_WITH_ZSTD):
-            return NOT_PLAIN
+            return None
     elif count > WALK_MAX_RECORDS:
         if count * MIN_RECORD_BYTES > size - HEADER_SIZE:
-            return NOT_PLAIN
+            return None
     elif walk_lengths(records, count, base_timestamp, rules.topic_partition) != max_timestamp:
-        return NOT_PLAIN
-    first_offset = self.log_end_offset
-    last_offset = first_offset + last_delta
-    producers = None
-    if producer_id >= 0:
-        if sequence < 0:
-            return NOT_PLAIN
-        producers = self.producer_state.state
-        last_sequence = increment_sequence(sequence, last_delta)
-        duplicate = producers.check_append(producer_id, epoch, sequence, last_sequence, is_transactional=False, first_offset=first_offset)
-        if duplicate is not None:
-            return NOT_PLAIN
-    segment = self.active_segment
-    try:
-        if segment.should_roll(size, last_offset, max_timestamp, now_ms):
-            return NOT_PLAIN
-        _stamp(records, 0, first_offset, length, leader_epoch)
-        segment.append(records, size, last_offset, max_timestamp, last_offset)
-    except OSError as error:
-        raise self.disk_failure(segment.path, error) from error
-    self.log_end_offset = last_offset + 1
-    if producers is not None:
-        producers.on_append(
-            producer_id, epoch, last_sequence, first_offset, last_offset=last_offset, timestamp=max_timestamp, is_transactional=False
-        )
-    if last_offset >= self.next_flush_offset:
-        self.on_flush_due()
-    return first_offset
+        return None
+    return count, max_timestamp, producer_id, epoch, sequence
+
+
+def _is_new(self: "PartitionLog", header: PlainHeader, first_offset: int) -> bool:
+    """Whether its producer numbers the batch, and did not send it before. Raises what `ProducerState.check_append` raises."""
+    count, _, producer_id, epoch, sequence = header
+    last_sequence = increment_sequence(sequence, count - 1)
+    producers = self.producer_state.state
+    return (
+        sequence >= 0
+        and producers.check_append(producer_id, epoch, sequence, last_sequence, is_transactional=False, first_offset=first_offset) is None
+    )
+
+
+def _follow_each_other(headers: list[PlainHeader]) -> bool:
+    """Whether all are of no producer that numbers them, or of one that did so without a gap: then all are as new as the first."""
+    _, _, producer_id, epoch, _ = headers[0]
+    expected = -1
+    for count, _, its_producer_id, its_epoch, sequence in headers:
+        if its_producer_id != producer_id:
+            return False
+        if producer_id >= 0:
+            if expected >= 0 and (sequence != expected or its_epoch != epoch):
+                return False
+            expected = increment_sequence(sequence, count)
+    return True
+
+
+def _take_in(self: "PartitionLog", header: PlainHeader, first_offset: int) -> None:
+    """The producer state learns of an appended batch."""
+    count, max_timestamp, producer_id, epoch, sequence = header
+    self.producer_state.state.on_append(
+        producer_id,
+        epoch,
+        increment_sequence(sequence, count - 1),
+        first_offset,
+        last_offset=first_offset + count - 1,
+        timestamp=max_timestamp,
+        is_transactional=False,
+    )

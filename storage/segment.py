@@ -10,8 +10,7 @@ append overwrites them. Every method may raise OSError.
 import logging
 from contextlib import suppress
 
-from protocol.records import Buffer
-from storage import segment_creation, segment_indexing, segment_search
+from storage import segment_append, segment_creation, segment_indexing, segment_search
 from storage.batch_scan import header_at
 from storage.file_names import (
     LOG_SUFFIX,
@@ -22,8 +21,8 @@ from storage.file_names import (
 )
 from storage.filesystem import File, FileSystem
 from storage.log_settings import LogSettings
-from storage.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
-from storage.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset, timestamp_offset
+from storage.offset_index import OffsetIndex
+from storage.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from storage.transaction_index import TransactionIndex
 
 log = logging.getLogger(__name__)
@@ -169,67 +168,11 @@ class Segment:
 
     # ---- appending
 
-    def should_roll(self, length: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        """Whether batches of `length` bytes up to `last_offset` belong into a new segment."""
-        size = self.size
-        settings = self._settings
-        if size > settings.segment_bytes - length or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
-            return True
-        if size:
-            first = self.rolling_based_timestamp or self.first_batch_timestamp
-            waited = max_timestamp - first if first >= 0 else now_ms - self.created_ms
-            if waited > settings.roll_after_ms - self.roll_jitter_ms:
-                return True
-        # Calling the properties, and is_full, would take longer than all else here.
-        offset_index = self._offset_index or self.offset_index
-        time_index = self._time_index or self.time_index
-        return offset_index.entries >= offset_index.full_at or time_index.entries >= time_index.full_at
-
-    def append(self, data: Buffer, length: int, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int) -> None:
-        """Writes whole batches of `length` bytes with one system call, and an index entry when it is time.
-
-        Changes nothing when it raises OSError: bytes of a torn write are cut off again, or lie where the next append will write.
-        """
-        position = self.size
-        # What has to be read is read before anything is written.
-        file = self._file
-        if file is None:
-            file = self.file
-        last_max = self._max_timestamp
-        if last_max is None:
-            last_max = self.max_timestamp
-        try:
-            file.pwrite(data, position)
-            if max_timestamp > last_max[0]:
-                last_max = self._max_timestamp = timestamp_offset((max_timestamp, offset_of_max_timestamp))
-            since_last_entry = self.bytes_since_last_index_entry
-            if since_last_entry > self._settings.index_interval_bytes:
-                offset_index = self._offset_index or self.offset_index
-                time_index = self._time_index or self.time_index
-                entries = offset_index.entries, time_index.entries
-                try:
-                    offset_index.append(last_offset, position)
-                    time_index.maybe_append(last_max)
-                except OSError:
-                    # The entries are still in memory: what could not be written is taken back without touching the disk.
-                    offset_index.truncate_to_entries(entries[0])
-                    time_index.truncate_to_entries(entries[1])
-                    raise
-                since_last_entry = 0
-        except OSError:
-            self._cut_torn_write(position)
-            raise
-        if position == 0:
-            self.rolling_based_timestamp = max_timestamp
-        self.size = position + length
-        self.bytes_since_last_index_entry = since_last_entry + length
-
-    def _cut_torn_write(self, position: int) -> None:
-        self.has_slack = True
-        try:
-            self.file.truncate(position)
-        except OSError as error:
-            log.error("%s: cannot cut a torn write at byte %d: %s; the next start will", self.path, position, error)
+    should_roll = segment_append.should_roll
+    append = segment_append.append
+    append_several = segment_append.append_several
+    _append_to_indexes = segment_append.append_to_indexes
+    _cut_torn_write = segment_append.cut_torn_write
 
     def allocate_indexes(self) -> None:
         """Makes the index files that `create` left for later."""

@@ -59,7 +59,7 @@ class SegmentBeingTruncated(Segment):
     def max_timestamp(self) -> TimestampOffset:
         self._refuse()
 
-    def should_roll(self, length: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+    def should_roll(self, length: int, last_offset: int, max_timestamp: int, now_ms: int, entries: int = 1) -> bool:
         self._refuse()
 
     def _refuse(self) -> NoReturn:

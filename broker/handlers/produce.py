@@ -34,7 +34,7 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from protocol.produce_fast_path import encode_produce_response, read_one_batch
+from protocol.produce_fast_path import encode_produce_response, read_one_batch, read_several
 from protocol.records import NO_TIMESTAMP, TRANSACTIONAL_MASK
 from replication.errors import ReplicationError, UnknownTopicOrPartition
 from replication.partition import Partition
@@ -127,6 +127,51 @@ def handle_produce_frame(
         broker.produce_purgatory.watch(delayed, partition.waiters, wait_ms(acks, timeout_ms))
         return pending
     return encode_produce_response(version, correlation_id, topic, index, 0, first_offset, log_append_time_ms, log.log_start_offset, 0)
+
+
+def handle_produce_frames(
+    view: memoryview, position: int, end: int, version: int, connection: Connection, broker: Services
+) -> tuple[list[Answer], int] | None:
+    """The hot path of requests that came together: from `position` on, a plain batch each, for the same partition with the same acks.
+
+    Answers to them, and where the next frame begins. None when there are not two such requests, or something is wrong with one; nothing
+    was done then, and each is handled by itself.
+    """
+    found = read_several(view, position, end)
+    if found is None:
+        return None
+    (acks, timeout_ms, topic, index), batches, correlation_ids, following = found
+    of_topic = broker.replica_manager.partitions.get(topic)
+    if of_topic is None or acks not in VALID_ACKS or topic in INTERNAL_TOPICS:
+        return None
+    partition = of_topic.get(index)
+    if partition is None:
+        return None
+    try:
+        first_offsets = partition.append_several_plain(batches, acks, broker.clock.now_ms(), version)
+    except (StorageError, ReplicationError) as error:
+        partition_error(error, broker)  # as above
+        return None
+    if not first_offsets:
+        return None
+    if acks == 0:
+        return [NO_RESPONSE] * len(batches), following
+    log = partition.log
+    log_start_offset = log.log_start_offset
+    if acks != ACKS_ALL or log.high_watermark >= log.log_end_offset:
+        return [
+            encode_produce_response(version, correlation_id, topic, index, 0, first_offset, NO_TIMESTAMP, log_start_offset, 0)
+            for correlation_id, first_offset in zip(correlation_ids, first_offsets, strict=True)
+        ], following
+    answers: list[Answer] = []
+    end_offsets = (*first_offsets[1:], log.log_end_offset)
+    for correlation_id, first_offset, end_offset in zip(correlation_ids, first_offsets, end_offsets, strict=True):
+        pending = Pending(appended=True)
+        result = first_offset, NO_TIMESTAMP, log_start_offset
+        delayed = DelayedAppend(version, correlation_id, topic, partition, end_offset, result, acks, pending)
+        broker.produce_purgatory.watch(delayed, partition.waiters, wait_ms(acks, timeout_ms))
+        answers.append(pending)
+    return answers, following
 
 
 def _append_validated(partition: Partition, records: memoryview, acks: int, now_ms: int, version: int) -> Appended | None:

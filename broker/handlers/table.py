@@ -22,6 +22,10 @@ Handler = Callable[[Any, "RequestContext"], Any]
 FrameHandler = Callable[[memoryview, int, int, int, "Connection", "Services"], "Answer | None"]
 """(frame, where the body begins, version, correlation id, connection, services) -> Answer, or None to take the ordinary way."""
 
+SeveralHandler = Callable[[memoryview, int, int, int, "Connection", "Services"], "tuple[list[Answer], int] | None"]
+"""(received bytes, where frames of the same API and version begin in them, where they end, version, connection, services) -> answers to the
+first two or more of them and where the next begins, or None to take the ordinary way with each, nothing done."""
+
 IMPLEMENTED: frozenset[ApiKey] = frozenset(
     {
         ApiKey.PRODUCE,
@@ -94,9 +98,10 @@ _FRAME_MODULES = {ApiKey.FETCH: "fetch_one_partition"}
 """Where the handler that reads frames is not beside the other, because it builds on it."""
 
 
-def handlers_of(key: ApiKey) -> tuple[Handler, FrameHandler | None]:
-    """The handler of an implemented API and, where it has one, the handler that reads frames itself."""
+def handlers_of(key: ApiKey) -> tuple[Handler, FrameHandler | None, SeveralHandler | None]:
+    """The handler of an implemented API and, where it has them, the one that reads a frame itself and the one that reads several."""
     name = key.name.lower()
     module = import_module(f"broker.handlers.{name}")
     of_frames = import_module(f"broker.handlers.{_FRAME_MODULES.get(key, name)}")
-    return getattr(module, f"handle_{name}"), getattr(of_frames, f"handle_{name}_frame", None)
+    several = getattr(of_frames, f"handle_{name}_frames", None)
+    return getattr(module, f"handle_{name}"), getattr(of_frames, f"handle_{name}_frame", None), several

@@ -69,6 +69,7 @@ class Connection(AnswerWriter):
             self.send_unsent()
         processor = self._processor
         handler = processor.handler
+        handle_several = processor.handle_several
         channel = processor.channel
         max_bytes = processor.request_max_bytes
         out: Parts = []
@@ -93,19 +94,32 @@ class Connection(AnswerWriter):
                     self._state = state | QUEUED
                     break
                 admitted = False
-                answer = handler(view[begin:after], self)
-                position = after
-                if state:
-                    gathered += self._on_answer(answer, out) + ANSWER_WEIGHT
-                elif type(answer) is bytes:
-                    length = len(answer)
-                    out.append(_SHORT_PREFIXES[length] if length < _SHORT else _prefix(length))
-                    out.append(answer)
-                    gathered += length + ANSWER_WEIGHT
-                elif type(answer) is list:
-                    gathered += self.append_parts(answer, out) + ANSWER_WEIGHT
+                # Two bytes of 0 are a Produce; another may stand behind it.
+                if (
+                    after < last
+                    and not view[begin + 1]
+                    and not view[begin]
+                    and handle_several is not None
+                    and channel.inline
+                    and end - position <= max_bytes
+                    and (done := handle_several(view, position, end, self)) is not None
+                ):
+                    answers, position = done
+                    gathered += self._put(answers, out)
                 else:
-                    gathered += self._on_answer(answer, out) + ANSWER_WEIGHT
+                    answer = handler(view[begin:after], self)
+                    position = after
+                    if state:
+                        gathered += self._on_answer(answer, out) + ANSWER_WEIGHT
+                    elif type(answer) is bytes:
+                        length = len(answer)
+                        out.append(_SHORT_PREFIXES[length] if length < _SHORT else _prefix(length))
+                        out.append(answer)
+                        gathered += length + ANSWER_WEIGHT
+                    elif type(answer) is list:
+                        gathered += self.append_parts(answer, out) + ANSWER_WEIGHT
+                    else:
+                        gathered += self._on_answer(answer, out) + ANSWER_WEIGHT
                 if position == end:
                     break
                 if gathered >= TURN_BYTES:
@@ -122,6 +136,19 @@ class Connection(AnswerWriter):
             return
         if position != end and not self._state & CLOSED:
             self._keep_or_wait(view, position, end)
+
+    def _put(self, answers: list[Answer], out: Parts) -> int:
+        """Several answers at once; returns the size of what it put into `out` or sent."""
+        gathered = 0
+        for answer in answers:
+            if type(answer) is bytes and self._waiting is None:
+                length = len(answer)
+                out.append(_SHORT_PREFIXES[length] if length < _SHORT else _prefix(length))
+                out.append(answer)
+                gathered += length + ANSWER_WEIGHT
+            else:
+                gathered += self._on_answer(answer, out) + ANSWER_WEIGHT
+        return gathered
 
     def _may_produce(self, view: memoryview, position: int) -> bool:
         """Whether the frame at `position` is a Produce (api key 0) that may be handled while others wait for their replicas."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from broker.network.buffer_supplier import BufferSupplier
 from broker.network.limits import FULL_WINDOW_BYTES, RECEIVE_BUFFER_BYTES, NetworkLimits
 from broker.network.offenders import Offenders, describe_length
-from broker.network.request_channel import ConnectionInfo, Handler, RequestChannel
+from broker.network.request_channel import ConnectionInfo, Handler, RequestChannel, SeveralHandler
 
 if TYPE_CHECKING:
     from broker.network.connection import Connection
@@ -42,6 +42,7 @@ class Processor:
         "clock_ns",
         "connections",
         "expired_connections",
+        "handle_several",
         "handler",
         "loop",
         "request_max_bytes",
@@ -58,9 +59,11 @@ class Processor:
         clock_ns: Callable[[], int],
         offenders: Offenders,
         on_closed: Callable[[Connection], None],
+        handle_several: SeveralHandler | None = None,
     ) -> None:
         self.loop = loop
         self.handler = handler
+        self.handle_several = handle_several
         self.channel = channel
         self.clock_ns = clock_ns
         self.request_max_bytes = limits.socket_request_max_bytes

@@ -8,6 +8,10 @@ memoryview of a receive buffer: it is valid only until the handler returns; what
 * `NO_RESPONSE`: Produce with acks=0;
 * `CLOSE`: the connection is closed once the answers before it are out (unsupported version, malformed request, acks=0 that failed).
 
+Produce requests of one connection that came together are given to `handle_several(view, position, end, connection)` first, for what they
+have in common is cheaper done once. It answers the first two or more of the frames in `view[position:end]`, which stand there with their
+lengths, and says where the next begins; or it does nothing and returns None.
+
 The queue is where requests wait, not a toll every request pays. While it is empty and a handler slot is free (`RequestChannel.inline`) a
 handler runs in the callback that read the bytes. A slot (`num.io.threads`) is held by what executes over several loop turns: a `Pending`
 with `occupies_slot`. What merely waits for an event (purgatory) holds none, as in Apache Kafka. With all slots taken, requests queue, one
@@ -132,6 +136,7 @@ class Pending:
 
 Answer: TypeAlias = Completion | Pending
 Handler: TypeAlias = "Callable[[memoryview, Connection], Answer]"
+SeveralHandler: TypeAlias = "Callable[[memoryview, int, int, Connection], tuple[list[Answer], int] | None]"
 
 
 class ConnectionInfo:

@@ -19,7 +19,7 @@ from broker.network.connection_quotas import ConnectionQuotas
 from broker.network.limits import NetworkLimits
 from broker.network.offenders import Offenders
 from broker.network.processor import Processor
-from broker.network.request_channel import Handler, RequestChannel
+from broker.network.request_channel import Handler, RequestChannel, SeveralHandler
 from config.listeners import EndPoint, SecurityProtocol
 
 logger = logging.getLogger(__name__)
@@ -49,6 +49,7 @@ class SocketServer:
         self._idle_timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
         self._handler: Handler | None = None
+        self._handle_several: SeveralHandler | None = None
         self.limits = limits
         self.processors: list[Processor] = []
         self.quotas = ConnectionQuotas(limits, self._loop.time())
@@ -57,13 +58,20 @@ class SocketServer:
         )
 
     async def start(
-        self, endpoints: Iterable[EndPoint], handler: Handler, protected_listener: str | None = None, *, accepting: bool = True
+        self,
+        endpoints: Iterable[EndPoint],
+        handler: Handler,
+        protected_listener: str | None = None,
+        *,
+        handle_several: SeveralHandler | None = None,
+        accepting: bool = True,
     ) -> None:
         """Bind all end points, then accept on all; unless `accepting`, only once `accept` is called.
 
         Raises BindFailed, and then none is bound. `protected_listener` is the inter-broker listener when there are others.
         """
         self._handler = handler
+        self._handle_several = handle_several
         self.quotas.protected_listener = protected_listener
         self._set_processors(self.limits.num_network_threads)
         try:
@@ -187,7 +195,16 @@ class SocketServer:
             raise RuntimeError("processors need a handler: start the server first")
         while len(self.processors) < count:
             self.processors.append(
-                Processor(self._loop, handler, self.request_channel, self.limits, self._clock_ns, self._offenders, self._on_closed)
+                Processor(
+                    self._loop,
+                    handler,
+                    self.request_channel,
+                    self.limits,
+                    self._clock_ns,
+                    self._offenders,
+                    self._on_closed,
+                    self._handle_several,
+                )
             )
         while len(self.processors) > count:
             # It keeps the connections it has; they need not suffer from a smaller number.

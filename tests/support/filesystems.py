@@ -3,7 +3,7 @@
 import errno
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from storage.filesystem import File, FileSystem
@@ -42,6 +42,9 @@ class MemoryFile:
         if at > len(content):
             content.extend(bytes(at - len(content)))
         content[at : at + len(data)] = data
+
+    def pwritev(self, data: Sequence[memoryview], at: int) -> None:
+        self.pwrite(b"".join(data), at)
 
     def pread(self, length: int, at: int) -> bytes:
         return bytes(self.node.data[at : at + length])
@@ -315,6 +318,9 @@ class _FaultyFile:
             self._inner.pwrite(memoryview(data)[: len(data) // 2], at)
             raise self._filesystem.error(self.path)
         self._inner.pwrite(data, at)
+
+    def pwritev(self, data: Sequence[memoryview], at: int) -> None:
+        self.pwrite(b"".join(data), at)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._inner, name)

@@ -1,10 +1,15 @@
 """The hand-made reader and writer of Produce say what the generated ones say, on every recorded frame and every shape."""
 
+import struct
+from typing import Any
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from protocol import produce_fast_path
 from protocol.api_keys import ApiKey
-from protocol.messages.header import ResponseHeader
+from protocol.messages.header import RequestHeader, ResponseHeader
 from protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -13,7 +18,7 @@ from protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.produce_fast_path import FIRST_VERSION, LAST_VERSION, OneBatch, encode_produce_response, read_one_batch
+from protocol.produce_fast_path import FIRST_VERSION, LAST_VERSION, OneBatch, encode_produce_response, read_one_batch, read_several
 from protocol.registry import api
 from tests.support.golden_frames import all_golden_frames
 
@@ -121,3 +126,95 @@ def test_the_answer_of_one_partition_is_what_the_general_encoder_writes(version:
         header = ResponseHeader(correlation_id=5).encode(api(ApiKey.PRODUCE).response_header_version(version))
         fast = encode_produce_response(version, 5, topic, 3, 6, 2**40, -1, 17, 9)
         assert fast == header + response.encode(version)
+
+
+# -- several that came together ----------------------------------------------------------------------------------------
+
+
+def a_frame(correlation_id: int, version: int = 11, client_id: str | None = "client", **of_request: Any) -> bytes:
+    """A request with its length."""
+    header = RequestHeader(request_api_key=0, request_api_version=version, correlation_id=correlation_id, client_id=client_id)
+    body = header.encode(2 if version >= 9 else 1) + a_request(**of_request).encode(version)
+    return struct.pack(">i", len(body)) + body
+
+
+def one_by_one(data: bytes) -> list[tuple[int, OneBatch]]:
+    """(correlation id, what `read_one_batch` reads) of the frames up to the first that is none of ours or differs from the one before."""
+    found: list[tuple[int, OneBatch]] = []
+    position = 0
+    first = b""
+    while position + 4 <= len(data):
+        (size,) = struct.unpack_from(">i", data, position)
+        frame = data[position + 4 : position + 4 + size]
+        if len(frame) < size or size < 11:
+            break
+        api_key, version, correlation_id, client_id_length = struct.unpack_from(">hhih", frame)
+        offset = 10 + max(client_id_length, 0)
+        if api_key or version < 9 or (found and frame[:4] + frame[8:offset] != first) or offset >= size or frame[offset]:
+            break
+        one = read_one_batch(memoryview(frame), offset + 1, version)
+        if one is None or (found and one[0] is not found[0][1][0]):
+            break
+        first = frame[:4] + frame[8:offset]
+        found.append((correlation_id, one))
+        position += 4 + size
+    return found
+
+
+def read_together(data: bytes) -> list[tuple[int, OneBatch]]:
+    """The same by `read_several`, which says where it stopped."""
+    found = read_several(memoryview(bytearray(data) + b"\xee" * 100), 0, len(data))
+    if found is None:
+        return []
+    head, batches, correlation_ids, following = found
+    sizes = 0
+    for _ in batches:
+        sizes += 4 + struct.unpack_from(">i", data, sizes)[0]
+    assert following == sizes
+    return [(correlation_id, (head, batch)) for correlation_id, batch in zip(correlation_ids, batches, strict=True)]
+
+
+@pytest.mark.parametrize("version", [9, 10, 11])
+@pytest.mark.parametrize("client_id", ["client", "", None])
+@pytest.mark.parametrize("records", [1, 126, 127, 16_382, 16_383, 70_000])
+def test_frames_that_differ_in_records_only_are_read_together(version: int, client_id: str | None, records: int) -> None:
+    data = b"".join(a_frame(number, version, client_id, records=records + number) for number in range(5))
+    assert len(one_by_one(data)) == 5
+    assert read_together(data) == one_by_one(data)
+    assert read_together(data[:-1]) == one_by_one(data)[:-1]
+    assert [correlation_id for correlation_id, _ in read_together(data * 7)] == [0, 1, 2, 3, 4] * 3 + [0]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        a_frame(1, 10),
+        a_frame(1, 8),
+        a_frame(1, client_id="another"),
+        a_frame(1, client_id=None),
+        a_frame(1, name="others"),
+        a_frame(1, topics=2),
+        a_frame(1, partitions=2),
+        a_frame(1, transactional_id="tx"),
+        (len(a_frame(1)) - 5).to_bytes(4, "big") + a_frame(1)[4:-1],
+        b"\xff\xff\xff\xff" + a_frame(1)[4:],
+        b"\0\0\0\0",
+    ],
+)
+def test_what_differs_otherwise_ends_them(other: bytes) -> None:
+    one = a_frame(0)
+    one_by_one(one)
+    assert read_together(one + other + one) == []
+    assert read_together(other + one + one) == []
+    assert len(read_together(one + one + other + one)) == 2
+
+
+@settings(deadline=None, max_examples=400)
+@given(st.lists(st.integers(1, 300), min_size=2, max_size=5), st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), max_size=3))
+def test_damaged_frames_are_read_as_they_are_one_by_one_or_not_at_all(sizes: list[int], damage: list[tuple[int, int]]) -> None:
+    data = bytearray(b"".join(a_frame(number, records=size) for number, size in enumerate(sizes)))
+    one_by_one(bytes(data))  # makes the head known
+    for at, byte in damage:
+        data[at % len(data)] = byte
+    together = read_together(bytes(data))
+    assert together == one_by_one(bytes(data))[: len(together)]

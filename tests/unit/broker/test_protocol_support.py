@@ -39,7 +39,7 @@ def test_every_implemented_api_is_advertised_with_apache_kafkas_range() -> None:
 
 @pytest.mark.parametrize("key", sorted(SERVED), ids=lambda key: key.name)
 def test_every_implemented_api_has_its_handler(key: ApiKey) -> None:
-    handler, _ = handlers_of(key)
+    handler = handlers_of(key)[0]
     name = key.name.lower()
     assert handler.__name__ == f"handle_{name}"
     docstring = import_module(f"broker.handlers.{name}").__doc__
