@@ -96,23 +96,24 @@ def append_several_plain(
     first_offsets = []
     headers = []
     placed = []
+    has_producer = False
     for records in batches:
         size = len(records)
         header = _read_plain(records, size, rules, api_version)
         if header is None:
             return []
-        count, max_timestamp, _, _, _ = header
+        count, max_timestamp, producer_id, _, _ = header
+        if producer_id >= 0:
+            has_producer = True
         headers.append(header)
         first_offsets.append(end_offset)
         end_offset += count
         placed.append((size, end_offset - 1, max_timestamp))
         total += size
-        if max_timestamp > newest:  # noqa: PLR1730  # in the hot path: a call of max takes four times as long
-            newest = max_timestamp
-    if end_offset > self.next_flush_offset or not _follow_each_other(headers):
+        newest = max_timestamp if max_timestamp > newest else newest
+    if end_offset > self.next_flush_offset:
         return []
-    has_producer = headers[0][2] >= 0
-    if has_producer and not _is_new(self, headers[0], first_offsets[0]):
+    if has_producer and not (_follow_each_other(headers) and _is_new(self, headers[0], first_offsets[0])):
         return []
     segment = self.active_segment
     try:
@@ -171,16 +172,12 @@ def _is_new(self: "PartitionLog", header: PlainHeader, first_offset: int) -> boo
 
 
 def _follow_each_other(headers: list[PlainHeader]) -> bool:
-    """Whether all are of no producer that numbers them, or of one that did so without a gap: then all are as new as the first."""
-    _, _, producer_id, epoch, _ = headers[0]
-    expected = -1
+    """Whether all are of one producer, which numbered them without a gap: then all are as new as the first."""
+    _, _, producer_id, epoch, expected = headers[0]
     for count, _, its_producer_id, its_epoch, sequence in headers:
-        if its_producer_id != producer_id:
+        if its_producer_id != producer_id or its_epoch != epoch or sequence != expected:
             return False
-        if producer_id >= 0:
-            if expected >= 0 and (sequence != expected or its_epoch != epoch):
-                return False
-            expected = increment_sequence(sequence, count)
+        expected = increment_sequence(sequence, count)
     return True
 
 
