@@ -17,6 +17,7 @@ import socket
 import sys
 import termios
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from broker.network.connection_state import CLOSED, CLOSING, PAUSED, SENDING
@@ -64,8 +65,10 @@ class AnswerWriter(FrameReader):
         found = self._transport.get_write_buffer_size()
         if self._sender is not None:
             found += self._sender.unsent
-        if self._sock is not None and not self._transport.is_closing():
-            found += int.from_bytes(fcntl.ioctl(self._sock.fileno(), termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+        if self._sock is not None:
+            # Also of a transport that closes once its bytes have left; the descriptor may be gone a moment before we are told.
+            with suppress(OSError, ValueError):
+                found += int.from_bytes(fcntl.ioctl(self._sock.fileno(), termios.TIOCOUTQ, bytes(4)), sys.byteorder)
         return found
 
     def on_sent(self) -> None:
