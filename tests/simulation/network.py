@@ -16,7 +16,7 @@ from zlib import crc32
 
 from broker.network.connection_quotas import ConnectionQuotas
 from broker.network.limits import NetworkLimits
-from broker.network.request_channel import CLOSE, NO_RESPONSE, Completion, ConnectionInfo, Handler, Pending
+from broker.network.request_channel import CLOSE, NO_RESPONSE, Completion, ConnectionInfo, Handler, Pending, SeveralHandler
 from config.listeners import EndPoint
 from protocol.api_keys import ApiKey
 from protocol.messages.header import RequestHeader, ResponseHeader
@@ -92,9 +92,15 @@ class SimulatedServer:
         """What has arrived and is not answered."""
 
     async def start(
-        self, endpoints: Iterable[EndPoint], handler: Handler, protected_listener: str | None = None, *, accepting: bool = True
+        self,
+        endpoints: Iterable[EndPoint],
+        handler: Handler,
+        protected_listener: str | None = None,
+        *,
+        handle_several: SeveralHandler | None = None,
+        accepting: bool = True,
     ) -> None:
-        """See SocketServer."""
+        """See SocketServer. Here each request arrives by itself."""
         self._handler = handler
         self._accepting = accepting
         for endpoint in endpoints:
