@@ -200,7 +200,9 @@ class Wire(asyncio.BufferedProtocol):
 
     def _is_expected(self, size: int, correlation_id: int, filled: int) -> bool:
         """Whether what came can be the answer that is waited for, or its beginning; else the connection is closed."""
-        if self._waiter is None or self._waiter.done() or correlation_id != self._correlation_id:
+        if self._waiter is not None and self._waiter.cancelled() and correlation_id == self._correlation_id:
+            self.lose("nobody waits for the answer any more")  # whoever cancelled has yet to run, and would say so
+        elif self._waiter is None or self._waiter.done() or correlation_id != self._correlation_id:
             self._offend(f"an answer came that nobody asked for (correlation id {correlation_id})")
         elif not 4 <= size <= self._max_response_bytes:
             self._offend(f"an answer of {size} bytes; at most {self._max_response_bytes} are allowed")
