@@ -135,6 +135,7 @@ def read_several(view: memoryview, position: int, end: int) -> tuple[ProduceHead
                 if head is None:
                     return None  # `read_one_batch` makes it known
             p = position + length + 13
+            # As in `read_one_batch`, and written out as there: calls per batch are what this saves.
             if size > 127:
                 size += (second << 7) - 128
                 p += 1

@@ -121,11 +121,8 @@ def handle_produce_frame(
     if acks == 0:
         return NO_RESPONSE
     if (acks == ACKS_ALL and log.high_watermark < end_offset) or (end_offset <= log.flush_due_offset and end_offset > log.recovery_point):
-        pending = Pending(appended=True)
         result = first_offset, log_append_time_ms, log.log_start_offset
-        delayed = DelayedAppend(version, correlation_id, topic, partition, end_offset, result, acks, pending)
-        broker.produce_purgatory.watch(delayed, partition.waiters, wait_ms(acks, timeout_ms))
-        return pending
+        return _delayed(broker, partition, version, correlation_id, end_offset, result, acks, timeout_ms)
     return encode_produce_response(version, correlation_id, topic, index, 0, first_offset, log_append_time_ms, log.log_start_offset, 0)
 
 
@@ -141,7 +138,7 @@ def handle_produce_frames(
     if found is None:
         return None
     (acks, timeout_ms, topic, index), batches, correlation_ids, following = found
-    of_topic = broker.replica_manager.partitions.get(topic)
+    of_topic = broker.replica_manager.partitions.get(topic)  # as above, without a call that every single batch would pay for
     if of_topic is None or acks not in VALID_ACKS or topic in INTERNAL_TOPICS:
         return None
     partition = of_topic.get(index)
@@ -166,12 +163,27 @@ def handle_produce_frames(
     answers: list[Answer] = []
     end_offsets = (*first_offsets[1:], log.log_end_offset)
     for correlation_id, first_offset, end_offset in zip(correlation_ids, first_offsets, end_offsets, strict=True):
-        pending = Pending(appended=True)
         result = first_offset, NO_TIMESTAMP, log_start_offset
-        delayed = DelayedAppend(version, correlation_id, topic, partition, end_offset, result, acks, pending)
-        broker.produce_purgatory.watch(delayed, partition.waiters, wait_ms(acks, timeout_ms))
-        answers.append(pending)
+        answers.append(_delayed(broker, partition, version, correlation_id, end_offset, result, acks, timeout_ms))
     return answers, following
+
+
+def _delayed(
+    broker: Services,
+    partition: Partition,
+    version: int,
+    correlation_id: int,
+    end_offset: int,
+    result: tuple[int, int, int],
+    acks: int,
+    timeout_ms: int,
+) -> Pending:
+    """The answer to one batch that is in the log and waits for replicas or the disk; arguments as `DelayedAppend` has them."""
+    pending = Pending(appended=True)
+    topic = partition.topic_partition.topic
+    delayed = DelayedAppend(version, correlation_id, topic, partition, end_offset, result, acks, pending)
+    broker.produce_purgatory.watch(delayed, partition.waiters, wait_ms(acks, timeout_ms))
+    return pending
 
 
 def _append_validated(partition: Partition, records: memoryview, acks: int, now_ms: int, version: int) -> Appended | None:
