@@ -19,6 +19,7 @@ from storage.cleaner_filter import BatchFilter
 from storage.cleaner_job import CleanedGroup, CleaningAborted, CleaningJob, CleaningStats, SourceSegment
 from storage.cleaner_offset_map import OffsetMap
 from storage.cleaner_transactions import CleanedTransactions
+from storage.errors import SegmentOffsetOverflow
 from storage.file_names import CLEANED_SUFFIX, INDEX_SUFFIXES, LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name
 from storage.filesystem import File, FileSystem
 from storage.log_settings import LogSettings
@@ -45,7 +46,8 @@ class CleanerPorts(NamedTuple):
 def clean(job: CleaningJob, ports: CleanerPorts) -> Generator[CleanedGroup, None, CleaningStats]:
     """Yields each group when its files are complete; goes on when they are in place. Returns what was done.
 
-    Raises OSError, RecordFormatError, CorruptIndex, and what `check` raises; files of an unfinished group are removed then.
+    Raises OSError, RecordFormatError, CorruptIndex, SegmentOffsetOverflow, and what `check` raises; then the files of an unfinished group
+    are removed.
     """
     return (yield from _Cleaning(job, ports).run())
 
@@ -216,6 +218,9 @@ class _Output:
 
     def flush(self) -> None:
         if self._length:
+            base_offset = self._segment.base_offset
+            if self._last_offset - base_offset > MAX_RELATIVE_OFFSET:
+                raise SegmentOffsetOverflow(self._segment.path, base_offset, self._last_offset)
             data = b"".join(self._parts)
             self._segment.append(data, self._length, self._last_offset, self._max_timestamp, self._offset_of_max_timestamp)
             self._parts.clear()

@@ -280,6 +280,8 @@ class _Loader:
             log.warning("%s: it does not end with a batch although the log was closed properly; it is checked", active.path)
             self._recover_segment(active)
             log_end_offset, end = active.read_end()
+        if log_end_offset - 1 - active.base_offset > MAX_RELATIVE_OFFSET:  # it would roll, and then stand in the cleaner's way
+            raise SegmentOffsetOverflow(active.path, active.base_offset, log_end_offset - 1)
         return log_end_offset
 
     # ---- after a crash

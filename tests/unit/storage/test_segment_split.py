@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage.errors import LogDirFailure
+from storage.errors import LogDirFailure, SegmentOffsetOverflow
 from storage.file_names import LOG_SUFFIX, file_name
 from storage.log_context import LogContext
 from storage.partition_log import PartitionLog
@@ -133,6 +133,40 @@ def test_a_segment_below_the_recovery_point_is_split_too(*, clean: bool) -> None
     check(log, batches)
     log.update_high_watermark(log.log_end_offset)
     clean_log(log)  # which puts into an index what there is
+
+
+def an_overflowed_active_segment() -> MemoryFileSystem:
+    filesystem, _ = an_overflowed_log()
+    filesystem.unlink(f"/data/topic-0/{file_name(NEXT, LOG_SUFFIX)}")
+    return indexed(filesystem)
+
+
+def test_the_active_segment_is_split_before_it_rolls_and_the_cleaner_meets_it() -> None:
+    filesystem = an_overflowed_active_segment()
+    log = reopened_when_flushed(filesystem, clean=True)
+    assert log.segments.bases == [0, FAR + 2, 2 * FAR + 40]
+    assert log.log_end_offset == OFFSETS[-1] + 2
+    append(log, epoch=1)
+    log.roll()
+    log.update_high_watermark(log.log_end_offset)
+    clean_log(log)
+
+
+def test_a_cleaner_that_meets_such_offsets_names_the_segment_and_leaves_it() -> None:
+    filesystem = an_overflowed_active_segment()
+    file = filesystem.open(f"/data/topic-0/{file_name(0, LOG_SUFFIX)}")
+    whole = file.pread(file.size(), 0)
+    file.truncate(0)
+    log = reopened_when_flushed(filesystem, clean=True)
+    file.pwrite(whole, 0)  # by whom, if not by a broken disk?
+    log.active_segment.size = len(whole)
+    log.log_end_offset = NEXT
+    log.roll()
+    log.update_high_watermark(NEXT)
+    with pytest.raises(SegmentOffsetOverflow, match=f"{file_name(0, LOG_SUFFIX)}.*: offset {OFFSETS[-1] + 1} does not fit"):
+        clean_log(log)
+    assert not [name for name in filesystem.list_directory("/data/topic-0") if name.endswith(".cleaned")]
+    assert file.pread(file.size(), 0) == whole
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "crash"])
