@@ -157,8 +157,10 @@ class LogCleaner:
     def on_truncated(self, each: PartitionLog) -> None:
         """The log was cut at its end: what was read of it may be gone, and what was clean may be written anew."""
         task = self._tasks.get(each.topic_partition)
-        if task is not None and task.log is each and each.log_end_offset < task.job.first_uncleanable_offset:
-            self.abort_cleaning(each.topic_partition, "it was truncated")
+        if task is not None and task.log is each:
+            begins_anew = each.segments.first.base_offset > task.job.segments[0].base_offset
+            if begins_anew or each.log_end_offset < task.job.first_uncleanable_offset:
+                self.abort_cleaning(each.topic_partition, "it was truncated")
         self.checkpoints.truncate(each, each.active_segment.base_offset)
 
     def on_deleted(self, each: PartitionLog) -> None:

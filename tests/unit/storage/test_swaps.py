@@ -273,3 +273,13 @@ def test_a_disk_that_refuses_a_rename_is_offline_and_the_cleaner_goes_on_elsewhe
     world.let_go()
     assert world.manager.offline_log_dirs == ["/a"]
     assert world.manager.cleaner._tasks == {}
+
+
+def test_a_follower_that_begins_anew_above_its_end_takes_nothing_offline() -> None:
+    world = Swapping()
+    offset = world.log.log_end_offset + 100
+    world.log.truncate_fully_in_thread(offset, lambda error: None)
+    world.background.advance(100)
+    world.let_go()
+    assert world.manager.offline_log_dirs == []
+    assert (world.log.size_bytes, world.log.log_end_offset) == (0, offset)
