@@ -38,6 +38,11 @@ EXPIRED = "it expired"
 EARLINESS_MS = 410
 """Twice what kazoo takes, on average and at random, from the third of the session's time after which a silent client pings."""
 
+_SHARES = 3
+"""Of the session's time, an attempt to connect gets one of so many at most: kazoo gives an only server all of it, and a session whose
+first attempt is not answered would be over with it. A ZooKeeper that is starting may take a connection and forget it (its log has a
+NullPointerException in removeCnxn)."""
+
 _EVENT_TYPES = {
     KazooEventType.CREATED: EventType.CREATED,
     KazooEventType.CHANGED: EventType.DATA_CHANGED,
@@ -239,11 +244,18 @@ class _Kazoo(KazooClient):  # type: ignore[misc]  # kazoo has no types
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
-    """Pings as often as ZooKeeper's own client. kazoo's pings are up to 0.4 s earlier: by so much a session outlives its broker."""
+    """Pings as often as ZooKeeper's own client, and waits for a server no longer than leaves time for another attempt.
+
+    kazoo's pings are up to 0.4 s earlier: by so much a session outlives its broker.
+    """
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         read_timeout_ms, connect_timeout_ms = super()._connect(host, hostip, port)
         return read_timeout_ms + EARLINESS_MS, connect_timeout_ms
+
+    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        """A step of connecting, in seconds."""
+        return super()._invoke(min(timeout, self.client._session_timeout / 1000 / _SHARES), request, xid)
 
 
 class _DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
