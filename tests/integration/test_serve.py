@@ -129,6 +129,8 @@ def test_a_port_in_use_is_one_line_and_the_data_stays_as_it_was(tmp_path: Path) 
 def test_two_brokers_on_one_directory_are_one_too_many(tmp_path: Path) -> None:
     with a_broker(tmp_path, replica_high_watermark_checkpoint_interval_ms=3_600_000) as broker:  # the first one writes nothing meanwhile
         ConfluentClient(broker.bootstrap).produce("t", [Record(b"value")])
+        small = [broker.data / "t-0" / name for name in ("partition.metadata", "leader-epoch-checkpoint")]
+        eventually(lambda: all(path.exists() for path in small))  # threads write them, maybe after the record is acknowledged
         before = tree(broker.data)
 
         said = refused(tmp_path, "listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={broker.data}")
