@@ -282,8 +282,8 @@ class Group:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asked for."""
-        return max([member.rebalance_timeout_ms for member in self.members.values()], default=0)
+        """The longest that any member asked for; never negative."""
+        return max(0, max([member.rebalance_timeout_ms for member in self.members.values()], default=0))
 
     # -- protocols -------------------------------------------------------------------------------------------------------
 

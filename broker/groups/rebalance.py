@@ -94,7 +94,10 @@ def complete_join(group: Group, now_ms: int, out: list[Effect]) -> None:
     )
     _answer_joined(group, out)
     group.pending_syncs.update(group.members)
-    out.append(Arm(Timer.SYNC, group.rebalance_timeout_ms))
+    if group.rebalance_timeout_ms == 0:
+        _on_sync_timeout(group, now_ms, out)  # nobody can ask in no time, and a timer would leave it to chance who does
+    else:
+        out.append(Arm(Timer.SYNC, group.rebalance_timeout_ms))
 
 
 def _answer_joined(group: Group, out: list[Effect]) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from broker.groups.effects import AfterEmpty, AfterSync, Timer
 from broker.groups.group import GroupState
+from broker.groups.rebalance import on_timer
 from broker.groups.records import read_group_value
 from protocol.errors import ErrorCode
 from tests.support.groups import GroupDriver, a_stable_group
@@ -53,6 +54,27 @@ def test_who_does_not_ask_within_the_rebalance_timeout_is_put_out() -> None:
         driver.heartbeat(follower)
     assert list(driver.group.members) == [leader]
     assert driver.state is GroupState.PREPARING_REBALANCE
+
+
+@pytest.mark.parametrize("rebalance_ms", [0, -1, -(2**31)])
+def test_who_gives_no_time_to_rebalance_is_put_out_as_soon_as_it_has_joined(rebalance_ms: int) -> None:
+    driver = GroupDriver()
+    waiter = driver.join(rebalance_ms=rebalance_ms)
+    driver.run(on_timer(driver.group, Timer.JOIN, driver.now_ms))
+    assert (driver.joined[waiter].error, driver.joined[waiter].generation_id) == (ErrorCode.NONE, 1)
+    member = driver.member_id(waiter)
+    assert driver.synced[driver.sync(member, {member: b"all"})].error == ErrorCode.UNKNOWN_MEMBER_ID
+    assert (driver.state, driver.generation, driver.group.members) == (GroupState.EMPTY, 2, {})
+
+
+def test_one_member_that_gives_time_gives_it_to_all() -> None:
+    driver = GroupDriver()
+    waiters = driver.join(rebalance_ms=0), driver.join(rebalance_ms=1_000)
+    driver.pass_time(0)
+    leader, follower = map(driver.member_id, waiters)
+    driver.pass_time(999)
+    driver.sync(leader, {leader: b"mine", follower: b"yours"})
+    assert driver.synced[driver.sync(follower)].assignment == b"yours"
 
 
 def test_when_the_leader_does_not_assign_the_others_get_another_leader() -> None:
