@@ -5,22 +5,25 @@ import re
 from config.broker_zookeeper import ZOOKEEPER_CONNECT
 from config.errors import ConfigValueError
 
-_SERVER = re.compile(r"(\[[^\]\s]+\]|[^:\[\]\s]+)(?::(\d+))?")
+_SERVER = re.compile(r"(\[[^\]\s]+\](?!:$)|[^:\[\]\s]*)(?::(\d*))?")
 NOT_IN_PATHS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 """What ZooKeeper takes in no path: control characters, and what is a surrogate, for private use or special in Java."""
 _PORTS = range(1, 65536)
+_NO_NAME = "127.0.0.1"
+"""What Java makes of a host without a name."""
 
 
 def parse_zookeeper_connect(text: str) -> tuple[str, str]:
-    """The servers between commas, without blanks and empty ones, and the path: `/a/b`, or nothing. Raises ConfigError."""
+    """The servers between commas, as host or host:port, and the path: `/a/b`, or nothing. Raises ConfigError."""
     listed, _, path = text.partition("/")
-    servers = [server.strip() for server in listed.split(",") if server.strip()]
+    servers = []
+    for server in filter(None, map(str.strip, listed.split(","))):
+        found = _SERVER.fullmatch(server)
+        if found is None or (found[2] and int(found[2]) not in _PORTS):
+            raise ConfigValueError(ZOOKEEPER_CONNECT.name, text, f"{server} is not of the form host:port")
+        servers.append((found[1] or _NO_NAME) + (f":{found[2]}" if found[2] else ""))
     if not servers:
         raise ConfigValueError(ZOOKEEPER_CONNECT.name, text, "it names no server; leave the key out for a broker without ZooKeeper")
-    for server in servers:
-        found = _SERVER.fullmatch(server)
-        if found is None or (found[2] is not None and int(found[2]) not in _PORTS):
-            raise ConfigValueError(ZOOKEEPER_CONNECT.name, text, f"{server} is not of the form host:port")
     names = path.split("/")
     if path and not names[-1]:
         raise ConfigValueError(ZOOKEEPER_CONNECT.name, text, f"/{path} must not end with a slash")

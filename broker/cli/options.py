@@ -132,3 +132,11 @@ def replica_assignment(text: str) -> list[list[int]]:
             raise click.UsageError(f"{text!r} is no assignment; write 0:1,1:2 for two partitions with two replicas each.")
         found.append([int(replica) for replica in replicas])
     return found
+
+
+def check_brokers(cluster: Cluster, assignment: Iterable[Iterable[int]]) -> None:
+    """Raises ClientError when replicas are to be where no broker lives: they would be made, and never be in sync."""
+    alive = cluster.broker_ids()
+    unknown = {broker for replicas in assignment for broker in replicas}.difference(alive)
+    if unknown:
+        raise ClientError(f"there is no broker {', '.join(map(str, sorted(unknown)))}; alive are {', '.join(map(str, alive))}")

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from broker.cli.client.errors import ClientError
-from broker.cli.options import cluster_command, json_option, numbers, report_outcomes, topic_partitions
+from broker.cli.options import check_brokers, cluster_command, json_option, numbers, report_outcomes, topic_partitions
 from broker.cli.output import print_json, print_table, progress_bar, say
 
 if TYPE_CHECKING:
@@ -95,11 +95,7 @@ def execute(cluster: Cluster, plan: IO[str], throttle: int | None, additional: b
 
     wanted = from_json(plan.read())
     current = reassignments.replicas_of(cluster, wanted)
-    unknown = {broker for replicas in wanted.values() for broker in replicas} - set(cluster.broker_ids())
-    if unknown:
-        raise ClientError(
-            f"there is no broker {', '.join(map(str, sorted(unknown)))}; alive are {', '.join(map(str, cluster.broker_ids()))}"
-        )
+    check_brokers(cluster, wanted.values())
     under_way = reassignments.moves(cluster)
     if under_way and not additional:
         raise ClientError(f"{', '.join(map(str, under_way))} are being moved; wait, `cancel` it, or say --additional")

@@ -11,6 +11,7 @@ import click
 from broker.cli.client.errors import ClientError
 from broker.cli.elect import elect
 from broker.cli.options import (
+    check_brokers,
     cluster_command,
     json_option,
     key_values,
@@ -121,6 +122,7 @@ def create(
     if assignment and (partitions != -1 or replication_factor != -1):
         raise click.UsageError("--replica-assignment says how many partitions and replicas there are; leave the counts out.")
     replicas = replica_assignment(assignment) if assignment else []
+    check_brokers(cluster, replicas)
     wanted = [NewTopic(name, partitions, replication_factor, key_values(configs, "--config"), replicas) for name in names]
     outcomes = create_topics(cluster, wanted, validate_only=validate_only)
     done = dict.fromkeys(outcomes, "could be created" if validate_only else "created")
@@ -159,10 +161,12 @@ def alter(cluster: Cluster, names: tuple[str, ...], partitions: int, assignment:
     """Give topics more partitions. Configurations: `ottla configs alter topic NAME`."""
     from broker.cli.client.topic_admin import grow_topic
 
+    replicas = replica_assignment(assignment) if assignment else None
+    check_brokers(cluster, replicas or ())
     outcomes: list[tuple[str, ClientError | None]] = []
     for name in names:
         try:
-            grow_topic(cluster, name, partitions, replica_assignment(assignment) if assignment else None)
+            grow_topic(cluster, name, partitions, replicas)
         except ClientError as error:
             outcomes.append((name, error))
         else:

@@ -42,6 +42,10 @@ def test_replicas_are_placed_by_hand(ottla: CommandLine) -> None:
     assert len(ottla("topics", "describe", "placed").rows) == 4
     assert "INVALID_REPLICA_ASSIGNMENT" in ottla("topics", "create", "wrong", "--replica-assignment", "7:7", status=1).err
     assert "is no assignment" in ottla("topics", "create", "wrong", "--replica-assignment", "x", status=2).err
+    nobody = ottla("topics", "create", "wrong", "--replica-assignment", "7,8:7", status=1).err
+    assert nobody == "ottla: there is no broker 8; alive are 7\n"
+    assert ottla("topics", "alter", "placed", "-p", "4", "--replica-assignment", "9", status=1).err == nobody.replace("8", "9")
+    assert "there is no such topic" in ottla("topics", "describe", "wrong", status=1).err
     assert ottla("topics", "create", "only-asked", "--validate-only").out == "only-asked: could be created\n"
     assert "there is no such topic" in ottla("topics", "describe", "only-asked", status=1).err
 

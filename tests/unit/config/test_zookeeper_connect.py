@@ -15,6 +15,9 @@ from config.zookeeper_connect import parse_zookeeper_connect
         ("a:1, b:2 ,,c:3,/x/y", "a:1,b:2,c:3", "/x/y"),
         ("[::1]:2181/x", "[::1]:2181", "/x"),
         ("a:1/", "a:1", ""),
+        (":2181", "127.0.0.1:2181", ""),
+        (":/x", "127.0.0.1", "/x"),
+        ("a:,[::1]", "a,[::1]", ""),
     ],
 )
 def test_servers_and_path_are_told_apart(text: str, servers: str, path: str) -> None:
@@ -22,7 +25,25 @@ def test_servers_and_path_are_told_apart(text: str, servers: str, path: str) -> 
 
 
 @pytest.mark.parametrize(
-    "text", ["", ",", "/x", ":2181", "a:b", "a:0", "a:65536", "a b", "a:1:2", "a:1/x/", "a:1//", "a:1//x", "a:1/x/../y", "a:1/./x"]
+    "text",
+    [
+        "",
+        ",",
+        "/x",
+        "a:b",
+        "a:-1",
+        "[]:1",
+        "[::1]:",
+        "a:0",
+        "a:65536",
+        "a b",
+        "a:1:2",
+        "a:1/x/",
+        "a:1//",
+        "a:1//x",
+        "a:1/x/../y",
+        "a:1/./x",
+    ],
 )
 def test_what_names_no_server_or_no_path_is_refused_before_anything_is_touched(text: str) -> None:
     with pytest.raises(ConfigError, match=r"Invalid value .* for configuration zookeeper\.connect: "):
