@@ -78,6 +78,12 @@ class LogCheckpoints:
 
         self._writes.write(("topic id", log), log.log_dir, prepare)
 
+    def on_truncated(self, log: PartitionLog) -> None:
+        """The log was cut, or begins anew. The next start would take what is written behind the cut for flushed, and what is written below
+        the earlier log start offset for deleted."""
+        self.recovery_points([log.log_dir])
+        self.log_start_offsets([log.log_dir])
+
     def recovery_points(self, log_dirs: Iterable[str]) -> None:
         """Writes `recovery-point-offset-checkpoint`."""
         self._checkpoint(RECOVERY_POINT_CHECKPOINT, log_dirs)

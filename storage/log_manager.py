@@ -341,8 +341,7 @@ class LogManager:
         return describe(self.directories, self._current, self._future, self._fs)
 
     def _on_truncated(self, each: PartitionLog) -> None:
-        # Or the next start would take what is written behind the cut for flushed.
-        self._checkpoints.recovery_points([each.log_dir])
+        self._checkpoints.on_truncated(each)
         self.cleaner.on_truncated(each)
         self.moves.on_truncated(each)
 

@@ -273,3 +273,17 @@ def test_the_thread_lets_the_event_loop_run_while_it_looks_for_producers(monkeyp
     assert len(turns) > 1
     (entry,) = log.active_producers()
     assert entry.last_sequence == 17
+
+
+def test_a_kill_finds_what_was_appended_below_where_the_log_began_before() -> None:
+    disks, manager, log = a_broker()
+    log.increment_log_start_offset(20, "DeleteRecords")
+    manager.checkpoint_log_start_offsets()
+    disks.settle()
+    empty(log, 6)
+    disks.settle()
+    append(log, a_batch(2), epoch=9)
+    disks.crash(manager)
+    found = disks.start().get(T0)
+    assert found is not None
+    assert (found.log_start_offset, found.log_end_offset) == (6, 8)
