@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack
 from broker.background import LoopBackground
 from broker.broker_channels import BrokerChannels, control_versions
 from broker.controller_channel import ControllerChannel, address_in, asking_here
+from broker.first_picture import FirstPicture
 from broker.ghost_topics import GhostTopics
 from broker.services import Services
 from config.broker import BrokerConfig
@@ -57,6 +58,7 @@ class ClusterWiring:
         config = services.config
         self._services = services
         services.fetcher_pool = None
+        services.first_picture = FirstPicture(services)
         self._listener = config.listeners.inter_broker_listener_name
         # A response may hold one batch beyond its limit, which came by a request.
         self.connect = connect_within(config[REPLICA_FETCH_RESPONSE_MAX_BYTES] + config[SOCKET_REQUEST_MAX_BYTES])

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from broker.control_requests import ControlRequests
     from broker.dynamic_config import DynamicConfig
     from broker.fetch_sessions import FetchSessionCache
+    from broker.first_picture import FirstPicture
     from broker.groups.coordinator import GroupCoordinator
     from broker.producer_ids import ProducerIds
     from broker.purgatory import Purgatory
@@ -51,6 +52,7 @@ class Services:
         "fetch_purgatory",
         "fetch_sessions",
         "fetcher_pool",
+        "first_picture",
         "groups",
         "log_manager",
         "metadata_waits",
@@ -87,6 +89,7 @@ class Services:
     fetch_sessions: FetchSessionCache
     fetcher_pool: FetcherPool | None
     """None where no other broker can be followed."""
+    first_picture: FirstPicture
     produce_purgatory: Purgatory
     fetch_purgatory: Purgatory
     delete_records_purgatory: Purgatory

@@ -9,12 +9,14 @@ from typing import Any
 
 from broker.dispatch import Dispatcher
 from broker.fetch_sessions import FetchSessionCache
+from broker.first_picture import FirstPicture
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, ConnectionInfo, Control, Pending
 from broker.purgatory import Purgatory
 from broker.security.authorizer import AllowAll
 from broker.services import Services
 from broker.timing_wheel import TimingWheel
 from broker.turns import Turns
+from controller.metadata_waits import MetadataWaits
 from protocol.api_keys import ApiKey
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
@@ -53,6 +55,8 @@ class HandlerBench:
         services.replica_manager = self.replicas.manager
         services.log_manager = self.replicas.logs
         services.authorizer = AllowAll()
+        services.metadata_waits = MetadataWaits()
+        services.first_picture = FirstPicture(services)
         numbers = iter(range(1, 1000))
         services.fetch_sessions = FetchSessionCache(10, lambda bits: next(numbers))
         wheel = TimingWheel(self.time.clock, self.time.call_later)

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from controller.metadata_waits import MetadataWaits
 from protocol.api_keys import ApiKey
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.support.filesystems import MemoryFile
@@ -17,7 +16,6 @@ ROUNDS = 3
 def cold_bench() -> HandlerBench:
     """A partition of several segments; the next reads of old ones find nothing in the page cache, until three were read by a thread."""
     bench = HandlerBench(segment_bytes="300")
-    bench.services.metadata_waits = MetadataWaits()
     bench.replicas.say(state(isr=[0], replicas=[0]))
     bench.know(p0=0)
     for _ in range(12):

@@ -1,0 +1,126 @@
+"""Metadata asked of a broker that the controller has not told of the cluster yet."""
+
+import asyncio
+
+import pytest
+
+from broker import first_picture
+from broker.network.request_channel import CLOSE
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataTopicState
+from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
+from tests.support.replicas import TOPIC, TOPIC_ID, at_once, brokers, metadata, state
+
+
+class Stage(HandlerBench):
+    """A broker that has just started, with a replica on disk if it is `not_new`."""
+
+    def __init__(self, *, not_new: bool) -> None:
+        super().__init__()
+        if not_new:
+            self.replicas.say(state())
+        self.replicas.cluster.brokers = {}
+
+    def hear(self, *topics: UpdateMetadataTopicState) -> None:
+        """The controller speaks."""
+        request = UpdateMetadataRequest(controller_epoch=1, live_brokers=brokers(0, 1, 2), topic_states=list(topics))
+        at_once(self.replicas.manager.on_update_metadata(request))
+        self.services.metadata_waits.notify()
+
+    def metadata(self) -> Asking:
+        """Ask for the topic."""
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)], allow_auto_topic_creation=False)
+        return self.ask(asked, ApiKey.METADATA, 8)
+
+
+async def rest() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def over(asking: Asking) -> None:
+    for _ in range(1000):
+        if not asking.waits:
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("there is no answer")
+
+
+def told(asking: Asking) -> tuple[list[int], list[tuple[ErrorCode, int]]]:
+    """The brokers, and of each topic its error and how many partitions it has."""
+    response = asking.response
+    return sorted(each.node_id for each in response.brokers), [
+        (ErrorCode.of(topic.error_code), len(topic.partitions)) for topic in response.topics
+    ]
+
+
+@on_a_loop
+async def test_metadata_waits_until_brokers_and_topics_are_known() -> None:
+    stage = Stage(not_new=True)
+    asking = stage.metadata()
+    await rest()
+    assert asking.waits
+    stage.hear()  # of a controller that takes over the first word names no partition
+    await rest()
+    assert asking.waits
+    stage.hear(metadata(TOPIC, TOPIC_ID, p0=1))
+    await rest()
+    assert told(asking) == ([0, 1, 2], [(ErrorCode.NONE, 1)])
+    assert told(stage.metadata()) == ([0, 1, 2], [(ErrorCode.NONE, 1)])
+
+
+@on_a_loop
+async def test_a_new_broker_needs_to_know_of_no_topic() -> None:
+    stage = Stage(not_new=False)
+    asking = stage.metadata()
+    await rest()
+    assert asking.waits
+    stage.hear()
+    await rest()
+    assert told(asking) == ([0, 1, 2], [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)])
+
+
+@pytest.fixture
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_picture, "WAIT_MS", 0)
+
+
+@pytest.mark.usefixtures("no_patience")
+def test_a_client_is_sent_away_from_a_broker_that_no_controller_speaks_to() -> None:
+    @on_a_loop
+    async def scenario() -> None:
+        stage = Stage(not_new=True)
+        asking = stage.metadata()
+        await over(asking)
+        assert asking.control is CLOSE
+        stage.hear(metadata(TOPIC, TOPIC_ID, p0=1))
+        assert told(stage.metadata()) == ([0, 1, 2], [(ErrorCode.NONE, 1)])
+
+    scenario()
+
+
+@pytest.mark.usefixtures("no_patience")
+def test_replicas_of_deleted_topics_are_not_waited_for_twice() -> None:
+    @on_a_loop
+    async def scenario() -> None:
+        stage = Stage(not_new=True)
+        stage.hear()
+        asking = stage.metadata()
+        await over(asking)
+        nothing = ([0, 1, 2], [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)])
+        assert told(asking) == nothing
+        assert told(stage.metadata()) == nothing
+
+    scenario()
+
+
+@on_a_loop
+async def test_whoever_waits_is_in_nobodys_way() -> None:
+    stage = Stage(not_new=True)
+    stage.services.metadata_waits.on_wait = stage.dispatcher.on_wait
+    asking = stage.metadata()
+    await rest()
+    assert asking.waits
+    assert not asking.pending.occupies_slot
