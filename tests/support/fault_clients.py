@@ -1,7 +1,7 @@
-"""Clients that work steadily while a fault happens, and measure how long each had to wait: librdkafka, kafka-python and Java.
+"""Producers that work steadily while a fault happens, and measure how long each had to wait: librdkafka, kafka-python and Java.
 
-`a_writer_of(cell, ...)` and `a_reader_along(...)` tell a FaultHistory all that they do. A producer with acks=all is idempotent; with acks=1
-it has one request in flight. `Stalls` is the clock that both carry.
+`a_writer_of(cell, ...)` tells a FaultHistory all that it does. A producer with acks=all is idempotent; with acks=1 it has one request in
+flight. `Stalls` is the clock that it carries, and `fault_readers` have the consumers.
 """
 
 from __future__ import annotations
@@ -16,24 +16,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, Producer
 
 from tests.support.broker_process import eventually
-from tests.support.cluster_clients import end_of
 from tests.support.fault_cells import Cell
-from tests.support.fault_judge import ALONG, FaultHistory
+from tests.support.fault_judge import FaultHistory
 from tests.support.history import UNKNOWN_OFFSET, Place, Record, decode
 
 RECOVERY_SECONDS = 90.0
 """Far more than any recovery takes: session timeout, request timeout and metadata refresh are 2 to 5 s each."""
 _PACE_SECONDS = 0.003
-_END_SECONDS = 15.0
-"""How long a high watermark may stay behind what was acknowledged; with acks=1 that may be gone, so the cell goes on."""
 _JAVA_RECORDS_PER_SECOND = "300"
 REFRESH_MS = 500
 """How often clients ask for metadata of their own accord. With minutes, as by default, or even seconds, the moment of a fault between two
 such requests would decide how long a client waits, and not the cluster."""
-_QUICK: dict[str, str | int | float | bool] = {
+QUICK: dict[str, str | int | float | bool] = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 200,
     "retry.backoff.ms": 50,
@@ -41,6 +38,7 @@ _QUICK: dict[str, str | int | float | bool] = {
     "socket.timeout.ms": 2_000,  # only this tells a client of a broker that stands still
     "log_level": 0,
 }
+"""Of all clients of librdkafka."""
 
 
 class Stalls:
@@ -155,7 +153,7 @@ class ConfluentWriter(ThreadedWriter):
                 "message.timeout.ms": 200_000,
                 "request.timeout.ms": 2_000,
                 "queue.buffering.max.messages": 2_000,
-                **_QUICK,
+                **QUICK,
                 **safe,
             }
         )
@@ -347,106 +345,3 @@ def a_writer_of(cell: Cell, bootstrap: str, history: FaultHistory, topic: str, p
     left = writer.finish()
     assert not writer.failures, f"{len(writer.failures)} records failed, the first: {writer.failures[0]}"
     assert left <= 0, f"{left} records were never answered"
-
-
-class Along:
-    """A consumer of librdkafka in a thread that reads while things happen."""
-
-    def __init__(self, bootstrap: str, history: FaultHistory, topic: str, partitions: int) -> None:
-        self.stalls = Stalls()
-        self.failures: list[str] = []
-        self._history = history
-        self._topic = topic
-        self._at = dict.fromkeys(range(partitions), 0)
-        self._stop = threading.Event()
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": "unused",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "fetch.wait.max.ms": 50,
-                **_QUICK,
-            }
-        )
-        self._consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
-        self._thread = threading.Thread(target=self._read, name=f"reader of {topic}")
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def go_on_for(self, records: int = 50) -> None:
-        """Until so many more were read."""
-        enough = self._history.polled_count(ALONG) + records
-        eventually(lambda: self._history.polled_count(ALONG) >= enough, RECOVERY_SECONDS, f"{records} more records are read")
-
-    def come_to(self, ends: dict[int, int]) -> None:
-        """Until everything was read."""
-
-        def is_there() -> bool:
-            return all(self._at[number] >= end for number, end in ends.items())
-
-        eventually(is_there, RECOVERY_SECONDS, f"the consumer of {self._topic} comes to {ends}; it failed with {self.failures}")
-
-    def stop(self) -> None:
-        """No more."""
-        self._stop.set()
-        self._thread.join()
-        self._consumer.close()
-
-    def _read(self) -> None:
-        while not self._stop.is_set():
-            for message in self._consumer.consume(500, timeout=0.05):
-                self._on_message(message)
-
-    def _on_message(self, message: Message) -> None:
-        error = message.error()
-        if error is not None:
-            if error.fatal() or error.code() in {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}:
-                self.failures.append(str(error))
-            return
-        value = message.value()
-        assert value is not None
-        self.stalls.sign()
-        place = Place(message.partition() or 0, message.offset() or 0)
-        self._history.polled(ALONG, decode_any(value), place)
-        self._at[place.partition] = place.offset + 1
-
-
-@contextmanager
-def a_reader_along(bootstrap: str, history: FaultHistory, topic: str, partitions: int) -> Iterator[Along]:
-    """Reads from the beginning until the end of the block."""
-    reader = Along(bootstrap, history, topic, partitions)
-    reader.start()
-    try:
-        yield reader
-    finally:
-        reader.stop()
-    assert not reader.failures, f"the consumer failed: {reader.failures[0]}"
-
-
-def read_to_the_end(bootstrap: str, history: FaultHistory, topic: str, partitions: int) -> dict[int, int]:
-    """Another consumer reads all there is now; the ends."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False, **_QUICK})
-    try:
-        ends = {
-            number: end_of(consumer, TopicPartition(topic, number), history.acknowledged_end(number), _END_SECONDS)
-            for number in range(partitions)
-        }
-        consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
-        at = dict.fromkeys(ends, 0)
-        deadline = time.monotonic() + RECOVERY_SECONDS
-        while any(at[number] < end for number, end in ends.items()):
-            assert time.monotonic() < deadline, f"read up to {at} of {ends}"
-            for message in consumer.consume(500, timeout=0.05):
-                if message.error() is None:
-                    value = message.value()
-                    assert value is not None
-                    place = Place(message.partition() or 0, message.offset() or 0)
-                    history.polled("final", decode_any(value), place)
-                    at[place.partition] = place.offset + 1
-        history.came_to_the_end("final")
-        return ends
-    finally:
-        consumer.close()

@@ -19,18 +19,12 @@ from tests.support.batches import a_batch
 from tests.support.broker_process import eventually
 from tests.support.cluster import SESSION_TIMEOUT_MS, Cluster, a_cluster
 from tests.support.cluster_links import ZOOKEEPER, Links, some_links
+from tests.support.fault_answers import answers_about
 from tests.support.fault_apache import apache_brokers
 from tests.support.fault_cells import ZOOKEEPER_TARGET, Cell
-from tests.support.fault_clients import (
-    RECOVERY_SECONDS,
-    Along,
-    ConfluentWriter,
-    FaultWriter,
-    a_reader_along,
-    a_writer_of,
-    read_to_the_end,
-)
+from tests.support.fault_clients import RECOVERY_SECONDS, ConfluentWriter, FaultWriter, a_writer_of
 from tests.support.fault_judge import FaultHistory, judge
+from tests.support.fault_readers import Along, a_reader_along, read_to_the_end
 from tests.support.wire_client import a_wire_client
 from tests.support.zookeeper import ZooKeeperServer, a_zookeeper
 
@@ -93,7 +87,7 @@ class FaultCluster:
         cluster.create_topic(topic, replicas=replicas, min_insync_replicas=2 if cell.acks == "all" else 1)
         history = FaultHistory()
         bootstrap = cluster.bootstrap
-        with a_reader_along(bootstrap, history, topic, len(replicas)) as along:
+        with self._telling_what_brokers_say(topic), a_reader_along(bootstrap, history, topic, len(replicas)) as along:
             with a_writer_of(cell, bootstrap, history, topic, len(replicas), self.directory) as writer:
                 along.go_on_for(20)
                 moment = time.monotonic() + moment_s
@@ -113,6 +107,15 @@ class FaultCluster:
             along.come_to(read_to_the_end(bootstrap, history, topic, len(replicas)))
         found = self._judge(cell, history)
         return Result(cell, writer.stalls.longest, along.stalls.longest, whole, history.acknowledged_count, found)
+
+    @contextmanager
+    def _telling_what_brokers_say(self, topic: str) -> Iterator[None]:
+        """A failure in the block carries as a note what each broker says of the topic then."""
+        try:
+            yield
+        except BaseException as failure:
+            failure.add_note(answers_about(self.cluster, topic))
+            raise
 
     def _judge(self, cell: Cell, history: FaultHistory) -> dict[str, int]:
         bad, found = judge(cell, history.violations())

@@ -19,8 +19,8 @@ SECONDS = 90.0
 class WireClient:
     """One connection. Every request has the next correlation id."""
 
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), SECONDS)
+    def __init__(self, port: int, seconds: float = SECONDS) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), seconds)
         self._correlation_id = 0
 
     def ask(self, request: Message, version: int) -> Any:
@@ -55,9 +55,9 @@ class WireClient:
 
 
 @contextmanager
-def a_wire_client(port: int) -> Iterator[WireClient]:
-    """A connected client, closed at the end."""
-    client = WireClient(port)
+def a_wire_client(port: int, seconds: float = SECONDS) -> Iterator[WireClient]:
+    """A connected client, closed at the end, which waits so long for each answer."""
+    client = WireClient(port, seconds)
     try:
         yield client
     finally:
