@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from protocol.messages.fetch import FetchPartition, PartitionData
 from protocol.uuid import ZERO_UUID
+
+if TYPE_CHECKING:
+    from broker.session_watch import SessionWatch, WatchedPartition
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +57,7 @@ class SessionPartition:
         "partition",
         "start",
         "topic_id",
+        "watched",
     )
 
     def __init__(self, name: str | None, topic_id: bytes, asked: FetchPartition) -> None:
@@ -61,6 +66,7 @@ class SessionPartition:
         self.partition = asked.partition
         self.high_watermark = -1
         self.log_start_offset = -1
+        self.watched: WatchedPartition | None = None
         self.leader_epoch = known_epoch(asked.current_leader_epoch)
         self.update(asked)
 
@@ -103,7 +109,7 @@ Partitions = dict[tuple[str | bytes, int], SessionPartition]
 class FetchSession:
     """What one client fetches. `partitions` keeps the order of service: those that returned data go to the end."""
 
-    __slots__ = ("created_ms", "epoch", "is_follower", "last_used_ms", "partitions", "session_id", "uses_topic_ids")
+    __slots__ = ("created_ms", "epoch", "is_follower", "last_used_ms", "partitions", "session_id", "uses_topic_ids", "watch")
 
     def __init__(self, session_id: int, partitions: Partitions, *, is_follower: bool, uses_topic_ids: bool, now_ms: int) -> None:
         self.session_id = session_id
@@ -113,6 +119,13 @@ class FetchSession:
         self.created_ms = now_ms
         self.last_used_ms = now_ms
         self.epoch = next_epoch(INITIAL_EPOCH)
+        self.watch: SessionWatch | None = None
+        """By whom its partitions are watched, while it is a follower's of which nothing is out of the ordinary."""
+
+    def end_watch(self) -> None:
+        """Something is done to it that its watch does not know of."""
+        if self.watch is not None:
+            self.watch.end()
 
     def update(self, asked: Iterable[tuple[str | None, bytes, FetchPartition]], forgotten: Iterable[tuple[str | None, bytes, int]]) -> None:
         """Add, change and drop partitions as an incremental request says."""
@@ -167,6 +180,7 @@ class FetchSessionCache:
             raise InvalidFetchSessionEpoch(session_id, epoch, session.epoch)
         if session.uses_topic_ids != uses_topic_ids:
             raise FetchSessionTopicIdError(session_id)
+        session.end_watch()
         self.advance(session_id, now_ms)
         return session
 
@@ -178,7 +192,9 @@ class FetchSessionCache:
 
     def remove(self, session_id: int) -> None:
         """Forget a session; nothing happens when there is none."""
-        self.sessions.pop(session_id, None)
+        session = self.sessions.pop(session_id, None)
+        if session is not None:
+            session.end_watch()
 
     def maybe_create(self, partitions: Partitions, *, is_follower: bool, uses_topic_ids: bool, now_ms: int) -> int:
         """Make a session if there is room for one of this size; its id, or NO_SESSION."""
@@ -206,7 +222,7 @@ class FetchSessionCache:
                 victim = smallest
         if victim is None:
             return False
-        del self.sessions[victim.session_id]
+        self.remove(victim.session_id)
         self.evictions += 1
         return True
 

@@ -131,6 +131,13 @@ class Purgatory:
         self.delayed += 1
         self._expire_in(timeout_ms, operation)
 
+    def wait(self, operation: DelayedOperation, watched: int, timeout_ms: float) -> None:
+        """Let one operation wait for its time, and for somebody who stands in that many watch lists in its place."""
+        operation.watched = watched
+        self.watched += watched
+        self.delayed += 1
+        self._expire_in(timeout_ms, operation)
+
     def later(self, after_ms: float, callback: Callable[[], object]) -> None:
         """Call back for an operation that does not wait for an event alone."""
         self._timing_wheel.add(after_ms, callback)

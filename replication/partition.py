@@ -182,6 +182,19 @@ class Partition:
         self.is_online = False
         self.is_leader = False
         self.leader_id = -1
+        self.end_idle_fetches()
+
+    def count_idle_fetches(self) -> None:
+        """Bring `stats` up to date."""
+        for progress in self.followers.values():
+            if progress.idle is not None:
+                progress.idle.count()
+
+    def end_idle_fetches(self) -> None:
+        """What followers that have everything need not be asked about has changed, though nobody who waits need look."""
+        for progress in self.followers.values():
+            if progress.idle is not None:
+                progress.idle.end()
 
     def set_cut_off(self, is_cut_off: bool) -> None:
         """Whether records that other replicas must have are refused; who waits for them now is answered."""
@@ -203,6 +216,7 @@ class Partition:
     def _set_isr(self, isr: tuple[int, ...]) -> None:
         self.isr = self.maximal_isr = isr
         self.isr_change = None
+        self.end_idle_fetches()  # who is not in the ISR may come in with its next fetch
         self.has_departing_member = any(member != self.broker_id and member not in self.followers for member in isr)
 
     def withdraw_isr_change(self) -> None:

@@ -123,6 +123,7 @@ class ReplicaManager:
         """By leader, those of that request that nobody leads who is known here."""
         log_manager.moves.on_replaced = self._on_log_replaced
         log_manager.flusher.on_flushed = self._on_flushed
+        log_manager.context.on_log_start_offset = self._on_log_start_offset
 
     @property
     def isr_proposals(self) -> IsrProposals:
@@ -342,11 +343,11 @@ class ReplicaManager:
     def hide(self, partition: Partition) -> None:
         """Nobody finds it, reads it or appends to it any more. `let_go` is to follow."""
         topic, index = partition.topic_partition
+        partition.take_offline()
         del self.partitions[topic][index]
         if not self.partitions[topic]:
             del self.partitions[topic]
             self.topic_stats.forget(topic)
-        partition.take_offline()
 
     def let_go(self, partition: Partition) -> None:
         """Whoever has to do with it learns that it was hidden."""
@@ -368,6 +369,11 @@ class ReplicaManager:
         partition = self.partition(*log.topic_partition)
         if partition is not None:
             partition.waiters.notify()
+
+    def _on_log_start_offset(self, log: PartitionLog) -> None:
+        partition = self.partition(*log.topic_partition)
+        if partition is not None:
+            partition.end_idle_fetches()
 
     # -- the ISRs -----------------------------------------------------------------------------------------------------------
 

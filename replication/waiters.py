@@ -31,6 +31,11 @@ class Waiters:
             self.waiting = [w for w in self.waiting if not w.completed]
         self.waiting.append(waiter)
 
+    def drop(self, waiter: Waiter) -> None:
+        """One that is `completed` waits no more; a list that is being walked drops it later."""
+        if waiter in self.waiting:
+            self.waiting.remove(waiter)
+
     def notify(self) -> None:
         """Let every waiter look again. A waiter may add waiters while it completes."""
         waiting = self.waiting

@@ -55,6 +55,7 @@ class LogContext:
         "on_failure",
         "on_flush_due",
         "on_flushed",
+        "on_log_start_offset",
         "on_truncated",
         "producer_id_expiration_ms",
         "random",
@@ -85,6 +86,8 @@ class LogContext:
         self.on_truncated = on_truncated
         self.on_flushed: Callable[[float], None] = _nobody_asks
         """Told how many seconds a flush took; at shutdown by several threads."""
+        self.on_log_start_offset: Callable[[PartitionLog], None] = _nothing
+        """Told when the log start offset was incremented."""
         self.submit: Submit = _at_once
         """`Background.submit` of the broker, for what takes long: without it, that happens where it is asked for."""
         self.take_spare_file: Callable[[str, str], File | None] = _none_to_spare

@@ -202,6 +202,7 @@ class PartitionLog:
         self.leader_epochs.truncate_from_start(offset)
         self.producer_state.on_log_start_offset_incremented(offset)
         log.info("%s: log start offset is %d now: %s", self.topic_partition, offset, reason)
+        self.context.on_log_start_offset(self)
         return True
 
     def update_config(self, config: TopicConfig) -> None:

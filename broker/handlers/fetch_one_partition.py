@@ -51,7 +51,13 @@ def handle_fetch_frame(
     asked: SessionPartition | None = None
     if session_epoch != FINAL_EPOCH:
         session = broker.fetch_sessions.sessions.get(session_id)
-        if session is None or session.epoch != session_epoch or session_epoch == INITIAL_EPOCH or len(session.partitions) != 1:
+        if (
+            session is None
+            or session.epoch != session_epoch
+            or session_epoch == INITIAL_EPOCH
+            or len(session.partitions) != 1
+            or session.watch is not None
+        ):
             return None
         asked = session.partitions.get((topic, index))
         if asked is None or asked.name != name:

@@ -3,7 +3,8 @@
 Called with the frame, before anything is decoded. A follower names the partitions of which it has more than when it last asked, and is
 told of those that have more for it. What the leader learns it learns at once; records are looked for once only, when the answer leaves:
 at the end of the turn of the loop, or of the first turn that brings nothing more, so that all that was appended meanwhile goes into one
-answer. Each answer costs leader and follower a round, however much is in it.
+answer. Each answer costs leader and follower a round, however much is in it. It costs what the partitions cost that have changed, not what
+the session has: the others are watched (`session_watch`).
 
 Everything out of the ordinary is left to `handle_fetch`: new sessions, forgotten topics, replicas that were deposed or reassigned, logs
 that part, offsets out of range, old segments, quotas, more than one byte to wait for. Nothing has happened then but what happens again in
@@ -22,10 +23,12 @@ from broker.purgatory import DelayedOperation
 from broker.request_context import RequestContext
 from broker.route import encoder
 from broker.services import Services
+from broker.session_watch import SessionWatch, WatchedPartition
 from protocol.api_keys import ApiKey
 from protocol.follower_fetch import FIRST_VERSION, encode_follower_answer, read_follower_fetch
 from protocol.messages.fetch import FetchRequest, ReplicaState
 from replication.partition import Partition
+from replication.replica_manager import ReplicaManager
 from storage.errors import StorageError
 from storage.file_region import FileRegion
 from storage.partition_log import PartitionLog
@@ -65,38 +68,52 @@ def handle_follower_fetch_frame(
             asked = known.get((topic_id, index))
             if asked is None or asked.leader_epoch != leader_epoch:
                 return None
+            settled = asked.watched
+            if settled is not None and settled.progress is not None:
+                settled.end()
             asked.offset = fetch_offset
             asked.last_fetched_epoch = last_fetched_epoch
             asked.start = start
             asked.max_bytes = partition_max_bytes
-    hosted = replicas.partitions
-    watched: list[tuple[Partition, SessionPartition]] = []
-    unread = 0
-    for asked in known.values():
-        of_topic = hosted.get(asked.name or "")
-        partition = None if of_topic is None else of_topic.get(asked.partition)
-        if partition is None or not is_ordinary(partition, asked, replica_id):
+    watch = session.watch or _begin_to_watch(session, replica_id, replicas)
+    if watch is None or watch.replica_id != replica_id or watch.fetch is not None:
+        return None
+    unsettled = tuple(watch.unsettled)
+    for watched in unsettled:
+        partition = watched.partition
+        asked = watched.asked
+        if not is_ordinary(partition, asked, replica_id) or asked.offset < partition.log.active_segment.base_offset:
             return None
-        offset = asked.offset
-        log = partition.log
-        if offset != log.log_end_offset:
-            if offset < log.active_segment.base_offset:
-                return None
-            unread += log.log_end_offset - offset
-        watched.append((partition, asked))
     now_ms = broker.clock.now_ms()
     broker.fetch_sessions.advance(session_id, now_ms)
-    for partition, asked in watched:
+    watch.last_fetch_ms = now_ms
+    watch.fetches += 1
+    for watched in unsettled:
+        partition = watched.partition
+        asked = watched.asked
         partition.stats.fetch_requests += 1
         partition.on_follower_fetch(replica_id, asked.offset, asked.start, now_ms)
+    unread = watch.settle()
     pending = Pending()
-    fetch = FollowerFetch(replica_id, version, correlation_id, max_wait_ms, max_bytes, session, watched, pending, connection, broker)
+    fetch = FollowerFetch(version, correlation_id, max_wait_ms, max_bytes, watch, pending, connection, broker)
     pending.on_closed = fetch.cancel
+    watch.fetch = fetch
     if unread:
         fetch.gather(unread)
     else:
         fetch.wait()
     return pending
+
+
+def _begin_to_watch(session: FetchSession, replica_id: int, replicas: ReplicaManager) -> SessionWatch | None:
+    """None when something is out of the ordinary."""
+    partitions = []
+    for asked in session.partitions.values():
+        partition = replicas.partition(asked.name or "", asked.partition)
+        if partition is None or not is_ordinary(partition, asked, replica_id) or asked.offset < partition.log.active_segment.base_offset:
+            return None
+        partitions.append(partition)
+    return SessionWatch(session, replica_id, partitions)
 
 
 def is_ordinary(partition: Partition, asked: SessionPartition, replica_id: int) -> bool:
@@ -130,69 +147,62 @@ class FollowerFetch(DelayedOperation):
         "_broker",
         "_connection",
         "_correlation_id",
-        "_is_due",
         "_max_bytes",
         "_max_wait_ms",
         "_pending",
-        "_replica_id",
-        "_session",
         "_turns",
         "_unread",
         "_version",
-        "_watched",
+        "_watch",
     )
 
     def __init__(
         self,
-        replica_id: int,
         version: int,
         correlation_id: int,
         max_wait_ms: int,
         max_bytes: int,
-        session: FetchSession,
-        watched: list[tuple[Partition, SessionPartition]],
+        watch: SessionWatch,
         pending: Pending,
         connection: Connection,
         broker: Services,
     ) -> None:
         super().__init__()
-        self._replica_id = replica_id
         self._version = version
         self._correlation_id = correlation_id
         self._max_wait_ms = max_wait_ms
         self._max_bytes = max_bytes
-        self._session = session
-        self._watched = watched
+        self._watch = watch
         self._pending = pending
         self._connection = connection
         self._broker = broker
-        self._is_due = True
         self._turns = 0
         self._unread = 0
 
     def wait(self) -> None:
         """Until something is appended, changes hands, or the time is up."""
-        self._broker.fetch_purgatory.try_complete_else_watch(self, [each.waiters for each, _ in self._watched], self._max_wait_ms)
-        self._is_due = False
+        self._broker.fetch_purgatory.wait(self, len(self._watch.session.partitions), self._max_wait_ms)
+        self._watch.waiting = self
 
     def gather(self, unread: int) -> None:
         """Answer at the end of this turn of the loop, or of the next ones as long as they bring more than the `unread` records."""
-        self._is_due = True
+        self._watch.waiting = None
         self._turns = 0
         self._unread = unread
         asyncio.get_running_loop().call_soon(self._on_turn)
 
     def try_complete(self) -> bool:
         """Something has moved; what, is seen at the end of the turn."""
-        if not self._is_due:
-            self.gather(0)
+        self.gather(0)
         return False
 
     def _on_turn(self) -> None:
         if self.completed:
             return
         unread = 0
-        for partition, asked in self._watched:
+        for watched in self._watch.unsettled:
+            partition = watched.partition
+            asked = watched.asked
             if not partition.is_leader or partition.leader_epoch != asked.leader_epoch:
                 self.force_complete()
                 return
@@ -204,7 +214,13 @@ class FollowerFetch(DelayedOperation):
         elif unread:
             self.force_complete()
         else:
-            self._is_due = False
+            self._watch.waiting = self
+
+    def cancel(self) -> None:
+        """See DelayedOperation."""
+        if not self.completed:
+            self._watch.fetch = self._watch.waiting = None
+        super().cancel()
 
     def on_expiration(self) -> None:
         """Count it; the purgatory counts all."""
@@ -212,23 +228,27 @@ class FollowerFetch(DelayedOperation):
 
     def on_complete(self) -> None:
         """Answer with what is there now."""
+        self._watch.fetch = self._watch.waiting = None
         self._pending.complete(self._answer() or self._ordinary_answer())
 
     def _answer(self) -> Parts | None:
         """The answer; None when something is out of the ordinary."""
-        replica_id = self._replica_id
-        watched = self._watched
-        for partition, asked in watched:
-            if not is_ordinary(partition, asked, replica_id):
+        watch = self._watch
+        replica_id = watch.replica_id
+        unsettled = watch.in_order()
+        for watched in unsettled:
+            if not is_ordinary(watched.partition, watched.asked, replica_id):
                 return None
         broker = self._broker
         left = min(self._max_bytes, broker.fetch_max_bytes)
         is_first = True
-        served: list[tuple[bytes, int]] = []
+        served: list[WatchedPartition] = []
         topics: list[tuple[bytes, list[Told]]] = []
         last_id = b""
         try:
-            for partition, asked in watched:
+            for watched in unsettled:
+                partition = watched.partition
+                asked = watched.asked
                 log = partition.log
                 offset = asked.offset
                 end_offset = log.log_end_offset
@@ -246,7 +266,7 @@ class FollowerFetch(DelayedOperation):
                     stats.replication_bytes_out += size
                     if replica_id in partition.adding_replicas:
                         stats.reassignment_bytes_out += size
-                    served.append((topic_id, asked.partition))
+                    served.append(watched)
                 elif asked.high_watermark == high_watermark and asked.log_start_offset == log_start_offset:
                     continue
                 asked.high_watermark = high_watermark
@@ -257,27 +277,30 @@ class FollowerFetch(DelayedOperation):
                     topics.append((topic_id, told))
                 told.append((asked.partition, high_watermark, log.last_stable_offset, log_start_offset, region))
         except StorageError:
-            for _, asked in watched:
-                asked.high_watermark = -1  # what was to be said is not sent, so it is said again
+            for watched in unsettled:
+                watched.asked.high_watermark = -1  # what was to be said is not sent, so it is said again
             return None
-        session = self._session
+        session = watch.session
         if len(served) < len(session.partitions):
-            for key in served:
-                session.serve_last(key)
+            for watched in served:
+                watch.serve_last(watched)
         fetches = broker.replica_manager.topic_stats.follower_fetches
         fetches[self._version] = fetches.get(self._version, 0) + 1
         return cast("Parts", encode_follower_answer(self._correlation_id, session.session_id, topics))
 
     def _ordinary_answer(self) -> Completion:
+        watch = self._watch
+        watch.end()
+        session = watch.session
         broker = self._broker
         version = self._version
         connection = self._connection
         request = FetchRequest(
-            replica_state=ReplicaState(replica_id=self._replica_id), max_wait_ms=self._max_wait_ms, min_bytes=1, max_bytes=self._max_bytes
+            replica_state=ReplicaState(replica_id=watch.replica_id), max_wait_ms=self._max_wait_ms, min_bytes=1, max_bytes=self._max_bytes
         )
         encode = encoder(version, header_is_flexible=True, in_parts=True)
         context = RequestContext(ApiKey.FETCH, version, self._correlation_id, None, connection.info, broker, encode, connection.offend)
-        fetch = Fetch(request, context, self._session.partitions, self._session)
+        fetch = Fetch(request, context, session.partitions, session)
         now_ms = broker.clock.now_ms()
         fetch.read(now_ms, is_first_read=False)
         return context.encode(fetch.response(now_ms))

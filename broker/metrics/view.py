@@ -142,6 +142,7 @@ class View:
                 await asyncio.sleep(0)
             self.partitions.append((labels_text(PARTITION_LABELS, partition.topic_partition), partition))
             self.replicas.add(partition)
+            partition.count_idle_fetches()
         await self.controller.count(self.services.controller.context)
         for done, group in enumerate(list(self.services.groups.groups), 1):
             if done % PER_TURN == 0:
