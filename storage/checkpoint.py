@@ -21,6 +21,8 @@ HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
 VERSION = 0
+MAX_INT32 = 2**31 - 1
+MAX_OFFSET = 2**63 - 1
 _LINES_AT_ONCE = 1000
 """0.4 ms."""
 
@@ -43,7 +45,10 @@ class OffsetCheckpoint:
             fields = line.split()
             if len(fields) != 3 or not fields[1].isdecimal() or not fields[2].removeprefix("-").isdecimal():
                 raise CorruptCheckpoint(self.path, f"line {number}: {line!r} is not `topic partition offset`")
-            offsets[TopicPartition(fields[0], int(fields[1]))] = int(fields[2])
+            partition, offset = int(fields[1]), int(fields[2])
+            if partition > MAX_INT32 or abs(offset) > MAX_OFFSET:
+                raise CorruptCheckpoint(self.path, f"line {number}: {line!r} has a number that is too large")
+            offsets[TopicPartition(fields[0], partition)] = offset
         return offsets
 
     def write(self, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
@@ -71,7 +76,8 @@ def encode_offsets(offsets: Iterable[tuple[TopicPartition, int]]) -> bytes:
 def read_lines(path: str, filesystem: FileSystem) -> list[tuple[int, str]]:
     """(line number, line) of the entries, after the frame was found right. Raises CorruptCheckpoint, FileNotFoundError.
 
-    An empty file has none: Apache Kafka creates its checkpoints empty.
+    An empty file has none: Apache Kafka creates its checkpoints empty. As there, so has one that ends behind the version, and lines may
+    end as on Windows, where somebody's editor mended the file.
     """
     try:
         text = filesystem.read_file(path).decode()
@@ -79,12 +85,14 @@ def read_lines(path: str, filesystem: FileSystem) -> list[tuple[int, str]]:
         raise CorruptCheckpoint(path, f"byte {error.start} is not UTF-8") from None
     if not text:
         return []
-    lines = text.split("\n")
+    lines = text.replace("\r\n", "\n").split("\n")
     if lines and not lines[-1]:
         lines.pop()
     if not lines or lines[0] != str(VERSION):
         raise CorruptCheckpoint(path, f"line 1: the version is not {VERSION}")
-    if len(lines) < 2 or not lines[1].isdecimal():
+    if len(lines) == 1:
+        return []
+    if not lines[1].isdecimal():
         raise CorruptCheckpoint(path, "line 2 is not the number of entries")
     if len(lines) - 2 != int(lines[1]):
         raise CorruptCheckpoint(path, f"line 2 says {lines[1]} entries, {len(lines) - 2} follow")

@@ -15,13 +15,15 @@ DELETED_SUFFIX = ".deleted"  # out of the log; the file goes after file.delete.d
 CLEANED_SUFFIX = ".cleaned"  # being written by the cleaner; worthless after a crash
 SWAP_SUFFIX = ".swap"  # complete, taking the place of older segments; finished when the log is opened next
 
+_DIGITS = 20
+
 
 def file_name(base_offset: int, suffix: str) -> str:
     """`00000000000000000021.log` for 21 and `.log`."""
-    return f"{base_offset:020d}{suffix}"
+    return f"{base_offset:0{_DIGITS}d}{suffix}"
 
 
 def offset_of_file_name(name: str) -> int | None:
-    """The offset before the first dot, None when what stands there is no offset."""
+    """The offset before the first dot, None when what stands there is no offset of 20 digits: such a file is no part of the log."""
     digits = name.partition(".")[0]
-    return int(digits) if digits.isascii() and digits.isdigit() else None
+    return int(digits) if len(digits) == _DIGITS and digits.isascii() and digits.isdigit() else None

@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
 
-from storage.checkpoint import read_lines, replace_file
+from storage.checkpoint import MAX_INT32, MAX_OFFSET, read_lines, replace_file
 from storage.errors import CorruptCheckpoint
 from storage.filesystem import FileSystem
 from storage.topic_partition import TopicPartition
@@ -188,5 +188,8 @@ def read_leader_epochs(path: str, filesystem: FileSystem) -> list[tuple[int, int
         fields = line.split()
         if len(fields) != 2 or not all(field.isdecimal() for field in fields):
             raise CorruptCheckpoint(path, f"line {number}: {line!r} is not `epoch start_offset`")
-        entries.append((int(fields[0]), int(fields[1])))
+        epoch, start_offset = map(int, fields)
+        if epoch > MAX_INT32 or start_offset > MAX_OFFSET:
+            raise CorruptCheckpoint(path, f"line {number}: {line!r} has a number that is too large")
+        entries.append((epoch, start_offset))
     return entries

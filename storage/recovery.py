@@ -15,6 +15,7 @@ from config.topic import TopicConfig
 from protocol.record_errors import LegacyMessageFormat, RecordFormatError
 from protocol.records import CONTROL_MASK, BatchHeader, crc_is_valid
 from storage.batch_scan import header_at, whole_batches
+from storage.checkpoint import MAX_OFFSET
 from storage.errors import CorruptIndex, InconsistentTopicId, LogDirFailure, SegmentOffsetOverflow, UnsupportedForMessageFormat
 from storage.file_names import (
     INDEX_SUFFIXES,
@@ -47,7 +48,6 @@ _LEGACY_HEADER = struct.Struct(">8xiI")  # offset, size, CRC-32 of the rest
 _WORTH_A_LINE_BYTES = 16 * 1024 * 1024
 """A segment that is checked for some milliseconds: after a crash a broker has one for each of thousands of partitions."""
 _NEEDED_INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
-MAX_OFFSET = 2**63 - 1
 _LOST = "what was on the disk and was damaged there is lost, unless another broker has a replica"
 
 
@@ -203,7 +203,7 @@ class _Loader:
 
     def _open_segments(self, names: list[str], recovery_point: int) -> None:
         present = set(names)
-        bases = self._bases = [offset_of_file_name(name) or 0 for name in names if name.endswith(LOG_SUFFIX)]
+        bases = self._bases = [at for name in names if name.endswith(LOG_SUFFIX) if (at := offset_of_file_name(name)) is not None]
         unflushed_from = MAX_OFFSET if self.clean else max((base for base in bases if base <= recovery_point), default=0)
         for name in names:
             offset = offset_of_file_name(name)

@@ -59,15 +59,24 @@ def test_in_an_empty_file_as_apache_kafka_creates_it_there_are_no_offsets() -> N
 
 GARBAGE = [
     pytest.param(b"1\n0\n", "line 1", id="another version"),
-    pytest.param(b"0\n", "line 2", id="no count"),
+    pytest.param(b"0\n\n", "line 2", id="no count"),
     pytest.param(b"0\nx\n", "line 2", id="count is no number"),
     pytest.param(b"0\n2\nt 0 1\n", "says 2 entries, 1 follow", id="too few entries"),
     pytest.param(b"0\n0\nt 0 1\n", "says 0 entries, 1 follow", id="too many entries"),
     pytest.param(b"0\n1\nt 0\n", "line 3", id="too few fields"),
     pytest.param(b"0\n2\nt 0 1\nt x 1\n", "line 4: 't x 1'", id="partition is no number"),
     pytest.param(b"0\n1\nt 0 1-\n", "line 3", id="offset is no number"),
+    pytest.param(b"0\n1\nt 0 9223372036854775808\n", "line 3: 't 0 9223372036854775808' has a number that is too large", id="large offset"),
+    pytest.param(b"0\n1\nt 2147483648 0\n", "too large", id="large partition"),
     pytest.param(b"0\n1\nt 0 \xff\n", "byte 8 is not UTF-8", id="not text"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("content", "offsets"), [(b"", {}), (b"0\n", {}), (b"0", {}), (b"0\r\n1\r\nt 0 7\r\n", {TopicPartition("t", 0): 7})]
+)
+def test_what_apache_kafka_reads_is_read(content: bytes, offsets: dict[TopicPartition, int]) -> None:
+    assert OffsetCheckpoint("/data", NAME, with_file(content)).read() == offsets
 
 
 @pytest.mark.parametrize(("content", "where"), GARBAGE)

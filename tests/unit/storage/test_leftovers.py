@@ -104,3 +104,15 @@ def test_a_replacement_that_dies_at_any_call_leaves_the_old_segments_or_the_new_
     assert len(outcomes) > 5
     assert outcomes == sorted(outcomes, key=lambda outcome: outcome == new)
     assert set(map(str, outcomes)) == {str(old), str(new)}
+
+
+def test_a_file_whose_name_has_not_twenty_digits_is_no_segment() -> None:
+    context = a_context()
+    log = a_log(context)
+    for _ in range(5):
+        append(log)
+    log.close()
+    context.filesystem.open(f"{log.directory}/12.log", create=True).write(b"notes")
+    log = a_log(context)
+    assert (log.segments.bases, log.log_end_offset) == ([0], 5)
+    assert context.filesystem.read_file(f"{log.directory}/12.log") == b"notes"
