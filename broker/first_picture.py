@@ -37,10 +37,11 @@ class FirstPicture:
         return self._is_there
 
     async def wait(self) -> bool:
-        """Wait until it is there, at most WAIT_MS; whether at least the brokers are known then.
+        """Wait until it is there, at most WAIT_MS; whether it is.
 
-        A cluster whose topics nobody named in that time has none: what is on disk here is left over from topics that were deleted.
+        If no partition was given to this broker in that time either, what is on disk here is left over from topics that were deleted.
         """
-        await self._services.metadata_waits.until(lambda: self.is_there, WAIT_MS)
-        self._is_there = bool(self._services.cluster.brokers)
+        services = self._services
+        if not await services.metadata_waits.until(lambda: self.is_there, WAIT_MS):
+            self._is_there = bool(services.cluster.brokers) and not services.replica_manager.partitions
         return self._is_there

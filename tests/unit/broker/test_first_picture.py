@@ -10,6 +10,7 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataTopicState
+from storage.topic_partition import TopicPartition
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
 from tests.support.replicas import TOPIC, TOPIC_ID, at_once, brokers, metadata, state
 
@@ -20,7 +21,7 @@ class Stage(HandlerBench):
     def __init__(self, *, not_new: bool) -> None:
         super().__init__()
         if not_new:
-            self.replicas.say(state())
+            self.replicas.logs.get_or_create(TopicPartition(TOPIC, 0), TOPIC_ID)
         self.replicas.cluster.brokers = {}
 
     def hear(self, *topics: UpdateMetadataTopicState) -> None:
@@ -96,6 +97,22 @@ def test_a_client_is_sent_away_from_a_broker_that_no_controller_speaks_to() -> N
         await over(asking)
         assert asking.control is CLOSE
         stage.hear(metadata(TOPIC, TOPIC_ID, p0=1))
+        assert told(stage.metadata()) == ([0, 1, 2], [(ErrorCode.NONE, 1)])
+
+    scenario()
+
+
+@pytest.mark.usefixtures("no_patience")
+def test_a_client_is_sent_away_while_partitions_are_given_to_the_broker() -> None:
+    @on_a_loop
+    async def scenario() -> None:
+        stage = Stage(not_new=True)
+        stage.hear()
+        stage.replicas.say(state())  # a controller that takes over names the topics after that
+        asking = stage.metadata()
+        await over(asking)
+        assert asking.control is CLOSE
+        stage.hear(metadata(TOPIC, TOPIC_ID, p0=0))
         assert told(stage.metadata()) == ([0, 1, 2], [(ErrorCode.NONE, 1)])
 
     scenario()
