@@ -75,15 +75,21 @@ def handle_follower_fetch_frame(
             asked.last_fetched_epoch = last_fetched_epoch
             asked.start = start
             asked.max_bytes = partition_max_bytes
-    watch = session.watch or _begin_to_watch(session, replica_id, replicas)
-    if watch is None or watch.replica_id != replica_id or watch.fetch is not None:
-        return None
-    unsettled = tuple(watch.unsettled)
-    for watched in unsettled:
-        partition = watched.partition
-        asked = watched.asked
-        if not is_ordinary(partition, asked, replica_id) or asked.offset < partition.log.active_segment.base_offset:
+    watch = session.watch
+    if watch is None:
+        watch = _begin_to_watch(session, replica_id, replicas)
+        if watch is None:
             return None
+        unsettled = tuple(watch.unsettled)
+    else:
+        if watch.replica_id != replica_id or watch.fetch is not None:
+            return None
+        unsettled = tuple(watch.unsettled)
+        for watched in unsettled:
+            partition = watched.partition
+            asked = watched.asked
+            if not is_ordinary(partition, asked, replica_id) or asked.offset < partition.log.active_segment.base_offset:
+                return None
     now_ms = broker.clock.now_ms()
     broker.fetch_sessions.advance(session_id, now_ms)
     watch.last_fetch_ms = now_ms
