@@ -65,6 +65,7 @@ class ApacheKafka:
         self._ports: dict[int, int] = {}
         self._launched_at: dict[int, float] = {}
         self.start_seconds: dict[int, float] = {}
+        self._patience = dict.fromkeys(self.broker_ids, 1)
 
     def __enter__(self) -> Self:
         self.start()
@@ -149,10 +150,13 @@ class ApacheKafka:
             except DidNotStartError as failure:
                 is_port_taken = first_start and "Address already in use" in str(failure)
                 # Apache Kafka gives up starting when the machine is so busy that ZooKeeper does not hear of it for the session's time.
-                if not (is_port_taken or "Session expired" in str(failure)) or attempt == _ATTEMPTS - 1:
+                is_too_slow = "Session expired" in str(failure)
+                if not (is_port_taken or is_too_slow) or attempt == _ATTEMPTS - 1:
                     raise
                 if is_port_taken:
                     del self._ports[broker_id]
+                if is_too_slow:
+                    self._patience[broker_id] *= 2
                 self._wait_until_unregistered(broker_id)
                 self._launch(broker_id)
             else:
@@ -179,7 +183,7 @@ class ApacheKafka:
 
     def _properties(self, broker_id: int) -> dict[str, str]:
         replicas = str(min(len(self.broker_ids), 3))
-        return {
+        properties = {
             "broker.id": str(broker_id),
             "listeners": f"PLAINTEXT://{self.address(broker_id)}",
             "log.dirs": str(self.data_directory(broker_id)),
@@ -194,3 +198,5 @@ class ApacheKafka:
             **self._config,
             **self._config_of(broker_id, self._ports[broker_id]),
         }
+        session_timeout_ms = int(properties["zookeeper.session.timeout.ms"]) * self._patience[broker_id]
+        return {**properties, "zookeeper.session.timeout.ms": str(session_timeout_ms)}
