@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,6 +19,21 @@ if TYPE_CHECKING:
     from broker.cli.client.cluster import Cluster, TopicPartition
 
 _DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+
+_MOST_SECONDS = 1_000_000.0  # in milliseconds it fits the requests
+_MOST_NUMBERS = 1_000_000
+
+
+class Amount(click.FloatRange):
+    """A range without what float() takes for a number and nobody can count or wait for: nan, inf."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See click.ParamType."""
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{found} is no finite number.", param, ctx)
+        return found
+
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -40,7 +56,7 @@ def cluster_command(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--timeout",
         "timeout_seconds",
-        type=click.FloatRange(min=0.1),
+        type=Amount(0.1, _MOST_SECONDS),
         default=30.0,
         show_default=True,
         metavar="SECONDS",
@@ -107,7 +123,12 @@ def numbers(text: str) -> list[int]:
         first, dash, last = part.strip().partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise click.UsageError(f"{text!r} is no list of numbers; write 0,2,5-7.")
-        found += range(int(first), int(last if dash else first) + 1)
+        span = range(int(first), int(last if dash else first) + 1)
+        if not span:
+            raise click.UsageError(f"{part.strip()} in {text!r} runs backwards; write 0,2,5-7.")
+        if len(span) > _MOST_NUMBERS:
+            raise click.UsageError(f"{part.strip()} in {text!r} is more than a million numbers.")
+        found += span
     return found
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from broker.cli.client.errors import ClientError
-from broker.cli.options import cluster_command
+from broker.cli.options import Amount, cluster_command
 from broker.cli.output import progress_bar, say
 
 if TYPE_CHECKING:
@@ -44,12 +44,10 @@ _RECORDS_PER_POLL = 64
 @click.option("-z", "--compression", type=click.Choice(_CODECS), default="none", show_default=True)
 @click.option("--compression-level", type=int, help="The codec's own default if not given.")
 @click.option("-a", "--acks", type=click.Choice(list(_ACKS)), default="all", show_default=True)
-@click.option(
-    "--linger", type=click.FloatRange(min=0), default=5.0, show_default=True, metavar="MS", help="How long a batch waits for more."
-)
+@click.option("--linger", type=Amount(min=0), default=5.0, show_default=True, metavar="MS", help="How long a batch waits for more.")
 @click.option("--batch-bytes", type=click.IntRange(min=1), default=262_144, show_default=True, help="Largest batch, before compression.")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="At most so many records a second.")
-@click.option("--delivery-timeout", type=click.FloatRange(min=0.1), default=120.0, show_default=True, metavar="SECONDS")
+@click.option("--rate", type=Amount(min=0, min_open=True), metavar="N", help="At most so many records a second.")
+@click.option("--delivery-timeout", type=Amount(0.1), default=120.0, show_default=True, metavar="SECONDS")
 @click.option("--create-topic", is_flag=True, help="Let the broker make the topic if it does so on demand.")
 @click.option("-v", "--verbose", is_flag=True, help="Say where each batch went.")
 @click.option("-q", "--quiet", is_flag=True, help="No summary.")

@@ -36,6 +36,14 @@ def test_the_life_of_a_topic(ottla: CommandLine) -> None:
     assert "there is no such topic" in ottla("topics", "describe", "life", status=1).err
 
 
+@pytest.mark.parametrize(
+    "arguments", [("create", "huge", "-p", "2147483648"), ("create", "huge", "-r", "32768"), ("alter", "huge", "-p", "99999999999")]
+)
+def test_a_number_that_no_request_can_carry_is_one_line(ottla: CommandLine, arguments: tuple[str, ...]) -> None:
+    (line,) = ottla("topics", *arguments, status=1).err.splitlines()
+    assert line.startswith("ottla: a value that was given does not fit into the request: Create")
+
+
 def test_replicas_are_placed_by_hand(ottla: CommandLine) -> None:
     ottla("topics", "create", "placed", "--replica-assignment", "7,7,7")
     assert ottla("topics", "elect", "--all").err == "no partition needs an election\n"

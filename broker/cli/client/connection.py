@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeVar, cast
 
-from broker.cli.client.errors import ConnectionLost, Unreachable
+from broker.cli.client.errors import ConnectionLost, DoesNotFit, Unreachable
 from broker.cli.client.versions import ApiTable, api_table, choose_version
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -20,7 +20,7 @@ from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsRespon
 from protocol.messages.header import RequestHeader, ResponseHeader
 from protocol.registry import Api, api
 from protocol.schema import Message
-from protocol.wire import ProtocolError
+from protocol.wire import InvalidValue, ProtocolError
 
 MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
 _READ_BYTES: Final = 256 * 1024
@@ -109,7 +109,10 @@ class Connection:
             correlation_id=self._correlation_id,
             client_id=self._client_id,
         ).encode(spoken.request_header_version(version))
-        data = frame(header, *request.encode_parts(version))
+        try:
+            data = frame(header, *request.encode_parts(version))
+        except InvalidValue as error:
+            raise DoesNotFit(f"a value that was given does not fit into the request: {error}") from None
         try:
             self._socket.settimeout(self._timeout)
             self._socket.sendall(data)

@@ -21,6 +21,10 @@ class UnsupportedByBroker(ClientError):
     """The broker does not speak the API, or no version of it that we speak."""
 
 
+class DoesNotFit(ClientError):
+    """A number is too large for its field in the request, or too small; nothing was sent."""
+
+
 class Refused(ClientError):
     """A broker answered with an error. `code` is the error, `what` the thing it is about."""
 

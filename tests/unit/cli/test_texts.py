@@ -1,13 +1,14 @@
 """What people write on a command line, and what records look like when they are printed."""
 
 import pytest
+from click import BadParameter, UsageError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.cli.client.cluster import TopicPartition, parse_bootstrap
 from broker.cli.client.errors import ClientError
 from broker.cli.client.producer import OutgoingRecord
-from broker.cli.options import numbers, replica_assignment
+from broker.cli.options import Amount, numbers, replica_assignment
 from broker.cli.record_format import parse_format, unescape
 from broker.cli.record_json import NotARecord, json_line, parse_json_line
 from broker.cli.times import parse_span, parse_time
@@ -67,6 +68,18 @@ def test_bootstrap_servers() -> None:
     for wrong in ("", ",", "a:x", "a:0", ":9092", "a:70000"):
         with pytest.raises(ClientError):
             parse_bootstrap(wrong)
+
+
+@pytest.mark.parametrize(("text", "why"), [("9-2", "9-2 in '9-2' runs backwards"), ("1,0-9999999999999", "more than a million numbers")])
+def test_a_span_of_numbers_that_cannot_be_meant(text: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        numbers(text)
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e400"])
+def test_no_amount_is_without_end(text: str) -> None:
+    with pytest.raises(BadParameter, match=r"is no finite number|is not in the range"):
+        Amount(min=0).convert(text, None, None)
 
 
 def test_lists_of_numbers_and_assignments() -> None:
