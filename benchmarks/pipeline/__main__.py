@@ -10,9 +10,19 @@ from pathlib import Path
 import click
 
 from benchmarks.pipeline.plan import MAX_ROWS, Plan
+from broker.cli.options import Amount
 
 _MIN_RECORD_BYTES = 64
 _REPLICAS_IN_CHAOS = 3
+_OTHERWISE = {
+    "bootstrap.servers": "say it with --bootstrap",
+    "acks": "say it with --acks",
+    "compression.type": "say it with --codec",
+    "transactional.id": "Spark's sink begins no transactions",
+    "key.serializer": "Spark's sink has its own",
+    "value.serializer": "Spark's sink has its own",
+}
+"""Configurations of the producers that are not taken, and why: the rest of the run would not know of them."""
 
 
 def _pairs(_: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
@@ -23,6 +33,26 @@ def _pairs(_: click.Context, option: click.Parameter, texts: tuple[str, ...]) ->
             raise click.BadParameter(f"{text!r} is not name=value", param=option)
         found[name] = value
     return found
+
+
+def _producer(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    found = _pairs(context, option, texts)
+    for name in found:
+        if name in _OTHERWISE:
+            raise click.BadParameter(f"{name}: {_OTHERWISE[name]}", param=option)
+    return found
+
+
+def _not_empty(_: click.Context, option: click.Parameter, text: str | None) -> str | None:
+    """A variable of a shell that has no value must not mean what leaving the option out does."""
+    if text == "":
+        raise click.BadParameter("is empty", param=option)
+    return text
+
+
+def _path(context: click.Context, option: click.Parameter, text: str | None) -> Path | None:
+    found = _not_empty(context, option, text)
+    return None if found is None else Path(found)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
@@ -39,8 +69,8 @@ def _pairs(_: click.Context, option: click.Parameter, texts: tuple[str, ...]) ->
     help="Brokers to ask first.",
 )
 @click.option("--rows", type=click.IntRange(1, MAX_ROWS), default=1_000_000, help="How many rows to make.")
-@click.option("--partitions", type=click.IntRange(1), default=4, help="Partitions of the topic.")
-@click.option("--replication-factor", type=click.IntRange(-1), default=-1, help="Of the topic; -1 is the cluster's default.")
+@click.option("--partitions", type=click.IntRange(1, 2**31 - 1), default=4, help="Partitions of the topic.")
+@click.option("--replication-factor", type=click.IntRange(-1, 2**15 - 1), default=-1, help="Of the topic; -1 is the cluster's default.")
 @click.option(
     "--record-bytes",
     type=click.IntRange(_MIN_RECORD_BYTES, 1_000_000),
@@ -56,34 +86,40 @@ def _pairs(_: click.Context, option: click.Parameter, texts: tuple[str, ...]) ->
     default="stream",
     help="One query of micro-batches, or available-now queries one by one.",
 )
-@click.option("--report", type=click.Path(path_type=Path), help="The folder to write; validate-TIME by default.")
+@click.option("--report", callback=_path, metavar="DIR", help="The folder to write; validate-TIME by default.")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=1, help="Decides about keys and payloads, and marks the records.")
-@click.option("--keys", type=click.IntRange(1), default=10_000, help="How many different keys of each kind.")
+@click.option("--keys", type=click.IntRange(1, 2**31), default=10_000, help="How many different keys of each kind.")
 @click.option("--key-kind", type=click.Choice(["both", "uniform", "skewed"]), default="both", help="How rows are spread over keys.")
-@click.option("--input", type=click.Path(path_type=Path), help="A Parquet or CSV file (UTF-8, with a heading line) instead of made rows.")
+@click.option("--input", callback=_path, metavar="FILE", help="A Parquet or CSV file (UTF-8, with a heading line) instead of made rows.")
 @click.option(
-    "--key-column", help="The key in that file; 'key' if there is such a column. 'value', or all columns as JSON, is the payload."
+    "--key-column",
+    callback=_not_empty,
+    help="The key in that file; 'key' if there is such a column. 'value', or all columns as JSON, is the payload.",
 )
-@click.option("--topic", help="The topic; a new one by default, deleted when everything holds.")
+@click.option("--topic", callback=_not_empty, help="The topic; a new one by default, deleted when everything holds.")
 @click.option("--keep-topic", is_flag=True, help="Do not delete the new topic.")
 @click.option("--verify-only", is_flag=True, help="Write nothing: verify the topic that an earlier run with the same rows and seed wrote.")
 @click.option(
     "--max-offsets-per-trigger",
-    type=click.IntRange(1),
+    type=click.IntRange(1, 2**63 - 1),
     help="Records per micro-batch at most; a million by default, or more in large runs.",
 )
-@click.option("--stall", type=click.FloatRange(1), default=120.0, metavar="SECONDS", help="Give up when nothing comes for so long.")
-@click.option("--producer", multiple=True, callback=_pairs, metavar="KEY=VALUE", help="A configuration of the producers.")
+@click.option("--stall", type=Amount(1), default=120.0, metavar="SECONDS", help="Give up when nothing comes for so long.")
+@click.option("--producer", multiple=True, callback=_producer, metavar="KEY=VALUE", help="A configuration of the producers.")
 @click.option(
     "--spark-conf", multiple=True, callback=_pairs, metavar="KEY=VALUE", help="A configuration of Spark, as spark.driver.memory=4g."
 )
 @click.option(
     "--chaos",
-    type=click.Path(path_type=Path),
+    callback=_path,
     metavar="DIR",
     help="Kill, stop and pause brokers meanwhile; DIR is the --dir of `ottla cluster`. The seed decides when.",
 )
-@click.option("--work", help="Folder or URL for checkpoint and records; with executors elsewhere, it and --report must be shared.")
+@click.option(
+    "--work",
+    callback=_not_empty,
+    help="Folder or URL for checkpoint and records; with executors elsewhere, it and --report must be shared.",
+)
 def validate(
     bootstrap: str,
     topic: str | None,

@@ -6,14 +6,18 @@ they are idempotent, otherwise they have one request in flight.
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it has no types
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from benchmarks.pipeline.plan import Plan
+from benchmarks.pipeline.plan import Plan, Unusable
+from benchmarks.pipeline.reasons import innermost
 from benchmarks.pipeline.records import NOW_MS, value_of
 from benchmarks.pipeline.source import Source
 
 POOL = "generate"
+_BYTES = "org.apache.kafka.common.serialization.ByteArraySerializer"
+_CONFIG_EXCEPTION = "org.apache.kafka.common.config.ConfigException: "
 
 
 def records_of(source: Source, plan: Plan) -> DataFrame:
@@ -26,14 +30,26 @@ def records_of(source: Source, plan: Plan) -> DataFrame:
 def generate(source: Source, plan: Plan) -> None:
     """Write all rows. Raises what Spark raises when a record is not acknowledged."""
     source.rows.sparkSession.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
-    options = {
-        "kafka.bootstrap.servers": plan.bootstrap,
-        "kafka.acks": plan.acks,
-        "kafka.compression.type": plan.codec,
-        "kafka.linger.ms": "5",
-        "topic": plan.topic,
-        **{f"kafka.{name}": value for name, value in plan.producer.items()},
-    }
+    options = {f"kafka.{name}": value for name, value in producer_of(plan).items()}
+    records_of(source, plan).write.format("kafka").options(**options, topic=plan.topic).save()
+
+
+def producer_of(plan: Plan) -> dict[str, str]:
+    """The configuration of the producers."""
+    chosen = {"bootstrap.servers": plan.bootstrap, "acks": plan.acks, "compression.type": plan.codec, "linger.ms": "5", **plan.producer}
     if plan.acks not in ("all", "-1"):
-        options.setdefault("kafka.max.in.flight.requests.per.connection", "1")
-    records_of(source, plan).write.format("kafka").options(**options).save()
+        chosen.setdefault("max.in.flight.requests.per.connection", "1")
+    return chosen
+
+
+def check_producer(spark: SparkSession, plan: Plan) -> None:
+    """Whether Java's producer takes its configuration: better now than in the middle of the run. Raises Unusable."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    settings = jvm.java.util.HashMap()
+    for name, value in {**producer_of(plan), "key.serializer": _BYTES, "value.serializer": _BYTES}.items():
+        settings.put(name, value)
+    try:
+        jvm.org.apache.kafka.clients.producer.KafkaProducer(settings).close()
+    except Py4JJavaError as error:
+        raise Unusable(f"--producer: {innermost(error).removeprefix(_CONFIG_EXCEPTION)}") from None

@@ -107,11 +107,14 @@ def _session(plan: Plan, log: Path) -> Iterator[SparkSession]:
 
 def stages(spark: SparkSession, plan: Plan, folder: Path, console: Console) -> Verdict:
     """Everything that needs Spark; the report's files are in the folder afterwards. Raises Unusable, DidNotFinish."""
+    from benchmarks.pipeline.generate import check_producer
     from benchmarks.pipeline.source import source_of
     from benchmarks.pipeline.transfer import Transfer
     from benchmarks.pipeline.verdict import judge
     from benchmarks.pipeline.verify import KINDS
 
+    if plan.generates:
+        check_producer(spark, plan)
     source = source_of(spark, plan)
     plan = replace(plan, rows=source.count)
     if "spark.sql.shuffle.partitions" not in plan.spark_conf:

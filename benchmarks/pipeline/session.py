@@ -124,6 +124,7 @@ def open_session(master: str, conf: Mapping[str, str], scratch: Path) -> SparkSe
         "spark.scheduler.mode": "FAIR",  # else the stage that began first would keep all cores and latency would mean nothing
         "spark.task.maxFailures": "1",  # a task that writes again after a failure duplicates records: not the broker's fault
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.csv.parser.columnPruning.enabled": "false",  # else a row with too few or too many columns is not seen to be one
         "spark.sql.ansi.enabled": "false",  # in every version of Spark, what is no number in a broken record becomes null
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

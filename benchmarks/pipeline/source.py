@@ -93,8 +93,11 @@ def _table(spark: SparkSession, plan: Plan) -> DataFrame:
     path = str(plan.input.absolute())
     try:
         if plan.input.suffix.lower() == ".csv":
-            _check_text(spark.read.text(path), plan.input)
-            table = spark.read.csv(path, header=True, inferSchema=False, mode="FAILFAST")
+            lines = spark.read.text(path)
+            _check_text(lines, plan.input)
+            _check_quotes(lines, plan.input)
+            # A quote in quotes is written twice (RFC 4180), and a backslash is no more than that.
+            table = spark.read.csv(path, header=True, inferSchema=False, mode="FAILFAST", escape='"', enforceSchema=not plan.input.is_dir())
         else:
             table = spark.read.parquet(path)
     except (PySparkException, Py4JError) as error:
@@ -117,6 +120,30 @@ def _check_text(lines: DataFrame, file: Path) -> None:
         at = error.start
     shown = bytes(wrong.line[max(0, at - _SHOWN) : at + _SHOWN])
     raise Unusable(f"{file}: is not UTF-8: {repr(shown)[1:]}; convert it, as with iconv")
+
+
+def _check_quotes(lines: DataFrame, file: Path) -> None:
+    """Spark would take such a line for a row, with what it has of the field, and the next one for another. Raises Unusable."""
+    open_one = lines.where(fn.col("value").contains('"') & _ends_in_quotes(fn.col("value"))).first()
+    if open_one is not None:
+        shown = open_one.value if len(open_one.value) <= 2 * _SHOWN else open_one.value[: 2 * _SHOWN] + "..."
+        raise Unusable(
+            f"{file}: a quote is open at the end of the line {shown!r}; close it, or, for values with line breaks, give the file as Parquet"
+        )
+
+
+def _ends_in_quotes(line: Column) -> Column:
+    """Whether a field in quotes has no end. A quote opens a field only as its first character; elsewhere it is text."""
+
+    def after_quote(state: Column, text: Column) -> Column:
+        opens = ~state["open"] & (state["before"].endswith(",") | (state["before"] == "") & (state["first"] | state["closed"]))
+        return fn.struct(opens.alias("open"), state["open"].alias("closed"), fn.lit(False).alias("first"), text.alias("before"))
+
+    parts = fn.split(line, '"')
+    start = fn.struct(
+        fn.lit(False).alias("open"), fn.lit(False).alias("closed"), fn.lit(True).alias("first"), fn.element_at(parts, 1).alias("before")
+    )
+    return fn.aggregate(fn.slice(parts, 2, fn.size(parts) - 1), start, after_quote, lambda state: state["open"])
 
 
 def _key(table: DataFrame, plan: Plan) -> Column:

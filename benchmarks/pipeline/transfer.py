@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import suppress
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -38,6 +37,7 @@ class Transfer:
         self.seconds: dict[str, float] = {}
         self._console = console
         self._asked_at = 0.0
+        self._silence = ""
         self._written = threading.Event()
         self._failure: Exception | None = None
         self._chaos = Chaos(plan.chaos, plan.seed, console.say) if plan.chaos is not None else None
@@ -112,7 +112,9 @@ class Transfer:
             return
         if not self._written.is_set() and time.monotonic() - self._asked_at > _ASK_EVERY_S:
             self._asked_at = time.monotonic()
-            with suppress(ClientError):  # it is only for the display
-                self.ends = topics.ends(self.plan, self.topic, timeout_s=_DISPLAY_S)
+            try:
+                self.ends, self._silence = topics.ends(self.plan, self.topic, timeout_s=_DISPLAY_S), ""
+            except ClientError:  # it is only for the display: the producers know how long to wait
+                self._silence = "; the brokers do not say how far it is"
         written = sum(self.ends.values()) - sum(self.topic.first.values())
-        self._console.progress(f"written {written:,} of {self.source.count:,}, read {self.ingest.rows:,}")
+        self._console.progress(f"written {written:,} of {self.source.count:,}, read {self.ingest.rows:,}{self._silence}")

@@ -229,6 +229,11 @@ def test_a_file_whose_schema_cannot_be_used(spark: SparkSession, broker: BrokerP
     spark.range(3).selectExpr("named_struct('a', id) AS key", "'v' AS value").write.parquet(str(tmp_path / "struct"))
     (tmp_path / "text.parquet").write_text("no parquet")
     (tmp_path / "ragged.csv").write_text("name,age\nana,31\nbo\n")
+    (tmp_path / "short.csv").write_text("id,key,value\n1,k,v\n2,k\n")
+    (tmp_path / "long.csv").write_text("id,key,value\n1,k,v,w\n2,k,v\n")
+    (tmp_path / "open.csv").write_text('name,age\nana,"31\nbo,44\n')
+    (tmp_path / "lines.csv").write_text('value\n"say ""hi"" to"\n"ana\nand bo"\n')
+    (tmp_path / "nothing.csv").write_text("")
     (tmp_path / "latin.csv").write_bytes("name,age\nana,31\nrené,44\n".encode("latin-1"))
     plan = Plan(broker.bootstrap, "unused", 1, tmp_path / "report")
     refused = {
@@ -237,6 +242,11 @@ def test_a_file_whose_schema_cannot_be_used(spark: SparkSession, broker: BrokerP
         "empty": "has 0 rows",
         "text.parquet": "is neither Parquet nor, by its name, CSV",
         "ragged.csv": "cannot be read: org.apache.spark.SparkRuntimeException: [MALFORMED_CSV_RECORD]",
+        "short.csv": "[MALFORMED_CSV_RECORD] Malformed CSV record: 2,k",
+        "long.csv": "[MALFORMED_CSV_RECORD] Malformed CSV record: 1,k,v,w",
+        "open.csv": "a quote is open at the end of the line 'ana,\"31'; close it, or, for values with line breaks, give",
+        "lines.csv": "a quote is open at the end of the line '\"ana';",
+        "nothing.csv": "has no columns",
         "latin.csv": r"latin.csv: is not UTF-8: 'ren\xe9,44'; convert it, as with iconv",
     }
     for number, (name, why) in enumerate(refused.items()):
@@ -245,6 +255,32 @@ def test_a_file_whose_schema_cannot_be_used(spark: SparkSession, broker: BrokerP
         assert why in str(reason.value)
     with pytest.raises(Unusable, match="has no column who for the key; it has id, value"):
         validated(spark, replace(plan, input=tmp_path / "arrays", key_column="who", report=tmp_path / "report-key"))
+
+
+def test_quotes_in_a_csv_file_are_read_as_they_were_meant(spark: SparkSession, tmp_path: Path) -> None:
+    file = tmp_path / "quotes.csv"
+    file.write_text('value\n"say ""hi"", ana"\n""""""\n5" pipe\n6"" pipe\nback\\\n"a\\"\n')
+    from benchmarks.pipeline.source import source_of
+
+    plan = Plan("nowhere", "unused", 1, tmp_path / "report", input=file)
+    rows = source_of(spark, plan).rows.orderBy("sequence").collect()
+    assert [bytes(row.payload).decode() for row in rows] == ['say "hi", ana', '""', '5" pipe', '6"" pipe', "back\\", "a\\"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"linger.ms": "abc"}, "Invalid value abc for configuration linger.ms"),
+        ({"batch.size": "-5"}, "Invalid value -5 for configuration batch.size"),
+        ({"delivery.timeout.ms": "5"}, "delivery.timeout.ms should be equal to or larger than linger.ms + request.timeout.ms"),
+        ({"partitioner.class": "no.Such"}, "Invalid value no.Such for configuration partitioner.class"),
+    ],
+)
+def test_a_configuration_that_no_producer_takes(spark: SparkSession, tmp_path: Path, settings: dict[str, str], why: str) -> None:
+    """Before the topic is made: here is no broker at all."""
+    with pytest.raises(Unusable) as reason:
+        validated(spark, Plan("127.0.0.1:1", "unused", 100, tmp_path / "report", producer=settings))
+    assert str(reason.value).startswith(f"--producer: {why}")
 
 
 @pytest.fixture
