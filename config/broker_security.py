@@ -8,7 +8,8 @@ AUTHORIZER_CLASS_NAME = key(
     String(described_as="non-null string"),
     default="",
     importance=LOW,
-    doc="The class that decides what a principal may do; without it everything is allowed.",
+    effective=True,
+    doc="The class that decides what a principal may do; without it everything is allowed. With one a broker does not start yet.",
 )
 CONNECTION_FAILED_AUTHENTICATION_DELAY_MS = key(
     "connection.failed.authentication.delay.ms",

@@ -213,6 +213,15 @@ def test_a_bad_value_is_one_line_and_no_data_is_made(tmp_path: Path, bad: str, c
     assert not (tmp_path / "data").exists()
 
 
+def test_an_authorizer_is_refused_and_not_called_a_key_without_effect(tmp_path: Path) -> None:
+    command = [*SERVE, "--set", "authorizer.class.name=some.Class"]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=90, check=False)
+
+    assert ended.returncode == 1
+    assert ended.stderr == "ottla: authorizer.class.name=some.Class is set, but authorization is not there yet; unset it\n"
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_zookeeper_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     said = refused(
         tmp_path,

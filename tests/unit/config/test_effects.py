@@ -31,9 +31,6 @@ READ_WITHIN_CONFIG = {
 }
 """What `config` makes something else of (listeners, ids, directories, an encoder), which the floors then read."""
 
-REFUSED = {"authorizer.class.name"}
-"""Read in order to refuse the start: that is no effect that somebody may want."""
-
 
 @cache
 def words_of_the_readers() -> frozenset[str]:
@@ -67,4 +64,4 @@ def test_a_key_has_an_effect_exactly_if_it_is_read() -> None:
     keys = {**BROKER_KEYS, **TOPIC_KEYS, **DYNAMIC_ONLY_KEYS}
     effective = {name for name, key in keys.items() if key.effective}
     read = keys_that_are_read()
-    assert effective == (read | READ_WITHIN_CONFIG) - REFUSED
+    assert effective == read | READ_WITHIN_CONFIG
