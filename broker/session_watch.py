@@ -1,7 +1,8 @@
 """What changes of the partitions of a follower's fetch session: a fetch looks at those alone.
 
 Made and used by `follower_fetch` for a session of which nothing is out of the ordinary; ended by the session when anything else is done to
-it. Each partition stands in the list of those that wait for it, from the first of these fetches until the end, so that a fetch adds and
+it, and when it was left: its connection closes while a fetch waits, or the follower has one of the partitions watched in another session.
+Each partition stands in the list of those that wait for it, from the first of these fetches until the end, so that a fetch adds and
 drops nothing there.
 
 A partition is settled when its follower is in sync, has all there is, and was told all of it: everything is committed. Nothing has to be
@@ -113,6 +114,7 @@ class SessionWatch:
         self.unsettled = list(self._all)
         """Those that a fetch has to look at, each once."""
         for watched in self._all:
+            _end_abandoned(watched.partition, replica_id)
             watched.asked.watched = watched
             watched.partition.waiters.add(watched)
         session.watch = self
@@ -163,6 +165,13 @@ class SessionWatch:
         fetch, self.fetch, self.waiting = self.fetch, None, None
         if fetch is not None:
             fetch.force_complete()
+
+
+def _end_abandoned(partition: Partition, replica_id: int) -> None:
+    """A follower that was restarted has left its session without a word, and nothing may ever be done to that again."""
+    for waiter in tuple(partition.waiters.waiting):
+        if isinstance(waiter, WatchedPartition) and waiter.watch.replica_id == replica_id and waiter.watch.fetch is None:
+            waiter.watch.end()
 
 
 def _turn(watched: WatchedPartition) -> int:

@@ -223,10 +223,11 @@ class FollowerFetch(DelayedOperation):
             self._watch.waiting = self
 
     def cancel(self) -> None:
-        """See DelayedOperation."""
+        """See DelayedOperation. A follower whose connection broke begins another session."""
         if not self.completed:
             self._watch.fetch = self._watch.waiting = None
-        super().cancel()
+            super().cancel()
+            self._watch.end()
 
     def on_expiration(self) -> None:
         """Count it; the purgatory counts all."""
