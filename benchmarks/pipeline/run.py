@@ -113,6 +113,7 @@ def stages(spark: SparkSession, plan: Plan, folder: Path, console: Console) -> V
     from benchmarks.pipeline.verdict import judge
     from benchmarks.pipeline.verify import KINDS
 
+    session.check_conf(spark, plan.spark_conf)
     if plan.generates:
         check_producer(spark, plan)
     source = source_of(spark, plan)
@@ -122,6 +123,8 @@ def stages(spark: SparkSession, plan: Plan, folder: Path, console: Console) -> V
         # What a task sorts then fits into its share of a driver with one gigabyte.
         spark.conf.set("spark.sql.shuffle.partitions", str(max(few, plan.rows // _ROWS_PER_TASK)))
     with _work_folder(plan, folder) as work:
+        if "://" in work:
+            session.make_folder(spark, work)
         where = topic.prepare(plan)
         try:
             began = time.monotonic()

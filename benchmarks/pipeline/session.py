@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.pipeline.plan import Unusable
+from benchmarks.pipeline.reasons import innermost
 from benchmarks.pipeline.scratch import jvm_in
 
 if TYPE_CHECKING:
@@ -156,9 +157,35 @@ def open_session(master: str, conf: Mapping[str, str], scratch: Path) -> SparkSe
     return spark
 
 
+def check_conf(spark: SparkSession, conf: Mapping[str, str]) -> None:
+    """Whether Spark takes what can be set of these at any time: it looks at a value when it needs it first. Raises Unusable."""
+    from pyspark.errors import IllegalArgumentException
+
+    for name, value in conf.items():
+        if spark.conf.isModifiable(name):
+            try:
+                spark.conf.set(name, value)
+            except IllegalArgumentException as error:
+                raise Unusable(f"--spark-conf {name}={value}: {innermost(error)}") from None
+
+
+def make_folder(spark: SparkSession, url: str) -> None:
+    """By whichever of Hadoop's file systems the URL names. Raises Unusable."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it has no types
+    from pyspark.errors import PySparkException
+
+    jvm, java_context = spark.sparkContext._jvm, spark.sparkContext._jsc
+    assert jvm is not None
+    try:
+        folder = jvm.org.apache.hadoop.fs.Path(url)
+        folder.getFileSystem(java_context.hadoopConfiguration()).mkdirs(folder)
+    except (Py4JJavaError, PySparkException) as error:
+        raise Unusable(f"{url}: no checkpoint can be written there: {innermost(error)}; name another folder with --work") from None
+
+
 def close_session(spark: SparkSession) -> None:
     """Stop it and wait until its JVM is gone, which PySpark leaves until Python ends; both may be gone already."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
+    from py4j.protocol import Py4JError
 
     with suppress(Py4JError, OSError):
         spark.stop()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -281,6 +281,27 @@ def test_a_configuration_that_no_producer_takes(spark: SparkSession, tmp_path: P
     with pytest.raises(Unusable) as reason:
         validated(spark, Plan("127.0.0.1:1", "unused", 100, tmp_path / "report", producer=settings))
     assert str(reason.value).startswith(f"--producer: {why}")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (
+            {"spark_conf": {"spark.sql.shuffle.partitions": "abc"}},
+            "--spark-conf spark.sql.shuffle.partitions=abc: spark.sql.shuffle.partitions should be int, but was abc",
+        ),
+        ({"work": "nosuch://x/y"}, "No FileSystem for scheme "),
+    ],
+    ids=["spark-conf", "work"],
+)
+def test_what_spark_would_find_wrong_in_the_middle_of_the_run(
+    spark: SparkSession, broker: BrokerProcess, tmp_path: Path, change: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(Unusable) as reason:
+        validated(spark, replace(Plan(broker.bootstrap, "too-late", 100, tmp_path / "report"), **change))
+    assert why in str(reason.value)
+    with Cluster(broker.bootstrap) as cluster:
+        assert "too-late" not in {topic.name for topic in all_topics(cluster)}
 
 
 @pytest.fixture
