@@ -37,6 +37,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from protocol.schema import Message
 from replication.peer import Connect, PeerAddress, PeerUnavailable
+from storage.clock import elapsed_ms
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +122,7 @@ class ClusterWiring:
         period_ms = config[REPLICA_LAG_TIME_MAX_MS] // 2
 
         def let_laggards_go() -> None:
-            manager.maybe_shrink_isrs(services.clock.now_ms())
+            manager.maybe_shrink_isrs(elapsed_ms(services.clock))
 
         background.schedule("isr-expiration", period_ms, period_ms, let_laggards_go)
         timeout_ms = config[ZOOKEEPER_SESSION_TIMEOUT_MS]

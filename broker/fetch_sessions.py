@@ -158,7 +158,7 @@ def next_epoch(epoch: int) -> int:
 
 
 class FetchSessionCache:
-    """All sessions, bounded by `slots`. `random_bits(31)` gives ids nobody can guess from another's."""
+    """All sessions, bounded by `slots`. `random_bits(31)` gives ids nobody can guess from another's; times are those of `elapsed_ms`."""
 
     __slots__ = ("_random_bits", "evictions", "sessions", "slots")
 

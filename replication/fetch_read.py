@@ -96,6 +96,7 @@ def read_partition(
     may_wait: bool = True,
 ) -> PartitionData:
     """Read up to `max_bytes` of one partition. `is_first_read`: a fetch that waited tells nothing new about its follower.
+    `now_ms` is that of `elapsed_ms`.
 
     Raises the errors of ReplicaManager.partition_or_raise, of the leader and epoch checks, InconsistentTopicId and OffsetOutOfRange;
     ColdRead unless it `may_wait` for the disk, before anything has changed.

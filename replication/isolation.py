@@ -19,7 +19,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from replication.partition import Partition
-from storage.clock import Clock
+from storage.clock import Clock, elapsed_ms
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Isolation:
                 self._send_away()
 
     def _waits_in_vain(self, partition: Partition) -> bool:
-        silent_since_ms = self._clock.now_ms() - self._timeout_ms
+        silent_since_ms = elapsed_ms(self._clock) - self._timeout_ms
         followers = partition.followers
         return partition.is_leader and any(
             broker_id in followers and followers[broker_id].last_fetch_ms < silent_since_ms for broker_id in partition.maximal_isr

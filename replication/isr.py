@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import ErrorCode
 from replication.isr_proposals import MAY_BE_OUT_OF_DATE, NOT_CARRIED_OUT, IsrDecision, IsrProposal, IsrProposals, NoIsrProposals
+from storage.clock import NEVER_MS, elapsed_ms
 
 if TYPE_CHECKING:
     from replication.cluster import MetadataCache
@@ -69,6 +70,12 @@ class IsrChanges:
         isr = (*partition.isr, broker_id)
         partition.maximal_isr = isr
         return self._propose(partition, isr)
+
+    def may_come_in(self, progress: ReplicaProgress, log_end_offset: int) -> bool:
+        """Whether the high watermark is to wait for a replica outside the ISR: it lives and is caught up."""
+        return progress.broker_id in self.cluster.brokers and progress.is_caught_up(
+            log_end_offset, elapsed_ms(self._clock), self.replica_lag_time_max_ms
+        )
 
     def maybe_shrink(self, partition: Partition, now_ms: int) -> bool:
         """Propose to let those go that have not caught up for `replica.lag.time.max.ms`; True if that was done."""
@@ -149,7 +156,7 @@ class IsrChanges:
             partition.topic_partition, decision.isr, decision.partition_epoch,
             " (under min.insync.replicas)" if len(decision.isr) < partition.effective_min_isr else "",
         )  # fmt: skip
-        if partition.maybe_advance_high_watermark(self._clock.now_ms()):
+        if partition.maybe_advance_high_watermark():
             partition.waiters.notify()
 
 
@@ -157,4 +164,6 @@ def _lag_of(partition: Partition, broker_id: int, now_ms: int) -> str:
     progress = partition.followers.get(broker_id)
     if progress is None:
         return f"broker {broker_id} (no replica any more)"
-    return f"broker {broker_id} (log end offset {progress.log_end_offset}, caught up {now_ms - progress.last_caught_up_ms} ms ago)"
+    since_ms = progress.last_caught_up_ms
+    caught_up = "never caught up" if since_ms == NEVER_MS else f"caught up {now_ms - since_ms} ms ago"
+    return f"broker {broker_id} (log end offset {progress.log_end_offset}, {caught_up})"

@@ -126,7 +126,7 @@ class Partition:
     # -- roles ---------------------------------------------------------------------------------------------------------
 
     def become_leader(self, state: LeaderAndIsrPartitionState, now_ms: int) -> bool:
-        """Lead in `state.leader_epoch`; True when this broker did not lead the partition before.
+        """Lead in `state.leader_epoch`; True when this broker did not lead the partition before. `now_ms` is that of `elapsed_ms`.
 
         A new epoch starts at the log end offset. A state older than the partition epoch known here is passed over.
         """
@@ -146,7 +146,7 @@ class Partition:
             for broker_id, progress in self.followers.items():
                 progress.reset(end_offset, now_ms, is_new_leader=is_new_leader, in_sync=broker_id in self.isr)
         # The ISR may have shrunk to this broker; who waits on another account (its offset, its epoch) looks again, too.
-        self.maybe_advance_high_watermark(now_ms)
+        self.maybe_advance_high_watermark()
         self.waiters.notify()
         return is_new_leader
 
@@ -246,7 +246,7 @@ class Partition:
         self.check_may_append(required_acks)
         log = self.log
         appended = log.append_as_leader(batch, self.leader_epoch, now_ms, origin)
-        self._on_appended(log, appended.last_offset - appended.first_offset + 1, len(batch.records), now_ms)
+        self._on_appended(log, appended.last_offset - appended.first_offset + 1, len(batch.records))
         return appended
 
     def check_may_append(self, required_acks: int) -> None:
@@ -268,7 +268,7 @@ class Partition:
         log = self.log
         first_offset = log.append_plain(records, self.leader_epoch, now_ms, api_version)
         if first_offset != NOT_PLAIN:
-            self._on_appended(log, log.log_end_offset - first_offset, len(records), now_ms)
+            self._on_appended(log, log.log_end_offset - first_offset, len(records))
         return first_offset
 
     def append_several_plain(self, batches: Sequence[memoryview], required_acks: int, now_ms: int, api_version: int) -> list[int]:
@@ -278,10 +278,10 @@ class Partition:
         log = self.log
         first_offsets = log.append_several_plain(batches, self.leader_epoch, now_ms, api_version)
         if first_offsets:
-            self._on_appended(log, log.log_end_offset - first_offsets[0], sum(map(len, batches)), now_ms, len(batches))
+            self._on_appended(log, log.log_end_offset - first_offsets[0], sum(map(len, batches)), len(batches))
         return first_offsets
 
-    def _on_appended(self, log: PartitionLog, messages: int, size: int, now_ms: int, requests: int = 1) -> None:
+    def _on_appended(self, log: PartitionLog, messages: int, size: int, requests: int = 1) -> None:
         stats = self.stats
         stats.produce_requests += requests
         stats.messages_in += messages
@@ -289,7 +289,7 @@ class Partition:
         if not self.followers and not self.has_departing_member:
             log.commit_all()
         elif len(self.maximal_isr) == 1:  # with others in sync it moves when they have the records
-            self.maybe_advance_high_watermark(now_ms)
+            self.maybe_advance_high_watermark()
         if self.waiters.waiting:
             self.waiters.notify()
 
@@ -298,7 +298,7 @@ class Partition:
         log = self.log
         return not log.recovery_point < end_offset <= log.flush_due_offset
 
-    def maybe_advance_high_watermark(self, now_ms: int) -> bool:
+    def maybe_advance_high_watermark(self) -> bool:
         """Raise the high watermark to what every replica has that must have it; True if it moved."""
         if not self.is_leader or len(self.isr) < self.effective_min_isr or self.has_departing_member:
             return False
@@ -308,28 +308,24 @@ class Partition:
         maximal = self.maximal_isr
         for broker_id, progress in self.followers.items():
             end_offset = progress.log_end_offset
-            if end_offset < new_high_watermark and (broker_id in maximal or self._may_come_in(progress, log_end_offset, now_ms)):
+            if end_offset < new_high_watermark and (broker_id in maximal or self._isr_changes.may_come_in(progress, log_end_offset)):
                 if end_offset <= high_watermark:
                     return False
                 new_high_watermark = end_offset
         return new_high_watermark > high_watermark and log.update_high_watermark(new_high_watermark)
 
-    def _may_come_in(self, progress: ReplicaProgress, log_end_offset: int, now_ms: int) -> bool:
-        """Whether a replica outside the ISR is to be waited for: it lives and is caught up."""
-        changes = self._isr_changes
-        return progress.broker_id in changes.cluster.brokers and progress.is_caught_up(
-            log_end_offset, now_ms, changes.replica_lag_time_max_ms
-        )
-
     def on_follower_fetch(self, broker_id: int, fetch_offset: int, follower_start_offset: int, now_ms: int) -> None:
-        """A follower, checked by `check_replica`, was served from `fetch_offset`: it has everything below, and may belong into the ISR."""
+        """A follower, checked by `check_replica`, was served from `fetch_offset`: it has everything below, and may belong into the ISR.
+
+        `now_ms` is that of `elapsed_ms`.
+        """
         log = self.log
         progress = self.followers[broker_id]
         deleted_more = follower_start_offset > progress.log_start_offset
         progress.on_fetch(fetch_offset, follower_start_offset, log.log_end_offset, now_ms)
         if broker_id not in self.isr and self.isr_change is None:
             self._isr_changes.maybe_expand(self, progress)
-        if (log.high_watermark < log.log_end_offset and self.maybe_advance_high_watermark(now_ms)) or deleted_more:
+        if (log.high_watermark < log.log_end_offset and self.maybe_advance_high_watermark()) or deleted_more:
             self.waiters.notify()
 
     def delete_records(self, offset: int) -> int:

@@ -1,6 +1,11 @@
-"""How far a follower is, as its leader sees it: the leader learns it from the offsets that the follower fetches at."""
+"""How far a follower is, as its leader sees it: the leader learns it from the offsets that the follower fetches at.
+
+Times are those of `storage.clock.elapsed_ms`: a wall clock that jumps must neither put a follower out of the ISR nor keep a dead one in it.
+"""
 
 from typing import Protocol
+
+from storage.clock import NEVER_MS
 
 
 class IdleFetches(Protocol):
@@ -39,8 +44,8 @@ class ReplicaProgress:
         self.log_start_offset = -1
         self.last_fetch_leader_end_offset = 0
         self.idle: IdleFetches | None = None
-        self._last_caught_up_ms = 0
-        self._last_fetch_ms = 0
+        self._last_caught_up_ms = NEVER_MS
+        self._last_fetch_ms = NEVER_MS
 
     @property
     def last_caught_up_ms(self) -> int:
@@ -50,7 +55,7 @@ class ReplicaProgress:
 
     @property
     def last_fetch_ms(self) -> int:
-        """When it fetched last; 0 before the first time."""
+        """When it fetched last; NEVER_MS before the first time."""
         idle = self.idle
         return self._last_fetch_ms if idle is None else idle.last_fetch_ms
 
@@ -88,15 +93,15 @@ class ReplicaProgress:
         A leader that was elected again (`is_new_leader` is false) goes on knowing how far its followers are.
         """
         assert self.idle is None
-        self._last_caught_up_ms = now_ms if in_sync else 0
+        self._last_caught_up_ms = now_ms if in_sync else NEVER_MS
         if is_new_leader:
             self.log_end_offset = -1
             self.log_start_offset = -1
             self.last_fetch_leader_end_offset = -1
-            self._last_fetch_ms = 0
+            self._last_fetch_ms = NEVER_MS
         else:
             self.last_fetch_leader_end_offset = leader_end_offset
-            self._last_fetch_ms = now_ms if in_sync else 0
+            self._last_fetch_ms = now_ms if in_sync else NEVER_MS
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
         """Whether the follower belongs into the ISR (`replica.lag.time.max.ms`)."""

@@ -38,7 +38,7 @@ from replication.replica_selector import ReplicaSelector
 from replication.thread_work import done
 from replication.throttle import ReplicationQuota
 from replication.topic_stats import BrokerTopicStats
-from storage.clock import Clock
+from storage.clock import Clock, elapsed_ms
 from storage.errors import LogDirFailure, LogUnusable
 from storage.log_manager import LogManager
 from storage.new_logs import NewLog
@@ -250,7 +250,7 @@ class ReplicaManager:
             partition.is_named_by_id = topic_id != ZERO_UUID
             if state.leader == self.broker_id:
                 self._unfollow(topic_partition)
-                partition.become_leader(state, self._clock.now_ms())
+                partition.become_leader(state, elapsed_ms(self._clock))
                 self._tell(partition)
             elif state.leader in self.cluster.brokers:
                 # Whoever is fetched from until now is no leader any more: nothing of it may come in once the new epoch is known.
@@ -378,7 +378,7 @@ class ReplicaManager:
     # -- the ISRs -----------------------------------------------------------------------------------------------------------
 
     def maybe_shrink_isrs(self, now_ms: int) -> None:
-        """Propose to let followers go that lag behind, some partitions per turn of the loop.
+        """Propose to let followers go that lag behind, some partitions per turn of the loop. `now_ms` is that of `elapsed_ms`.
 
         To be called every half of `replica.lag.time.max.ms` (Kafka's isr-expiration): a follower leaves at the latest after one and a half
         times that.

@@ -15,7 +15,7 @@ from config.broker_metrics import REPLICATION_QUOTA_WINDOW_NUM, REPLICATION_QUOT
 from config.broker_quotas import FOLLOWER_REPLICATION_THROTTLED_RATE, LEADER_REPLICATION_THROTTLED_RATE
 from config.key import LONG_MAX, Key
 from config.topic import FOLLOWER_REPLICATION_THROTTLED_REPLICAS, LEADER_REPLICATION_THROTTLED_REPLICAS, TopicConfig
-from storage.clock import Clock
+from storage.clock import Clock, elapsed_ms
 from storage.partition_log import PartitionLog
 
 ALL_REPLICAS = "*"
@@ -61,7 +61,7 @@ class ReplicationQuota:
 
     def is_exceeded(self, uncounted: int = 0) -> bool:
         """Whether more bytes were counted than the limit allows, or would be with so many more."""
-        return self.is_limited and self._rate.per_second(self._clock.now_ms(), uncounted) > self.limit
+        return self.is_limited and self._rate.per_second(elapsed_ms(self._clock), uncounted) > self.limit
 
     def is_open_to(self, follower: int) -> bool:
         """Whether it is the turn of a follower that is behind. One that is refused waits for its turn from then on."""
@@ -86,11 +86,11 @@ class ReplicationQuota:
 
     def count(self, size: int) -> None:
         """`size` bytes of a throttled replica went over."""
-        self._rate.count(size, self._clock.now_ms())
+        self._rate.count(size, elapsed_ms(self._clock))
 
     def rate(self) -> float:
         """Bytes per second of throttled replicas."""
-        return self._rate.per_second(self._clock.now_ms())
+        return self._rate.per_second(elapsed_ms(self._clock))
 
 
 class ReplicationQuotas:

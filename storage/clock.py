@@ -11,3 +11,12 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds since an arbitrary point; never goes back."""
+
+
+NEVER_MS = -(2**62)
+"""Longer ago than anything by `elapsed_ms`; the machine may have been started a moment ago, so 0 is not."""
+
+
+def elapsed_ms(clock: Clock) -> int:
+    """Milliseconds since an arbitrary point, which never go back: for how long ago something was that no file tells."""
+    return int(clock.monotonic() * 1000)

@@ -30,7 +30,7 @@ from storage.cleaner_choice import LogToClean, is_compacted, log_to_clean
 from storage.cleaner_job import CleanedGroup, CleaningStats
 from storage.cleaner_process import CleanerMessage, CleanerProcess, CleanerWorker, CleaningEnded
 from storage.cleaner_task import CleaningTask, limits_of
-from storage.clock import Clock
+from storage.clock import Clock, elapsed_ms
 from storage.cold_lookups import ColdRead
 from storage.errors import LogDirFailure, StorageError
 from storage.filesystem import FileSystem
@@ -84,7 +84,7 @@ class LogCleaner:
         self.max_dirty_ratio = 0.0
         """The dirty ratio of the filthiest log when it was last looked."""
         self.max_compaction_delay_ms = 0
-        self.last_run_ms = clock.now_ms()
+        self.last_run_ms = elapsed_ms(clock)
         self._config = config
         self._fs = filesystem
         self._clock = clock
@@ -206,7 +206,7 @@ class LogCleaner:
 
     def _on_wake(self, wake: int) -> None:
         if wake == self._wakes and not self._is_stopped and self._scan is None:
-            now_ms = self.last_run_ms = self._clock.now_ms()
+            now_ms, self.last_run_ms = self._clock.now_ms(), elapsed_ms(self._clock)
             self._scan = deque(self._logs())
             self._candidates = []
             self._dirtiest, self._longest_delay_ms = 0.0, 0
@@ -276,7 +276,7 @@ class LogCleaner:
 
     def _rest(self) -> None:
         backoff_ms = self._config[LOG_CLEANER_BACKOFF_MS]
-        if self._idle and not self._tasks and self._clock.now_ms() - self._idle_since_ms + backoff_ms > _IDLE_MS:
+        if self._idle and not self._tasks and elapsed_ms(self._clock) - self._idle_since_ms + backoff_ms > _IDLE_MS:
             self._dismiss(self._idle)
             self._idle = []
         self._wake_in(max(backoff_ms, _FIRST_POLL_MS))
@@ -389,7 +389,7 @@ class LogCleaner:
         del self._tasks[task.log.topic_partition]
         if is_worker_fit:
             self._idle.append(task.worker)
-            self._idle_since_ms = self._clock.now_ms()
+            self._idle_since_ms = elapsed_ms(self._clock)
 
     def _dismiss(self, workers: Iterable[CleanerWorker]) -> None:
         for worker in workers:

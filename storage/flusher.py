@@ -65,7 +65,10 @@ class Flusher:
             self._due_again.add(partition_log)
 
     def flush_by_age(self, logs: Iterable[PartitionLog], now_ms: int) -> None:
-        """Flushes the logs whose last flush is `flush.ms` ago, a few per turn of the loop; not while the last round is under way."""
+        """Flushes the logs whose last flush is `flush.ms` ago, a few per turn of the loop; not while the last round is under way.
+
+        `now_ms` is that of `elapsed_ms`.
+        """
         if not self._to_look_at:
             self._to_look_at.extend(logs)
             self._look_at_some(now_ms)
@@ -84,7 +87,7 @@ class Flusher:
         if flush_ms == LONG_MAX or partition_log.is_closed or partition_log in self._under_way or partition_log in self._held:
             return False
         waited_ms = now_ms - self._flushed_at_ms.get(partition_log, self._started_ms)
-        if 0 <= waited_ms < flush_ms:  # a clock that was set back must not put it off until it has caught up
+        if waited_ms < flush_ms:
             return False
         self._flushed_at_ms[partition_log] = now_ms
         self._flush(partition_log, None)

@@ -31,7 +31,7 @@ from storage import future_logs
 from storage.background import Background
 from storage.cleaner_choice import is_compacted
 from storage.cleaner_process import CleanerProcess, CleanerWorker
-from storage.clock import Clock
+from storage.clock import Clock, elapsed_ms
 from storage.compaction import LogCleaner
 from storage.errors import LogDirFailure, LogUnusable
 from storage.filesystem import FileSystem
@@ -100,7 +100,7 @@ class LogManager:
         self._current: dict[TopicPartition, PartitionLog] = {}
         self._future: dict[TopicPartition, PartitionLog] = {}
         self._checkpoints = LogCheckpoints(filesystem, background, self.all_logs, self._on_failure)
-        self.flusher = Flusher(background, self._on_failure, clock.now_ms())
+        self.flusher = Flusher(background, self._on_failure, elapsed_ms(clock))
         self.retirements = Retirements(background, self._on_failure)
         self._deletions = LogDeletions(filesystem, background, self._on_failure)
         self._spare_files = SpareFiles(filesystem, background)
@@ -369,7 +369,7 @@ class LogManager:
 
     def flush_dirty_logs(self) -> None:
         """Flushes the logs whose `flush.ms` is over."""
-        self.flusher.flush_by_age(self.all_logs(), self._clock.now_ms())
+        self.flusher.flush_by_age(self.all_logs(), elapsed_ms(self._clock))
 
     def remove_expired_producers(self) -> None:
         """Forgets producers that have been idle for `producer.id.expiration.ms`, a few per turn of the loop."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from broker.services import Services
 from broker.turns import Steps
 from protocol.messages.fetch import FetchResponse
+from storage.clock import elapsed_ms
 from storage.cold_lookups import ColdRead
 
 if TYPE_CHECKING:
@@ -42,5 +43,5 @@ async def read_when_cached(fetch: Fetch, cold: ColdRead) -> FetchResponse:
     It is not held back for more: a fetch from an old segment is answered at once in Apache Kafka, too.
     """
     broker = fetch.context.broker
-    await until_cached(broker, cold, lambda may_wait: fetch.read_steps(broker.clock.now_ms(), may_wait=may_wait))
-    return fetch.response(broker.clock.now_ms())
+    await until_cached(broker, cold, lambda may_wait: fetch.read_steps(elapsed_ms(broker.clock), may_wait=may_wait))
+    return fetch.response(elapsed_ms(broker.clock))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from broker.network.request_channel import Pending
 from broker.purgatory import DelayedOperation
 from broker.turns import Steps
+from storage.clock import elapsed_ms
 
 if TYPE_CHECKING:
     from broker.handlers.fetch_reading import Fetch
@@ -101,7 +102,7 @@ class DelayedFetch(DelayedOperation):
         """Answer if there is enough; else wait on. What grew may be out of reach all the same: a quota, a later leader epoch."""
         fetch = self._fetch
         if not self._is_fresh:
-            fetch.read(fetch.context.broker.clock.now_ms(), is_first_read=False)
+            fetch.read(elapsed_ms(fetch.context.broker.clock), is_first_read=False)
         if fetch.must_answer_now():
             self._is_fresh = True
             return self.force_complete()
@@ -158,14 +159,14 @@ class DelayedFetch(DelayedOperation):
         if fetch.is_large:
             fetch.context.broker.turns.go_on(self._answer_steps(), self._pending)
             return
-        now_ms = fetch.context.broker.clock.now_ms()
+        now_ms = elapsed_ms(fetch.context.broker.clock)
         if not self._is_fresh:
             fetch.read(now_ms, is_first_read=False)
         self._pending.complete(fetch.context.encode(fetch.response(now_ms)))
 
     def _answer_steps(self) -> Steps[None]:
         fetch = self._fetch
-        now_ms = fetch.context.broker.clock.now_ms()
+        now_ms = elapsed_ms(fetch.context.broker.clock)
         if not self._is_fresh:
             yield from fetch.read_steps(now_ms, may_wait=True)
         self._pending.complete((yield from fetch.context.encode_steps((yield from fetch.response_steps(now_ms)))))

@@ -37,6 +37,7 @@ from protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
 )
+from storage.clock import elapsed_ms
 from storage.cold_lookups import ColdRead
 
 SESSION_ERRORS: dict[type[FetchSessionError], ErrorCode] = {
@@ -54,7 +55,7 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> Fetched | St
     """Read what the session (or the request alone) asks for; wait when it is less than the client wants."""
     if context.is_large:
         return _fetch_large(request, context)
-    now_ms = context.broker.clock.now_ms()
+    now_ms = elapsed_ms(context.broker.clock)
     uses_topic_ids = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     names = context.broker.cluster.names_by_id
     asked = [
@@ -107,7 +108,7 @@ def _forgotten(request: FetchRequest, context: RequestContext) -> list[tuple[str
 
 def _fetch_large(request: FetchRequest, context: RequestContext) -> Steps[Fetched]:
     """`handle_fetch` in steps."""
-    now_ms = context.broker.clock.now_ms()
+    now_ms = elapsed_ms(context.broker.clock)
     uses_topic_ids = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     names = context.broker.cluster.names_by_id
     try:

@@ -20,6 +20,7 @@ from protocol.fetch_fast_path import (
     read_one_partition,
 )
 from replication.fetch_read import CONSUMER, READ_COMMITTED
+from storage.clock import elapsed_ms
 from storage.cold_lookups import ColdRead
 from storage.errors import StorageError
 
@@ -90,7 +91,7 @@ def handle_fetch_frame(
             broker.fetch_sessions.remove(session_id)
             session_id = NO_SESSION
     else:
-        broker.fetch_sessions.advance(session_id, broker.clock.now_ms())
+        broker.fetch_sessions.advance(session_id, elapsed_ms(broker.clock))
         asked.offset = fetch_offset
         asked.max_bytes = partition_max_bytes
         asked.leader_epoch = leader_epoch

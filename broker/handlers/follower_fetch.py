@@ -29,6 +29,7 @@ from protocol.follower_fetch import FIRST_VERSION, encode_follower_answer, read_
 from protocol.messages.fetch import FetchRequest, ReplicaState
 from replication.partition import Partition
 from replication.replica_manager import ReplicaManager
+from storage.clock import elapsed_ms
 from storage.errors import StorageError
 from storage.file_region import FileRegion
 from storage.partition_log import PartitionLog
@@ -90,7 +91,7 @@ def handle_follower_fetch_frame(
             asked = watched.asked
             if not is_ordinary(partition, asked, replica_id) or asked.offset < partition.log.active_segment.base_offset:
                 return None
-    now_ms = broker.clock.now_ms()
+    now_ms = elapsed_ms(broker.clock)
     broker.fetch_sessions.advance(session_id, now_ms)
     watch.last_fetch_ms = now_ms
     watch.fetches += 1
@@ -308,6 +309,6 @@ class FollowerFetch(DelayedOperation):
         encode = encoder(version, header_is_flexible=True, in_parts=True)
         context = RequestContext(ApiKey.FETCH, version, self._correlation_id, None, connection.info, broker, encode, connection.offend)
         fetch = Fetch(request, context, session.partitions, session)
-        now_ms = broker.clock.now_ms()
+        now_ms = elapsed_ms(broker.clock)
         fetch.read(now_ms, is_first_read=False)
         return context.encode(fetch.response(now_ms))

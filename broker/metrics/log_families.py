@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from broker.metrics.families import Family, Kind, Reading, gauge, labels_text
 from broker.metrics.view import PARTITION_LABELS
+from storage.clock import elapsed_ms
 
 if TYPE_CHECKING:
     from broker.metrics.view import View
@@ -88,7 +89,7 @@ LOG_FAMILIES: tuple[Family, ...] = (
         "kafka_log_logcleanermanager_time_since_last_run_ms",
         "kafka.log:name=time-since-last-run-ms,type=LogCleanerManager",
         "How long ago the cleaner looked for logs to clean.",
-        lambda view: max(0, view.services.clock.now_ms() - view.services.log_manager.cleaner.last_run_ms),
+        lambda view: elapsed_ms(view.services.clock) - view.services.log_manager.cleaner.last_run_ms,
     ),
     _cleaner(
         "cleaner-recopy-percent",

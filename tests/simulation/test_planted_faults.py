@@ -39,8 +39,8 @@ def high_watermark_is_beyond_the_end(patch: pytest.MonkeyPatch) -> None:
     """Whenever it moves on a leader, by one more."""
     advance = Partition.maybe_advance_high_watermark
 
-    def further(self: Partition, now_ms: int) -> bool:
-        moved = advance(self, now_ms)
+    def further(self: Partition) -> bool:
+        moved = advance(self)
         self.log.high_watermark += moved
         return moved
 
@@ -76,9 +76,7 @@ def leader_acknowledges_before_the_isr_has_it(patch: pytest.MonkeyPatch) -> None
 
 def leader_commits_alone(patch: pytest.MonkeyPatch) -> None:
     """The high watermark is the leader's log end."""
-    patch.setattr(
-        Partition, "maybe_advance_high_watermark", lambda self, now_ms: self.is_leader and self.log.update_high_watermark(1 << 60)
-    )
+    patch.setattr(Partition, "maybe_advance_high_watermark", lambda self: self.is_leader and self.log.update_high_watermark(1 << 60))
 
 
 def high_watermark_forgets_the_maximal_isr(patch: pytest.MonkeyPatch) -> None:
@@ -86,10 +84,10 @@ def high_watermark_forgets_the_maximal_isr(patch: pytest.MonkeyPatch) -> None:
     propose = AlterPartition.propose
     advance = Partition.maybe_advance_high_watermark
 
-    def with_confirmed_isr(self: Partition, now_ms: int) -> bool:
+    def with_confirmed_isr(self: Partition) -> bool:
         maximal, self.maximal_isr = self.maximal_isr, self.isr
         try:
-            return advance(self, now_ms)
+            return advance(self)
         finally:
             self.maximal_isr = maximal
 
@@ -99,7 +97,7 @@ def high_watermark_forgets_the_maximal_isr(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(AlterPartition, "propose", slowly)
     patch.setattr(Partition, "maybe_advance_high_watermark", with_confirmed_isr)
-    patch.setattr(Partition, "_may_come_in", lambda *_: False)
+    patch.setattr(IsrChanges, "may_come_in", lambda *_: False)
 
 
 def isr_change_does_not_count_before_it_is_confirmed(patch: pytest.MonkeyPatch) -> None:

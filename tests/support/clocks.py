@@ -17,7 +17,7 @@ class ManualClock:
         return self._monotonic
 
     def set_back(self, milliseconds: int) -> None:
-        """The clock on the wall is wrong, or was; no time passes."""
+        """The clock on the wall is wrong, or was; no time passes. Negative: it is set forward."""
         self._now_ms -= milliseconds
 
     def move(self, milliseconds: int) -> None:

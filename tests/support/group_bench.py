@@ -37,6 +37,7 @@ from protocol.records import iter_batches
 from replication.cluster import MetadataCache
 from replication.partition import Partition
 from replication.replica_manager import ReplicaManager
+from storage.clock import elapsed_ms
 from storage.topic_partition import TopicPartition
 from tests.support.groups import RANGE
 from tests.support.log_manager import Disks
@@ -145,7 +146,7 @@ class GroupBench:
     def follower_fetches(self, index: int = 0) -> None:
         """Broker 1 has everything in the partition."""
         partition = self.partition(index)
-        partition.on_follower_fetch(1, partition.log.log_end_offset, 0, self.clock.now_ms())
+        partition.on_follower_fetch(1, partition.log.log_end_offset, 0, elapsed_ms(self.clock))
 
     # -- the log -----------------------------------------------------------------------------------------------------------------
 

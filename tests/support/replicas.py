@@ -21,6 +21,7 @@ from replication.fetch_read import READ_UNCOMMITTED, FetchParams, read_partition
 from replication.isr_proposals import IsrDecision, IsrProposal
 from replication.partition import Partition
 from replication.replica_manager import ReplicaManager
+from storage.clock import elapsed_ms
 from storage.filesystem import FileSystem
 from storage.log_append import Appended
 from storage.validation import validate_produce
@@ -172,13 +173,13 @@ class Replicas:
         """A fetch of orders-0."""
         params = FetchParams(replica_id, isolation, or_follower=or_follower)
         return read_partition(
-            self.manager, TOPIC, asked, params, 1 << 20, self.clock.now_ms(), min_one_batch=True, is_first_read=is_first_read
+            self.manager, TOPIC, asked, params, 1 << 20, elapsed_ms(self.clock), min_one_batch=True, is_first_read=is_first_read
         )
 
     def shrink(self) -> int:
         """The periodic look at who lags behind; how many changes it proposed."""
         before = self.changes_in_flight
-        self.manager.maybe_shrink_isrs(self.clock.now_ms())
+        self.manager.maybe_shrink_isrs(elapsed_ms(self.clock))
         return self.changes_in_flight - before
 
     @property

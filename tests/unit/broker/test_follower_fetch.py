@@ -10,6 +10,7 @@ from broker.handlers import fetch_one_partition
 from broker.handlers import fetch_reading as handler
 from broker.handlers.follower_fetch import MOST_TURNS
 from protocol.errors import ErrorCode
+from storage.clock import elapsed_ms
 from tests.support.fetching_follower import Follower, told, turns
 from tests.support.handler_bench import on_a_loop
 from tests.support.replicas import LAG_MS, TOPIC, state
@@ -52,7 +53,7 @@ async def test_the_leader_hears_of_a_follower_that_has_everything() -> None:
     partition = follower.replicas.partition
     follower.replicas.clock.move(LAG_MS)
     follower.fetch({}, max_wait_ms=0)
-    assert partition.followers[1].last_caught_up_ms == follower.replicas.clock.now_ms()
+    assert partition.followers[1].last_caught_up_ms == elapsed_ms(follower.replicas.clock)
     follower.replicas.say(state(isr=[0], replicas=[0, 1], epoch=1, partition_epoch=1))
     follower.leader_epochs[0] = 1
     follower.fetch({0: 0}, max_wait_ms=0)

@@ -2,6 +2,7 @@
 
 from protocol.errors import ErrorCode
 from replication.isolation import Isolation
+from storage.clock import elapsed_ms
 from tests.support.handler_bench import HandlerBench, on_a_loop
 from tests.support.replicas import TOPIC_ID, state
 
@@ -133,7 +134,7 @@ async def test_who_is_followed_in_one_partition_keeps_its_clients() -> None:
     other = leader.replicas.manager.partitions["orders"][1]
     leader.is_connected = False
     for _ in range(60):
-        other.on_follower_fetch(1, 0, 0, leader.replicas.clock.now_ms())
+        other.on_follower_fetch(1, 0, 0, elapsed_ms(leader.replicas.clock))
         leader.pass_seconds(0.5)
     assert leader.partition.is_cut_off
     assert not other.is_cut_off

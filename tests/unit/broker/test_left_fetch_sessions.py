@@ -1,5 +1,6 @@
 """A follower that is restarted, or loses its connection, leaves its fetch session without a word: nothing of it is watched any more."""
 
+from storage.clock import elapsed_ms
 from tests.support.fetching_follower import Follower
 from tests.support.handler_bench import on_a_loop
 from tests.support.replicas import LAG_MS
@@ -26,7 +27,7 @@ async def test_a_session_that_its_follower_has_left_is_watched_no_more() -> None
 async def test_a_session_whose_connection_closes_is_watched_no_more() -> None:
     follower = await settled()
     waiting = follower.fetch({})
-    now_ms = follower.replicas.clock.now_ms()
+    now_ms = elapsed_ms(follower.replicas.clock)
     on_closed = waiting.pending.on_closed
     assert on_closed is not None
     on_closed()
@@ -51,7 +52,7 @@ async def test_two_sessions_of_one_follower_do_not_answer_each_other() -> None:
     follower.session_id, follower.session_epoch = session
     follower.replicas.clock.move(LAG_MS)
     follower.fetch({})
-    first_ms = follower.replicas.clock.now_ms()
+    first_ms = elapsed_ms(follower.replicas.clock)
     progress = [partition.followers[1] for partition in partitions_of(follower)]
     assert [each.last_caught_up_ms for each in progress] == [first_ms] * PARTITIONS
     follower.session_id, follower.session_epoch = other_session

@@ -14,6 +14,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from replication.partition import Partition
 from replication.progress import ReplicaProgress
+from storage.clock import elapsed_ms
 from tests.support.fetching_follower import Follower, told, turns
 from tests.support.handler_bench import Asking, on_a_loop
 from tests.support.replicas import LAG_MS, TOPIC, TOPIC_ID, state
@@ -94,7 +95,7 @@ async def test_a_settled_follower_is_known_to_have_been_here_with_every_fetch() 
     progress = follower.replicas.partition.followers[1]
     follower.replicas.clock.move(LAG_MS)
     follower.fetch({})
-    now_ms = follower.replicas.clock.now_ms()
+    now_ms = elapsed_ms(follower.replicas.clock)
     assert (progress.last_fetch_ms, progress.last_caught_up_ms) == (now_ms, now_ms)
     follower.replicas.clock.move(LAG_MS)
     follower.replicas.append(1, index=0)
@@ -150,7 +151,7 @@ async def test_a_fetch_without_the_session_is_heard_of_too() -> None:
     follower.replicas.clock.move(10)
     ask_without_session(follower, 0, 0)
     assert progress.idle is None
-    assert progress.last_fetch_ms == follower.replicas.clock.now_ms()
+    assert progress.last_fetch_ms == elapsed_ms(follower.replicas.clock)
 
 
 def ask_without_session(follower: Follower, index: int, offset: int) -> None:
@@ -195,7 +196,7 @@ def test_a_watch_that_ends_leaves_nothing_and_answers_who_waits(end: Ending) -> 
         session = follower.bench.services.fetch_sessions.sessions[follower.session_id]
         watch = session.watch
         assert watch is not None
-        now_ms = follower.replicas.clock.now_ms()
+        now_ms = elapsed_ms(follower.replicas.clock)
         end(follower)
         assert not waiting.waits
         assert told(waiting) == []
