@@ -85,6 +85,10 @@ class LogMoves:
         current, future = self._manager.get(topic_partition), self._manager.get(topic_partition, future=True)
         if current is None or future is None:
             return
+        if current.log_dir == future.log_dir:
+            # Nothing here makes one there. A directory cannot be renamed to one that is not empty, which would seem a fault of the disk.
+            log.error("%s: it does not move: %s is in the log directory that it is in already", topic_partition, future.directory)
+            return
         move = self._moves.get(topic_partition)
         if move is not None and (move.current is not current or move.future is not future):
             self.stop(topic_partition)

@@ -1,5 +1,7 @@
 """What a crash leaves of a log and of the one that is to take its place."""
 
+import pytest
+
 from storage.partition_log import PartitionLog
 from storage.topic_partition import TopicPartition
 from tests.support.batches import a_batch
@@ -53,3 +55,30 @@ def append_to(log: PartitionLog, value_bytes: int) -> bytearray:
     unstamped = bytearray(batch)
     append(log, batch)
     return unstamped
+
+
+def test_a_future_log_in_the_directory_that_the_log_is_in_takes_no_place_and_costs_no_directory(caplog: pytest.LogCaptureFixture) -> None:
+    """Somebody put it there: a rename to a directory that is not empty fails."""
+    memory = MemoryFileSystem()
+    disks = Disks(memory, log_dirs="/a,/b")
+    manager = disks.start()
+    log = manager.get_or_create(T0, is_new=True, log_dir="/a")
+    append(log, a_batch(2))
+    future = a_future_log(manager, log, "/b")
+    directory = future.directory
+    manager.shutdown()
+    memory.rename(directory, directory.replace("/b/", "/a/"))
+
+    manager = disks.start()
+    caplog.clear()
+    manager.moves.start(T0)
+    disks.settle()
+    (line,) = caplog.messages
+    assert "topic-0: it does not move" in line
+    assert manager.offline_log_dirs == []
+    assert T0 not in manager.moves
+    current, copy = manager.get(T0), manager.get(T0, future=True)
+    assert current is not None
+    assert copy is not None
+    assert (current.directory, current.log_end_offset) == ("/a/topic-0", 2)
+    assert copy.directory == directory.replace("/b/", "/a/")
