@@ -39,8 +39,10 @@ class CleanerCheckpoints:
             try:
                 found = OffsetCheckpoint(log_dir, CLEANER_OFFSET_CHECKPOINT, self._fs).read()
                 self._offsets[log_dir] = {each: offset for each, offset in found.items() if (log_dir, each) in present}
-            except (OSError, CorruptCheckpoint) as error:
-                self._failures.append(LogDirFailure(log_dir, f"{log_dir}/{CLEANER_OFFSET_CHECKPOINT}", str(error)))
+            except CorruptCheckpoint as error:
+                self._failures.append(LogDirFailure(log_dir, error.path, error.reason))
+            except OSError as error:
+                self._failures.append(LogDirFailure(log_dir, f"{log_dir}/{CLEANER_OFFSET_CHECKPOINT}", error.strerror or str(error)))
 
     def report_failures(self) -> None:
         """On the loop: the directories whose file could not be read are not used, as with the other checkpoints."""

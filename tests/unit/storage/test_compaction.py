@@ -312,12 +312,14 @@ def test_how_far_a_log_is_clean_outlives_a_restart() -> None:
     assert world.checkpoint() == clean
 
 
-def test_a_garbled_checkpoint_takes_its_directory_offline() -> None:
+def test_a_garbled_checkpoint_takes_its_directory_offline_and_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
     world = Cleaned()
     world.manager.shutdown()
     world.disks.filesystem.open(f"/data/{CLEANER_OFFSET_CHECKPOINT}", create=True).write(b"what?")
     world.start()
     assert world.manager.offline_log_dirs == ["/data"]
+    (line,) = [each.message for each in caplog.records if each.name == "storage.log_directories"]
+    assert line.count(CLEANER_OFFSET_CHECKPOINT) == 1
 
 
 def test_without_log_cleaner_enable_nothing_is_cleaned() -> None:
