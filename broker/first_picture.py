@@ -1,5 +1,7 @@
 """A broker that serves before the controller has told it of the cluster: who asks it for metadata waits until it was.
 
+So do Metadata, DescribeCluster and DescribeTopicPartitions. FindCoordinator says COORDINATOR_NOT_AVAILABLE meanwhile, and is asked again.
+
 An empty answer, or one that says that topics do not exist, is worse for a client than none. librdkafka (2.16) gives up every broker that
 an answer leaves out; if it leaves out all of them, it may never look for one again. A topic that it has known for 30 s does not exist any
 more when one answer says so, and what is produced to that fails. Apache Kafka answers what it knows.
@@ -10,10 +12,20 @@ replicas on disk is not told before both have come.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from inspect import iscoroutine
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from broker.network.request_channel import CLOSE
 
 if TYPE_CHECKING:
+    from broker.request_context import RequestContext
     from broker.services import Services
+
+_Request = TypeVar("_Request")
+_Answer = TypeVar("_Answer")
 
 WAIT_MS = 3_000
 """How long a request waits at most: clients give one up after some seconds, and with it all that they sent behind it."""
@@ -44,4 +56,30 @@ class FirstPicture:
         services = self._services
         if not await services.metadata_waits.until(lambda: self.is_there, WAIT_MS):
             self._is_there = bool(services.cluster.brokers) and not services.replica_manager.partitions
+            if self._is_there:
+                services.metadata_waits.notify()  # those that came later need not have the same patience
         return self._is_there
+
+
+def after_first_picture(
+    handler: Callable[[_Request, RequestContext], _Answer],
+) -> Callable[[_Request, RequestContext], _Answer | Coroutine[Any, Any, Any]]:
+    """A handler that answers from what the broker was told of the cluster: it is asked once there is something to say.
+
+    If that takes too long the connection closes.
+    """
+
+    @wraps(handler)
+    def handle(request: _Request, context: RequestContext) -> _Answer | Coroutine[Any, Any, Any]:
+        return handler(request, context) if context.broker.first_picture.is_there else _later(handler, request, context)
+
+    return handle
+
+
+async def _later(handler: Callable[[_Request, RequestContext], Any], request: _Request, context: RequestContext) -> Any:
+    if not await context.broker.first_picture.wait():
+        return CLOSE
+    answer = handler(request, context)
+    if type(answer) is GeneratorType:
+        answer = await context.broker.turns.spread(answer)
+    return await answer if iscoroutine(answer) else answer

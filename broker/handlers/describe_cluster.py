@@ -1,5 +1,6 @@
 """DescribeCluster (api 60), versions 0-1 (KIP-700); the kind of end point that is asked for from 1 (KIP-919), here only brokers."""
 
+from broker.first_picture import after_first_picture
 from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType, authorized_operations
 from protocol.errors import ErrorCode
@@ -10,6 +11,7 @@ BROKERS = 1
 CONTROLLERS = 2
 
 
+@after_first_picture
 def handle_describe_cluster(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
     """Cluster id, controller, brokers that have the listener on which the client came."""
     if request.endpoint_type != BROKERS:

@@ -6,6 +6,7 @@ Topics come in the order of their names, all of them when none is named. An answ
 
 from __future__ import annotations
 
+from broker.first_picture import after_first_picture
 from broker.handlers.metadata import visible_partition
 from broker.internal_topics import INTERNAL_TOPICS
 from broker.request_context import RequestContext
@@ -23,6 +24,7 @@ from protocol.messages.describe_topic_partitions import (
 from replication.cluster import TopicImage
 
 
+@after_first_picture
 def handle_describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> Steps[DescribeTopicPartitionsResponse]:

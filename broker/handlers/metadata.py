@@ -12,10 +12,10 @@ A broker that has just started waits with its answer until it was told of the cl
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
+from broker.first_picture import after_first_picture
 from broker.internal_topics import INTERNAL_TOPICS
-from broker.network.request_channel import CLOSE, Control
 from broker.request_context import RequestContext
 from broker.security.authorizer import ResourceType, authorized_operations
 from broker.turns import Steps
@@ -40,26 +40,10 @@ NOT_ASKED = -(2**31)
 """The authorized operations of a response to a request that did not ask for them."""
 CLUSTER_NAME = "kafka-cluster"
 
-Answered: TypeAlias = Steps[MetadataResponse | Coroutine[Any, Any, MetadataResponse]]
 
-
-def handle_metadata(
-    request: MetadataRequest, context: RequestContext
-) -> Answered | Coroutine[Any, Any, MetadataResponse | Literal[Control.CLOSE]]:
+@after_first_picture
+def handle_metadata(request: MetadataRequest, context: RequestContext) -> Steps[MetadataResponse | Coroutine[Any, Any, MetadataResponse]]:
     """Say where everything is. Waits for the controller when topics are to be created, or when it has not spoken yet."""
-    if context.broker.first_picture.is_there:
-        return _answer(request, context)
-    return _answer_later(request, context)
-
-
-async def _answer_later(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Literal[Control.CLOSE]:
-    if not await context.broker.first_picture.wait():
-        return CLOSE
-    answer = await context.broker.turns.spread(_answer(request, context))
-    return answer if isinstance(answer, MetadataResponse) else await answer
-
-
-def _answer(request: MetadataRequest, context: RequestContext) -> Answered:
     cluster = context.broker.cluster
     topics = request.topics
     if topics is None or (not topics and context.api_version < FIRST_VERSION_WITH_NULL_FOR_ALL):

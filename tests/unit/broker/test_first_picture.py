@@ -6,8 +6,11 @@ import pytest
 
 from broker import first_picture
 from broker.network.request_channel import CLOSE
+from config.broker import BrokerConfig
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
+from protocol.messages.describe_cluster import DescribeClusterRequest
+from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataTopicState
 from storage.topic_partition import TopicPartition
@@ -131,6 +134,39 @@ def test_replicas_of_deleted_topics_are_not_waited_for_twice() -> None:
         assert told(stage.metadata()) == nothing
 
     scenario()
+
+
+def test_nobody_waits_on_when_somebody_has_waited_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    @on_a_loop
+    async def scenario() -> None:
+        stage = Stage(not_new=True)
+        stage.hear()
+        patient = stage.metadata()
+        await rest()
+        monkeypatch.setattr(first_picture, "WAIT_MS", 0)
+        impatient = stage.metadata()
+        await over(impatient)
+        await over(patient)
+        assert told(patient) == told(impatient)
+
+    scenario()
+
+
+@on_a_loop
+async def test_who_describes_the_cluster_or_topics_waits_alike() -> None:
+    stage = Stage(not_new=True)
+    stage.services.config = BrokerConfig({})
+    cluster = stage.ask(DescribeClusterRequest(), ApiKey.DESCRIBE_CLUSTER, 1)
+    topics = stage.ask(
+        DescribeTopicPartitionsRequest(topics=[TopicRequest(name=TOPIC)], response_partition_limit=10), ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0
+    )
+    await rest()
+    assert cluster.waits
+    assert topics.waits
+    stage.hear(metadata(TOPIC, TOPIC_ID, p0=1))
+    await rest()
+    assert sorted(each.broker_id for each in cluster.response.brokers) == [0, 1, 2]
+    assert [(each.error_code, len(each.partitions)) for each in topics.response.topics] == [(ErrorCode.NONE, 1)]
 
 
 @on_a_loop
