@@ -127,6 +127,9 @@ class Truncation:
         # The last one first: a crash leaves no hole. And a log is never without a segment, not even on the disk: the first one goes when
         # the new one is there, or just before it when both have the same name.
         offset = self._end_offset
+        # The snapshots go before that, for good: beside a new segment one would bring back transactions that nothing is left of.
+        self.producers.truncate_fully_and_start_at(offset)
+        self._filesystem.sync_directory(self._directory)
         left = self._gone[:1] if self._gone[0].base_offset != offset else []
         _discard(self._gone[len(left) :][::-1])
         _remove_unknown_files(self._filesystem, self._directory, {each.base_offset for each in left})
@@ -136,7 +139,6 @@ class Truncation:
         )
         segments.add(self.segment)
         discard_files(left)
-        self.producers.truncate_fully_and_start_at(offset)
         rebuild_producer_state(self.producers, segments, self._log_start_offset, offset, self._now_ms)
 
     def give_back(self, filesystem: FileSystem, directory: str) -> list[Callable[[], None]]:

@@ -287,3 +287,39 @@ def test_a_kill_finds_what_was_appended_below_where_the_log_began_before() -> No
     found = disks.start().get(T0)
     assert found is not None
     assert (found.log_start_offset, found.log_end_offset) == (6, 8)
+
+
+@pytest.mark.parametrize("offset", [2, 6, 8, 11, 100])
+def test_a_kill_while_it_is_emptied_leaves_no_transaction_of_which_nothing_is_left(offset: int) -> None:
+    """Whose end never comes, where the log begins behind it: nothing after it would ever be stable."""
+    for fail_at in range(1, 200):
+        memory = MemoryFileSystem()
+        filesystem = FaultyFileSystem(memory)
+        disks = Disks(filesystem)
+        log = disks.start().get_or_create(T0, is_new=True)
+        for n in range(4):  # the first transaction lies in two segments, the second in the others
+            append(log, a_batch(2, producer_id=n // 2, base_sequence=2 * (n % 2), transactional=True))
+            if n == 1:
+                marker = EndTransactionMarker(ControlRecordType.COMMIT, 0)
+                batch = build_end_transaction_marker(marker, timestamp=FIRST_TIMESTAMP, producer_id=0, producer_epoch=0)
+                append(log, batch, origin=AppendOrigin.COORDINATOR)
+            log.roll()
+        log.flush()
+        disks.settle()
+        filesystem.calls = 0
+        filesystem.fail_at = fail_at
+        ended = empty(log, offset)
+        with contextlib.suppress(LogDirFailure):
+            disks.background.run_work()
+        memory.release_locks()
+        found = Disks(memory).start().get(T0)
+        assert found is not None
+        records = read_all(found)
+        found.update_high_watermark(found.log_end_offset)
+        if not records:
+            assert found.last_stable_offset == found.log_end_offset
+            assert all(each.current_txn_first_offset < 0 for each in found.active_producers())
+        if ended == [None] and filesystem.calls < fail_at:
+            break
+    else:
+        raise AssertionError("it never ended")
