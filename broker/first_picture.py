@@ -6,8 +6,8 @@ An empty answer, or one that says that topics do not exist, is worse for a clien
 an answer leaves out; if it leaves out all of them, it may never look for one again. A topic that it has known for 30 s does not exist any
 more when one answer says so, and what is produced to that fails. Apache Kafka answers what it knows.
 
-A controller that takes over speaks of brokers first, and of partitions when this broker has dealt with its LeaderAndIsr: a broker that has
-replicas on disk is not told before both have come.
+A controller that takes over speaks of brokers first, and of partitions when this broker has dealt with its LeaderAndIsr: no topics are all
+there is to know only if the metadata store has none, which `GhostTopics` finds out after a controller's first word.
 """
 
 from __future__ import annotations
@@ -34,24 +34,26 @@ WAIT_MS = 3_000
 class FirstPicture:
     """Whether this broker was told of the cluster. Once it was, that stays true."""
 
-    __slots__ = ("_is_there", "_services")
+    __slots__ = ("_is_there", "_services", "has_no_topics")
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._is_there = False
+        self.has_no_topics = False
+        """Whether none existed, but those being deleted, after a controller had spoken."""
 
     @property
     def is_there(self) -> bool:
         """Whether there is something to say."""
         if not self._is_there:
             cluster = self._services.cluster
-            self._is_there = bool(cluster.brokers) and (bool(cluster.topics) or len(self._services.log_manager) == 0)
+            self._is_there = bool(cluster.brokers) and (bool(cluster.topics) or self.has_no_topics)
         return self._is_there
 
     async def wait(self) -> bool:
         """Wait until it is there, at most WAIT_MS; whether it is.
 
-        If no partition was given to this broker in that time either, what is on disk here is left over from topics that were deleted.
+        If no partition was given to this broker in that time either, the store could not say, or nobody leads what exists.
         """
         services = self._services
         if not await services.metadata_waits.until(lambda: self.is_there, WAIT_MS):

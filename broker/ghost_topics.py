@@ -2,7 +2,8 @@
 
 A controller tells a broker of deletions as long as that has a session. Whoever was away meanwhile, or whose controller died before it came
 to that, is told of what there is, never of what there is not any more. So when the controller, or the broker's registration, is another
-than before, what is known here is compared with the topics in the metadata store. Called by `ControlRequests`, owned by `ClusterWiring`.
+than before, what is known here is compared with the topics in the metadata store. If that has none that is to stay, a broker that has
+just started has nothing more to wait for (`first_picture`). Called by `ControlRequests`, owned by `ClusterWiring`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from contextlib import suppress
 
 from broker.services import Services
 from controller.errors import StoreError
-from controller.znodes import TOPICS
+from controller.znodes import DELETE_TOPICS, TOPICS
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +28,8 @@ class GhostTopics:
 
     def on_other_controller(self) -> None:
         """Another controller speaks, or it speaks to another life of this broker. Looks once more when it was looking already."""
-        if not self._services.cluster.topics:
+        services = self._services
+        if not services.cluster.topics and services.first_picture.is_there:
             return
         before = self._looking
         if before is not None:
@@ -48,6 +50,9 @@ class GhostTopics:
         known = [image for name, image in cluster.topics.items() if name not in services.replica_manager.partitions]
         try:
             existing = set(await services.store.children(TOPICS))
+            if not services.first_picture.is_there and existing.issubset(await services.store.children(DELETE_TOPICS)):
+                services.first_picture.has_no_topics = True
+                services.metadata_waits.notify()
         except StoreError as error:
             logger.warning("whether all known topics still exist cannot be found out (%s)", error)
             return

@@ -57,6 +57,7 @@ class HandlerBench:
         services.authorizer = AllowAll()
         services.metadata_waits = MetadataWaits()
         services.first_picture = FirstPicture(services)
+        services.first_picture.has_no_topics = True
         numbers = iter(range(1, 1000))
         services.fetch_sessions = FetchSessionCache(10, lambda bits: next(numbers))
         wheel = TimingWheel(self.time.clock, self.time.call_later)

@@ -5,8 +5,11 @@ import asyncio
 import pytest
 
 from broker import first_picture
+from broker.ghost_topics import GhostTopics
 from broker.network.request_channel import CLOSE
 from config.broker import BrokerConfig
+from controller.memory_store import MemoryStore
+from controller.znodes import DELETE_TOPICS, TOPICS
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.describe_cluster import DescribeClusterRequest
@@ -14,6 +17,7 @@ from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsR
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataTopicState
 from storage.topic_partition import TopicPartition
+from tests.support.controlled_cluster import new_ensemble
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
 from tests.support.replicas import TOPIC, TOPIC_ID, at_once, brokers, metadata, state
 
@@ -26,6 +30,7 @@ class Stage(HandlerBench):
         if not_new:
             self.replicas.logs.get_or_create(TopicPartition(TOPIC, 0), TOPIC_ID)
         self.replicas.cluster.brokers = {}
+        self.services.first_picture.has_no_topics = False
 
     def hear(self, *topics: UpdateMetadataTopicState) -> None:
         """The controller speaks."""
@@ -76,14 +81,49 @@ async def test_metadata_waits_until_brokers_and_topics_are_known() -> None:
 
 
 @on_a_loop
-async def test_a_new_broker_needs_to_know_of_no_topic() -> None:
+async def test_a_broker_without_replicas_waits_for_the_topics_of_others() -> None:
     stage = Stage(not_new=False)
+    stage.hear()
     asking = stage.metadata()
     await rest()
     assert asking.waits
+    stage.hear(metadata(TOPIC, TOPIC_ID, p0=1))
+    await rest()
+    assert told(asking) == ([0, 1, 2], [(ErrorCode.NONE, 1)])
+
+
+@on_a_loop
+async def test_nobody_waits_for_topics_where_there_are_none() -> None:
+    stage = Stage(not_new=True)
+    asking = stage.metadata()
+    store = stage.services.store = MemoryStore(new_ensemble())
+    await store.open_session()
+    await store.ensure_path(f"{TOPICS}/{TOPIC}")
+    await store.ensure_path(f"{DELETE_TOPICS}/{TOPIC}")
     stage.hear()
     await rest()
+    assert asking.waits
+    ghosts = GhostTopics(stage.services)
+    ghosts.on_other_controller()
+    await rest()
     assert told(asking) == ([0, 1, 2], [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)])
+    await ghosts.close()
+
+
+@on_a_loop
+async def test_topics_that_exist_are_waited_for() -> None:
+    stage = Stage(not_new=False)
+    store = stage.services.store = MemoryStore(new_ensemble())
+    await store.open_session()
+    await store.ensure_path(f"{TOPICS}/{TOPIC}")
+    await store.ensure_path(DELETE_TOPICS)
+    stage.hear()
+    asking = stage.metadata()
+    ghosts = GhostTopics(stage.services)
+    ghosts.on_other_controller()
+    await rest()
+    assert asking.waits
+    await ghosts.close()
 
 
 @pytest.fixture

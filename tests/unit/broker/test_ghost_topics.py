@@ -30,6 +30,7 @@ class Stage:
         services = SimpleNamespace(
             cluster=self.replicas.cluster, replica_manager=self.replicas.manager, store=self.store, metadata_waits=self.waits
         )
+        services.first_picture = SimpleNamespace(is_there=True)
         self.ghosts = GhostTopics(cast("Any", services))
 
     async def begin(self) -> None:
