@@ -1,6 +1,7 @@
 """Three brokers beside three of Apache Kafka, on the same cores: `python -m benchmarks.replication [--only ...]`.
 
-    throughput   produce with acks=all to partitions with three replicas: batches of 16 KiB, and single records, per second
+    throughput   produce with acks=all to partitions with three replicas: batches of 16 KiB, and single records, per second; these once
+                 more beside IDLE_PARTITIONS to which nobody writes
     stall        the longest time without an acknowledgement that a producer of small records sees: its leader is killed (session timeout
                  4 s), and its leader is stopped cleanly
     catch-up     a follower comes back after it missed CATCH_UP_BYTES: until it is in sync again
@@ -39,6 +40,7 @@ from benchmarks.workloads import batch_of_16_kib
 PARTITIONS_PER_BROKER = 4
 IN_FLIGHT = 2
 WINDOW_S = 6.0
+IDLE_PARTITIONS = 1000
 FAILOVER_PARTITIONS = 2000
 CATCH_UP_BYTES = 400 << 20
 PATIENCE_S = 120.0
@@ -59,6 +61,7 @@ class Line(NamedTuple):
 LINES = (
     Line("16k", "produce 16 KiB, acks=all, three replicas", "req/s", True, 2.0),
     Line("1", "produce 1 record, acks=all, three replicas", "req/s", True, 2.0),
+    Line("1-idle", f"the same, {IDLE_PARTITIONS:,} idle partitions", "req/s", True, None),
     Line("16k-cpu", "processor time per 16 KiB batch, all brokers", "µs", False, None),
     Line("kill", "longest stall, leader killed", "s", False, 1.0),
     Line("stop", "longest stall, leader stopped", "s", False, 1.0),
@@ -124,7 +127,7 @@ def throughput(cluster: Cluster, topic: str, batch: bytes, seconds: float) -> tu
 
 
 def measure_throughput(cluster: Cluster, found: dict[str, list[float]]) -> None:
-    """Both sizes of batches."""
+    """Both sizes of batches, and many partitions."""
     create(cluster, "throughput", BROKERS * PARTITIONS_PER_BROKER)
     now_ms = int(time.time() * 1000)
     large, small = batch_of_16_kib("none")(now_ms), batch_of_size(170, 1, now_ms)
@@ -134,6 +137,10 @@ def measure_throughput(cluster: Cluster, found: dict[str, list[float]]) -> None:
     found.setdefault("16k-cpu", []).append(cpu_s * 1e6)
     throughput(cluster, "throughput", small, cluster.warm_up_s / 2)
     found.setdefault("1", []).append(throughput(cluster, "throughput", small, WINDOW_S)[0])
+    idle = create(cluster, "idle", IDLE_PARTITIONS)
+    wait(lambda: in_sync(idle, "idle"), "all replicas")
+    throughput(cluster, "throughput", small, cluster.warm_up_s / 8)
+    found.setdefault("1-idle", []).append(throughput(cluster, "throughput", small, WINDOW_S)[0])
 
 
 # Stalls
