@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class FlushPlan:
     """What one flush covers. `recovery_point` holds once `run` has returned."""
 
-    __slots__ = ("_clock", "_directory", "_filesystem", "_has_new_names", "_snapshot", "recovery_point", "seconds", "segments")
+    __slots__ = ("_clock", "_filesystem", "_has_new_names", "_small_files", "_snapshot", "recovery_point", "seconds", "segments")
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class FlushPlan:
     ) -> None:
         self._clock = log.context.clock
         self._filesystem = log.context.filesystem
-        self._directory = log.directory
+        self._small_files = log.small_files
         self.segments = segments
         self._snapshot = snapshot
         self._has_new_names = has_new_names
@@ -59,7 +59,7 @@ class FlushPlan:
                 file.sync()
                 file.close()
         if self._has_new_names:
-            self._filesystem.sync_directory(self._directory)
+            self._small_files.sync_directory()
         self.seconds = self._clock.monotonic() - began
 
 

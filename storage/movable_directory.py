@@ -36,14 +36,11 @@ class MovableDirectory(TranslatedPaths):
         home = self._home
         return directory + path[len(home) :] if path == home or path.startswith(home + "/") else path
 
-    # What waits for the disk for long does so without the lock.
-
     def sync_directory(self, path: str) -> None:
-        with self._small_files.where_it_is() as directory:
-            where = self._in(directory, path)
-        self._filesystem.sync_directory(where)
-
-    def sync_everything(self, path: str) -> bool:
-        with self._small_files.where_it_is() as directory:
-            where = self._in(directory, path)
-        return self._filesystem.sync_everything(where)
+        # This waits for the disk for long, so it does without the lock.
+        if path != self._home:
+            self._filesystem.sync_directory(path)
+            return
+        with self._small_files.where_it_is():
+            pass
+        self._small_files.sync_directory()

@@ -79,8 +79,9 @@ class SmallFiles:
             try:
                 self._filesystem.sync_directory(directory)
             except FileNotFoundError:
-                if directory == self.directory and not self.is_gone():
-                    raise
+                with self._lock:  # else it may have been renamed, and not say so yet
+                    if directory == self.directory and not self.is_gone():
+                        raise
             if directory == self.directory:
                 return
             directory = self.directory  # it was renamed meanwhile

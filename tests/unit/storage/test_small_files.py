@@ -1,6 +1,8 @@
 """Small files that threads write: in which order, and that they find the directory of their log wherever that went meanwhile."""
 
+import threading
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +13,7 @@ from storage.checkpoint import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPO
 from storage.deferred_writes import WRITES_PER_BATCH
 from storage.leader_epochs import read_leader_epochs
 from storage.log_manager import LogManager
+from storage.movable_directory import MovableDirectory
 from storage.partition_log import PartitionLog
 from storage.partition_metadata import read_topic_id
 from storage.small_files import SmallFiles
@@ -120,6 +123,72 @@ def test_a_directory_that_somebody_else_removed_is_a_failure() -> None:
     filesystem = MemoryFileSystem()
     with pytest.raises(FileNotFoundError):
         SmallFiles(filesystem, "/nowhere").replace("partition.metadata", b"")
+
+
+def test_a_directory_whose_rename_is_under_way_is_no_failure() -> None:
+    """It has its new name on the disk, and whoever renames it has not written that down."""
+
+    class Slow(MemoryFileSystem):
+        def rename(self, old: str, new: str) -> None:
+            super().rename(old, new)
+            syncing.start()
+            assert decided.wait(60)
+
+    class Noted:
+        """The lock; the thread that syncs says so when it waits for it."""
+
+        def __enter__(self) -> None:
+            if threading.current_thread() is syncing:
+                decided.set()
+            lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            lock.release()
+
+    def sync() -> None:
+        try:
+            files.sync_directory()
+        except OSError as error:
+            failures.append(error)
+        decided.set()
+
+    filesystem = Slow()
+    filesystem.make_directory("/before")
+    files, lock, decided = SmallFiles(filesystem, "/before"), threading.Lock(), threading.Event()
+    files._lock = Noted()  # type: ignore[assignment]  # a lock has no class to derive from
+    failures: list[OSError] = []
+    syncing = threading.Thread(target=sync)
+    files.move_to("/after")
+    syncing.join()
+    assert failures == []
+
+
+@pytest.mark.parametrize("what", ["small files", "movable directory", "flush"])
+def test_a_directory_is_synced_under_the_name_that_it_has_when_that_is_tried(what: str) -> None:
+    disks, manager = a_manager()
+    log = manager.get_or_create(T0, TOPIC_ID, is_new=True)
+    append(log)
+    disks.settle()
+    plan = log.prepare_flush()
+    assert plan is not None
+    sync = {
+        "small files": log.small_files.sync_directory,
+        "movable directory": partial(MovableDirectory(disks.filesystem, log.small_files).sync_directory, log.directory),
+        "flush": plan.run,
+    }[what]
+    synced: list[str] = []
+
+    def note(name: str, path: str) -> bool:
+        if name == "sync_directory":
+            synced.append(path)
+            if len(synced) == 1:
+                log.small_files.move_to("/data/moved")
+        return False
+
+    assert isinstance(disks.filesystem, FaultyFileSystem)
+    disks.filesystem.fails_if = note
+    sync()
+    assert synced == ["/data/topic-0", "/data/moved"]
 
 
 def test_the_topic_id_is_in_its_file_before_anything_can_be_appended() -> None:
