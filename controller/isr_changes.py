@@ -14,11 +14,13 @@ from controller.errors import (
     InvalidUpdateVersion,
     NotController,
     StaleBrokerEpoch,
+    UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from controller.pauses import slices
 from controller.reassignment import Reassignments
 from controller.znodes import RECOVERED, RECOVERING, PartitionState
+from protocol.uuid import ZERO_UUID
 from storage.topic_partition import TopicPartition
 
 
@@ -29,6 +31,8 @@ class IsrChange(NamedTuple):
     new_isr: tuple[int, ...]
     partition_epoch: int
     leader_recovery_state: int = RECOVERED
+    topic_id: bytes = ZERO_UUID
+    """Of the topic that is meant; zero when the proposal only names it."""
 
 
 IsrResult: TypeAlias = Leadership | ControllerError
@@ -78,6 +82,9 @@ class IsrChanges:
 
     def _judge(self, partition: TopicPartition, change: IsrChange) -> PartitionState | IsrResult:
         """The state to write, or the answer: the current state when the proposal has come true already, else the objection."""
+        # The proposal has waited for its turn: another topic may have the name by now.
+        if change.topic_id not in {ZERO_UUID, self._context.topic_id(partition.topic)}:
+            return UnknownTopicId(f"{partition} belongs to another topic than the one that was meant")
         leadership = self._context.leaderships.get(partition)
         if leadership is None or self._context.is_being_deleted(partition.topic):
             return UnknownTopicOrPartition(f"{partition} does not exist")

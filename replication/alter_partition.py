@@ -193,12 +193,13 @@ class AlterPartition:
 def request_of(broker_id: int, broker_epoch: int, proposals: Sequence[IsrProposal], version: int) -> AlterPartitionRequest:
     """All these proposals in one request, in the form of `version`."""
     request = AlterPartitionRequest(broker_id=broker_id, broker_epoch=broker_epoch)
-    topics: dict[str, AlterPartitionRequestTopicData] = {}
+    topics: dict[tuple[str, bytes], AlterPartitionRequestTopicData] = {}
+    # A topic that was deleted may have left proposals behind when another of its name is there.
     for proposal in proposals:
         name = proposal.topic_partition.topic
-        topic = topics.get(name)
+        topic = topics.get((name, proposal.topic_id))
         if topic is None:
-            topic = topics[name] = AlterPartitionRequestTopicData(topic_name=name, topic_id=proposal.topic_id)
+            topic = topics[name, proposal.topic_id] = AlterPartitionRequestTopicData(topic_name=name, topic_id=proposal.topic_id)
             request.topics.append(topic)
         asked = AlterPartitionRequestPartitionData(
             partition_index=proposal.topic_partition.partition,

@@ -55,7 +55,7 @@ async def _alter(request: AlterPartitionRequest, controller: Controller, version
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
             else:
                 partition = TopicPartition(name, proposal.partition_index)
-                changes[partition] = _change(proposal, version)
+                changes[partition] = _change(proposal, topic.topic_id, version)
                 answers.append((partition, answer))
     results = await controller.alter_isr(request.broker_id, request.broker_epoch, changes)
     for partition, answer in answers:
@@ -63,10 +63,10 @@ async def _alter(request: AlterPartitionRequest, controller: Controller, version
     return response
 
 
-def _change(proposal: AlterPartitionRequestPartitionData, version: int) -> IsrChange:
+def _change(proposal: AlterPartitionRequestPartitionData, topic_id: bytes, version: int) -> IsrChange:
     with_epochs = version >= FIRST_VERSION_WITH_BROKER_EPOCHS
     isr = tuple(member.broker_id for member in proposal.new_isr_with_epochs) if with_epochs else tuple(proposal.new_isr)
-    return IsrChange(proposal.leader_epoch, isr, proposal.partition_epoch, proposal.leader_recovery_state)
+    return IsrChange(proposal.leader_epoch, isr, proposal.partition_epoch, proposal.leader_recovery_state, topic_id)
 
 
 def _fill(answer: AlterPartitionResponsePartitionData, result: IsrResult, *, by_id: bool) -> None:

@@ -1,4 +1,4 @@
-"""AlterPartition that reaches a controller while it takes over."""
+"""AlterPartition that reaches a controller while it takes over, or while topics come and go."""
 
 import asyncio
 from collections.abc import Mapping
@@ -31,10 +31,10 @@ class TakingOver:
         return {partition: Leadership(PartitionState(0, change.new_isr, 0, 1), 1) for partition, change in changes.items()}
 
 
-def ask(topic_id: bytes) -> tuple[int, list[int]]:
+def ask(topic_id: bytes, controller: TakingOver | None = None) -> tuple[int, list[int]]:
     proposal = AlterPartitionRequestPartitionData(new_isr_with_epochs=[BrokerState(broker_id=each) for each in (0, 1)])
     request = AlterPartitionRequest(topics=[AlterPartitionRequestTopicData(topic_id=topic_id, partitions=[proposal])])
-    context = cast("Any", SimpleNamespace(broker=SimpleNamespace(controller=TakingOver()), api_version=3))
+    context = cast("Any", SimpleNamespace(broker=SimpleNamespace(controller=controller or TakingOver()), api_version=3))
     (topic,) = asyncio.run(handle_alter_partition(request, context)).topics
     return topic.partitions[0].error_code, topic.partitions[0].isr
 
@@ -45,3 +45,15 @@ def test_the_leader_of_a_topic_that_is_not_read_yet_is_not_told_that_there_is_no
 
 def test_a_topic_that_nobody_made_is_unknown() -> None:
     assert ask(b"nobody made this")[0] == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_a_proposal_is_about_the_topic_that_its_leader_has_and_no_later_one_of_that_name() -> None:
+    given: list[IsrChange] = []
+
+    class Busy(TakingOver):
+        async def alter_isr(self, _: int, __: int, changes: Mapping[TopicPartition, IsrChange]) -> dict[TopicPartition, Leadership]:
+            given.extend(changes.values())
+            return await super().alter_isr(_, __, changes)
+
+    assert ask(TOPIC_ID, Busy()) == (ErrorCode.NONE, [0, 1])
+    assert [change.topic_id for change in given] == [TOPIC_ID]

@@ -19,6 +19,7 @@ from controller.errors import (
     PreferredLeaderNotAvailable,
     StaleBrokerEpoch,
     StoreUnavailable,
+    UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from controller.isr_changes import IsrChange
@@ -267,6 +268,7 @@ def test_isr_changes_are_checked_written_and_told_to_all() -> None:
             IsrChange(5, (0,), 1): NotController,
             IsrChange(0, (0, 7), 1): IneligibleReplica,
             IsrChange(0, (0,), 1, leader_recovery_state=7): InvalidAdminRequest,
+            IsrChange(0, (0,), 1, topic_id=b"of an older one!"): UnknownTopicId,
         }
         for change, error in refused.items():
             assert type((await controller.alter_isr(0, epoch, {P: change}))[P]) is error

@@ -225,6 +225,26 @@ async def test_after_an_error_that_its_leader_answers_with_the_same_proposal_the
 
 
 @on_a_loop
+async def test_what_a_deleted_topic_left_undecided_is_not_asked_of_the_next_topic_of_its_name() -> None:
+    controller = Controller()
+    controller.propose("orders", 0)
+    await turns()
+    another = b"id of new orders"
+    told: list[IsrDecision] = []
+    controller.proposals.propose(IsrProposal(TopicPartition("orders", 1), another, 3, 5, (1, 2), 0), told.append)
+    await controller.answer(error=ErrorCode.NOT_CONTROLLER)
+    (_, request) = controller.asked[-1]
+    assert [(each.topic_id, [of.partition_index for of in each.partitions]) for each in request.topics] == [
+        (IDS["orders"], [0]),
+        (another, [1]),
+    ]
+    gone = topic("orders", refused(ErrorCode.UNKNOWN_TOPIC_ID))
+    await controller.answer(gone, AlterPartitionResponseTopicData(topic_id=another, partitions=[done(1)]))
+    assert controller.decided["orders-0"][0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert [decision.error_code for decision in told] == [ErrorCode.NONE]
+
+
+@on_a_loop
 async def test_one_topic_without_an_id_makes_the_whole_request_speak_names() -> None:
     controller = Controller()
     controller.propose("orders")
