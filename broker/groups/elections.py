@@ -126,12 +126,12 @@ class Elections:
 
     async def _read(self, partition: Partition, owned: OffsetsPartition, loader: GroupLoader) -> None:
         loop = asyncio.get_running_loop()
-        log = partition.log
-        while log.truncation is not None:  # it followed until now
+        while partition.log.truncation is not None:  # it followed until now
             await asyncio.sleep(TRUNCATION_POLL_SECONDS)
             self._check(owned)
-        offset = log.log_start_offset
-        while offset < log.log_end_offset:
+        offset = partition.log.log_start_offset
+        # Asked for anew each time: the log may move to another directory meanwhile, and its files there are closed a minute later.
+        while offset < (log := partition.log).log_end_offset:
             found = log.read(offset, self._load_bytes, log.log_end_offset, True)
             if found.region is None:
                 break

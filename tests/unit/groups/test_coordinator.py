@@ -11,7 +11,7 @@ from broker.groups.records import GroupKey, read_group_value, read_key
 from protocol.errors import ErrorCode
 from tests.support.group_bench import T0, GroupBench, a_bench, run
 from tests.support.groups import RANGE
-from tests.support.log_manager import Disks
+from tests.support.log_manager import Disks, a_future_log
 
 
 @pytest.mark.parametrize(
@@ -195,6 +195,34 @@ def test_the_next_coordinator_goes_on_with_groups_and_offsets() -> None:
             assert bench.groups.count(GroupState.EMPTY) == 2
 
     asyncio.run(second(asyncio.run(first())))
+
+
+def test_a_log_that_moves_to_another_directory_while_it_is_loaded_is_read_on_there() -> None:
+    disks = Disks(log_dirs="/a,/b")
+    commits = 20
+
+    async def first() -> None:
+        async with a_bench(disks) as bench:
+            await bench.lead()
+            for group in range(commits):
+                assert bench.commit(group, group=f"g{group}") == [ErrorCode.NONE]
+
+    async def second() -> None:
+        async with a_bench(disks, offsets_load_buffer_size=1) as bench:
+            await bench.lead(epoch=1)
+            await asyncio.sleep(0)  # a thread reads the first of many batches
+            before = bench.partition().log
+            a_future_log(bench.manager, before, "/b" if before.log_dir == "/a" else "/a")
+            bench.manager.moves.start(before.topic_partition)
+            disks.background.advance(1_000)
+            disks.background.advance(120_000)  # until its files are deleted
+            assert before.is_closed
+            assert bench.groups.groups.is_loading
+            await bench.until_loaded()
+            assert [bench.committed(f"g{group}") for group in range(commits)] == list(range(commits))
+
+    asyncio.run(first())
+    asyncio.run(second())
 
 
 def test_a_partition_that_is_lost_while_it_loads_is_not_installed() -> None:
