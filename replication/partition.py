@@ -182,6 +182,7 @@ class Partition:
         self.is_online = False
         self.is_leader = False
         self.leader_id = -1
+        self.withdraw_isr_change()  # or it might be asked for again and again, in the way of the next partition of this name
         self.end_idle_fetches()
 
     def count_idle_fetches(self) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from protocol.errors import ErrorCode
 from replication import replica_manager
+from replication.controller_requests import EPOCH_DURING_DELETE
 from storage.topic_partition import TopicPartition
 from tests.support.replicas import LAG_MS, TOPIC, TOPIC_ID, Asked, Replicas, state
 
@@ -223,6 +224,16 @@ def test_any_other_error_is_answered_with_the_same_proposal() -> None:
     replicas.proposals.confirm()
     assert replicas.partition.isr == (0, 1)
     assert replicas.manager.isr_changes.failed == 1
+
+
+def test_what_a_partition_proposed_that_is_gone_is_not_proposed_again_in_the_way_of_the_next_one_of_its_name() -> None:
+    replicas = leading(isr=(0,))
+    replicas.follow(1, 0)
+    replicas.stop(EPOCH_DURING_DELETE, delete=True)
+    replicas.say(state(isr=(0,)))
+    replicas.proposals.refuse(ErrorCode.NOT_CONTROLLER)  # it knows a topic without an id by its name, and the next one's epochs are lower
+    replicas.follow(2, 0)
+    assert [proposal.isr for proposal, _ in replicas.proposals.undecided] == [(0, 2)]
 
 
 def test_a_decision_that_comes_after_the_controller_spoke_is_passed_over() -> None:
