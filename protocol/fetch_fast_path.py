@@ -181,6 +181,7 @@ _NULL: Final = 0  # the lengths of arrays in flexible versions are one larger
 _EMPTY: Final = 1
 
 _pack_with_id = struct.Struct(">iBihiB16sBihqqqBi").pack
+_pack_with_three = struct.Struct(">iBihiB16sBihqqqBi3B").pack
 _pack_head = struct.Struct(">iihiih").pack
 _pack_partition = struct.Struct(">iihqqqiii").pack
 
@@ -201,16 +202,19 @@ def begin_response_with_id(
     Versions 13 to 17. `no_aborted_transactions` says that there are none (read_committed), instead of nothing about them. 0.5 µs.
     """
     aborted = _EMPTY if no_aborted_transactions else _NULL
+    size += 1
+    if 0x4000 <= size < 0x200000:  # what most fetches find, in one go
+        return _pack_with_three(
+            correlation_id, 0, 0, 0, session_id, 2, topic_id, 2, partition, 0, high_watermark, last_stable_offset, log_start_offset,
+            aborted, -1, size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14,
+        )  # fmt: skip
     head = _pack_with_id(
         correlation_id, 0, 0, 0, session_id, 2, topic_id, 2, partition, 0, high_watermark, last_stable_offset, log_start_offset, aborted, -1
     )
-    size += 1
     if size < 0x4000:
         if size < 0x80:
             return head + bytes((size,))
         return head + bytes((size & 0x7F | 0x80, size >> 7))
-    if size < 0x200000:
-        return head + bytes((size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14))
     if size < 0x10000000:
         return head + bytes((size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14 & 0x7F | 0x80, size >> 21))
     return head + bytes((size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14 & 0x7F | 0x80, size >> 21 & 0x7F | 0x80, size >> 28))

@@ -8,7 +8,9 @@ Invariant of a hint `offset -> (segment, position)`: the first batch that ends a
 ends there.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from protocol.record_errors import RecordFormatError
 from storage.batch_scan import header_at
@@ -28,15 +30,16 @@ MAX_UNKNOWN = 20
 """Segments whose largest timestamp is not known yet, that one turn of the event loop looks at."""
 
 
-class FetchSlice:
+class FetchSlice(NamedTuple):
     """Whole batches for one fetch; `next_offset` follows the last of them."""
 
-    __slots__ = ("first_batch_larger_than_max", "next_offset", "region")
+    region: FileRegion | None
+    next_offset: int
+    first_batch_larger_than_max: bool = False
 
-    def __init__(self, region: FileRegion | None, next_offset: int, first_batch_larger_than_max: bool = False) -> None:
-        self.region = region
-        self.next_offset = next_offset
-        self.first_batch_larger_than_max = first_batch_larger_than_max
+
+_slice: Final[Callable[[tuple[FileRegion, int, bool]], FetchSlice]] = partial(tuple.__new__, FetchSlice)
+"""Without the constructor of a named tuple, which is a Python function."""
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -56,19 +59,23 @@ def read(self: "PartitionLog", offset: int, max_bytes: int, end_offset: int, min
     log_end_offset = self.log_end_offset
     if not self.log_start_offset <= offset <= log_end_offset:
         raise OffsetOutOfRange(self.topic_partition, offset, self.log_start_offset, log_end_offset)
-    end_offset = min(end_offset, log_end_offset)
+    end_offset = end_offset if end_offset < log_end_offset else log_end_offset
     if offset >= end_offset:
         return FetchSlice(None, offset)
     hints = self.read_hints
     hint = hints.get(offset)
+    active = self.active_segment
+    file: File | UnwaitingFile | None = None  # how lookups read the segment, once one had to
     try:
-        if hint is None or hint[1] >= hint[0].size:
-            hint = _find(self, offset, may_wait)
-            if hint is None:
+        if hint is not None and hint[1] < hint[0].size:
+            segment, position = hint
+        else:
+            found = _find(self, offset, may_wait)
+            if found is None:
                 return FetchSlice(None, offset)
-        segment, position = hint
+            segment, position, file = found
         next_offset = end_offset
-        if segment is self.active_segment:
+        if segment is active:
             limit = segment.size if end_offset == log_end_offset else _position_of(self, segment, end_offset, None)
         else:
             higher = self.segments.higher(segment.base_offset)
@@ -76,15 +83,18 @@ def read(self: "PartitionLog", offset: int, max_bytes: int, end_offset: int, min
                 limit = segment.size
                 next_offset = higher.base_offset
             else:
-                limit = _position_of(self, segment, end_offset, _file_of(self, segment, may_wait))
+                limit = _position_of(self, segment, end_offset, file or _file_of(self, segment, may_wait))
         length = limit - position
         end_is_cached = False
         if length > max_bytes:
-            end, next_offset = segment.whole_batches_end(position, position + max_bytes, _file_of(self, segment, may_wait))
+            if file is None:
+                file = _file_of(self, segment, may_wait)
+            end, next_offset = segment.whole_batches_end(position, position + max_bytes, file)
             length = end - position
-            end_is_cached = length > 0  # the header that begins there was read
-            if length == 0:
-                header = header_at(_file_of(self, segment, may_wait), position, segment.size)
+            if length:
+                end_is_cached = True  # the header that begins there was read
+            else:
+                header = header_at(file, position, segment.size)
                 if header is None or not min_one_batch or max_bytes < 0:
                     return FetchSlice(None, offset, True)
                 length = header.size
@@ -92,8 +102,10 @@ def read(self: "PartitionLog", offset: int, max_bytes: int, end_offset: int, min
         elif length <= 0:
             return FetchSlice(None, offset)
         if next_offset not in hints:
-            _remember(hints, next_offset, segment, position + length)
-        return FetchSlice(FileRegion(segment.file, position, length, end_is_cached), next_offset)
+            if len(hints) >= MAX_HINTS:
+                del hints[next(iter(hints))]
+            hints[next_offset] = (segment, position + length)
+        return _slice((FileRegion(segment.file, position, length, end_is_cached), next_offset, False))
     except NotCached as cold:
         raise ColdRead(self.topic_partition, cold) from None
     except OSError as error:
@@ -107,12 +119,14 @@ def _file_of(self: "PartitionLog", segment: Segment, may_wait: bool) -> File | U
     return segment.file if may_wait or segment is self.active_segment else unwaiting_file(segment)
 
 
-def _find(self: "PartitionLog", offset: int, may_wait: bool) -> tuple[Segment, int] | None:
+def _find(self: "PartitionLog", offset: int, may_wait: bool) -> tuple[Segment, int, File | UnwaitingFile] | None:
+    """The segment, the position in it, and how it was read."""
     segment = self.segments.floor(offset)
     while segment is not None:
-        position = segment.locate(offset, _file_of(self, segment, may_wait))
+        file = segment.file if may_wait or segment is self.active_segment else unwaiting_file(segment)
+        position = segment.locate(offset, file)
         if position is not None:
-            return segment, position
+            return segment, position, file
         segment = self.segments.higher(segment.base_offset)
     return None
 

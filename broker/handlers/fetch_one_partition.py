@@ -42,7 +42,7 @@ def handle_fetch_frame(
     if replica_id != CONSUMER or last_fetched_epoch != -1:
         return None
     name = broker.cluster.names_by_id.get(topic) if isinstance(topic, bytes) else topic
-    of_topic = broker.replica_manager.partitions.get(name) if name is not None else None
+    of_topic = None if name is None else broker.replica_manager.partitions.get(name)
     partition = of_topic.get(index) if of_topic is not None else None
     if partition is None or not partition.is_leader or leader_epoch not in (-1, partition.leader_epoch):
         return None
@@ -63,22 +63,21 @@ def handle_fetch_frame(
         asked = session.partitions.get((topic, index))
         if asked is None or asked.name != name:
             return None
-    max_bytes = min(max_bytes, broker.fetch_max_bytes)
+    max_bytes = max_bytes if max_bytes < broker.fetch_max_bytes else broker.fetch_max_bytes
     read_committed = isolation_level == READ_COMMITTED
     last_stable_offset = log.last_stable_offset
     high_watermark = log.high_watermark
     try:
-        found = log.read(
+        region, next_offset, _ = log.read(
             fetch_offset,
             partition_max_bytes if partition_max_bytes < max_bytes else max_bytes,
             last_stable_offset if read_committed else high_watermark,
             True,
             False,
         )
-        region = found.region
         if region is None or (region.length < min_bytes and region.length < max_bytes and max_wait_ms > 0):
             return None
-        if read_committed and log.aborted_transactions(fetch_offset, found.next_offset, False):
+        if read_committed and log.aborted_transactions(fetch_offset, next_offset, False):
             return None
     except (StorageError, ColdRead):
         return None  # the ordinary way finds it again, and says it with everything a client wants to know

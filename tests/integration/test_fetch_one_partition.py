@@ -21,6 +21,7 @@ from protocol.registry import api
 from protocol.schema import Message
 from protocol.uuid import ZERO_UUID
 from storage.file_region import FileRegion
+from storage.log_read import FetchSlice
 from storage.partition_log import PartitionLog
 from storage.transaction_index import AbortedTransaction
 from storage.validation import validate_produce
@@ -107,7 +108,7 @@ def test_the_size_of_the_records_is_written_as_the_encoder_writes_it(broker: InP
 
     def compare(services: Services, patch: pytest.MonkeyPatch) -> None:
         log = services.replica_manager.partition_or_raise(TOPIC, 0).log
-        found = SimpleNamespace(region=Claiming(log.active_segment.file, 0, size), next_offset=1)
+        found = FetchSlice(Claiming(log.active_segment.file, 0, size), 1)
         patch.setattr(PartitionLog, "read", lambda *_: found)
         request = a_fetch(services, version)
         assert by_hand(services, version, request) == ordinarily(services, version, request)
