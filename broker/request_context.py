@@ -54,6 +54,11 @@ class RequestContext:
         """Whether the request is so large that it is better handled in steps."""
         self._encode_steps = encode_steps
 
+    @property
+    def info(self) -> ConnectionInfo:
+        """The same, as a connection calls it."""
+        return self.connection
+
     def encode(self, response: Message) -> Completion:
         """The response as it goes to the network: what a handler that answered with a Pending completes it with."""
         return self._encode(self.correlation_id, response)

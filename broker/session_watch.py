@@ -1,9 +1,8 @@
 """What changes of the partitions of a follower's fetch session: a fetch looks at those alone.
 
 Made and used by `follower_fetch` for a session of which nothing is out of the ordinary; ended by the session when anything else is done to
-it, and when it was left: its connection closes while a fetch waits, or the follower has one of the partitions watched in another session.
-Each partition stands in the list of those that wait for it, from the first of these fetches until the end, so that a fetch adds and
-drops nothing there.
+it, and when it was left: its connection closes, or has another session watched. Each partition stands in the list of those that wait for
+it, from the first of these fetches until the end, so that a fetch adds and drops nothing there.
 
 A partition is settled when its follower is in sync, has all there is, and was told all of it: everything is committed. Nothing has to be
 read of it, told or learned, except that the follower was here: `last_fetch_ms` is that of all settled partitions. What could change that
@@ -13,15 +12,18 @@ in which it happens. Then it is unsettled until a fetch finds that it is settled
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from broker.fetch_sessions import FetchSession, SessionPartition
+    from broker.network.request_channel import ConnectionInfo
     from broker.purgatory import DelayedOperation
     from replication.partition import Partition
     from replication.progress import ReplicaProgress
+
+LET_GO_PER_TURN: Final = 250
+"""How many partitions of a watch that has ended are let go in a turn of the event loop: 2 µs each."""
 
 
 class WatchedPartition:
@@ -97,8 +99,8 @@ class SessionWatch:
 
     __slots__ = ("_all", "_last_turn", "fetch", "fetches", "has_ended", "last_fetch_ms", "replica_id", "session", "unsettled", "waiting")
 
-    def __init__(self, session: FetchSession, replica_id: int, partitions: Iterable[Partition]) -> None:
-        """`partitions` are those of the session, in its order."""
+    def __init__(self, session: FetchSession, replica_id: int, connection: ConnectionInfo) -> None:
+        """It watches what is added; `connection` is that of the follower."""
         self.session = session
         self.replica_id = replica_id
         self.fetch: DelayedOperation | None = None
@@ -108,16 +110,22 @@ class SessionWatch:
         self.fetches = 0
         self.last_fetch_ms = 0
         self.has_ended = False
-        asked = session.partitions.values()
-        self._all = [WatchedPartition(self, *each, turn) for turn, each in enumerate(zip(partitions, asked, strict=True))]
-        self._last_turn = len(self._all)
-        self.unsettled = list(self._all)
+        self._all: list[WatchedPartition] = []
+        self._last_turn = 0
+        self.unsettled: list[WatchedPartition] = []
         """Those that a fetch has to look at, each once."""
-        for watched in self._all:
-            _end_abandoned(watched.partition, replica_id)
-            watched.asked.watched = watched
-            watched.partition.waiters.add(watched)
         session.watch = self
+        if connection.on_lost is not None:
+            connection.on_lost()
+        connection.on_lost = self.end
+
+    def add(self, partition: Partition, asked: SessionPartition) -> WatchedPartition:
+        """Watch the next partition of the session, in its order. It is for the caller to settle it, or to put it with the `unsettled`."""
+        watched = asked.watched = WatchedPartition(self, partition, asked, self._last_turn)
+        self._last_turn += 1
+        self._all.append(watched)
+        partition.waiters.add(watched)
+        return watched
 
     def settle(self) -> int:
         """Settle what can be, after a fetch; how many records there are to read."""
@@ -152,26 +160,31 @@ class SessionWatch:
         self._last_turn += 1
 
     def end(self) -> None:
-        """Nothing is watched any more. A fetch that waits is answered, with nothing: what there is to tell the next one is told."""
+        """Nothing is watched any more. A fetch that waits is answered, with nothing: what there is to tell the next one is told.
+
+        Many partitions are let go some in each turn of the loop: what a settled one knows stays true until then, or until it is asked.
+        """
+        if self.has_ended:
+            return
         self.has_ended = True
         self.session.watch = None
-        for watched in self._all:
-            watched.end()
-            watched.completed = True
-            watched.asked.watched = None
-            watched.partition.waiters.drop(watched)
-        self._all = []
         self.unsettled = []
+        self._let_some_go()
         fetch, self.fetch, self.waiting = self.fetch, None, None
         if fetch is not None:
             fetch.force_complete()
 
-
-def _end_abandoned(partition: Partition, replica_id: int) -> None:
-    """A follower that was restarted has left its session without a word, and nothing may ever be done to that again."""
-    for waiter in tuple(partition.waiters.waiting):
-        if isinstance(waiter, WatchedPartition) and waiter.watch.replica_id == replica_id and waiter.watch.fetch is None:
-            waiter.watch.end()
+    def _let_some_go(self) -> None:
+        left = self._all
+        for watched in left[-LET_GO_PER_TURN:]:
+            watched.end()
+            watched.completed = True
+            if watched.asked.watched is watched:  # else another watch has begun
+                watched.asked.watched = None
+            watched.partition.waiters.drop(watched)
+        del left[-LET_GO_PER_TURN:]
+        if left:
+            asyncio.get_running_loop().call_soon(self._let_some_go)
 
 
 def _turn(watched: WatchedPartition) -> int:

@@ -60,10 +60,7 @@ class DelayedFetch(DelayedOperation):
         ]
 
     def try_complete(self) -> bool:
-        """Complete when a partition changed hands, or enough may be read.
-
-        The growth of the logs says when it is worth while to read again; where it is unknown, every move of the end is.
-        """
+        """Complete when a partition changed hands, or enough may be read."""
         if self._is_new:
             self._is_new = False
             return False  # it was read in this very turn
@@ -71,6 +68,24 @@ class DelayedFetch(DelayedOperation):
             self._has_news = True
             self._is_fresh = False
             return False
+        fetch = self._fetch
+        if fetch.is_large and fetch.params.replica_id >= 0:
+            self.gather()  # to look at thousands of partitions whenever one of them moves would take longer than to answer
+            return False
+        if not self._has_moved():
+            return False
+        if self.completed:
+            return True
+        if fetch.params.replica_id >= 0:
+            self.gather()
+            return False
+        return self._read_and_answer()
+
+    def _has_moved(self) -> bool:
+        """Whether it is worth while to read again; one for a partition that changed hands is complete then.
+
+        The growth of the logs says it; where it is unknown, every move of the end does.
+        """
         fetch = self._fetch
         params = fetch.params
         sizes = self._sizes
@@ -91,12 +106,7 @@ class DelayedFetch(DelayedOperation):
                 growth = partition.log.size_bytes - sizes[i]
                 # a log that shrank lost old segments meanwhile
                 grown += growth if sizes[i] != UNKNOWN_SIZE and growth > 0 else fetch.min_bytes
-        if not moved or grown < fetch.min_bytes:
-            return False
-        if is_follower:
-            self.gather()
-            return False
-        return self._read_and_answer()
+        return moved and grown >= fetch.min_bytes
 
     def _read_and_answer(self) -> bool:
         """Answer if there is enough; else wait on. What grew may be out of reach all the same: a quota, a later leader epoch."""
@@ -146,7 +156,11 @@ class DelayedFetch(DelayedOperation):
             asyncio.get_running_loop().call_soon(self._on_turn)
             return
         self._is_due = False
-        self._read_and_answer()
+        fetch = self._fetch
+        if not fetch.is_large or fetch.params.is_withheld:
+            self._read_and_answer()
+        elif self._has_moved():
+            self.force_complete()  # it is read in steps
 
     def on_expiration(self) -> None:
         """Count it where it was a follower's; the purgatory counts all."""

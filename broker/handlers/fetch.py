@@ -28,6 +28,7 @@ from broker.fetch_sessions import (
 from broker.handlers.cold_reads import read_when_cached
 from broker.handlers.delayed_fetch import wait_for_more
 from broker.handlers.fetch_reading import FIRST_VERSION_WITH_TOPIC_IDS, Fetch, portions
+from broker.handlers.follower_fetch import begin_to_watch, may_be_watched
 from broker.network.request_channel import Pending
 from broker.request_context import RequestContext
 from broker.turns import Steps
@@ -73,7 +74,7 @@ def handle_fetch(request: FetchRequest, context: RequestContext) -> Fetched | St
         session.update(asked, _forgotten(request, context))
         partitions = session.partitions or _without_session(asked)
     fetch = Fetch(request, context, partitions, session)
-    if fetch.is_large:
+    if fetch.is_large or may_be_watched(fetch):
         return _fetch_in_steps(fetch, now_ms)
     try:
         fetch.read(now_ms, may_wait=False)
@@ -133,11 +134,17 @@ def _fetch_large(request: FetchRequest, context: RequestContext) -> Steps[Fetche
 
 
 def _fetch_in_steps(fetch: Fetch, now_ms: int) -> Steps[Fetched]:
+    if may_be_watched(fetch) and (pending := (yield from begin_to_watch(fetch, now_ms))) is not None:
+        return pending
     try:
         yield from fetch.read_steps(now_ms, may_wait=False)
     except ColdRead as cold:
         return read_when_cached(fetch, cold)
-    return (yield from fetch.response_steps(now_ms)) if fetch.must_answer_now() else wait_for_more(fetch)
+    if not fetch.must_answer_now():
+        return wait_for_more(fetch)
+    if fetch.may_gather() and not fetch.is_large:
+        return wait_for_more(fetch, has_enough=True)
+    return (yield from fetch.response_steps(now_ms))
 
 
 def _without_session(asked: list[tuple[str | None, bytes, FetchPartition]]) -> Partitions:

@@ -92,9 +92,6 @@ class Fetch:
         self.create_session = request.session_epoch == INITIAL_EPOCH
         replica_id = request.replica_id if version < FIRST_VERSION_WITH_REPLICA_STATE else request.replica_state.replica_id
         or_follower = replica_id < DEBUGGING_CONSUMER or (replica_id < 0 and version >= FIRST_VERSION_THAT_MAY_READ_FROM_FOLLOWERS)
-        if replica_id >= 0:
-            fetches = context.broker.replica_manager.topic_stats.follower_fetches
-            fetches[version] = fetches.get(version, 0) + 1
         self.params = FetchParams(
             max(replica_id, CONSUMER),  # a debugging consumer sees what others see, if it also asks followers
             request.isolation_level,
@@ -270,6 +267,9 @@ class Fetch:
         session = self.session
         answers = self.answers
         session_id = NO_SESSION
+        if self.params.replica_id >= 0:
+            fetches = self.context.broker.replica_manager.topic_stats.follower_fetches
+            fetches[self.context.api_version] = fetches.get(self.context.api_version, 0) + 1
         if self.params.throttled_bytes:
             quota = self.context.broker.replica_manager.leader_quota
             assert quota is not None  # or nothing would be throttled

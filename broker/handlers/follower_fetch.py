@@ -6,29 +6,31 @@ at the end of the turn of the loop, or of the first turn that brings nothing mor
 answer. Each answer costs leader and follower a round, however much is in it. It costs what the partitions cost that have changed, not what
 the session has: the others are watched (`session_watch`).
 
-Everything out of the ordinary is left to `handle_fetch`: new sessions, forgotten topics, replicas that were deposed or reassigned, logs
-that part, offsets out of range, old segments, quotas, more than one byte to wait for. Nothing has happened then but what happens again in
-the same way. What turns out of the ordinary while a fetch waits is answered by the same code. A test holds both ways equal.
+Everything out of the ordinary is left to `handle_fetch`: new sessions, those that are not watched yet (see `begin_to_watch`), forgotten
+topics, replicas that were deposed or reassigned, logs that part, offsets out of range, old segments, quotas, more than one byte to wait
+for. Nothing has happened then but what happens again in the same way. What turns out of the ordinary while a fetch waits is answered by
+the same code. A test holds both ways equal.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from broker.fetch_sessions import FetchSession, SessionPartition
-from broker.handlers.fetch_reading import Fetch
+from broker.fetch_sessions import SessionPartition
+from broker.handlers.fetch_reading import Fetch, portions
 from broker.network.request_channel import Completion, Parts, Pending
 from broker.purgatory import DelayedOperation
 from broker.request_context import RequestContext
 from broker.route import encoder
 from broker.services import Services
 from broker.session_watch import SessionWatch, WatchedPartition
+from broker.turns import Steps
 from protocol.api_keys import ApiKey
 from protocol.follower_fetch import FIRST_VERSION, encode_follower_answer, read_follower_fetch
 from protocol.messages.fetch import FetchRequest, ReplicaState
 from replication.partition import Partition
-from replication.replica_manager import ReplicaManager
 from storage.clock import elapsed_ms
 from storage.errors import StorageError
 from storage.file_region import FileRegion
@@ -36,6 +38,7 @@ from storage.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     from broker.network.connection import Connection
+    from broker.network.request_channel import ConnectionInfo
 
 MOST_TURNS: Final = 4
 """For how many turns of the loop an answer is held back while every one of them brings more."""
@@ -77,20 +80,14 @@ def handle_follower_fetch_frame(
             asked.start = start
             asked.max_bytes = partition_max_bytes
     watch = session.watch
-    if watch is None:
-        watch = _begin_to_watch(session, replica_id, replicas)
-        if watch is None:
+    if watch is None or watch.replica_id != replica_id or watch.fetch is not None:
+        return None
+    unsettled = tuple(watch.unsettled)
+    for watched in unsettled:
+        partition = watched.partition
+        asked = watched.asked
+        if not is_ordinary(partition, asked, replica_id) or asked.offset < partition.log.active_segment.base_offset:
             return None
-        unsettled = tuple(watch.unsettled)
-    else:
-        if watch.replica_id != replica_id or watch.fetch is not None:
-            return None
-        unsettled = tuple(watch.unsettled)
-        for watched in unsettled:
-            partition = watched.partition
-            asked = watched.asked
-            if not is_ordinary(partition, asked, replica_id) or asked.offset < partition.log.active_segment.base_offset:
-                return None
     now_ms = elapsed_ms(broker.clock)
     broker.fetch_sessions.advance(session_id, now_ms)
     watch.last_fetch_ms = now_ms
@@ -112,15 +109,61 @@ def handle_follower_fetch_frame(
     return pending
 
 
-def _begin_to_watch(session: FetchSession, replica_id: int, replicas: ReplicaManager) -> SessionWatch | None:
-    """None when something is out of the ordinary."""
-    partitions = []
-    for asked in session.partitions.values():
-        partition = replicas.partition(asked.name or "", asked.partition)
-        if partition is None or not is_ordinary(partition, asked, replica_id) or asked.offset < partition.log.active_segment.base_offset:
-            return None
-        partitions.append(partition)
-    return SessionWatch(session, replica_id, partitions)
+def may_be_watched(fetch: Fetch) -> bool:
+    """Whether a follower goes on with a session that is not watched, and nothing of the request itself is out of the ordinary."""
+    session = fetch.session
+    return (
+        session is not None
+        and session.is_follower
+        and session.uses_topic_ids
+        and fetch.context.api_version >= FIRST_VERSION
+        and fetch.params.replica_id >= 0
+        and fetch.min_bytes == 1
+        and fetch.max_wait_ms > 0
+        and ((quota := fetch.context.broker.replica_manager.leader_quota) is None or not quota.is_limited)
+    )
+
+
+def begin_to_watch(fetch: Fetch, now_ms: int) -> Steps[Pending | None]:
+    """Watch the session of such a fetch, and answer that in this way; None, with nothing done, if something is out of the ordinary."""
+    session = fetch.session
+    assert session is not None
+    context = fetch.context
+    broker = context.broker
+    replica_id = fetch.params.replica_id
+    partitions: list[tuple[Partition, SessionPartition]] = []
+    for some in portions(list(session.partitions.values())):
+        for asked in some:
+            partition = broker.replica_manager.partition(asked.name or "", asked.partition)
+            if partition is None or not is_ordinary(partition, asked, replica_id) or _reads_old_segment(partition, asked):
+                return None
+            partitions.append((partition, asked))
+        yield
+    if context.connection.is_lost or session.watch is not None or broker.fetch_sessions.sessions.get(session.session_id) is not session:
+        return None
+    watch = SessionWatch(session, replica_id, context.connection)
+    watch.last_fetch_ms = now_ms
+    watch.fetches = 1
+    pending = Pending()
+    operation = FollowerFetch(
+        context.api_version, context.correlation_id, fetch.max_wait_ms, fetch.max_bytes, watch, pending, context, broker
+    )
+    pending.on_closed = operation.cancel
+    watch.fetch = operation
+    for others in portions(partitions):
+        for partition, asked in others:
+            watched = watch.add(partition, asked)
+            if is_ordinary(partition, asked, replica_id):  # else the answer says what it is now
+                partition.stats.fetch_requests += 1
+                partition.on_follower_fetch(replica_id, asked.offset, asked.start, now_ms)
+                if asked.offset == partition.log.log_end_offset == asked.high_watermark and watched.maybe_settle():
+                    continue
+            watch.unsettled.append(watched)
+        yield
+        if operation.completed:
+            return pending
+    operation.begin()
+    return pending
 
 
 def is_ordinary(partition: Partition, asked: SessionPartition, replica_id: int) -> bool:
@@ -137,10 +180,26 @@ def is_ordinary(partition: Partition, asked: SessionPartition, replica_id: int) 
     )
 
 
+def _reads_old_segment(partition: Partition, asked: SessionPartition) -> bool:
+    return asked.offset < partition.log.active_segment.base_offset
+
+
 def has_parted(log: PartitionLog, asked: SessionPartition) -> bool:
     """Whether the follower's log is another than ours, or ours cannot tell. One that merely has nothing of our epoch yet is not."""
     epoch, end_offset = log.end_offset_for_epoch(asked.last_fetched_epoch)
     return epoch != asked.last_fetched_epoch or end_offset < asked.offset
+
+
+class Asker(Protocol):
+    """By which connection a fetch came."""
+
+    @property
+    def info(self) -> ConnectionInfo:
+        """What is known of it."""
+
+    @property
+    def offend(self) -> Callable[[str], None]:
+        """See RequestContext."""
 
 
 Told = tuple[int, int, int, int, FileRegion | None]
@@ -171,7 +230,7 @@ class FollowerFetch(DelayedOperation):
         max_bytes: int,
         watch: SessionWatch,
         pending: Pending,
-        connection: Connection,
+        connection: Asker,
         broker: Services,
     ) -> None:
         super().__init__()
@@ -185,6 +244,15 @@ class FollowerFetch(DelayedOperation):
         self._broker = broker
         self._turns = 0
         self._unread = 0
+
+    def begin(self) -> None:
+        """All is watched now: wait, or answer soon."""
+        if any(not is_ordinary(watched.partition, watched.asked, self._watch.replica_id) for watched in self._watch.unsettled):
+            self.force_complete()
+        elif unread := sum(watched.partition.log.log_end_offset - watched.asked.offset for watched in self._watch.unsettled):
+            self.gather(unread)
+        else:
+            self.wait()
 
     def wait(self) -> None:
         """Until something is appended, changes hands, or the time is up."""

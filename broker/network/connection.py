@@ -370,3 +370,7 @@ class Connection(AnswerWriter):
                         pending.on_closed()
                     except Exception:
                         logger.exception("%s: cancelling a request of a closed connection failed", self.info.connection_id)
+        self.info.is_lost = True
+        on_lost, self.info.on_lost = self.info.on_lost, None
+        if on_lost is not None:
+            on_lost()

@@ -148,7 +148,9 @@ class ConnectionInfo:
         "client_software_name",
         "client_software_version",
         "connection_id",
+        "is_lost",
         "listener_name",
+        "on_lost",
         "principal",
         "security_protocol",
     )
@@ -170,6 +172,10 @@ class ConnectionInfo:
         self.principal = principal
         self.client_software_name: str = "unknown"
         self.client_software_version: str = "unknown"
+        self.is_lost = False
+        """Whether the connection is gone."""
+        self.on_lost: Callable[[], None] | None = None
+        """Called when it goes: what is kept for its client between two requests is let go."""
 
 
 BETWEEN_BROKERS: Final = frozenset(

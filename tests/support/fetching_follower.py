@@ -27,6 +27,16 @@ class Follower:
 
     def fetch(self, offsets: dict[int, int], max_wait_ms: int = 500, min_bytes: int = 1, start: int = 0) -> Asking:
         """Ask, and name the partitions of which the offset is another than in the last request."""
+        asking = self.bench.ask(self.request(offsets, max_wait_ms, min_bytes, start), ApiKey.FETCH, 17)
+        if self.session_epoch == 0:
+            answer = asking.response
+            assert isinstance(answer, FetchResponse)
+            self.session_id = answer.session_id
+        self.session_epoch += 1
+        return asking
+
+    def request(self, offsets: dict[int, int], max_wait_ms: int = 500, min_bytes: int = 1, start: int = 0) -> FetchRequest:
+        """What it would ask."""
         named = [
             FetchPartition(
                 partition=index,
@@ -38,7 +48,7 @@ class Follower:
             )
             for index, offset in offsets.items()
         ]
-        request = FetchRequest(
+        return FetchRequest(
             replica_state=ReplicaState(replica_id=1, replica_epoch=-1),
             max_wait_ms=max_wait_ms,
             min_bytes=min_bytes,
@@ -47,13 +57,6 @@ class Follower:
             session_epoch=self.session_epoch,
             topics=[FetchTopic(topic_id=TOPIC_ID, partitions=named)] if named else [],
         )
-        asking = self.bench.ask(request, ApiKey.FETCH, 17)
-        if self.session_epoch == 0:
-            answer = asking.response
-            assert isinstance(answer, FetchResponse)
-            self.session_id = answer.session_id
-        self.session_epoch += 1
-        return asking
 
 
 def told(asking: Asking) -> list[tuple[int, int, int, int]]:

@@ -2,7 +2,7 @@
 
 from storage.clock import elapsed_ms
 from tests.support.fetching_follower import Follower
-from tests.support.handler_bench import on_a_loop
+from tests.support.handler_bench import OffendingConnection, on_a_loop
 from tests.support.replicas import LAG_MS
 from tests.unit.broker.test_session_watch import PARTITIONS, expired, partitions_of, settled
 
@@ -39,10 +39,34 @@ async def test_a_session_whose_connection_closes_is_watched_no_more() -> None:
 
 
 @on_a_loop
+async def test_a_session_whose_connection_closes_between_two_fetches_is_watched_no_more() -> None:
+    follower = await settled()
+    info = follower.bench.connection.info
+    assert info.on_lost is not None
+    info.on_lost()
+    (session,) = follower.bench.services.fetch_sessions.sessions.values()
+    assert session.watch is None
+    for partition in partitions_of(follower):
+        assert not partition.waiters.waiting
+        assert partition.followers[1].idle is None
+
+
+@on_a_loop
+async def test_nothing_is_watched_for_a_connection_that_is_gone() -> None:
+    follower = Follower(PARTITIONS)
+    follower.bench.connection.info.is_lost = True
+    await expired(follower, follower.fetch({}))
+    (session,) = follower.bench.services.fetch_sessions.sessions.values()
+    assert session.watch is None
+
+
+@on_a_loop
 async def test_two_sessions_of_one_follower_do_not_answer_each_other() -> None:
     follower = await settled()
     session = (follower.session_id, follower.session_epoch + 1)
+    connection = follower.bench.connection
     waiting = follower.fetch({})
+    other_connection = follower.bench.connection = OffendingConnection()
     begin_another_session(follower)
     other = follower.fetch({})
     assert waiting.waits
@@ -50,12 +74,14 @@ async def test_two_sessions_of_one_follower_do_not_answer_each_other() -> None:
     await expired(follower, waiting)
     other_session = (follower.session_id, follower.session_epoch)
     follower.session_id, follower.session_epoch = session
+    follower.bench.connection = connection
     follower.replicas.clock.move(LAG_MS)
     follower.fetch({})
     first_ms = elapsed_ms(follower.replicas.clock)
     progress = [partition.followers[1] for partition in partitions_of(follower)]
     assert [each.last_caught_up_ms for each in progress] == [first_ms] * PARTITIONS
     follower.session_id, follower.session_epoch = other_session
+    follower.bench.connection = other_connection
     follower.replicas.clock.move(LAG_MS)
     follower.fetch({})
     assert [each.last_caught_up_ms for each in progress] == [first_ms + LAG_MS] * PARTITIONS

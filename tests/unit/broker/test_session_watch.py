@@ -200,13 +200,13 @@ def test_a_watch_that_ends_leaves_nothing_and_answers_who_waits(end: Ending) -> 
         end(follower)
         assert not waiting.waits
         assert told(waiting) == []
-        assert session.watch is None
+        assert session.watch is not watch
         assert watch.has_ended
         for asked in session.partitions.values():
-            assert asked.watched is None
+            assert asked.watched is None or asked.watched.watch is not watch
         for partition in partitions_of(follower):
             progress = partition.followers[1]
-            assert progress.idle is None
+            assert getattr(progress.idle, "watch", None) is not watch
             assert progress.last_caught_up_ms == now_ms
             assert not any(getattr(waiter, "watch", None) is watch for waiter in partition.waiters.waiting)
 

@@ -183,6 +183,21 @@ def test_a_client_that_leaves_tells_the_pendings_once_and_takes_nothing_along() 
     assert bench.lost == [client.connection]
 
 
+def test_what_is_kept_for_a_client_between_two_requests_goes_with_its_connection() -> None:
+    told = []
+    pending = Pending(on_closed=lambda: told.append("request"))
+    bench = Bench(lambda frame, connection: pending)
+    client = bench.connect()
+    info = client.connection.info
+    info.on_lost = lambda: told.append("client")
+    client.send(framed(other()))
+    assert not info.is_lost
+    client.connection.connection_lost(None)
+    assert info.is_lost
+    assert info.on_lost is None
+    assert told == ["request", "client"]
+
+
 def test_a_connection_that_is_gone_is_garbage_without_the_collector() -> None:
     later = Later()
     bench = Bench(later)
