@@ -55,9 +55,11 @@ def named_states(request: LeaderAndIsrRequest) -> Iterator[NamedState]:
 class LeaderAndIsrAnswer:
     """The answer to LeaderAndIsr, put together one partition at a time."""
 
-    __slots__ = ("_errors", "_topics")
+    __slots__ = ("_errors", "_topics", "deleted")
 
     def __init__(self) -> None:
+        self.deleted: set[TopicPartition] = set()
+        """What StopReplica deleted since the request came."""
         self._topics: dict[str, LeaderAndIsrTopicError] = {}
         self._errors: list[LeaderAndIsrPartitionError] = []
 
@@ -69,6 +71,10 @@ class LeaderAndIsrAnswer:
         error = LeaderAndIsrPartitionError(topic_name=named.topic, partition_index=named.state.partition_index, error_code=code)
         topic.partition_errors.append(error)
         self._errors.append(error)
+
+    def is_over(self, named: NamedState) -> bool:
+        """Whether what is said of the partition has been overtaken: it would be made again for nobody."""
+        return (named.topic, named.state.partition_index) in self.deleted
 
     def response(self) -> LeaderAndIsrResponse:
         """All of them, in the forms of all versions."""

@@ -14,20 +14,16 @@ from itertools import islice
 
 from protocol.errors import ErrorCode
 from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrResponse
-from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from protocol.messages.stop_replica import StopReplicaRequest
 from protocol.messages.update_metadata import UpdateMetadataRequest
 from protocol.uuid import ZERO_UUID
-from replication import failed_log_dirs, log_dir_moves, metadata_updates
+from replication import failed_log_dirs, log_dir_moves, metadata_updates, stopped_replicas
 from replication.cluster import MetadataCache
 from replication.controller_requests import (
-    EPOCH_DURING_DELETE,
-    NO_EPOCH,
     LeaderAndIsrAnswer,
     NamedState,
-    StopReplicaAnswer,
     named_states,
     say_not_followed,
-    stopped_partitions,
 )
 from replication.errors import InconsistentTopicId, NotLeaderOrFollower, ReplicaStorageFailure, UnknownTopicOrPartition
 from replication.followers import Followers, NoFollowers
@@ -43,15 +39,13 @@ from storage.errors import LogDirFailure, LogUnusable
 from storage.log_manager import LogManager
 from storage.new_logs import NewLog
 from storage.partition_log import PartitionLog
-from storage.retirements import Retirement
 from storage.topic_partition import TopicPartition
 from storage.turns import in_turns
 
 logger = logging.getLogger(__name__)
 
 PARTITIONS_PER_TURN = 15
-LOGS_PER_TURN = 3
-"""What is taken in, or renamed to be deleted, in a turn of the event loop while a request is worked off."""
+"""What is taken in in a turn of the event loop while a request is worked off."""
 
 REPLICA_LAG_TIME_MAX_MS = 30_000
 """Kafka's default of replica.lag.time.max.ms."""
@@ -67,6 +61,7 @@ class ReplicaManager:
         "_clock",
         "_not_followed",
         "_to_follow",
+        "answers",
         "broker_id",
         "cluster",
         "controller_epoch",
@@ -117,6 +112,8 @@ class ReplicaManager:
         self._clock = clock
         self.replica_selector: ReplicaSelector | None = None
         """Where consumers should read (KIP-392); None: from the leader."""
+        self.answers: list[LeaderAndIsrAnswer] = []
+        """To those LeaderAndIsr that are being worked off: several, when a connection broke or the session ended meanwhile."""
         self._to_follow: dict[TopicPartition, Partition] = {}
         """Became followers in a request that is still being worked off."""
         self._not_followed: dict[int, list[TopicPartition]] = {}
@@ -138,6 +135,7 @@ class ReplicaManager:
     alter_log_dirs = log_dir_moves.alter_log_dirs
     on_update_metadata = metadata_updates.on_update_metadata
     forget_topics = metadata_updates.forget_topics
+    on_stop_replica = stopped_replicas.on_stop_replica
 
     # -- lookup --------------------------------------------------------------------------------------------------------
 
@@ -173,23 +171,25 @@ class ReplicaManager:
 
         Those that become followers begin to fetch together at the end, also when a new controller ends the request early.
         """
+        answer = LeaderAndIsrAnswer()
+        self.answers.append(answer)
         try:
-            return await self._apply_all(request)
+            return await self._apply_all(request, answer)
         finally:
+            self.answers.remove(answer)
             self._follow()
 
-    async def _apply_all(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+    async def _apply_all(self, request: LeaderAndIsrRequest, answer: LeaderAndIsrAnswer) -> LeaderAndIsrResponse:
         deposed = LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
         if self.is_deposed(request):
             return deposed
-        answer = LeaderAndIsrAnswer()
         states = named_states(request)
         while turn := list(islice(states, PARTITIONS_PER_TURN)):
             await done(partial(self.log_manager.new_logs.make, self._new_logs(turn)))
             if self.is_deposed(request):  # a new controller may have spoken meanwhile
                 return deposed
             for each in turn:
-                answer.add(each, self._apply(*each))
+                answer.add(each, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if answer.is_over(each) else self._apply(*each))
             if len(turn) == PARTITIONS_PER_TURN:
                 await asyncio.sleep(0)
                 if self.is_deposed(request):
@@ -203,20 +203,6 @@ class ReplicaManager:
             for topic, topic_id, state in states
             if self.partition(topic, state.partition_index) is None and self.broker_id in state.replicas
         ]
-
-    async def on_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """StopReplica (api 5): stop following partitions and, where the request says so, delete their logs."""
-        answer = StopReplicaAnswer()
-        if self.is_deposed(request):
-            return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-        for at, (topic_partition, leader_epoch, delete) in enumerate(stopped_partitions(request), 1):
-            answer.add(topic_partition, *self._stop(topic_partition, leader_epoch, delete=delete))
-            if at % LOGS_PER_TURN == 0:
-                await asyncio.sleep(0)
-                if self.is_deposed(request):
-                    return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-        await done(self.log_manager.retirements.when_done)
-        return answer.response()
 
     def is_deposed(self, request: UpdateMetadataRequest | LeaderAndIsrRequest | StopReplicaRequest) -> bool:
         """Whether a newer controller than the sender of the request has spoken; remembers the sender's epoch otherwise."""
@@ -249,12 +235,12 @@ class ReplicaManager:
                 partition = self._host(topic_partition, topic_id, is_new=state.is_new)
             partition.is_named_by_id = topic_id != ZERO_UUID
             if state.leader == self.broker_id:
-                self._unfollow(topic_partition)
+                self.unfollow(topic_partition)
                 partition.become_leader(state, elapsed_ms(self._clock))
                 self._tell(partition)
             elif state.leader in self.cluster.brokers:
                 # Whoever is fetched from until now is no leader any more: nothing of it may come in once the new epoch is known.
-                self._unfollow(topic_partition)
+                self.unfollow(topic_partition)
                 if partition.become_follower(state):
                     self._to_follow[topic_partition] = partition
                 self._tell(partition)
@@ -275,7 +261,8 @@ class ReplicaManager:
             return ErrorCode.INCONSISTENT_TOPIC_ID
         return ErrorCode.NONE
 
-    def _unfollow(self, topic_partition: TopicPartition) -> None:
+    def unfollow(self, topic_partition: TopicPartition) -> None:
+        """Whoever leads the partition, nothing is fetched of it."""
         self._to_follow.pop(topic_partition, None)
         self.followers.unfollow((topic_partition,))
 
@@ -314,27 +301,6 @@ class ReplicaManager:
         self.partitions.setdefault(topic_partition.topic, {})[topic_partition.partition] = partition
         return partition
 
-    def _stop(self, topic_partition: TopicPartition, leader_epoch: int, *, delete: bool) -> tuple[ErrorCode, list[Retirement]]:
-        retirements: list[Retirement] = []
-        if topic_partition in self.offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR, retirements
-        partition = self.partition(*topic_partition)
-        if partition is not None:
-            if leader_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE) and leader_epoch < partition.leader_epoch:
-                return ErrorCode.FENCED_LEADER_EPOCH, retirements
-            self._unfollow(topic_partition)
-            self.log_manager.moves.stop(topic_partition)
-            if delete:
-                self.remove(partition)
-            partition.waiters.notify()
-        if delete:
-            try:
-                retirements = self.log_manager.delete(topic_partition)
-            except LogDirFailure as failure:
-                self.on_log_dir_failure(failure.log_dir, failure.what)
-                return ErrorCode.KAFKA_STORAGE_ERROR, retirements
-        return ErrorCode.NONE, retirements
-
     def remove(self, partition: Partition) -> None:
         """It is not hosted here any more."""
         self.hide(partition)
@@ -351,7 +317,7 @@ class ReplicaManager:
 
     def let_go(self, partition: Partition) -> None:
         """Whoever has to do with it learns that it was hidden."""
-        self._unfollow(partition.topic_partition)
+        self.unfollow(partition.topic_partition)
         partition.waiters.notify()
         self._tell(partition)
 

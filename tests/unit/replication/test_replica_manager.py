@@ -17,8 +17,9 @@ from protocol.messages.stop_replica import (
 )
 from protocol.messages.update_metadata import UpdateMetadataRequest
 from protocol.uuid import ZERO_UUID
+from replication.controller_requests import EPOCH_DURING_DELETE, NO_EPOCH
 from replication.errors import NotLeaderOrFollower, ReplicaStorageFailure, UnknownTopicOrPartition
-from replication.replica_manager import EPOCH_DURING_DELETE, NO_EPOCH, ReplicaManager
+from replication.replica_manager import ReplicaManager
 from storage.topic_partition import TopicPartition
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.golden_frames import GoldenFrame, golden_frames
@@ -339,6 +340,32 @@ def test_stop_replica_of_every_version_means_the_same(version: int) -> None:
     response = asyncio.run(replicas.manager.on_stop_replica(sent))
     assert [error.error_code for error in response.partition_errors] == [0]
     assert replicas.manager.partitions == {}
+
+
+def test_what_is_deleted_while_its_log_is_made_is_not_made_again() -> None:
+    """The first request is of an earlier session: the controller did not wait for its answer."""
+    replicas = Replicas()
+    background = replicas.disks.background
+    background.done_at_once.clear()
+    topic = LeaderAndIsrTopicState(topic_name=TOPIC, topic_id=TOPIC_ID, partition_states=[state(isr=[0], replicas=[0])])
+    host = LeaderAndIsrRequest(controller_id=1, controller_epoch=1, topic_states=[topic])
+    deleted = StopReplicaPartitionState(partition_index=0, leader_epoch=EPOCH_DURING_DELETE, delete_partition=True)
+    stop = StopReplicaRequest(
+        controller_id=1, controller_epoch=1, topic_states=[StopReplicaTopicState(topic_name=TOPIC, partition_states=[deleted])]
+    )
+
+    async def both() -> None:
+        hosting = asyncio.create_task(replicas.manager.on_leader_and_isr(host))
+        await asyncio.sleep(0)
+        stopping = asyncio.create_task(replicas.manager.on_stop_replica(stop))
+        await asyncio.sleep(0)
+        while not (hosting.done() and stopping.done()):
+            background.run_work()
+            await asyncio.sleep(0)
+
+    asyncio.run(both())
+    assert replicas.manager.partitions == {}
+    assert replicas.logs.get(T0) is None
 
 
 def _decoded(frame: GoldenFrame) -> object:
