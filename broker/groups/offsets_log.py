@@ -47,7 +47,7 @@ Then: TypeAlias = Callable[[ErrorCode, int], None]
 class OffsetsLog:
     """See the module."""
 
-    __slots__ = ("_clock", "_codec", "_purgatory", "_replica_manager", "_required_acks", "_timeout_ms")
+    __slots__ = ("_clock", "_codec", "_purgatory", "_refused", "_replica_manager", "_required_acks", "_timeout_ms")
 
     def __init__(self, replica_manager: ReplicaManager, purgatory: Purgatory, clock: Clock, config: BrokerConfig) -> None:
         self._replica_manager = replica_manager
@@ -56,6 +56,8 @@ class OffsetsLog:
         self._codec = config[OFFSETS_TOPIC_COMPRESSION_CODEC]
         self._required_acks = config[OFFSETS_COMMIT_REQUIRED_ACKS]
         self._timeout_ms = config[OFFSETS_COMMIT_TIMEOUT_MS]
+        self._refused: dict[int, ErrorCode] = {}
+        """By partition, why the last append was refused: that is said once, for every commit may be until a broker is back."""
 
     def append(
         self,
@@ -121,13 +123,17 @@ class OffsetsLog:
             # The topic's compression.type was changed by hand. The batches are small.
             validated = complete_validation(validated, rules, now_ms)
         appended = partition.append_as_leader(validated, required_acks, now_ms, AppendOrigin.COORDINATOR)
+        if self._refused and self._refused.pop(index, None) is not None:
+            logger.info("%s-%d: can be appended to again", GROUP_METADATA_TOPIC, index)
         return partition, appended.first_offset, appended.last_offset + 1
 
     def _failed(self, index: int, error: StorageError | ReplicationError) -> ErrorCode:
         if isinstance(error, LogDirFailure):
             self._replica_manager.on_log_dir_failure(error.log_dir, error.what)
         code = error_code(error)
-        logger.warning("%s-%d: cannot be appended to (%s): %s", GROUP_METADATA_TOPIC, index, code.name, error)
+        if self._refused.get(index) != code:
+            self._refused[index] = code
+            logger.warning("%s-%d: cannot be appended to (%s): %s", GROUP_METADATA_TOPIC, index, code.name, error)
         return code
 
 

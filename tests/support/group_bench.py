@@ -105,11 +105,14 @@ class GroupBench:
         """UpdateMetadata says that the topic is being deleted."""
         self.announce({name: partitions}, leader=-2)
 
-    async def lead(self, index: int = 0, *, epoch: int = 0, isr: Sequence[int] = (0,), leader: int = 0, topic: str = OFFSETS_TOPIC) -> None:
+    async def lead(
+        self, index: int = 0, *, epoch: int = 0, isr: Sequence[int] = (0,), leader: int = 0, topic: str = OFFSETS_TOPIC,
+        replicas: Sequence[int] = (),
+    ) -> None:  # fmt: skip
         """LeaderAndIsr: broker `leader` leads a partition of `__consumer_offsets`."""
         state = LeaderAndIsrPartitionState(
             partition_index=index, controller_epoch=1, leader=leader, leader_epoch=epoch, isr=list(isr), partition_epoch=epoch,
-            replicas=[0, 1] if len(isr) > 1 or leader else [0], is_new=epoch == 0,
+            replicas=list(replicas) or ([0, 1] if len(isr) > 1 or leader else [0]), is_new=epoch == 0,
         )  # fmt: skip
         topics = [LeaderAndIsrTopicState(topic_name=topic, partition_states=[state])]
         response = await self.replica_manager.on_leader_and_isr(LeaderAndIsrRequest(controller_epoch=1, topic_states=topics))

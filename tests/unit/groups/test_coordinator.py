@@ -1,6 +1,7 @@
 """The shell around the groups: who is coordinator, what is appended and waited for, what is loaded and let go."""
 
 import asyncio
+import logging
 
 import pytest
 
@@ -9,7 +10,7 @@ from broker.groups.group import GroupState
 from broker.groups.joining import Join
 from broker.groups.records import GroupKey, read_group_value, read_key
 from protocol.errors import ErrorCode
-from tests.support.group_bench import T0, GroupBench, a_bench, run
+from tests.support.group_bench import OFFSETS_TOPIC, T0, GroupBench, a_bench, run
 from tests.support.groups import RANGE
 from tests.support.log_manager import Disks, a_future_log
 
@@ -303,6 +304,23 @@ def test_a_group_that_does_not_fit_into_a_record_cannot_assign() -> None:
         assert bench.sync(joined[0].member_id, 1, {})[0].error == ErrorCode.UNKNOWN_SERVER_ERROR
 
     run(scenario)
+
+
+def test_that_commits_are_refused_is_said_once_and_again_when_they_are_not(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(bench: GroupBench) -> None:
+        bench.disks.topics[OFFSETS_TOPIC] |= {"min.insync.replicas": "2"}
+        await bench.lead(isr=(0, 1))
+        await bench.lead(epoch=1, isr=(0,), replicas=(0, 1))
+        for _ in range(3):
+            assert bench.commit() == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        await bench.lead(epoch=2, isr=(0, 1))
+        bench.commit()
+        bench.commit()
+
+    with caplog.at_level(logging.INFO):
+        run(scenario)
+    assert caplog.text.count("cannot be appended to (NOT_ENOUGH_REPLICAS)") == 1
+    assert caplog.text.count("can be appended to again") == 1
 
 
 def test_an_answer_that_fails_keeps_nobody_else_from_theirs(caplog: pytest.LogCaptureFixture) -> None:
