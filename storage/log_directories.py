@@ -14,7 +14,7 @@ from storage.checkpoint import replace_file
 from storage.errors import LogDirFailure
 from storage.filesystem import File, FileSystem
 from storage.meta_properties import MetaProperties, check_meta_properties, read_meta_properties, write_meta_properties
-from storage.start_errors import DuplicateLogDirectory, LogDirectoryLocked, NoUsableLogDirectory
+from storage.start_errors import DuplicateDirectoryId, DuplicateLogDirectory, LogDirectoryLocked, NoUsableLogDirectory
 
 log = logging.getLogger(__name__)
 
@@ -99,11 +99,15 @@ class LogDirectories:
     def identify(self, cluster_id: str, broker_id: int, now_ms: int) -> None:
         """Whether the directories are those of this broker; new ones are marked as its own.
 
-        Raises InconsistentClusterId, InconsistentBrokerId, NoUsableLogDirectory.
+        Raises InconsistentClusterId, InconsistentBrokerId, DuplicateDirectoryId, NoUsableLogDirectory.
         """
+        by_id: dict[str, str] = {}
         for directory in self.live:
             if directory.meta_properties is not None:
                 check_meta_properties(directory.path, directory.meta_properties, cluster_id, broker_id)
+                directory_id = directory.meta_properties.directory_id
+                if directory_id is not None and by_id.setdefault(directory_id, directory.path) != directory.path:
+                    raise DuplicateDirectoryId(directory_id, by_id[directory_id], directory.path)
         for directory in self.live:
             found = directory.meta_properties
             wanted = MetaProperties(broker_id, cluster_id, None if found is None else found.directory_id)

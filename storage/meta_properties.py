@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from config.errors import ConfigError
 from config.loader import parse_properties
+from protocol import uuid
 from storage.checkpoint import replace_file
 from storage.filesystem import FileSystem
 from storage.start_errors import InconsistentBrokerId, InconsistentClusterId, InvalidMetaProperties
@@ -16,6 +17,8 @@ from storage.start_errors import InconsistentBrokerId, InconsistentClusterId, In
 META_PROPERTIES = "meta.properties"
 VERSION = 0
 MAX_BROKER_ID = 2**31 - 1
+RESERVED_DIRECTORY_IDS = 100
+"""The lowest ids, which stand for no directory, a lost one, and the like (KIP-858)."""
 _ESCAPED = str.maketrans({char: f"\\{char}" for char in "\\:=#! "})
 
 
@@ -50,7 +53,21 @@ def read_meta_properties(log_dir: str, filesystem: FileSystem) -> MetaProperties
         raise InvalidMetaProperties(
             path, "it names neither a broker nor a cluster; restore it, or delete it if the directory is this broker's"
         )
-    return MetaProperties(None if broker_id is None else int(broker_id), properties.get("cluster.id"), properties.get("directory.id"))
+    directory_id = properties.get("directory.id")
+    if directory_id is not None:
+        _check_directory_id(path, directory_id)
+    return MetaProperties(None if broker_id is None else int(broker_id), properties.get("cluster.id"), directory_id)
+
+
+def _check_directory_id(path: str, directory_id: str) -> None:
+    try:
+        number = int.from_bytes(uuid.from_text(directory_id), "big")
+    except ValueError as error:
+        raise InvalidMetaProperties(path, f"directory.id is not the id of a directory: {error}; restore the line, or delete it") from None
+    if number < RESERVED_DIRECTORY_IDS:
+        raise InvalidMetaProperties(
+            path, f"directory.id is {directory_id}, a reserved id that no directory has; restore the line, or delete it"
+        )
 
 
 def check_meta_properties(log_dir: str, found: MetaProperties, cluster_id: str, broker_id: int) -> None:

@@ -68,6 +68,18 @@ class InconsistentBrokerId(LogDirectoryError):
         self.found = found
 
 
+class DuplicateDirectoryId(LogDirectoryError):
+    """Two directories have the same `directory.id`: one is a copy of the other."""
+
+    def __init__(self, directory_id: str, first: str, second: str) -> None:
+        super().__init__(
+            f"directory.id {directory_id} stands in {first} and in {second}. One is a copy of the other: remove the copy from log.dirs"
+        )
+        self.directory_id = directory_id
+        self.first = first
+        self.second = second
+
+
 class ForeignDirectory(LogDirectoryError):
     """Something stands in a log directory that is no partition."""
 

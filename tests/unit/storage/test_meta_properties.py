@@ -10,6 +10,7 @@ from storage.filesystem import RealFileSystem
 from storage.log_directories import LogDirectories
 from storage.meta_properties import MetaProperties, encode_meta_properties, read_meta_properties
 from storage.start_errors import (
+    DuplicateDirectoryId,
     DuplicateLogDirectory,
     InconsistentBrokerId,
     InconsistentClusterId,
@@ -21,6 +22,7 @@ from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.golden_logs import LOGS
 
 CLUSTER = "L6meopUYTaSTXyS2IxEz4A"
+DIRECTORY_ID = "x9aQ7fTfQeC_yW1-2bJt5g"
 NOV_20_MS = 1_795_217_258_000
 GOLDEN = sorted(LOGS.glob("*/meta.properties"))
 
@@ -49,7 +51,7 @@ def test_a_file_is_written_as_java_does() -> None:
 
 
 def test_an_odd_cluster_id_survives() -> None:
-    odd = MetaProperties(3, " a=b:c#d!e\\f ", "dir")
+    odd = MetaProperties(3, " a=b:c#d!e\\f ", DIRECTORY_ID)
     assert read_meta_properties("/data", with_meta(encode_meta_properties(odd, 0).decode())) == odd
 
 
@@ -73,9 +75,19 @@ def test_one_directory_without_the_file_gets_it() -> None:
 
 
 def test_a_directory_id_is_kept() -> None:
-    filesystem = with_meta("version=0\ncluster.id=c\ndirectory.id=abc\n")
+    filesystem = with_meta(f"version=0\ncluster.id=c\ndirectory.id={DIRECTORY_ID}\n")
     opened(filesystem).identify("c", 4, NOV_20_MS)
-    assert read_meta_properties("/data", filesystem) == MetaProperties(4, "c", "abc")
+    assert read_meta_properties("/data", filesystem) == MetaProperties(4, "c", DIRECTORY_ID)
+
+
+def test_two_directories_with_one_id_are_refused() -> None:
+    filesystem = with_meta(f"version=0\ncluster.id=c\ndirectory.id={DIRECTORY_ID}\n")
+    filesystem.make_directory("/copy")
+    filesystem.open("/copy/meta.properties", create=True).write(filesystem.read_file("/data/meta.properties"))
+    directories = opened(filesystem, "/data", "/copy")
+    with pytest.raises(DuplicateDirectoryId, match=rf"^directory\.id {DIRECTORY_ID} stands in /data and in /copy\."):
+        directories.identify("c", 4, NOV_20_MS)
+    assert read_meta_properties("/data", filesystem) == MetaProperties(None, "c", DIRECTORY_ID)
 
 
 def test_a_directory_of_another_cluster_is_refused() -> None:
@@ -101,6 +113,8 @@ def test_a_directory_of_another_broker_is_refused_before_any_other_is_marked() -
         ("version=0\nbroker.id=four\n", "broker.id is 'four', not the number"),
         ("version=0\nbroker.id=-1\ncluster.id=c\n", "broker.id is '-1', not the number"),
         ("version=0\nbroker.id=4294967300\n", "broker.id is '4294967300', not the number"),
+        ("cluster.id=c\ndirectory.id=abc\n", "directory.id is not the id of a directory: 'abc'"),
+        ("cluster.id=c\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n", "directory.id is AAAAAAAAAAAAAAAAAAAAAQ, a reserved id"),
         ("", "it names neither a broker nor a cluster"),
         ("#\n#Sun Nov 22 10:00:00 UTC 2026\nversion=0\nclus", "it names neither a broker nor a cluster"),
         ("".join(map(chr, range(256))), "it names neither a broker nor a cluster"),
