@@ -56,7 +56,7 @@ class Leaving:
     def __init__(self, followers: Followers) -> None:
         self._followers = followers
 
-    def follow(self, partitions: Iterable[Partition]) -> None:
+    def follow(self, partitions: Iterable[Partition], *, more_to_come: bool = False) -> None:
         """See Followers."""
         self._followers.unfollow([partition.topic_partition for partition in partitions])
 

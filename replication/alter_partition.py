@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 LATEST_VERSION = 3
 LATEST_VERSION_WITH_NAMES = 1
 FIRST_VERSION_WITH_EPOCHS = 3
+PER_TURN = 250
+"""Partitions that are asked about, or decided, in a turn of the event loop: 5 µs each."""
 RETRY_MS = 50
 MAX_RETRY_MS = 400
 UNKNOWN_BROKER_EPOCH = -1
@@ -48,6 +50,7 @@ RECOVERY_STATES = (0, 1)
 
 Ask = Callable[[ApiKey, int, Message], Awaitable[Message]]
 OnDecided = Callable[[IsrDecision], None]
+_Sent = tuple[IsrProposal, OnDecided]
 
 
 class AlterPartition:
@@ -81,7 +84,7 @@ class AlterPartition:
         self._ask = ask
         self._uses_topic_ids = uses_topic_ids
         self._sleep = sleep
-        self._proposed: dict[TopicPartition, tuple[IsrProposal, OnDecided]] = {}
+        self._proposed: dict[TopicPartition, _Sent] = {}
         self._task: asyncio.Task[None] | None = None
         self._trouble: str | None = None
         """Why the last request came to nothing, as it was logged: it is said once, not at every attempt."""
@@ -120,10 +123,14 @@ class AlterPartition:
         finally:
             self._task = None
 
-    async def _send(self, sent: Sequence[tuple[IsrProposal, OnDecided]]) -> bool:
+    async def _send(self, sent: Sequence[_Sent]) -> bool:
         """One request and what follows from its answer; False when the next one has to wait."""
         version = self._version([proposal for proposal, _ in sent])
-        request = request_of(self._broker_id, self._broker_epoch(), [proposal for proposal, _ in sent], version)
+        request = AlterPartitionRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
+        for some in _portions(sent):
+            put_proposals(request, [proposal for proposal, _ in some], version)
+            if len(some) == PER_TURN:
+                await asyncio.sleep(0)
         self.requests += 1
         try:
             response = await self._ask(ApiKey.ALTER_PARTITION, version, request)
@@ -143,11 +150,15 @@ class AlterPartition:
             logger.info("AlterPartition: the controller answers again")
             self._trouble = None
         self._retry_ms = RETRY_MS
-        return self._decide(sent, _decided(response, sent, version))
+        decided = await _decided(response, sent, version)
+        at_once = True
+        for some in _portions(sent):
+            at_once &= self._decide(some, decided)
+            if len(some) == PER_TURN:
+                await asyncio.sleep(0)
+        return at_once
 
-    def _decide(
-        self, sent: Sequence[tuple[IsrProposal, OnDecided]], decided: dict[TopicPartition, AlterPartitionResponsePartitionData]
-    ) -> bool:
+    def _decide(self, sent: Sequence[_Sent], decided: dict[TopicPartition, AlterPartitionResponsePartitionData]) -> bool:
         at_once = True
         for proposal, on_decided in sent:
             answer = decided.get(proposal.topic_partition)
@@ -155,7 +166,8 @@ class AlterPartition:
                 logger.warning("%s was proposed, but the controller's answer leaves it out; asking again", proposal.topic_partition)
                 at_once = False
                 continue
-            if proposal.topic_partition not in self._proposed:
+            known = self._proposed.get(proposal.topic_partition)
+            if known is None or known[0] is not proposal:
                 continue  # closed meanwhile
             del self._proposed[proposal.topic_partition]
             decision = _decision(answer, proposal)
@@ -190,10 +202,13 @@ class AlterPartition:
             logger.log(level, "AlterPartition of %d partitions: %s; asking again until it is decided", len(self._proposed), why)
 
 
-def request_of(broker_id: int, broker_epoch: int, proposals: Sequence[IsrProposal], version: int) -> AlterPartitionRequest:
-    """All these proposals in one request, in the form of `version`."""
-    request = AlterPartitionRequest(broker_id=broker_id, broker_epoch=broker_epoch)
-    topics: dict[tuple[str, bytes], AlterPartitionRequestTopicData] = {}
+def _portions(sent: Sequence[_Sent]) -> Iterator[Sequence[_Sent]]:
+    return (sent[start : start + PER_TURN] for start in range(0, len(sent), PER_TURN))
+
+
+def put_proposals(request: AlterPartitionRequest, proposals: Sequence[IsrProposal], version: int) -> None:
+    """Put these proposals into a request, in the form of `version`."""
+    topics = {(topic.topic_name, topic.topic_id): topic for topic in request.topics}
     # A topic that was deleted may have left proposals behind when another of its name is there.
     for proposal in proposals:
         name = proposal.topic_partition.topic
@@ -212,15 +227,15 @@ def request_of(broker_id: int, broker_epoch: int, proposals: Sequence[IsrProposa
         else:
             asked.new_isr = list(proposal.isr)
         topic.partitions.append(asked)
-    return request
 
 
-def _decided(
-    response: AlterPartitionResponse, sent: Sequence[tuple[IsrProposal, OnDecided]], version: int
+async def _decided(
+    response: AlterPartitionResponse, sent: Sequence[_Sent], version: int
 ) -> dict[TopicPartition, AlterPartitionResponsePartitionData]:
     """The answers by partition; topics are known by the ids that were sent, for the metadata may have moved on."""
     names = {proposal.topic_id: proposal.topic_partition.topic for proposal, _ in sent}
     decided = {}
+    in_this_turn = 0
     for topic in response.topics:
         name = topic.topic_name if version <= LATEST_VERSION_WITH_NAMES else names.get(topic.topic_id)
         if name is None:
@@ -228,6 +243,10 @@ def _decided(
             continue
         for partition in topic.partitions:
             decided[TopicPartition(name, partition.partition_index)] = partition
+        in_this_turn += len(topic.partitions)
+        if in_this_turn >= PER_TURN:
+            in_this_turn = 0
+            await asyncio.sleep(0)
     return decided
 
 

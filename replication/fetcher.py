@@ -34,6 +34,9 @@ logger = logging.getLogger(__name__)
 BYTES_PER_TURN = 1 << 20
 """What one turn of the event loop appends, more or less, before it lets others run: 0.5 ms."""
 
+BYTES_PER_PARTITION = 2048
+"""As how many a partition counts there, whatever came of it: 2 µs."""
+
 INTERRUPTION_SECONDS = 0.03
 """How long a fetch that waits at the leader may keep what is to be followed from now on waiting, too."""
 
@@ -158,6 +161,10 @@ class Fetcher:
             self.truncating.pop(followed, None)
             self._awake.set()
 
+    def wake(self) -> None:
+        """There may be something to ask."""
+        self._awake.set()
+
     # -- the loop
 
     async def run(self) -> None:
@@ -175,6 +182,9 @@ class Fetcher:
     async def _step(self) -> None:
         settings = self.settings
         self._awake.clear()
+        if settings.is_held:
+            await self._idle()
+            return
         if self.delayed:
             self.resume()
         if self.truncating:
@@ -278,7 +288,7 @@ class Fetcher:
                 elif data.diverging_epoch.epoch >= 0:
                     diverging.append((followed, data.diverging_epoch.epoch, data.diverging_epoch.end_offset))
                 else:
-                    in_this_turn += self.process(followed, data)
+                    in_this_turn += self.process(followed, data) + BYTES_PER_PARTITION
                     if in_this_turn >= BYTES_PER_TURN:
                         in_this_turn = 0
                         await asyncio.sleep(0)

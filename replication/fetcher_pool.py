@@ -74,10 +74,14 @@ class FetcherPool:
 
     # -- Followers
 
-    def follow(self, partitions: Iterable[Partition]) -> None:
+    def follow(self, partitions: Iterable[Partition], *, more_to_come: bool = False) -> None:
         """See Followers."""
         if self._is_closed:
             return
+        if self._settings.is_held and not more_to_come:
+            for fetcher in self.fetchers.values():
+                fetcher.wake()
+        self._settings.is_held = more_to_come
         added: dict[Fetcher, int] = {}
         for partition in partitions:
             topic_partition = partition.topic_partition

@@ -22,6 +22,7 @@ class FetcherSettings:
     __slots__ = (
         "backoff_ms",
         "broker_id",
+        "is_held",
         "max_bytes",
         "max_wait_ms",
         "min_bytes",
@@ -34,6 +35,8 @@ class FetcherSettings:
     def __init__(self, config: BrokerConfig, broker_id: int, quota: ReplicationQuota) -> None:
         self.broker_id = broker_id
         self.quota = quota
+        self.is_held = False
+        """Whether more is to be followed in a moment: who is given more while it waits for an answer would begin its session anew."""
         self.versions = InterBrokerVersions(config[INTER_BROKER_PROTOCOL_VERSION])
         self.max_wait_ms = config[REPLICA_FETCH_WAIT_MAX_MS]
         self.min_bytes = config[REPLICA_FETCH_MIN_BYTES]

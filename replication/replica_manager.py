@@ -26,7 +26,7 @@ from replication.controller_requests import (
     say_not_followed,
 )
 from replication.errors import InconsistentTopicId, NotLeaderOrFollower, ReplicaStorageFailure, UnknownTopicOrPartition
-from replication.followers import Followers, NoFollowers
+from replication.followers import Followers, NoFollowers, hand_over
 from replication.isr import IsrChanges
 from replication.isr_proposals import IsrProposals
 from replication.partition import Partition
@@ -177,7 +177,8 @@ class ReplicaManager:
             return await self._apply_all(request, answer)
         finally:
             self.answers.remove(answer)
-            self._follow()
+            say_not_followed(self._not_followed)
+            await hand_over(self._to_follow, self.followers)
 
     async def _apply_all(self, request: LeaderAndIsrRequest, answer: LeaderAndIsrAnswer) -> LeaderAndIsrResponse:
         deposed = LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
@@ -265,14 +266,6 @@ class ReplicaManager:
         """Whoever leads the partition, nothing is fetched of it."""
         self._to_follow.pop(topic_partition, None)
         self.followers.unfollow((topic_partition,))
-
-    def _follow(self) -> None:
-        """Let those fetch that became followers, and say which cannot."""
-        say_not_followed(self._not_followed)
-        # All in one turn: a fetcher that is given more while it waits for an answer begins its whole session anew.
-        if self._to_follow:
-            partitions, self._to_follow = self._to_follow, {}
-            self.followers.follow(list(partitions.values()))
 
     def _tell(self, partition: Partition) -> None:
         for listener in self.leadership_listeners:

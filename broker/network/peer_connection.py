@@ -137,6 +137,8 @@ class PeerConnection(Peer):
             response = read_follower_answer(frame, 5)
             if response is not None:
                 return response
+        if len(frame) >= LARGE_ANSWER_BYTES:
+            return await self._decode_unhurried(wire, ApiKey.FETCH, version, form, frame)
         return self._decode(wire, ApiKey.FETCH, version, form, frame)
 
     def _decode(self, wire: Wire, api_key: ApiKey, version: int, form: _Form, frame: memoryview) -> Message:

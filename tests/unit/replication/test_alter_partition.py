@@ -20,7 +20,7 @@ from protocol.messages.alter_partition import (
 )
 from protocol.schema import Message
 from protocol.uuid import ZERO_UUID
-from replication.alter_partition import AlterPartition, request_of
+from replication.alter_partition import PER_TURN, AlterPartition, put_proposals
 from replication.isr_proposals import IsrDecision, IsrProposal
 from replication.peer import PeerUnavailable
 from storage.topic_partition import TopicPartition
@@ -129,6 +129,27 @@ async def test_while_a_request_is_under_way_others_wait_and_go_together_with_the
     await controller.answer(topic("orders", done(0)))
     assert controller.partitions_asked() == [("orders", 1), ("bills", 0)]
     assert not controller.slept
+
+
+@on_a_loop
+async def test_very_many_go_in_one_request_that_is_made_and_carried_out_in_several_turns() -> None:
+    controller = Controller()
+    many = range(2 * PER_TURN + 1)
+    for index in many:
+        controller.propose("orders", index)
+    await asyncio.sleep(0)
+    assert not controller.asked
+    await turns()
+    assert controller.partitions_asked() == [("orders", index) for index in many]
+    controller.answers[-1].set_result(AlterPartitionResponse(topics=[topic("orders", *map(done, many))]))
+    seen = set()
+    while controller.proposals.undecided:
+        seen.add(controller.proposals.undecided)
+        await asyncio.sleep(0)
+    assert seen == {2 * PER_TURN + 1, PER_TURN + 1, 1}
+    await turns()
+    assert len(controller.asked) == 1
+    assert all(len(controller.decided[f"orders-{index}"]) == 1 for index in many)
 
 
 @on_a_loop
@@ -346,7 +367,9 @@ def test_the_requests_are_byte_by_byte_those_of_apache_kafka() -> None:
             for each in request.topics
             for partition in each.partitions
         ]
-        ours = request_of(request.broker_id, request.broker_epoch, proposals, version)
+        ours = AlterPartitionRequest(broker_id=request.broker_id, broker_epoch=request.broker_epoch)
+        for proposal in proposals:
+            put_proposals(ours, [proposal], version)
         assert bytes(ours.encode(version)) == body
 
 

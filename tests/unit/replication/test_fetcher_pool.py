@@ -1,11 +1,14 @@
 """All fetchers of a broker: who fetches what, and when they come and go."""
 
+import asyncio
+
 import pytest
 
 from protocol.api_keys import ApiKey
 from protocol.messages.offset_for_leader_epoch import EpochEndOffset, OffsetForLeaderEpochResponse, OffsetForLeaderTopicResult
 from protocol.uuid import ZERO_UUID
 from replication.fetcher_pool import fetcher_id
+from replication.followers import NoFollowers
 from replication.leader_requests import InterBrokerVersions
 from storage.topic_partition import TopicPartition
 from tests.support.followers import Follower, ScriptedPeer, answer, answer_by_name, batch, data, until
@@ -115,6 +118,22 @@ async def test_a_closed_pool_follows_nobody() -> None:
     follower.follow()
 
     assert not follower.pool.fetchers
+
+
+@in_virtual_time
+async def test_nothing_is_asked_while_there_is_more_to_follow() -> None:
+    peer = ScriptedPeer()
+    follower = Follower(peer)
+    follower.manager.followers = NoFollowers()
+    follower.follow(0)
+    follower.follow(1)
+    follower.pool.follow([follower.partition(0)], more_to_come=True)
+    await asyncio.sleep(0.01)
+    assert not peer.asked
+    follower.pool.follow([follower.partition(1)])
+    await until(lambda: bool(peer.asked))
+    assert [len(topic.partitions) for topic in peer.fetches[0].topics] == [2]
+    await follower.pool.close()
 
 
 @in_virtual_time

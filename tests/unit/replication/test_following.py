@@ -1,10 +1,12 @@
 """What the replica manager tells those who fetch from leaders: whom to follow, when, and when no more."""
 
+import asyncio
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrTopicState
 from protocol.uuid import ZERO_UUID
+from replication.followers import FOLLOWED_PER_TURN, hand_over
 from replication.partition import Partition
 from replication.replica_manager import PARTITIONS_PER_TURN
 from storage.topic_partition import TopicPartition
@@ -17,9 +19,10 @@ class Followers:
     def __init__(self) -> None:
         self.told: list[str] = []
 
-    def follow(self, partitions: Iterable[Partition]) -> None:
+    def follow(self, partitions: Iterable[Partition], *, more_to_come: bool = False) -> None:
         """See Followers."""
-        self.told.append("follow " + ", ".join(f"{each.topic_partition} of {each.leader_id} in {each.leader_epoch}" for each in partitions))
+        followed = ", ".join(f"{each.topic_partition} of {each.leader_id} in {each.leader_epoch}" for each in partitions)
+        self.told.append(f"follow {followed}{' and more' if more_to_come else ''}")
 
     def unfollow(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """See Followers."""
@@ -47,6 +50,26 @@ def test_all_that_become_followers_in_a_request_are_followed_together_at_its_end
     assert followers.told == [
         "unfollow orders-1", "unfollow orders-2", "unfollow orders-3", "follow orders-1 of 2 in 0, orders-3 of 1 in 0"
     ]  # fmt: skip
+
+
+def test_very_many_are_handed_over_in_several_turns_and_not_those_that_must_not_be_followed_any_more() -> None:
+    replicas = Replicas()
+    many = FOLLOWED_PER_TURN + 2
+    replicas.say(*(state(index=index, leader=1) for index in range(many)))
+    partitions = list(replicas.manager)
+    for gone in (set(), {many - 1}, {many - 2, many - 1}):
+        followers = Followers()
+        asyncio.run(handed_over({each.topic_partition: each for each in partitions}, followers, gone))
+        assert [each.endswith("and more") for each in followers.told] == [True, False]
+        assert sum(each.count(" of ") for each in followers.told) == many - len(gone)
+
+
+async def handed_over(to_follow: dict[TopicPartition, Partition], followers: Followers, gone: Iterable[int]) -> None:
+    handing = asyncio.get_running_loop().create_task(hand_over(to_follow, followers))
+    await asyncio.sleep(0)
+    for index in gone:
+        del to_follow[TopicPartition(TOPIC, index)]
+    await handing
 
 
 def test_a_new_leader_follows_nobody() -> None:
