@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _BOUNDS = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
-_unpack_bounds = _BOUNDS.unpack
+BOUNDS_SIZE = _BOUNDS.size
+unpack_bounds = _BOUNDS.unpack
 _NO_BATCH = (-1, -1)
 
 
@@ -80,7 +81,7 @@ def _batch_of(self: "Segment", file: File | UnwaitingFile, entry_offset: int, po
     size = self.size
     if 0 < position <= size - HEADER_SIZE:
         # Only what is needed of a header, for a lookup does this once or twice (1.0 µs; all of it costs 2.5).
-        base_offset, length, magic, last_offset_delta = _unpack_bounds(file.pread(_BOUNDS.size, position))
+        base_offset, length, magic, last_offset_delta = unpack_bounds(file.pread(BOUNDS_SIZE, position))
         last_offset: int = base_offset + last_offset_delta
         if magic == CURRENT_MAGIC and self.base_offset <= base_offset <= last_offset <= entry_offset and position + length < size:
             return base_offset, last_offset

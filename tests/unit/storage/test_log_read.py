@@ -1,17 +1,20 @@
 """Reading: which bytes a fetch gets, where it is refused, and what sequential readers spare."""
 
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from protocol.records import iter_batches
+from storage import log_read
 from storage.errors import CorruptRecord, LogDirFailure, OffsetOutOfRange
 from storage.file_region import FileRegion
 from storage.filesystem import RealFileSystem
 from storage.log_context import LogContext
 from storage.log_read import MAX_HINTS, FetchSlice
 from storage.partition_log import PartitionLog
+from storage.segment import Segment
 from tests.support.batches import a_batch
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
@@ -221,3 +224,50 @@ def test_a_region_reads_warms_and_tells_whether_it_is_cached(tmp_path: Path) -> 
     assert region.is_cached()
     assert region.read() == (bytes(range(256)) * 4096)[256:1_000_256]
     assert len(region) == 1_000_000
+
+
+def _varied_log(index_interval_bytes: int, is_written: bool, is_spoiled: bool) -> PartitionLog:
+    """Sixty batches of different sizes; `is_written`: the index is in its file; `is_spoiled`: one entry leads to no batch."""
+    chosen = random.Random(7)
+    log = a_log(index_interval_bytes=index_interval_bytes)
+    for _ in range(60):
+        append(log, a_batch(chosen.randrange(1, 5), value_bytes=chosen.randrange(1, 900)))
+    index = log.active_segment.offset_index
+    if is_spoiled:
+        entries = [index.entry(slot) for slot in range(index.entries)]
+        index.reset()
+        for slot, (offset, position) in enumerate(entries):
+            index.append(offset, position + (slot == len(entries) // 2))
+    if is_written:
+        index.write_out()
+    return log
+
+
+@pytest.mark.parametrize("is_spoiled", [False, True])
+@pytest.mark.parametrize("is_written", [False, True])
+@pytest.mark.parametrize("index_interval_bytes", [1, 3000])
+def test_what_the_index_tells_at_once_is_what_a_search_finds(
+    monkeypatch: pytest.MonkeyPatch, index_interval_bytes: int, is_written: bool, is_spoiled: bool
+) -> None:
+    log = _varied_log(index_interval_bytes, is_written, is_spoiled)
+    searched = _varied_log(index_interval_bytes, is_written, is_spoiled)
+    between_entries = log_read._between_entries
+    told = 0
+
+    def counted(segment: Segment, offset: int, max_bytes: int) -> tuple[int, int, int] | None:
+        nonlocal told
+        found = between_entries(segment, offset, max_bytes) if segment is log.active_segment else None
+        told += found is not None
+        return found
+
+    monkeypatch.setattr(log_read, "_between_entries", counted)
+    for offset in range(log.log_end_offset):
+        for max_bytes in (-1, 0, 1, 700, 5000, 12_000, 1 << 20):
+            found = []
+            for each in (log, searched):
+                each.read_hints.clear()
+                region, *rest = each.read(offset, max_bytes, each.log_end_offset, True)
+                at = None if region is None else (region.position, region.length, region.end_is_cached)
+                found.append((at, rest, {end: position for end, (_, position) in each.read_hints.items()}))
+            assert found[0] == found[1]
+    assert told > 20
