@@ -190,6 +190,21 @@ def is_idle_follower(partition: Partition, asked: SessionPartition, replica_id: 
     return asked.high_watermark == log.high_watermark and asked.log_start_offset == log.log_start_offset
 
 
+def is_idle_consumer(partition: Partition, asked: SessionPartition, isolation: int) -> bool:
+    """The same of a consumer in such a session, which nobody is to send to another replica: the leader learns nothing of it."""
+    log = partition.log
+    return (
+        asked.offset == (log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark)
+        and asked.high_watermark == log.high_watermark
+        and asked.log_start_offset == log.log_start_offset
+        and partition.is_leader
+        and asked.leader_epoch in (-1, partition.leader_epoch)
+        and asked.last_fetched_epoch == -1
+        and asked.topic_id == log.topic_id
+        and log.truncation is None
+    )
+
+
 def _without_records(
     partition: Partition, diverging_epoch: EpochEndOffset | None = None, preferred_read_replica: int = NO_PREFERENCE
 ) -> PartitionData:

@@ -29,7 +29,7 @@ from protocol.messages.fetch import (
     PartitionData,
 )
 from replication.errors import ReplicationError
-from replication.fetch_read import CONSUMER, DEBUGGING_CONSUMER, FetchParams, is_idle_follower, read_partition
+from replication.fetch_read import CONSUMER, DEBUGGING_CONSUMER, FetchParams, is_idle_consumer, is_idle_follower, read_partition
 from replication.partition import Partition
 from storage.errors import StorageError
 
@@ -103,7 +103,7 @@ class Fetch:
         self.max_bytes = min(request.max_bytes, context.broker.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.answers: list[tuple[SessionPartition, PartitionData]] = []
-        """Without those of a follower's session about which there is nothing to say."""
+        """Without those of a session about which there is nothing to say."""
         self.waited: list[tuple[Partition, SessionPartition]] = []
         """The partitions that were read, whose progress could complete this fetch."""
         self._unknown: list[tuple[SessionPartition, PartitionData]] = []
@@ -152,7 +152,9 @@ class Fetch:
         answers = self.answers
         waited = self.waited
         unknown = self._unknown
-        is_follower_in_session = self.session is not None and params.replica_id >= 0 and version >= FIRST_VERSION_WITH_TOPIC_IDS
+        is_in_session = self.session is not None and version >= FIRST_VERSION_WITH_TOPIC_IDS
+        is_follower_in_session = is_in_session and params.replica_id >= 0
+        is_consumer_in_session = is_in_session and params.replica_id == CONSUMER and replicas.replica_selector is None
         for asked in partitions:
             name = asked.name or self._resolve(asked)
             if name is None:
@@ -164,7 +166,12 @@ class Fetch:
                 continue
             if partition is not None:
                 partition.stats.fetch_requests += 1
-                if is_follower_in_session and is_idle_follower(partition, asked, params.replica_id, now_ms, is_first_read=is_first_read):
+                if (
+                    is_idle_consumer(partition, asked, params.isolation)
+                    if is_consumer_in_session
+                    else is_follower_in_session
+                    and is_idle_follower(partition, asked, params.replica_id, now_ms, is_first_read=is_first_read)
+                ):
                     waited.append((partition, asked))
                     continue
             try:
