@@ -25,6 +25,7 @@ from controller.config_changes import ConfigChanges
 from controller.controller import Controller
 from controller.errors import StoreError
 from controller.store import MetadataStore
+from controller.znode_json import MalformedZNode
 from controller.znodes import DEFAULT_ENTITY
 from replication.replica_manager import ReplicaManager
 from storage.clock import Clock
@@ -76,6 +77,7 @@ class DynamicConfig:
         self._controller: Controller | None = None
         self._entity_listeners: dict[str, list[EntityChanged]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._changed_while_loading = False
 
     # Life
 
@@ -99,6 +101,8 @@ class DynamicConfig:
         self._config.on_change(self._on_topic_defaults, _TOPIC_DEFAULTS)
         self._config.on_change(self._on_unclean_election_default, [BROKER_UNCLEAN_LEADER_ELECTION_ENABLE])
         controller.on_new_session(self._changes.on_new_session)
+        if self._changed_while_loading:
+            self._on_topic_defaults(frozenset())
 
     async def close(self) -> None:
         """End. Harmless when done twice."""
@@ -135,9 +139,17 @@ class DynamicConfig:
         return await self._admin.read(TOPICS, topic)
 
     async def refresh(self, topics: Iterable[str]) -> None:
-        """Read the configurations of topics whose logs are about to be created. Raises StoreError."""
+        """Read the configurations of topics whose logs are about to be created. One that cannot be understood sets nothing.
+
+        Raises StoreError.
+        """
         for topic in topics:
-            self._set_topic(topic, await self._admin.read(TOPICS, topic))
+            try:
+                overrides = await self._admin.read(TOPICS, topic)
+            except MalformedZNode as error:
+                logger.error("topic %s has the defaults of this broker: %s", topic, error)
+                overrides = {}
+            self._set_topic(topic, overrides)
 
     def _set_topic(self, topic: str, overrides: dict[str, str]) -> None:
         self._topic_configs.pop(topic, None)
@@ -159,6 +171,8 @@ class DynamicConfig:
     # Changes
 
     def _on_change(self, entity_type: str, entity_name: str, overrides: dict[str, str]) -> None:
+        # Logs are opened with what is known at that moment, which may take minutes for all of them.
+        self._changed_while_loading |= self._log_manager is None
         if entity_type == TOPICS:
             self._on_topic(entity_name, overrides)
         elif entity_type == BROKERS:

@@ -142,6 +142,7 @@ class TopicDeletion:
             await self._pause()
         await batch.send()
         by_broker: dict[int, list[TopicPartition]] = {}
+        begun: dict[str, set[Replica]] = {}
         for topic in topics:
             deleted = self._deleted.get(topic, set())
             started: set[Replica] = set()
@@ -154,11 +155,13 @@ class TopicDeletion:
                         by_broker.setdefault(replica.broker_id, []).append(replica.partition)
                 await self._pause()
             if started:
-                self._started[topic] = started
+                begun[topic] = started
         for broker_id, of_broker in by_broker.items():
             await self._stop(broker_id, of_broker, batch, delete=False)
             await self._states.remove_from_isr(broker_id, of_broker)
         await batch.send()
+        # Not before: of a topic whose states could not be written nobody is told to delete anything, and it is to be tried again.
+        self._started.update(begun)
         for broker_id, of_broker in by_broker.items():
             await self._stop(broker_id, of_broker, batch, delete=True)
 

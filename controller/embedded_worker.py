@@ -47,6 +47,8 @@ class EmbeddedWorker:
         self._lock: OwnSessionLock | None = None
         self._observed: dict[int, ObservedSession] = {}
         self._looked_at = self._beaten_at = clock.monotonic()
+        self._trouble = ""
+        """Why the last look around failed, and so what the log says already."""
         self._opened: SqliteTree | None = None
         self._watches = WatchesOverFile()
         self._thread = threading.Thread(target=self._run, name="metadata-store", daemon=True)
@@ -121,7 +123,13 @@ class EmbeddedWorker:
                 observed.excuse(now)
             self._end_dead_sessions(now)
         except (StoreUnavailable, OSError) as error:
-            logger.error("metadata in %s cannot be read or written (%s); trying again", self._path, error)
+            if str(error) != self._trouble:
+                logger.error("metadata in %s cannot be read or written (%s); trying again", self._path, error)
+            self._trouble = str(error)
+        else:
+            if self._trouble:
+                logger.info("metadata in %s can be read and written again", self._path)
+            self._trouble = ""
 
     def begin_session(self) -> int:
         """Lease a session after ending those of the dead, whose nodes may stand in the way of this process's own."""
@@ -232,6 +240,8 @@ class EmbeddedWorker:
         try:
             if session_id:
                 self._end_session(session_id)
+        except StoreUnavailable as error:
+            logger.warning("session %d was not ended: %s; the next process that opens the file does that", session_id, error)
         finally:
             self._release_lock()
             for observed in self._observed.values():

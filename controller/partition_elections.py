@@ -27,6 +27,7 @@ from controller.partition_states import PartitionStates
 from controller.pauses import Pause, slices
 from controller.request_batch import RequestBatch
 from controller.store import Get, MetadataStore, data_and_stat
+from controller.znode_json import MalformedZNode
 from controller.znodes import RECOVERED, PartitionState, config_path
 from storage.topic_partition import TopicPartition
 
@@ -221,10 +222,10 @@ class PartitionElections:
         outcomes = await self._store.pipeline([Get(config_path("topics", name)) for name in names]) if names else []
         allowed = set()
         for name, outcome in zip(names, outcomes, strict=True):
-            overrides = {} if isinstance(outcome, NoNode) else decode_config(config_path("topics", name), data_and_stat(outcome)[0])
             try:
+                overrides = {} if isinstance(outcome, NoNode) else decode_config(config_path("topics", name), data_and_stat(outcome)[0])
                 config = TopicConfig(overrides, self._config)
-            except ConfigError as error:
+            except (ConfigError, MalformedZNode) as error:
                 logger.error("topic %s keeps its offline partitions: its configuration is bad (%s); repair it", name, error)
                 continue
             if config[UNCLEAN_LEADER_ELECTION_ENABLE]:

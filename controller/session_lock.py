@@ -27,8 +27,8 @@ class OwnSessionLock:
         os.pwrite(self._descriptor, self._beats.to_bytes(8, "big"), 0)
 
     def release(self) -> None:
-        """Give the lock up and remove the file."""
-        with suppress(FileNotFoundError):
+        """Give the lock up and remove the file. One that the disk does not let go is nobody's: whoever looks at it finds it unlocked."""
+        with suppress(OSError):
             os.unlink(self._path)
         os.close(self._descriptor)
 

@@ -179,6 +179,9 @@ class NewLogs:
         is_future = wanted.future_in is not None
         is_wanted = not batch.is_deleted(wanted)
         is_there = manager.get(topic_partition, future=is_future) is not None
+        config = manager.topic_config_of(topic_partition.topic)
+        if log.config is not config:
+            log.update_config(config)  # it was changed while the log was made, and only logs that are there were told
         if is_future:
             current = manager.get(topic_partition)
             is_wanted = is_wanted and not is_there and current is not None and current.log_dir != directory.path

@@ -1,6 +1,8 @@
 """Several processes on one metadata file: what one of them leaves behind when it is killed, and what a stopped one may still do."""
 
 import asyncio
+import errno
+import logging
 import os
 import signal
 import subprocess
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from controller import session_lock
 from controller.embedded_store import EmbeddedStore
 from controller.embedded_worker import EmbeddedWorker
 from controller.errors import SessionExpired, StoreUnavailable
@@ -206,4 +209,42 @@ def test_a_session_that_others_end_before_its_owner_knows_of_it_is_followed_by_a
         await store.close()
 
     monkeypatch.setattr(EmbeddedWorker, "begin_session", end_what_has_begun)
+    asyncio.run(scenario())
+
+
+def test_a_disk_that_has_become_read_only_is_told_once_and_does_not_stand_in_the_way_of_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A lock of this session can then be neither written nor removed, and the session not be ended."""
+    path = str(tmp_path / "metadata")
+    looks = 0
+
+    def refuse(*_: object) -> None:
+        nonlocal looks
+        looks += 1
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    def refuse_to_commit(*_: object) -> bool:
+        raise StoreUnavailable(path, "disk I/O error; nothing was changed")
+
+    async def scenario() -> None:
+        store = EmbeddedStore(path, RealClock(), session_timeout_ms=30)
+        session_id = await store.open_session()
+        with monkeypatch.context() as broken:
+            broken.setattr(OwnSessionLock, "beat", refuse)
+            await until(lambda: looks > 3)
+        assert [record.message for record in caplog.records if record.levelno == logging.ERROR] == [
+            f"metadata in {path} cannot be read or written ([Errno {errno.EROFS}] Read-only file system); trying again"
+        ]
+        await until(lambda: f"metadata in {path} can be read and written again" in caplog.messages)
+        monkeypatch.setattr(EmbeddedWorker, "_end_session", refuse_to_commit)
+        with monkeypatch.context() as broken:
+            broken.setattr(session_lock.os, "unlink", refuse)
+            await store.close()
+        assert any("was not ended" in message and path in message for message in caplog.messages)
+        left = ObservedSession(f"{path}.session-{session_id}", timeout_ms=18_000, now=0.0)
+        assert left.is_dead(0.0)
+        left.forget(remove=True)
+
+    caplog.set_level(logging.INFO)
     asyncio.run(scenario())

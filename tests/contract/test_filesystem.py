@@ -237,13 +237,16 @@ def test_a_large_file_that_was_deleted_is_given_back_in_another_thread(
     is_closed = threading.Event()
     close = os.close
 
-    def noting(descriptor: int) -> None:
-        close(descriptor)
-        threads.append(threading.get_ident())
-        is_closed.set()
-
     filesystem = RealFileSystem()
     file = filesystem.open(str(tmp_path / "a"), create=True)
+    own = file.fileno()
+
+    def noting(descriptor: int) -> None:
+        close(descriptor)
+        if descriptor == own and not is_closed.is_set():  # others are closed at any time, by whoever left them
+            threads.append(threading.get_ident())
+            is_closed.set()
+
     file.write(bytes(size))
     if is_deleted:
         filesystem.unlink(str(tmp_path / "a"))

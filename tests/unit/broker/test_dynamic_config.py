@@ -174,6 +174,20 @@ def test_a_changed_default_reaches_every_log_but_not_over_an_override() -> None:
     on_a_stage(scenario)
 
 
+def test_what_changes_while_the_logs_are_opened_reaches_those_that_were_open_already() -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.dynamic.load()
+        log, other = stage.host("t"), stage.host("u")
+        await stage.admin.set_entity_config("topics", "t", {"segment.bytes": "100"})
+        await stage.admin.set_broker_configs("", {"log.retention.ms": "77"})
+        await stage.dynamic.catch_up()
+        stage.attach()
+        assert (log.config[SEGMENT_BYTES], log.config[RETENTION_MS]) == (100, 77)
+        assert other.config[RETENTION_MS] == stage.dynamic.topic_config_of("new")[RETENTION_MS] == 77
+
+    on_a_stage(scenario)
+
+
 def test_catching_up_reports_a_change_once_even_while_the_watch_fires() -> None:
     async def scenario(stage: Stage) -> None:
         reported: list[tuple[str, dict[str, str]]] = []
@@ -250,8 +264,8 @@ def test_stored_secrets_are_left_out_and_not_logged(caplog: pytest.LogCaptureFix
     assert "encoded-secret" not in caplog.text
 
 
-def asks_to_host(topic: str) -> LeaderAndIsrRequest:
-    return LeaderAndIsrRequest(topic_states=[LeaderAndIsrTopicState(topic_name=topic)])
+def asks_to_host(*topics: str) -> LeaderAndIsrRequest:
+    return LeaderAndIsrRequest(topic_states=[LeaderAndIsrTopicState(topic_name=topic) for topic in topics])
 
 
 def control(stage: Stage) -> ControlRequests:
@@ -298,3 +312,15 @@ def test_a_store_that_is_away_does_not_keep_a_replica_from_being_made(
 
     on_a_stage(scenario)
     assert "the configurations of t cannot be read" in caplog.text
+
+
+def test_a_topic_whose_configuration_cannot_be_understood_keeps_no_other_from_being_hosted(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.dynamic.load()
+        await stage.node.store.create("/config/topics/bad", b"no JSON")
+        await stage.admin.set_entity_config("topics", "t", {"segment.bytes": "100"})
+        await control(stage).on_leader_and_isr(asks_to_host("bad", "t"))
+        assert stage.replicas.known_at_creation == {"bad": {}, "t": {"segment.bytes": "100"}}
+
+    on_a_stage(scenario)
+    assert "topic bad has the defaults of this broker" in caplog.text

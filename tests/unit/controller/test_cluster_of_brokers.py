@@ -245,6 +245,19 @@ def test_an_unclean_leader_is_elected_only_when_the_topic_allows_it() -> None:
     run(scenario)
 
 
+def test_a_topic_whose_configuration_cannot_be_understood_keeps_no_other_from_its_next_leader() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([1])
+        await cluster.topic([2, 0], name="u")
+        await cluster.brokers[0].store.set("/config/topics/t", b"no JSON")
+        await cluster.kill(1)
+        await cluster.kill(2)
+        assert cluster.state().leader == -1
+        assert cluster.state(TopicPartition("u", 0)).leader == 0
+
+    run(scenario)
+
+
 def test_isr_changes_are_checked_written_and_told_to_all() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.topic([0, 1, 2])

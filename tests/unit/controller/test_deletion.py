@@ -1,8 +1,11 @@
 """Topics are deleted while brokers die, come back and answer late."""
 
 import asyncio
+from collections.abc import Sequence
 
 from controller.change_znodes import encode_log_dir_event
+from controller.errors import StoreError, StoreUnavailable
+from controller.store import Multi, Request, Result, SetData
 from protocol.errors import ErrorCode
 from protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -129,5 +132,31 @@ def test_a_controller_that_dies_in_a_deletion_leaves_it_to_the_next() -> None:
         await cluster.kill(2)
         await cluster.start(2)
         assert "/brokers/topics/t" not in cluster.ensemble.dump()
+
+    run(scenario)
+
+
+def test_a_topic_whose_states_could_not_be_written_is_deleted_with_the_next_one() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([1, 2])
+        await cluster.topic([1, 2], name="u")
+        store = cluster.controller.store
+        pipeline = store.pipeline
+        refusals = iter([StoreUnavailable("metadata.db", "disk full")])
+
+        async def refuse(requests: Sequence[Request]) -> list[Result | StoreError]:
+            if any(isinstance(part, SetData) for each in requests if isinstance(each, Multi) for part in each.writes):
+                for refusal in refusals:
+                    raise refusal
+            return await pipeline(requests)
+
+        store.pipeline = refuse
+        await cluster.brokers[0].topics.delete_topics(["t"], timeout_ms=0)
+        await cluster.settle()
+        assert next(refusals, None) is None
+        assert "/brokers/topics/t" in cluster.ensemble.dump()
+        await cluster.brokers[0].topics.delete_topics(["u"])
+        await cluster.settle()
+        assert not {"/brokers/topics/t", "/brokers/topics/u"} & cluster.ensemble.dump().keys()
 
     run(scenario)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from config.topic import RETENTION_MS
 from protocol.uuid import ZERO_UUID
 from storage.log_manager import LogManager
 from storage.new_logs import NewLog
@@ -57,6 +58,16 @@ def test_the_loop_makes_no_file_and_the_log_is_known_when_all_are_there() -> Non
     calls.clear()
     started.manager.get_or_create(TopicPartition("orders", 0), TOPIC_ID)
     assert not calls
+
+
+def test_a_configuration_that_changes_while_its_log_is_made_holds_for_it() -> None:
+    started = Started()
+    started.make(a_log(0))
+    started.disks.topics["orders"] = {"retention.ms": "5"}
+    started.disks.background.run_work()
+    log = started.manager.get(TopicPartition("orders", 0))
+    assert log is not None
+    assert log.config[RETENTION_MS] == 5
 
 
 def test_logs_without_a_topic_id_have_no_file_of_it() -> None:
