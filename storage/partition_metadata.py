@@ -7,6 +7,7 @@ topic_id: qu0XZ0mpQXC8sQdtzpMmUw
 import base64
 import binascii
 import logging
+import re
 
 from storage.checkpoint import replace_file
 from storage.errors import CorruptCheckpoint
@@ -16,8 +17,8 @@ log = logging.getLogger(__name__)
 
 PARTITION_METADATA = "partition.metadata"
 ZERO_UUID = bytes(16)
-_VERSION = "version: 0"
-_TOPIC_ID = "topic_id: "
+_CONTENT = re.compile(r"version:\s+\d+\r?\ntopic_id:[^\S\n]+(\S*)")
+"""Of any version, as Apache Kafka reads what a later release wrote (3.9's PartitionMetadataReadBuffer)."""
 
 
 def read_topic_id(filesystem: FileSystem, directory: str) -> bytes | None:
@@ -31,15 +32,15 @@ def read_topic_id(filesystem: FileSystem, directory: str) -> bytes | None:
         # Written when the partition was created, and a power cut came before it was durable: the controller tells the id again.
         log.warning("%s is empty: a power cut came right after the partition was created; its topic id is learned anew", path)
         return None
-    lines = data.decode("ascii", "replace").split("\n")
-    if lines[0] != _VERSION or len(lines) < 2 or not lines[1].startswith(_TOPIC_ID):
-        raise CorruptCheckpoint(path, f"it does not begin with `{_VERSION}` and `{_TOPIC_ID}...`")
+    found = _CONTENT.match(data.decode("ascii", "replace"))
+    if found is None:
+        raise CorruptCheckpoint(path, "it does not begin with `version: 0` and `topic_id: ...`")
     try:
-        topic_id = base64.urlsafe_b64decode(lines[1].removeprefix(_TOPIC_ID).strip() + "==")
+        topic_id = base64.urlsafe_b64decode(found[1] + "==")
     except (ValueError, binascii.Error):
         topic_id = b""
     if len(topic_id) != 16 or topic_id == ZERO_UUID:
-        raise CorruptCheckpoint(path, f"`{lines[1]}` is no topic id")
+        raise CorruptCheckpoint(path, f"`{found[1]}` is no topic id")
     return topic_id
 
 
@@ -50,4 +51,4 @@ def write_topic_id(filesystem: FileSystem, directory: str, topic_id: bytes, *, s
 
 def encode_topic_id(topic_id: bytes) -> bytes:
     """What the file holds."""
-    return f"{_VERSION}\n{_TOPIC_ID}{base64.urlsafe_b64encode(topic_id).decode().rstrip('=')}".encode()
+    return f"version: 0\ntopic_id: {base64.urlsafe_b64encode(topic_id).decode().rstrip('=')}".encode()

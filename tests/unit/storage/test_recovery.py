@@ -332,9 +332,13 @@ def test_the_topic_id_is_written_once_and_held_against_what_is_expected() -> Non
     assert open_log(a_context(filesystem), T0, LOG_DIR, a_config()).topic_id == topic_id
     with pytest.raises(InconsistentTopicId):
         open_log(a_context(filesystem), T0, LOG_DIR, a_config(), topic_id=bytes(range(1, 17)))
-    filesystem.open(f"{DIRECTORY}/partition.metadata").write(b"version: 7")
-    with pytest.raises(CorruptCheckpoint, match=r"partition\.metadata"):
-        open_log(a_context(filesystem), T0, LOG_DIR, a_config())
+    replace_file(filesystem, f"{DIRECTORY}/partition.metadata", b"version: 7\r\ntopic_id:  AAECAwQFBgcICQoLDA0ODw\r\nof a later release\n")
+    assert open_log(a_context(filesystem), T0, LOG_DIR, a_config()).topic_id == topic_id
+    an_id = b"topic_id: AAECAwQFBgcICQoLDA0ODw"
+    for garbage in (b"version: -1\n" + an_id, b"version: x\n" + an_id, b"version: 0", an_id, b"version: 0\ntopic_id: AAAA", b"\xff"):
+        replace_file(filesystem, f"{DIRECTORY}/partition.metadata", garbage)
+        with pytest.raises(CorruptCheckpoint, match=r"partition\.metadata"):
+            open_log(a_context(filesystem), T0, LOG_DIR, a_config())
 
 
 def test_a_disk_that_refuses_takes_its_log_directory_down() -> None:
