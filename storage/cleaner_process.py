@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -59,8 +60,14 @@ class CleanerProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._received = bytearray()
         self._is_killed = False
+        self._starting = threading.Lock()
+        """Held by `start`: a process that is just being made is ended, too, by a `close` that comes meanwhile."""
 
     def start(self, job: CleaningJob) -> None:
+        with self._starting:
+            self._start(job)
+
+    def _start(self, job: CleaningJob) -> None:
         process = self._process
         if process is None or process.poll() is not None:
             self._end()
@@ -109,8 +116,9 @@ class CleanerProcess:
             self._process.kill()
 
     def close(self) -> None:
-        self._end()
-        self._is_killed = False
+        with self._starting:
+            self._end()
+            self._is_killed = False
 
     def _end(self) -> None:
         process, self._process = self._process, None

@@ -7,14 +7,20 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from broker.background import LoopBackground
 from config.broker import BrokerConfig
 from config.topic import TopicConfig
+from storage.cleaner_job import CleaningJob
+from storage.cleaner_process import CleanerProcess
 from storage.filesystem import RealFileSystem
 from storage.log_manager import LogManager
 from storage.topic_partition import TopicPartition
@@ -127,3 +133,28 @@ def test_the_process_ends_when_the_broker_is_gone() -> None:
     while Path(f"/proc/{pid}").exists() and "storage.cleaner_worker" in Path(f"/proc/{pid}/cmdline").read_text():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_a_process_that_is_being_made_when_everything_ends_is_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_begun, may_go = threading.Event(), threading.Event()
+    make = subprocess.Popen
+
+    def slowly(*arguments: Any, **options: Any) -> Any:
+        is_begun.set()
+        assert may_go.wait(30)
+        return make(*arguments, **options)
+
+    process = CleanerProcess()
+    job = CleaningJob("t-0", "/nowhere", (), (), 0, 0, (), 0, 0, {}, 0, 1 << 20, 0.9, 4096, 1.0)
+    with ThreadPoolExecutor(2) as executor:
+        with monkeypatch.context() as patched:
+            patched.setattr("storage.cleaner_process.subprocess.Popen", slowly)
+            starting = executor.submit(process.start, job)
+            assert is_begun.wait(30)
+            process.kill()
+            closing = executor.submit(process.close)
+            wait([closing], timeout=0.5)  # it has to wait for the start, so that this ends without it
+            may_go.set()
+            starting.result()
+        closing.result()
+    assert not _children()
