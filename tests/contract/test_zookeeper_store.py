@@ -157,6 +157,17 @@ def test_what_is_protected_can_be_read_but_not_written_by_others() -> None:
     play(scenario, connect, set_acl=True, credentials="kafka:sesame")
 
 
+def test_a_server_of_the_list_that_does_not_answer_is_passed_over_and_every_node_of_the_chroot_is_made() -> None:
+    (port,) = free_ports(1)
+    hosts, path = a_chroot().split("/", 1)
+
+    async def scenario(store: ZooKeeperStore) -> None:
+        await store.create("/here", b"")
+
+    for servers in (f"127.0.0.1:{port},{hosts}", f"{hosts},127.0.0.1:{port}"):
+        play(scenario, f"{servers}/{path}/of/{'first' if servers.endswith(hosts) else 'last'}")
+
+
 def test_nobody_at_the_address_is_one_clear_error() -> None:
     (port,) = free_ports(1)
 
