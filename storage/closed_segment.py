@@ -10,8 +10,10 @@ class ClosedSegment(Segment):
 
     __slots__ = ("_topic_partition",)
 
-    def __init__(self, topic_partition: TopicPartition) -> None:
+    def __init__(self, topic_partition: TopicPartition, log_end_offset: int) -> None:
         self._topic_partition = topic_partition
+        self.base_offset = log_end_offset  # who still reads finds all in the other segments
+        self.size = 0
 
     def should_roll(self, length: int, last_offset: int, max_timestamp: int, now_ms: int, entries: int = 1) -> bool:
         raise LogClosed(self._topic_partition)

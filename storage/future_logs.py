@@ -116,6 +116,8 @@ def replace_current_with_future(self: "LogManager", topic_partition: TopicPartit
     source, target = self._current[topic_partition], self._future[topic_partition]
     directory = f"{target.log_dir}/{topic_partition}"
     self.retirements.settle(directory)
+    if target.topic_id == ZERO_UUID != source.topic_id:  # a crash came between its directory and that file
+        self._checkpoints.take_topic_id(target, source.topic_id)
     target.move_to(directory)
     target.update_high_watermark(source.high_watermark)
     del self._future[topic_partition]
@@ -139,6 +141,7 @@ def retire(self: "LogManager", gone: PartitionLog, *, is_stray: bool = False, at
     """
     self.directories[gone.log_dir].log_count -= 1
     gone.leader_epochs.on_change = None
+    gone.refuse_appends()  # before it is renamed: who still has it in his list must not look for its files where they were
     self.rolls.forget(gone)
     self.flusher.forget(gone)
     self.cleaner.on_deleted(gone)

@@ -6,7 +6,8 @@ decides which segments go and calls `delete_old_segments`, the cleaner calls `re
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from storage.discards import DISCARD_SEGMENTS, Discard
@@ -99,8 +100,7 @@ def _on_discarded(self: "PartitionLog", discard: Discard, error: BaseException |
     self.discards.remove(discard)
     discard.give_back(self.context.filesystem, self.directory)
     if error is None:
-        delete_later(self, "delete-file", [segment.delete for segment in discard.segments])
-        delete_snapshots_later(self, [name + DELETED_SUFFIX for name in discard.snapshots])
+        delete_later(self, [*names_of(discard.segments), *(name + DELETED_SUFFIX for name in discard.snapshots)])
         then(None)
         return
     if not isinstance(error, OSError):
@@ -132,7 +132,7 @@ def discard_segments(self: "PartitionLog", segments: Sequence[Segment]) -> None:
     for segment in segments:
         self.segments.remove(segment)
     discard_files(segments)
-    delete_later(self, "delete-file", [segment.delete for segment in segments])
+    delete_later(self, names_of(segments))
 
 
 def discard_files(segments: Sequence[Segment]) -> None:
@@ -152,33 +152,21 @@ def rename_snapshots(filesystem: FileSystem, producers: ProducerStateManager, se
     return names
 
 
-def delete_snapshots_later(self: "PartitionLog", names: Sequence[str]) -> None:
-    """Deletes those files of the log's directory after `file.delete.delay.ms`."""
-    delete_later(self, "delete-producer-snapshot", [_unlinking(self.context.filesystem, f"{self.directory}/{name}") for name in names])
-
-
-def _unlinking(filesystem: FileSystem, path: str) -> Callable[[], None]:
-    def unlink() -> None:
-        if filesystem.exists(path):
-            filesystem.unlink(path)
-
-    return unlink
-
-
-def delete_later(self: "PartitionLog", name: str, actions: Sequence[Callable[[], None]]) -> None:
-    """Does all of it, if there is any, after `file.delete.delay.ms`, in a thread."""
-    if not actions:
+def delete_later(self: "PartitionLog", names: Sequence[str]) -> None:
+    """Deletes those files of the log's directory after `file.delete.delay.ms`, in a thread, whatever the directory is called by then."""
+    if not names:
         return
+    small_files = self.small_files
 
     def delete_all() -> None:
-        for action in actions:
+        for name in names:
             try:
-                action()
+                small_files.remove(name)
             except OSError as error:
                 # The name says .deleted: the next start tries again.
-                log.warning("%s: %s of %s failed: %s", self.directory, name, self.topic_partition, error)
+                log.warning("%s/%s is not deleted: %s", small_files.directory, name, error.strerror or error)
 
-    self.context.scheduler.schedule_once(name, delete_all, self.settings.file_delete_delay_ms)
+    self.context.scheduler.schedule_once("delete-file", delete_all, self.settings.file_delete_delay_ms)
 
 
 def replace_segments(self: "PartitionLog", base_offset: int, old: Sequence[Segment], then: Then = _say_nothing) -> Swap:
@@ -204,19 +192,23 @@ def replace_segments(self: "PartitionLog", base_offset: int, old: Sequence[Segme
 
 
 def delete(self: "PartitionLog") -> None:
-    """Deletes the partition's directory and everything in it, now. Blocks; raises LogDirFailure."""
-    self.close_without_writing()
-    self.segments.clear()
+    """Deletes the directory of a closed log and everything in it, now. Blocks; raises LogDirFailure."""
     self.small_files.forget()
     filesystem = self.context.filesystem
     try:
         for name in filesystem.list_directory(self.directory):
-            filesystem.unlink(f"{self.directory}/{name}")
+            with suppress(FileNotFoundError):  # who was to delete a segment of it may be at that just now
+                filesystem.unlink(f"{self.directory}/{name}")
         filesystem.remove_directory(self.directory)
         filesystem.sync_directory(self.log_dir)
     except OSError as error:
         raise LogDirFailure(self.log_dir, self.directory, error.strerror or str(error)) from error
     log.info("%s: deleted %s", self.topic_partition, self.directory)
+
+
+def names_of(segments: Iterable[Segment]) -> list[str]:
+    """The names of their files in the log's directory."""
+    return [path.rpartition("/")[2] for segment in segments for path in segment.paths]
 
 
 def _bases(segments: Sequence[Segment]) -> str:

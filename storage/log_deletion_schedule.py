@@ -29,7 +29,12 @@ class LogDeletions:
     def delete_later(self, gone: PartitionLog, delay_ms: int) -> None:
         """Deletes a log that was renamed."""
         log.info("%s: renamed to %s, deleted in %d ms", gone.topic_partition, gone.directory, delay_ms)
-        self._later(delay_ms, gone.delete)
+
+        def begin() -> None:
+            gone.close_without_writing()  # here, for others may look at it on the loop
+            self._submit(gone.delete)
+
+        self._background.schedule("delete-log", delay_ms, 0, begin)
 
     def remove_later(self, log_dir: str, path: str, delay_ms: int) -> None:
         """Removes a directory that an earlier run left."""
@@ -46,10 +51,10 @@ class LogDeletions:
                 raise LogDirFailure(log_dir, path, error.strerror or str(error)) from error
             log.info("%s: removed", path)
 
-        self._later(delay_ms, remove)
+        self._background.schedule("delete-log", delay_ms, 0, lambda: self._submit(remove))
 
-    def _later(self, delay_ms: int, work: Callable[[], None]) -> None:
-        self._background.schedule("delete-log", delay_ms, 0, lambda: self._background.submit("delete-log", work, self._then))
+    def _submit(self, work: Callable[[], None]) -> None:
+        self._background.submit("delete-log", work, self._then)
 
     def _then(self, error: BaseException | None) -> None:
         if isinstance(error, LogDirFailure):

@@ -18,7 +18,7 @@ from storage.errors import LogBeingTruncated, LogClosed, LogDirFailure, Unexpect
 from storage.file_names import INDEX_SUFFIXES, LOG_SUFFIX, offset_of_file_name
 from storage.filesystem import FileSystem
 from storage.giving_way import give_way
-from storage.log_deletion import delete_later, delete_snapshots_later, discard_files, rename_snapshots
+from storage.log_deletion import delete_later, discard_files, names_of, rename_snapshots
 from storage.log_segments import LogSegments
 from storage.movable_directory import MovableDirectory
 from storage.producer_replay import rebuild_producer_state
@@ -141,14 +141,14 @@ class Truncation:
         discard_files(left)
         rebuild_producer_state(self.producers, segments, self._log_start_offset, offset, self._now_ms)
 
-    def give_back(self, filesystem: FileSystem, directory: str) -> list[Callable[[], None]]:
-        """Everything is the loop's again, in the directory as it is called now; returns what deletes the files that are left over."""
+    def give_back(self, filesystem: FileSystem, directory: str) -> list[str]:
+        """Everything is the loop's again, in the directory as it is called now; returns the names of the files that are left over."""
         for each in (*self._gone, *([] if self.segment is None else [self.segment])):
             each.use_filesystem(filesystem)
             each.move_to(directory)
         self.producers.use_filesystem(filesystem)
         self.producers.directory = directory
-        return [each.delete for each in self._gone]
+        return [*names_of(self._gone), *self.snapshots]
 
 
 def truncate_to(self: "PartitionLog", offset: int) -> bool:
@@ -345,8 +345,7 @@ def _take_back(self: "PartitionLog", truncation: Truncation) -> None:
     producers.state.on_high_watermark(self.high_watermark)
     if self.log_start_offset > truncation.log_start_offset:
         producers.on_log_start_offset_incremented(self.log_start_offset)
-    delete_later(self, "delete-file", left_over)
-    delete_snapshots_later(self, truncation.snapshots)
+    delete_later(self, left_over)
 
 
 def _failure(self: "PartitionLog", error: Exception) -> Exception:

@@ -256,19 +256,20 @@ class PartitionLog:
         except OSError as error:
             raise self.disk_failure(self.directory, error) from error
         finally:
-            self._refuse_appends()
+            self.refuse_appends()
 
     def close_without_writing(self) -> None:
         """Lets go of all files: the disk has failed, or the log is to be deleted."""
-        self._refuse_appends()
+        self.refuse_appends()
         for segment in self.segments:
             segment.close_without_writing()
 
-    def _refuse_appends(self) -> None:
+    def refuse_appends(self) -> None:
+        """Nothing is written any more; what is open stays open."""
         self.is_closed = True
         self.unfinished_rolls.clear()
         self.read_hints.clear()
-        self.active_segment = ClosedSegment(self.topic_partition)
+        self.active_segment = ClosedSegment(self.topic_partition, self.log_end_offset)
 
     def disk_failure(self, path: str, error: OSError) -> LogDirFailure:
         """What `error` means to the floors above. Raises LogClosed instead: the files of a closed log may be gone, that is no failure."""

@@ -49,6 +49,20 @@ class SmallFiles:
             self._filesystem.rename(f"{directory}/{temporary}", f"{directory}/{name}")
         self.sync_directory()
 
+    def remove(self, name: str) -> None:
+        """Deletes the file, if it is there; nobody makes one of that name any more. Blocks, without the lock; raises OSError."""
+        directory = self.directory
+        while not self.is_gone():
+            try:
+                self._filesystem.unlink(f"{directory}/{name}")
+            except FileNotFoundError:
+                with self._lock:
+                    if directory == self.directory:
+                        return
+                    directory = self.directory  # it was renamed meanwhile
+            else:
+                return
+
     def move_to(self, directory: str) -> None:
         """Renames the directory. Raises OSError."""
         with self._lock:

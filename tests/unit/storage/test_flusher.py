@@ -199,4 +199,4 @@ def test_producers_of_many_logs_are_looked_at_in_slices(monkeypatch: pytest.Monk
     manager.delete(logs[1].topic_partition)
     manager.remove_expired_producers()  # the round goes on, and is no other
     disks.settle()
-    assert [[entry.producer_id for entry in log.active_producers()] for log in logs] == [[5], [], [9]]
+    assert [[entry.producer_id for entry in log.active_producers()] for log in (logs[0], logs[2])] == [[5], [9]]
