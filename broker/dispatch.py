@@ -16,7 +16,7 @@ import asyncio
 import inspect
 import logging
 import struct
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from struct import Struct
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, cast
@@ -132,7 +132,7 @@ class Dispatcher:
             return pending
         return cast("Answer", response)
 
-    def handle_several(self, view: memoryview, position: int, end: int, connection: Connection) -> tuple[list[Answer], int] | None:
+    def handle_several(self, view: memoryview, position: int, end: int, connection: Connection) -> tuple[Sequence[Answer], int] | None:
         """Answer two or more requests that stand behind one another from `position` on, with their lengths, and say where the next begins.
 
         None: nothing was done, `handle` takes each. An error nobody expected closes the connection: who knows what of them was done.

@@ -8,10 +8,11 @@ is answered with None, and the generated decoder then reads it or raises the rig
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 from protocol.messages.produce import ProduceRequest
+from protocol.records import NO_TIMESTAMP
 from protocol.wire import ProtocolError
 
 FIRST_VERSION: Final = 3
@@ -214,6 +215,20 @@ def encode_produce_response(
     if version >= 5:
         return pack(correlation_id, head, partition, error_code, base_offset, log_append_time_ms, log_start_offset, tail, throttle_time_ms)
     return pack(correlation_id, head, partition, error_code, base_offset, log_append_time_ms, tail, throttle_time_ms)
+
+
+def encode_produce_responses(
+    version: int, correlation_ids: Sequence[int], topic: str, partition: int, base_offsets: Sequence[int], log_start_offset: int
+) -> list[bytes]:
+    """The same for requests that came together, of which each was appended. Versions 9 to 11."""
+    template = _templates[version].get(topic)
+    if template is None:
+        template = _response_template(version, topic)
+    pack, head, tail = template
+    return [
+        pack(correlation_id, head, partition, 0, base_offset, NO_TIMESTAMP, log_start_offset, tail, 0)
+        for correlation_id, base_offset in zip(correlation_ids, base_offsets, strict=True)
+    ]
 
 
 def _response_template(version: int, topic: str) -> _Template:

@@ -277,9 +277,9 @@ class Partition:
         if not self.is_leader or (required_acks == -1 and (self.is_cut_off or len(self.isr) < self.effective_min_isr)):
             return []
         log = self.log
-        first_offsets = log.append_several_plain(batches, self.leader_epoch, now_ms, api_version)
+        first_offsets, size = log.append_several_plain(batches, self.leader_epoch, now_ms, api_version)
         if first_offsets:
-            self._on_appended(log, log.log_end_offset - first_offsets[0], sum(map(len, batches)), len(batches))
+            self._on_appended(log, log.log_end_offset - first_offsets[0], size, len(first_offsets))
         return first_offsets
 
     def _on_appended(self, log: PartitionLog, messages: int, size: int, requests: int = 1) -> None:

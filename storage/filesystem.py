@@ -36,8 +36,8 @@ class File(Protocol):
     def pwrite(self, data: bytes | bytearray | memoryview, at: int) -> None:
         """All of `data` from position `at`; normally one system call."""
 
-    def pwritev(self, data: Sequence[memoryview], at: int) -> None:
-        """All of `data`, one behind the other, from position `at`; normally one system call. At most 1024 of them."""
+    def pwritev(self, data: Sequence[memoryview], length: int, at: int) -> None:
+        """All of `data`, `length` bytes in sum, one behind the other from position `at`; normally one system call. At most 1024 of them."""
 
     def pread(self, length: int, at: int) -> bytes:
         """Up to `length` bytes; fewer only at the end of the file."""

@@ -41,6 +41,8 @@ _BODY_MASK: Final = (0, 0xFFFFFF00, 0, 0xFFFFFFFF, 0xFFFFFFFF)
 _BODY_MAGIC: Final = (0, 0x1F8B0800, 0, 0x04224D18, 0x28B52FFD)
 
 
+_NOTHING: Final[tuple[list[int], int]] = [], 0
+
 PlainHeader = tuple[int, int, int, int, int]
 """(record count, largest timestamp, producer id, epoch, base sequence)."""
 
@@ -81,15 +83,16 @@ def append_plain(self: "PartitionLog", records: memoryview, leader_epoch: int, n
 
 def append_several_plain(
     self: "PartitionLog", batches: Sequence[memoryview], leader_epoch: int, now_ms: int, api_version: int
-) -> list[int]:
-    """The same for a batch each of several requests, in their order, with one system call; the offsets that their first records got.
+) -> tuple[list[int], int]:
+    """The same for a batch each of several requests, in their order, with one system call; the offsets that their first records got, and
+    how many bytes all of them have.
 
-    An empty list: nothing was done, and each is to be appended by itself; so it is when producers differ, a segment begins or ends, or a
+    No offsets: nothing was done, and each is to be appended by itself; so it is when producers differ, a segment begins or ends, or a
     flush is due.
     """
     rules = self.rules
     if leader_epoch != self.latest_epoch or not rules.takes_plain:
-        return []
+        return _NOTHING
     end_offset = self.log_end_offset
     newest = NO_TIMESTAMP
     total = 0
@@ -101,7 +104,7 @@ def append_several_plain(
         size = len(records)
         header = _read_plain(records, size, rules, api_version)
         if header is None:
-            return []
+            return _NOTHING
         count, max_timestamp, producer_id, _, _ = header
         if producer_id >= 0:
             has_producer = True
@@ -112,13 +115,13 @@ def append_several_plain(
         total += size
         newest = max_timestamp if max_timestamp > newest else newest
     if end_offset > self.next_flush_offset:
-        return []
+        return _NOTHING
     if has_producer and not (_follow_each_other(headers) and _is_new(self, headers[0], first_offsets[0])):
-        return []
+        return _NOTHING
     segment = self.active_segment
     try:
         if segment.should_roll(total, end_offset - 1, newest, now_ms, len(placed)) or not segment.size:
-            return []
+            return _NOTHING
         for records, first_offset in zip(batches, first_offsets, strict=True):
             _stamp(records, 0, first_offset, len(records) - LOG_OVERHEAD, leader_epoch)
         segment.append_several(batches, placed)
@@ -128,7 +131,7 @@ def append_several_plain(
     if has_producer:
         for header, first_offset in zip(headers, first_offsets, strict=True):
             _take_in(self, header, first_offset)
-    return first_offsets
+    return first_offsets, total
 
 
 def _read_plain(records: memoryview, size: int, rules: "ValidationRules", api_version: int) -> PlainHeader | None:

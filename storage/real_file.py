@@ -36,9 +36,9 @@ class RealFile:
         if written != len(data):
             self._write_rest(memoryview(data), at, written)
 
-    def pwritev(self, data: Sequence[memoryview], at: int) -> None:
+    def pwritev(self, data: Sequence[memoryview], length: int, at: int) -> None:
         written = os.pwritev(self._fd, data, at)
-        if written != sum(map(len, data)):
+        if written != length:
             self._write_rest(memoryview(b"".join(data)), at, written)
 
     def _write_rest(self, data: memoryview, at: int, written: int) -> None:

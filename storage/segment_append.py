@@ -84,7 +84,7 @@ def append_several(self: "Segment", batches: Sequence[memoryview], placed: Seque
         position += length
         since_last_entry += length
     try:
-        file.pwritev(batches, start)
+        file.pwritev(batches, position - start, start)
         self._append_to_indexes(entries)
     except OSError:
         self._cut_torn_write(start)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from broker.handlers.delayed_produce import ACKS_ALL, DelayedAppend, DelayedProduce, wait_ms
 from broker.handlers.leader_hints import current_leader, leader_nodes
@@ -34,7 +35,7 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from protocol.produce_fast_path import encode_produce_response, read_one_batch, read_several
+from protocol.produce_fast_path import encode_produce_response, encode_produce_responses, read_one_batch, read_several
 from protocol.records import NO_TIMESTAMP, TRANSACTIONAL_MASK
 from replication.errors import ReplicationError, UnknownTopicOrPartition
 from replication.partition import Partition
@@ -128,7 +129,7 @@ def handle_produce_frame(
 
 def handle_produce_frames(
     view: memoryview, position: int, end: int, version: int, connection: Connection, broker: Services
-) -> tuple[list[Answer], int] | None:
+) -> tuple[Sequence[Answer], int] | None:
     """The hot path of requests that came together: from `position` on, a plain batch each, for the same partition with the same acks.
 
     Answers to them, and where the next frame begins. None when there are not two such requests, or something is wrong with one; nothing
@@ -156,10 +157,7 @@ def handle_produce_frames(
     log = partition.log
     log_start_offset = log.log_start_offset
     if acks != ACKS_ALL or log.high_watermark >= log.log_end_offset:
-        return [
-            encode_produce_response(version, correlation_id, topic, index, 0, first_offset, NO_TIMESTAMP, log_start_offset, 0)
-            for correlation_id, first_offset in zip(correlation_ids, first_offsets, strict=True)
-        ], following
+        return encode_produce_responses(version, correlation_ids, topic, index, first_offsets, log_start_offset), following
     answers: list[Answer] = []
     end_offsets = (*first_offsets[1:], log.log_end_offset)
     for correlation_id, first_offset, end_offset in zip(correlation_ids, first_offsets, end_offsets, strict=True):

@@ -15,6 +15,7 @@ import asyncio
 import logging
 import socket
 from collections import deque
+from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Final, cast
 
@@ -137,7 +138,7 @@ class Connection(AnswerWriter):
         if position != end and not self._state & CLOSED:
             self._keep_or_wait(view, position, end)
 
-    def _put(self, answers: list[Answer], out: Parts) -> int:
+    def _put(self, answers: Sequence[Answer], out: Parts) -> int:
         """Several answers at once; returns the size of what it put into `out` or sent."""
         gathered = 0
         for answer in answers:

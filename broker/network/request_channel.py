@@ -22,7 +22,7 @@ per connection, first come first served; a connection whose request waits is not
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from struct import Struct
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
@@ -136,7 +136,7 @@ class Pending:
 
 Answer: TypeAlias = Completion | Pending
 Handler: TypeAlias = "Callable[[memoryview, Connection], Answer]"
-SeveralHandler: TypeAlias = "Callable[[memoryview, int, int, Connection], tuple[list[Answer], int] | None]"
+SeveralHandler: TypeAlias = "Callable[[memoryview, int, int, Connection], tuple[Sequence[Answer], int] | None]"
 
 
 class ConnectionInfo:

@@ -21,7 +21,7 @@ class FullDisk:
     def pwrite(self, data: bytes, at: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    def pwritev(self, data: list[memoryview], at: int) -> None:
+    def pwritev(self, data: list[memoryview], length: int, at: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
 

@@ -43,8 +43,8 @@ class MemoryFile:
             content.extend(bytes(at - len(content)))
         content[at : at + len(data)] = data
 
-    def pwritev(self, data: Sequence[memoryview], at: int) -> None:
-        self.pwrite(b"".join(data), at)
+    def pwritev(self, data: Sequence[memoryview], length: int, at: int) -> None:
+        self.pwrite(b"".join(data)[:length], at)
 
     def pread(self, length: int, at: int) -> bytes:
         return bytes(self.node.data[at : at + length])
@@ -319,8 +319,8 @@ class _FaultyFile:
             raise self._filesystem.error(self.path)
         self._inner.pwrite(data, at)
 
-    def pwritev(self, data: Sequence[memoryview], at: int) -> None:
-        self.pwrite(b"".join(data), at)
+    def pwritev(self, data: Sequence[memoryview], length: int, at: int) -> None:
+        self.pwrite(b"".join(data)[:length], at)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._inner, name)

@@ -18,7 +18,15 @@ from protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.produce_fast_path import FIRST_VERSION, LAST_VERSION, OneBatch, encode_produce_response, read_one_batch, read_several
+from protocol.produce_fast_path import (
+    FIRST_VERSION,
+    LAST_VERSION,
+    OneBatch,
+    encode_produce_response,
+    encode_produce_responses,
+    read_one_batch,
+    read_several,
+)
 from protocol.registry import api
 from tests.support.golden_frames import all_golden_frames
 
@@ -126,6 +134,13 @@ def test_the_answer_of_one_partition_is_what_the_general_encoder_writes(version:
         header = ResponseHeader(correlation_id=5).encode(api(ApiKey.PRODUCE).response_header_version(version))
         fast = encode_produce_response(version, 5, topic, 3, 6, 2**40, -1, 17, 9)
         assert fast == header + response.encode(version)
+
+
+@pytest.mark.parametrize("version", range(9, LAST_VERSION + 1))
+def test_the_answers_of_several_are_those_of_each(version: int) -> None:
+    for _ in range(2):
+        together = encode_produce_responses(version, [5, 8], "orders", 3, [7, 2**40], 17)
+        assert together == [encode_produce_response(version, number, "orders", 3, 0, at, -1, 17, 0) for number, at in ((5, 7), (8, 2**40))]
 
 
 # -- several that came together ----------------------------------------------------------------------------------------

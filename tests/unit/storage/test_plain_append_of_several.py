@@ -18,7 +18,9 @@ from tests.unit.storage.test_plain_append import CONFIGS, NOW_MS, VERSION, batch
 
 
 def at_once(log: PartitionLog, *sent: bytes | bytearray, epoch: int = 0) -> list[int]:
-    return log.append_several_plain([memoryview(bytearray(batch)) for batch in sent], epoch, NOW_MS, VERSION)
+    first_offsets, size = log.append_several_plain([memoryview(bytearray(batch)) for batch in sent], epoch, NOW_MS, VERSION)
+    assert size == (sum(map(len, sent)) if first_offsets else 0)
+    return first_offsets
 
 
 def one_by_one(log: PartitionLog, *sent: bytes | bytearray) -> list[tuple[object, ...] | None]:
