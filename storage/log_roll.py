@@ -57,6 +57,8 @@ def roll(self: "PartitionLog", expected_next_offset: int = 0) -> Segment:
         if self.recovery_point >= base_offset:
             self.active_segment.become_inactive()
             ended = None
+    if ended is not None:
+        ended.trim()  # at once: recovery takes what was preallocated for torn, and deletes all that follows
     begun = _begin_segment(self, base_offset)
     producers = self.producer_state
     producers.map_end_offset = base_offset

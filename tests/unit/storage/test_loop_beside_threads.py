@@ -176,3 +176,16 @@ def test_a_future_log_whose_topic_id_a_crash_took_has_it_when_it_takes_the_place
     assert moved is not None
     assert (moved.log_dir, moved.topic_id) == ("/b", TOPIC_ID)
     assert read_topic_id(disks.filesystem, "/b/topic-0") == TOPIC_ID
+
+
+def test_a_crash_between_a_roll_and_its_completion_loses_nothing_behind_a_preallocated_file() -> None:
+    disks, manager = a_manager()
+    disks.topics["topic"] = dict(topic(preallocate="true", segment_bytes=2000))
+    log = some_logs(manager)[0]
+    append(log, a_batch(2))
+    log.roll()
+    append(log, a_batch(2))
+    disks.crash(manager)
+    found = disks.start().get(T0)
+    assert found is not None
+    assert found.log_end_offset == 4
