@@ -70,6 +70,7 @@ from controller.metadata_waits import MetadataWaits
 from controller.partition_growth import PartitionGrowth
 from controller.registration import in_session, next_broker_sequence, prepare_store, registration_version
 from controller.topic_admin import TopicAdmin
+from controller.znode_json import MalformedZNode
 from controller.znodes import BrokerRegistration, Endpoint
 from replication.cluster import MetadataCache
 from replication.replica_manager import ReplicaManager
@@ -120,11 +121,10 @@ class Broker:
         began = time.monotonic()
         try:
             await self._start()
-        except (CannotStart, ConfigError, StorageError, ControllerError, StoreError, BindFailed) as error:
+        except BaseException as error:
             await self._held.aclose()
-            raise CannotStart(str(error)) from None
-        except BaseException:
-            await self._held.aclose()
+            if isinstance(error, CannotStart | ConfigError | StorageError | ControllerError | StoreError | MalformedZNode | BindFailed):
+                raise CannotStart(str(error)) from None
             raise
         logger.info(
             "broker %d of cluster %s is ready after %d ms: %s",
