@@ -29,13 +29,16 @@ async def on_stop_replica(self: ReplicaManager, request: StopReplicaRequest) -> 
     answer = StopReplicaAnswer()
     if self.is_deposed(request):
         return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+    deletes = False
     for at, (topic_partition, leader_epoch, delete) in enumerate(stopped_partitions(request), 1):
+        deletes = deletes or delete
         answer.add(topic_partition, *_stop(self, topic_partition, leader_epoch, delete=delete))
         if at % LOGS_PER_TURN == 0:
             await asyncio.sleep(0)
             if self.is_deposed(request):
                 return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-    await done(self.log_manager.retirements.when_done)
+    if deletes:
+        await done(self.log_manager.retirements.when_done)
     return answer.response()
 
 

@@ -58,6 +58,7 @@ class DeferredWrites:
         "_is_armed",
         "_on_failure",
         "_prepared",
+        "_reached",
         "_threads",
         "_writes",
     )
@@ -79,6 +80,8 @@ class DeferredWrites:
         self._failures: dict[str, LogDirFailure] = {}
         self._threads = 0
         self._busy = threading.Condition()
+        self._reached: list[Callable[[], None]] = []
+        """Who waited for what has been written with this batch, or before."""
 
     def write(self, key: object, log_dir: str, prepare: Callable[[], Write]) -> None:
         """`prepare` is called on the loop when the batch starts, and returns what a thread is to do. One key is one request."""
@@ -89,6 +92,14 @@ class DeferredWrites:
         """`prepare` is called on the loop when its turn comes; it is written after everything that was asked for before."""
         self._checkpoints[key] = (log_dir, prepare)
         self._arm()
+
+    def when_written(self, then: Callable[[], None]) -> None:
+        """Calls `then` on the loop when everything that was asked for before has been tried; at once if nothing is left of it."""
+        if self._is_armed:
+            # A checkpoint that says nothing, for those are written after all else.
+            self._checkpoints[object()] = ("", lambda: Checkpoint(iter(()), lambda: self._reached.append(then)))
+        else:
+            then()
 
     def run_now(self) -> None:
         """Does what is pending, in this thread, after what is under way. For shutdown. Failures are reported as ever."""
@@ -144,6 +155,9 @@ class DeferredWrites:
         self._is_armed = False
         if self._writes or self._checkpoints or self._gathered:
             self._arm()
+        reached, self._reached = self._reached, []
+        for then in reached:
+            then()
 
     def _run(self, writes: list[tuple[str, Write]], after: Callable[[], None]) -> None:
         if not writes:

@@ -157,6 +157,7 @@ def retire(self: "LogManager", gone: PartitionLog, *, is_stray: bool = False, at
             self._deletions.delete_later(gone, self._config[LOG_SEGMENT_DELETE_DELAY_MS])
         self._checkpoints.recovery_points([gone.log_dir])
         self._checkpoints.log_start_offsets([gone.log_dir])
+        self._checkpoints.high_watermarks([gone.log_dir])
 
     (self.retirements.do_now if at_once else self.retirements.begin)(retirement, then)
     return retirement

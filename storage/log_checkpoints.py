@@ -105,6 +105,10 @@ class LogCheckpoints:
 
         self._writes.checkpoint((name, log_dir), log_dir, prepare)
 
+    def when_written(self, then: Callable[[], None]) -> None:
+        """Calls `then` on the loop when what was asked for so far is written, as far as the disks let it."""
+        self._writes.when_written(then)
+
     def run_now(self) -> None:
         """Writes what was asked for, in this thread."""
         self._writes.run_now()

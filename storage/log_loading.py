@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 # Not partitions, but at home there: the index cache of tiered storage, and the metadata log of a KRaft broker.
 _IGNORED = frozenset({"remote-log-index-cache", "__cluster_metadata-0"})
+_CHECKPOINTS = (LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
 _PROGRESS_SECONDS = 10.0
 _TASKS_AT_ONCE = 50
 """That a thread opens before it says so: to wake the main thread for each log costs as much as opening one."""
@@ -75,6 +76,8 @@ class LogLoading:
         self._topic_config_of = topic_config_of
         self._threads = threads_per_directory
         self._loaded = LoadedLogs()
+        self._outdated: dict[LogDirectory, list[tuple[str, dict[TopicPartition, int]]]] = {}
+        """Checkpoints that name partitions which are not there, and what is left of them without those."""
 
     def run(self) -> LoadedLogs:
         """Opens everything. Raises ForeignDirectory, DuplicateLog, NoUsableLogDirectory."""
@@ -110,9 +113,7 @@ class LogLoading:
     def _tasks_of(self, directory: LogDirectory) -> list[_Task]:
         filesystem = self._context.filesystem
         try:
-            recovery_points = OffsetCheckpoint(directory.path, RECOVERY_POINT_CHECKPOINT, filesystem).read()
-            start_offsets = OffsetCheckpoint(directory.path, LOG_START_OFFSET_CHECKPOINT, filesystem).read()
-            high_watermarks = OffsetCheckpoint(directory.path, HIGH_WATERMARK_CHECKPOINT, filesystem).read()
+            checkpoints = {name: OffsetCheckpoint(directory.path, name, filesystem).read() for name in _CHECKPOINTS}
             names = [name for name in filesystem.list_directory(directory.path) if filesystem.is_directory(f"{directory.path}/{name}")]
         except (OSError, CorruptCheckpoint) as error:
             self._directories.fail(directory.path, str(error))
@@ -135,8 +136,14 @@ class LogLoading:
                 )
                 self._loaded.stray.append(f"{directory.path}/{name}")
             else:
-                start, recovery, high = (offsets.get(topic_partition, 0) for offsets in (start_offsets, recovery_points, high_watermarks))
+                start, recovery, high = (checkpoints[name].get(topic_partition, 0) for name in _CHECKPOINTS)
                 tasks.append(_Task(directory, name, topic_partition, kind, start, recovery, high))
+        there = {task.topic_partition for task in tasks}
+        self._outdated[directory] = [
+            (name, {each: offset for each, offset in offsets.items() if each in there})
+            for name, offsets in checkpoints.items()
+            if not offsets.keys() <= there
+        ]
         return tasks
 
     def _begin(self, directory: LogDirectory, tasks: list[_Task]) -> bool:
@@ -145,6 +152,9 @@ class LogLoading:
             return False
         try:
             clean = self._directories.take_clean_shutdown(directory)
+            # A log that is made there would inherit what they say, if the next stop was a kill.
+            for name, offsets in self._outdated[directory]:
+                OffsetCheckpoint(directory.path, name, self._context.filesystem).write(offsets)
         except OSError as error:
             self._directories.fail(directory.path, str(error))
             return False

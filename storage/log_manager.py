@@ -101,7 +101,7 @@ class LogManager:
         self._future: dict[TopicPartition, PartitionLog] = {}
         self._checkpoints = LogCheckpoints(filesystem, background, self.all_logs, self._on_failure)
         self.flusher = Flusher(background, self._on_failure, elapsed_ms(clock))
-        self.retirements = Retirements(background, self._on_failure)
+        self.retirements = Retirements(background, self._on_failure, self._checkpoints.when_written)
         self._deletions = LogDeletions(filesystem, background, self._on_failure)
         self._spare_files = SpareFiles(filesystem, background)
         self._left_by_deletions: list[tuple[str, str]] = []

@@ -2,7 +2,8 @@
 system, on a busy disk for a tenth of a second, and a topic has hundreds of partitions.
 
 `LogManager` owns one. The log is in nobody's list when it is retired, and its files go later (`LogDeletions`). A crash before the rename
-leaves the log where it was; so the controller is told that it is deleted only when all of that is done (`when_done`).
+leaves the log where it was; so the controller is told that it is deleted only when all of that is done (`when_done`), and the checkpoints
+are written: a new log of that name must not inherit the offsets of the old one, or a kill would cost it what lies below them.
 
 Invariant: a directory that has the name of a retired log's is not made, nor looked for, before `settle` has returned.
 """
@@ -10,6 +11,7 @@ Invariant: a directory that has the name of a retired log's is not made, nor loo
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from storage.background import Background
 from storage.errors import LogDirFailure
@@ -50,12 +52,15 @@ class Retirement:
 class Retirements:
     """All of a broker. Called on the event loop, but for `settle`."""
 
-    __slots__ = ("_background", "_on_failure", "_pending")
+    __slots__ = ("_background", "_on_failure", "_pending", "_when_written")
 
-    def __init__(self, background: Background, on_failure: Callable[[LogDirFailure], None]) -> None:
-        """`on_failure` is called on the loop when the disk refuses."""
+    def __init__(
+        self, background: Background, on_failure: Callable[[LogDirFailure], None], when_written: Callable[[Callable[[], None]], None]
+    ) -> None:
+        """`on_failure` is called on the loop when the disk refuses; `when_written` is that of the checkpoints."""
         self._background = background
         self._on_failure = on_failure
+        self._when_written = when_written
         self._pending: dict[str, Retirement] = {}
         """By the directory's former name."""
 
@@ -83,11 +88,15 @@ class Retirements:
                 log.error("%s is not renamed, and stays as a stray: %s", retirement.former, retirement.failure)
 
     def when_done(self, then: Callable[[BaseException | None], None]) -> None:
-        """Calls `then` when all that was begun so far is done."""
+        """Calls `then` when all that was begun so far is done, and no checkpoint names those logs any more."""
+
+        def renamed(error: BaseException | None) -> None:
+            self._when_written(partial(then, error))
+
         if self._pending:
-            self._background.submit(RETIRE_LOG, _nothing, then)  # work of one name is done in this order
+            self._background.submit(RETIRE_LOG, _nothing, renamed)  # work of one name is done in this order
         else:
-            then(None)
+            renamed(None)
 
     def _finish(self, retirement: Retirement, then: Callable[[], None], on_failure: Callable[[LogDirFailure], None]) -> None:
         gone = retirement.log

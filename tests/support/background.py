@@ -1,6 +1,7 @@
 """A `Background` for storage that the test moves by hand."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from tests.support.clocks import ManualClock
 
@@ -25,8 +26,12 @@ class ManualBackground:
         self.done_at_once: set[str] = set()
         """Names of work that runs when it is submitted."""
         self._count = 0
+        self._is_hurried = False
 
     def schedule(self, name: str, delay_ms: int, period_ms: int, callback: Callable[[], None]) -> None:
+        if self._is_hurried and not delay_ms and not period_ms:
+            callback()
+            return
         self._count += 1
         self.timers.append((self.clock.now_ms() + delay_ms, self._count, name, period_ms, callback))
 
@@ -35,8 +40,18 @@ class ManualBackground:
 
     def submit(self, name: str, work: Callable[[], None], then: Callable[[BaseException | None], None]) -> None:
         self.work.append((name, work, then))
-        if name in self.done_at_once:
+        if self._is_hurried or name in self.done_at_once:
             self._run(len(self.work) - 1)
+
+    @contextmanager
+    def hurried(self) -> Iterator[None]:
+        """What is due is done, and what becomes due meanwhile is done at once: for who waits for it without a loop."""
+        self.advance()
+        self._is_hurried = True
+        try:
+            yield
+        finally:
+            self._is_hurried = False
 
     def turn(self) -> bool:
         """One turn of the loop: what became due before it, and what it makes due now waits for the next; False if nothing is due."""

@@ -122,7 +122,8 @@ class GroupBench:
         """StopReplica, with deletion."""
         states = [StopReplicaPartitionState(partition_index=index, leader_epoch=-2, delete_partition=True)]
         topics = [StopReplicaTopicState(topic_name=OFFSETS_TOPIC, partition_states=states)]
-        await self.replica_manager.on_stop_replica(StopReplicaRequest(controller_epoch=1, topic_states=topics))
+        with self.disks.background.hurried():
+            await self.replica_manager.on_stop_replica(StopReplicaRequest(controller_epoch=1, topic_states=topics))
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Let tasks run until it is so."""

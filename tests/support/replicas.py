@@ -146,7 +146,8 @@ class Replicas:
         state = StopReplicaPartitionState(partition_index=index, leader_epoch=leader_epoch, delete_partition=delete)
         topic_state = StopReplicaTopicState(topic_name=TOPIC, partition_states=[state])
         request = StopReplicaRequest(controller_id=1, controller_epoch=controller_epoch, topic_states=[topic_state])
-        return at_once(self.manager.on_stop_replica(request))
+        with self.disks.background.hurried():
+            return at_once(self.manager.on_stop_replica(request))
 
     # -- the partition
 

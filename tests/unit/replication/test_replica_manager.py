@@ -337,7 +337,8 @@ def test_stop_replica_of_every_version_means_the_same(version: int) -> None:
     sent, _ = StopReplicaRequest.decode(memoryview(bytearray(request.encode(version))), version, 0)
     replicas = Replicas()
     replicas.say(state(isr=[0], replicas=[0]))
-    response = asyncio.run(replicas.manager.on_stop_replica(sent))
+    with replicas.disks.background.hurried():
+        response = asyncio.run(replicas.manager.on_stop_replica(sent))
     assert [error.error_code for error in response.partition_errors] == [0]
     assert replicas.manager.partitions == {}
 
@@ -360,7 +361,7 @@ def test_what_is_deleted_while_its_log_is_made_is_not_made_again() -> None:
         stopping = asyncio.create_task(replicas.manager.on_stop_replica(stop))
         await asyncio.sleep(0)
         while not (hosting.done() and stopping.done()):
-            background.run_work()
+            background.advance()
             await asyncio.sleep(0)
 
     asyncio.run(both())

@@ -13,7 +13,7 @@ from tests.support.log_manager import Disks, a_future_log
 from tests.support.logs import append
 
 T0 = TopicPartition("orders", 0)
-TOPIC_ID = b"id of the topic."
+TOPIC_ID, OTHER_ID = b"id of the topic.", b"id of another on"
 
 
 class Started:
@@ -47,7 +47,7 @@ def test_the_loop_renames_nothing_and_hears_when_it_is_done() -> None:
     started.manager.retirements.when_done(told.append)
     assert not calls
     assert not told
-    started.disks.background.run_work()
+    started.disks.settle()
     assert told == [None]
     assert retirement.failure is None
     assert started.log.directory.endswith("-delete")
@@ -56,9 +56,52 @@ def test_the_loop_renames_nothing_and_hears_when_it_is_done() -> None:
     assert started.directories() == []
 
 
+def test_who_waits_for_a_deletion_hears_of_it_when_no_checkpoint_names_the_log() -> None:
+    """Else the next log of that name begins where the old one did, and a kill costs it all records below that."""
+    started = Started()
+    _delete_records_up_to(started, 2)
+    told: list[BaseException | None] = []
+    started.manager.delete(T0)
+    started.manager.retirements.when_done(told.append)
+    while not told:
+        started.disks.background.turn()
+        started.disks.background.run_work()
+    assert told == [None]
+    assert _after_a_crash_of_a_new_log(started, started.manager) == (0, 2)
+
+
+def test_checkpoints_that_name_logs_which_are_gone_are_put_right_by_the_start() -> None:
+    started = Started()
+    _delete_records_up_to(started, 2)
+    started.manager.delete(T0)
+    started.manager.retirements.settle("/data/orders-0")  # and the broker dies, so that nobody hears of it
+    started.disks.crash(started.manager)
+    assert _after_a_crash_of_a_new_log(started, started.start()) == (0, 2)
+
+
+def _delete_records_up_to(started: Started, offset: int) -> None:
+    started.log.update_high_watermark(started.log.log_end_offset)
+    started.log.increment_log_start_offset(offset, "DeleteRecords")
+    started.manager.checkpoint_log_start_offsets()
+    started.disks.settle()
+    assert b"orders 0 2" in started.filesystem.read_file("/data/log-start-offset-checkpoint")
+
+
+def _after_a_crash_of_a_new_log(started: Started, manager: LogManager) -> tuple[int, int]:
+    """Where it begins and ends, which had two records."""
+    new = manager.get_or_create(T0, OTHER_ID, is_new=True)
+    append(new, a_batch(2))
+    started.disks.crash(manager)
+    found = started.start().get(T0)
+    assert found is not None
+    return found.log_start_offset, found.log_end_offset
+
+
 def test_nothing_is_waited_for_when_nothing_is_under_way() -> None:
     told: list[BaseException | None] = []
-    Started().manager.retirements.when_done(told.append)
+    started = Started()
+    started.disks.settle()
+    started.manager.retirements.when_done(told.append)
     assert told == [None]
 
 
