@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future, wait
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ async def in_thread(executor: Executor, work: Callable[..., None], *arguments: o
 class LoopBackground:
     """Must be made on the loop it serves. After `close` nothing is called any more."""
 
-    __slots__ = ("_closed", "_executor", "_loop", "_timers", "_waiting")
+    __slots__ = ("_closed", "_executor", "_loop", "_timers", "_under_way", "_waiting")
 
     def __init__(self, executor: Executor) -> None:
         self._loop = asyncio.get_running_loop()
@@ -35,6 +35,7 @@ class LoopBackground:
         self._timers: set[asyncio.TimerHandle] = set()
         self._waiting: dict[str, deque[tuple[Callable[[], None], Callable[[BaseException | None], None]]]] = {}
         """By the name of work that is under way, what comes next."""
+        self._under_way: dict[str, Future[None]] = {}
         self._closed = False
 
     def schedule(self, name: str, delay_ms: int, period_ms: int, callback: Callable[[], None]) -> None:
@@ -81,10 +82,11 @@ class LoopBackground:
             if waiting:
                 self._run(name, *waiting.popleft())
             else:
-                del self._waiting[name]
+                del self._waiting[name], self._under_way[name]
             then(error)
 
-        self._loop.run_in_executor(self._executor, work).add_done_callback(done)
+        self._under_way[name] = begun = self._executor.submit(work)
+        asyncio.wrap_future(begun, loop=self._loop).add_done_callback(done)
 
     def close(self) -> None:
         """Cancel all timers, and hand to the threads what still waits for its turn."""
@@ -94,11 +96,13 @@ class LoopBackground:
         self._timers.clear()
         for name, waiting in self._waiting.items():
             if waiting:
-                self._executor.submit(_finish, name, [work for work, _ in waiting])
+                self._executor.submit(_finish, name, self._under_way[name], [work for work, _ in waiting])
         self._waiting.clear()
+        self._under_way.clear()
 
 
-def _finish(name: str, works: list[Callable[[], None]]) -> None:
+def _finish(name: str, begun: Future[None], works: list[Callable[[], None]]) -> None:
+    wait((begun,))  # it was submitted earlier, so that some thread has it
     for work in works:
         try:
             work()

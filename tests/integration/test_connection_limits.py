@@ -106,8 +106,8 @@ def test_an_address_with_too_many_connections_is_turned_away_with_a_line(
 
 def test_connections_beyond_the_creation_rate_are_late_but_served(run: Callable[[Scenario], None]) -> None:
     async def scenario() -> None:
-        async with serving(echo, NetworkLimits(max_connection_creation_rate=20)) as server:
-            peers = [await Peer.connect(server) for _ in range(25)]
+        async with serving(echo, NetworkLimits(max_connection_creation_rate=2)) as server:
+            peers = [await Peer.connect(server) for _ in range(6)]
             for peer in peers:
                 assert await answers(peer)
             (acceptor,) = server.acceptors

@@ -121,3 +121,18 @@ def test_what_waits_at_the_close_is_still_done_and_nothing_is_called(caplog: pyt
     asyncio.run(main())
     assert begun == ["second"]
     assert [record.message for record in caplog.records] == ["background task write failed"]
+
+
+def test_what_waits_at_the_close_waits_on_for_what_is_under_way() -> None:
+    async def main() -> None:
+        with ThreadPoolExecutor(2) as executor:
+            background = LoopBackground(executor)
+            released, overtaken = threading.Event(), threading.Event()
+            background.submit("write", lambda: _wait(released), lambda error: None)
+            background.submit("write", overtaken.set, lambda error: None)
+            background.close()
+            assert not overtaken.wait(0.1)
+            released.set()
+        assert overtaken.is_set()
+
+    asyncio.run(main())
