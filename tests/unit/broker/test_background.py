@@ -131,8 +131,9 @@ def test_what_waits_at_the_close_waits_on_for_what_is_under_way() -> None:
             background.submit("write", lambda: _wait(released), lambda error: None)
             background.submit("write", overtaken.set, lambda error: None)
             background.close()
-            assert not overtaken.wait(0.1)
+            is_overtaken = overtaken.wait(0.1)
             released.set()
+        assert not is_overtaken
         assert overtaken.is_set()
 
     asyncio.run(main())
