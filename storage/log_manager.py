@@ -202,6 +202,7 @@ class LogManager:
         """
         self.cleaner.shutdown()
         self.retirements.settle_all()
+        self.new_logs.settle()
         for each in self.all_logs():
             each.leader_epochs.on_change = None
         self._checkpoints.run_now()

@@ -9,6 +9,7 @@ file, or not at all. What could not be made of a new partition is left to `get_o
 that could not be made is offline. Of a batch that a crash cuts short, the next start finds empty logs.
 """
 
+import threading
 from collections import deque
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple
@@ -71,12 +72,17 @@ class _Batch:
 class NewLogs:
     """See the module."""
 
-    __slots__ = ("_batches", "_manager")
+    __slots__ = ("_batches", "_is_over", "_lock", "_made", "_manager")
 
     def __init__(self, manager: "LogManager") -> None:
         self._manager = manager
         self._batches: deque[_Batch] = deque()
         """The first is under way."""
+        self._made: list[tuple[_Place, PartitionLog]] = []
+        """What a thread has made of it."""
+        self._lock = threading.Lock()
+        """Held while one log is made."""
+        self._is_over = False
 
     def make(self, wanted: Collection[NewLog], then: Callable[[BaseException | None], None]) -> None:
         """Makes those of the logs that are missing, and calls `then` when they are there, as far as they could be made."""
@@ -89,6 +95,14 @@ class NewLogs:
         for batch in self._batches:
             batch.deleted.add((topic_partition, future))
 
+    def settle(self) -> None:
+        """Makes no more, and hands out what was made. For the time when the loop runs no more; waits for a log that was begun."""
+        with self._lock:
+            self._is_over = True
+        if self._batches:
+            for place, log in self._made:
+                self._publish(self._batches[0], place, log)
+
     def _begin(self) -> None:
         batch = self._batches[0]
         places = [place for each in batch.wanted if (place := self._place(batch, each)) is not None]
@@ -96,6 +110,7 @@ class NewLogs:
             self._end(None)
             return
         made: list[tuple[_Place, PartitionLog]] = []
+        self._made = made
         refused: dict[str, LogDirFailure] = {}
 
         def then(error: BaseException | None) -> None:
@@ -149,28 +164,38 @@ class NewLogs:
 
     def _make(self, places: Collection[_Place], made: list[tuple[_Place, PartitionLog]], refused: dict[str, LogDirFailure]) -> None:
         """In a thread. What is in a directory whose disk refuses is left out."""
-        context = self._manager.context
-        filesystem = context.filesystem
         for place in places:
-            (topic_partition, topic_id, _, _), directory, path, config = place
-            log_dir = directory.path
+            log_dir = place.directory.path
             if log_dir in refused:
                 continue
-            self._manager.retirements.settle(path)
-            try:
-                if filesystem.exists(path):
+            self._manager.retirements.settle(place.path)
+            with self._lock:
+                if self._is_over:
+                    return
+                try:
+                    log = self._make_one(place)
+                except LogDirFailure as failure:
+                    refused[log_dir] = failure
                     continue
-                log = open_log(context, topic_partition, log_dir, config, directory=path, is_new=True)
-                if topic_id != ZERO_UUID:
-                    write_topic_id(filesystem, path, topic_id, sync=False)
-            except LogDirFailure as failure:
-                refused[log_dir] = failure
-            except OSError as error:
-                refused[log_dir] = LogDirFailure(log_dir, str(error.filename or path), error.strerror or str(error))
-            else:
+                except OSError as error:
+                    refused[log_dir] = LogDirFailure(log_dir, str(error.filename or place.path), error.strerror or str(error))
+                    continue
+                if log is None:
+                    continue
                 made.append((place, log))
-                if len(made) % _LOGS_PER_REST == 0:
-                    give_way()
+            if len(made) % _LOGS_PER_REST == 0:
+                give_way()
+
+    def _make_one(self, place: _Place) -> PartitionLog | None:
+        """None if something is there already. May raise LogDirFailure, OSError."""
+        context = self._manager.context
+        (topic_partition, topic_id, _, _), directory, path, config = place
+        if context.filesystem.exists(path):
+            return None
+        log = open_log(context, topic_partition, directory.path, config, directory=path, is_new=True)
+        if topic_id != ZERO_UUID:
+            write_topic_id(context.filesystem, path, topic_id, sync=False)
+        return log
 
     def _publish(self, batch: _Batch, place: _Place, log: PartitionLog) -> None:
         wanted, directory, _, _ = place

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from config.topic import RETENTION_MS
 from protocol.uuid import ZERO_UUID
 from storage.log_manager import LogManager
-from storage.new_logs import NewLog
+from storage.new_logs import NEW_LOGS, NewLog
 from storage.partition_metadata import read_topic_id
 from storage.topic_partition import TopicPartition
 from tests.support.batches import a_batch
@@ -281,3 +281,24 @@ def test_after_a_crash_at_any_step_the_logs_are_there_or_can_be_made() -> None:
             assert log.topic_id == TOPIC_ID
             append(log, a_batch())
             assert log.log_end_offset == 1
+
+
+def test_a_log_that_was_made_when_the_broker_stops_is_closed_with_the_others() -> None:
+    started = Started()
+    started.make(a_log(0))
+    (work,) = [work for name, work, _ in started.disks.background.work if name == NEW_LOGS]
+    work()  # and the loop does not hear of it any more
+    started.manager.shutdown()
+    assert started.filesystem.size("/data/orders-0/00000000000000000000.index") == 0
+    log = started.start().get(TopicPartition("orders", 0))
+    assert log is not None
+    assert log.topic_id == TOPIC_ID
+
+
+def test_nothing_is_made_in_a_directory_that_was_closed() -> None:
+    started = Started()
+    started.make(a_log(0))
+    (work,) = [work for name, work, _ in started.disks.background.work if name == NEW_LOGS]
+    started.manager.shutdown()
+    work()
+    assert not started.filesystem.exists("/data/orders-0")
