@@ -40,11 +40,13 @@ class NoFollowers:
 async def hand_over(to_follow: dict[TopicPartition, Partition], followers: Followers) -> None:
     """Let all of these be fetched, some in each turn of the loop; who must not be any more is taken out of `to_follow` meanwhile."""
     is_unfinished = False
-    while len(to_follow) > FOLLOWED_PER_TURN:
-        is_unfinished = True
-        followers.follow([to_follow.pop(each) for each in list(islice(to_follow, FOLLOWED_PER_TURN))], more_to_come=True)
-        await asyncio.sleep(0)
-    if to_follow or is_unfinished:
-        rest = list(to_follow.values())
-        to_follow.clear()
-        followers.follow(rest)
+    try:
+        while len(to_follow) > FOLLOWED_PER_TURN:
+            is_unfinished = True
+            followers.follow([to_follow.pop(each) for each in list(islice(to_follow, FOLLOWED_PER_TURN))], more_to_come=True)
+            await asyncio.sleep(0)
+    finally:  # who is cancelled must not leave all fetchers waiting for more
+        if to_follow or is_unfinished:
+            rest = list(to_follow.values())
+            to_follow.clear()
+            followers.follow(rest)

@@ -72,6 +72,23 @@ async def handed_over(to_follow: dict[TopicPartition, Partition], followers: Fol
     await handing
 
 
+def test_a_hand_over_that_is_cancelled_hands_over_the_rest_at_once() -> None:
+    replicas = Replicas()
+    many = FOLLOWED_PER_TURN + 2
+    replicas.say(*(state(index=index, leader=1) for index in range(many)))
+    followers = Followers()
+
+    async def cancelled() -> None:
+        handing = asyncio.create_task(hand_over({each.topic_partition: each for each in replicas.manager}, followers))
+        await asyncio.sleep(0)
+        handing.cancel()
+        await asyncio.wait((handing,))
+
+    asyncio.run(cancelled())
+    assert [each.endswith("and more") for each in followers.told] == [True, False]
+    assert sum(each.count(" of ") for each in followers.told) == many
+
+
 def test_a_new_leader_follows_nobody() -> None:
     replicas, followers = following()
     replicas.say(state(leader=0, epoch=1, partition_epoch=1))
