@@ -23,6 +23,8 @@ LOGS_PER_TURN = 1000
 """Half a millisecond."""
 _FLUSH_COSTS = 40
 """As much as so many logs that have no `flush.ms`, or are not due."""
+_BACKOFF_MS = 1000
+"""After a flush that failed though the disk did not refuse it."""
 
 
 class Flusher:
@@ -138,7 +140,14 @@ class Flusher:
         elif isinstance(error, OSError):
             self._on_failure(partition_log.disk_failure(partition_log.directory, error))
         else:
-            log.error("flushing %s failed", partition_log.topic_partition, exc_info=error)
+            # Memory ran out, say. A plan that stayed would end no move to another directory, and who waits for the flush still does.
+            partition_log.give_up_flush(plan)
+            log.error("flushing %s failed; it is tried again", partition_log.topic_partition, exc_info=error)
+            self._background.schedule("log-flusher", _BACKOFF_MS, 0, lambda: self._flush_again(partition_log))
+
+    def _flush_again(self, partition_log: PartitionLog) -> None:
+        if not partition_log.is_closed:
+            self.flush(partition_log)
 
 
 def _nobody(_: PartitionLog) -> None:

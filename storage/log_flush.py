@@ -111,11 +111,16 @@ def prepare_flush(self: "PartitionLog", up_to: int | None = None) -> FlushPlan |
 def finish_flush(self: "PartitionLog", plan: FlushPlan) -> None:
     """The plan has run: moves the recovery point, but not above where the log was truncated meanwhile."""
     self.context.on_flushed(plan.seconds)
-    if plan in self.flushes:
-        self.flushes.remove(plan)
+    self.give_up_flush(plan)
     if plan.recovery_point > self.recovery_point:
         self.recovery_point = plan.recovery_point
         self.next_flush_offset = plan.recovery_point + self.settings.flush_messages - 1
+
+
+def give_up_flush(self: "PartitionLog", plan: FlushPlan) -> None:
+    """The plan runs no more: the recovery point stays, and nobody waits for it."""
+    if plan in self.flushes:
+        self.flushes.remove(plan)
 
 
 def flush(self: "PartitionLog") -> None:

@@ -315,6 +315,11 @@ class LogMoves:
             self._fail(move, move.future.disk_failure(move.future.directory, error))
         elif error is None and not move.future.is_closed:
             move.future.finish_flush(plan)
+        elif error is not None:
+            move.future.give_up_flush(plan)
+            log.error("%s: a flush in %s failed; it is tried again", move.current.topic_partition, move.future.log_dir, exc_info=error)
+            self._later(move, _BACKOFF_MS)
+            return
         self._step(move)
 
     def _fail(self, move: Move, failure: LogDirFailure) -> None:

@@ -123,6 +123,7 @@ class PartitionLog:
     complete_up_to = log_flush.complete_up_to
     prepare_flush = log_flush.prepare_flush
     finish_flush = log_flush.finish_flush
+    give_up_flush = log_flush.give_up_flush
     flush = log_flush.flush
     truncate_to = log_truncation.truncate_to
     truncate_fully_and_start_at = log_truncation.truncate_fully_and_start_at

@@ -162,6 +162,22 @@ def test_a_disk_that_refuses_a_flush_takes_its_directory_offline(caplog: pytest.
     assert "log directory /a is offline" in caplog.text
 
 
+def test_a_flush_that_fails_for_another_reason_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    disks = disks_with(flush_messages=1)
+    manager = disks.start()
+    log = manager.get_or_create(T0, is_new=True)
+    append(log)
+    (flush,) = [work for work in disks.background.work if work[0] == "flush-log /data"]
+    disks.background.work.remove(flush)
+    flush[2](MemoryError())
+    assert log.flushes == []
+    assert "flushing topic-0 failed" in caplog.text
+    disks.background.advance(900)
+    assert log.recovery_point == 0
+    disks.background.advance(200)
+    assert (log.recovery_point, manager.offline_log_dirs) == (1, [])
+
+
 def test_producers_that_were_idle_too_long_are_forgotten() -> None:
     disks = Disks()
     manager = disks.start(producer_id_expiration_ms=1000, producer_id_expiration_check_interval_ms=500)

@@ -285,6 +285,23 @@ def test_what_was_flushed_is_flushed_in_the_new_directory_before_it_serves() -> 
         assert found.log_end_offset >= 10
 
 
+def test_a_flush_that_fails_though_the_disk_did_not_refuse_it_is_tried_again_and_the_move_ends() -> None:
+    disks = Disks(log_dirs="/a,/b")
+    manager = disks.start()
+    log = a_log_in_a(manager)
+    log.flush()
+    future = begin_move(manager, log)
+    background = disks.background
+    while not future.flushes:
+        step(disks)
+    _, _, then = background.work.pop()
+    then(MemoryError())
+    background.advance(900)
+    assert manager.get(T0) is log
+    background.advance(200)
+    assert manager.get(T0) is future
+
+
 def test_the_throttle_spreads_the_copy_over_time() -> None:
     disks = Disks(log_dirs="/a,/b")
     manager = disks.start()
