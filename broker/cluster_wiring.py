@@ -17,6 +17,7 @@ from broker.controller_channel import ControllerChannel, address_in, asking_here
 from broker.first_picture import FirstPicture
 from broker.ghost_topics import GhostTopics
 from broker.services import Services
+from broker.stray_replicas import StrayReplicas
 from config.broker import BrokerConfig
 from config.broker_general import CONTROLLED_SHUTDOWN_ENABLE
 from config.broker_network import REQUEST_TIMEOUT_MS, SOCKET_REQUEST_MAX_BYTES
@@ -77,9 +78,9 @@ class ClusterWiring:
         self._held = AsyncExitStack()
         """What was started, and how to end it."""
         self._held.push_async_callback(self._to_controller.close)
-        ghosts = GhostTopics(services)
-        services.control_requests.on_other_controller = ghosts.on_other_controller
-        self._held.push_async_callback(ghosts.close)
+        self._ghosts = GhostTopics(services)
+        services.control_requests.on_other_controller = self._ghosts.on_other_controller
+        self._held.push_async_callback(self._ghosts.close)
 
     def begin(self, background: LoopBackground, send_clients_away: Callable[[], None]) -> None:
         """Before the controller first speaks: what replicas here need of other brokers. `send_clients_away` closes all connections."""
@@ -92,6 +93,14 @@ class ClusterWiring:
         from replication.isolation import Isolation
         from replication.throttle import ReplicationQuotas
 
+        strays = StrayReplicas(services, background)
+        self._held.push_async_callback(strays.close)
+
+        def on_other_controller() -> None:
+            self._ghosts.on_other_controller()
+            strays.on_other_controller()
+
+        services.control_requests.on_other_controller = on_other_controller
         channel = self._controller_channel()
         self._held.push_async_callback(channel.close)
 
