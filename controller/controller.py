@@ -38,6 +38,7 @@ from controller.leader_rebalance import LeaderRebalance
 from controller.pauses import Pause, let_go, no_pause
 from controller.producer_ids import allocate_block
 from controller.reassignment import Reassignments, Targets
+from controller.refused_writes import RefusedWrites
 from controller.registration import RandomBytes, SomebodyListens, nobody_listens, register_broker
 from controller.store import Delete, Exists, Get, MetadataStore, data_and_stat
 from controller.topic_changes import TopicChanges
@@ -94,6 +95,8 @@ class Controller:
         self._topics = TopicChanges(self._core, self._reassignments, random_bytes)
         self._elections = LeaderElections(self._core)
         self._rebalance = LeaderRebalance(self._core, self._elections)
+        self._refused_writes = RefusedWrites(self._core, self._reassignments)
+        self._core.states.on_refused = self._refused_writes.on_refused
         self._isr_changes = IsrChanges(self._core, self._reassignments)
         self._failover = Failover(self._core, self._brokers, self._topics, self._elections, self._reassignments)
         self._on_new_session: list[Callable[[], Awaitable[None]]] = []
@@ -219,6 +222,7 @@ class Controller:
             logger.info("broker %d is no longer controller (epoch %d)", self.broker_id, self._core.context.epoch)
         self._core.is_active = False
         self._rebalance.end()
+        self._refused_writes.end()
         await self._core.senders.remove_all()
         self._core.deletion.clear()
         await let_go(self._core.context.clear(), self._pause)
@@ -247,6 +251,7 @@ class Controller:
         """Nothing is decided, written or sent any more under the old epoch; what waits was meant for it."""
         self._core.is_active = False
         self._rebalance.end()
+        self._refused_writes.end()
         self._core.senders.halt()
         self._queue.put_alone("Expire", self._on_session_expired)
 
@@ -269,6 +274,7 @@ class Controller:
             await self._on_controller_change()
         elif isinstance(error, StoreError) and not isinstance(error, SessionExpired):
             logger.error("the controller could not carry out a change: %s", error)
+            self._refused_writes.on_refused()
 
     # What request handlers ask
 

@@ -4,7 +4,7 @@ Called by the controller's events. After a write the context holds what stands i
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from controller.context import ControllerContext, Leadership
 from controller.election import without_replica
@@ -37,6 +37,8 @@ class PartitionStates:
         self._context = context
         self._pause = pause
         self._leaders_write = leaders_write
+        self.on_refused: Callable[[], None] = lambda: None
+        """Told when the store refused some first states, and the others are there."""
 
     async def write(self, writes: Sequence[Write]) -> list[Result | StoreError]:
         """Carry out each write if this still is the controller. The outcomes are those of the writes.
@@ -80,18 +82,20 @@ class PartitionStates:
             await self._pause()
         await self.write_or_raise(parents, ignoring=(NodeExists,))
         created, existing = [], []
+        refused: list[StoreError] = []
         for answered in slices(zip(states.items(), await self.write(writes), strict=True)):
             for (partition, state), outcome in answered:
                 if isinstance(outcome, NodeExists):
                     existing.append(partition)
                 elif isinstance(outcome, StoreError):
-                    logger.error(
-                        "cannot create the state of %s: %s; it stays without a leader until the controller changes", partition, outcome
-                    )
+                    refused.append(outcome)
                 else:
                     self._context.leaderships[partition] = Leadership(state, 0)
                     created.append(partition)
             await self._pause()
+        if refused:
+            logger.error("%d partitions stay without a leader for now, for their states cannot be written: %s", len(refused), refused[0])
+            self.on_refused()
         await self.read(existing)
         return created + [partition for partition in existing if self._stands(partition, Leadership(states[partition], 0))]
 

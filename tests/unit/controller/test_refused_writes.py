@@ -1,0 +1,122 @@
+"""The metadata store refuses what the controller writes: it is tried again, though nothing else happens."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from controller.errors import StoreError, StoreUnavailable
+from controller.refused_writes import LONGEST_PAUSE_SECONDS
+from controller.store import Multi, Request, Result, SetData, Write
+from controller.topic_admin import NewTopic
+from tests.support.controlled_cluster import BrokerUnderTest, Cluster, P
+from tests.support.virtual_time import in_virtual_time
+
+FULL = StoreUnavailable("metadata.db", "disk full")
+
+
+async def a_cluster() -> Cluster:
+    cluster = Cluster()
+    for broker_id in (0, 1):
+        settings = {"auto.leader.rebalance.enable": "false"}
+        cluster.brokers[broker_id] = BrokerUnderTest(cluster.ensemble, broker_id, peers=cluster.peers, properties=settings, seed=broker_id)
+        await cluster.brokers[broker_id].start()
+        await cluster.settle()
+    return cluster
+
+
+async def end(cluster: Cluster) -> None:
+    for broker in cluster.brokers.values():
+        await broker.stop()
+
+
+class Refusing:
+    """A store that refuses the controller's writes of one kind, all together or each."""
+
+    def __init__(self, cluster: Cluster, is_refused: Callable[[Write], bool], *, alone: bool = False) -> None:
+        self.times: list[float] = []
+        self.refuses = True
+        self._is_refused = is_refused
+        self._alone = alone
+        self._store = cluster.controller.store
+        self._pipeline = self._store.pipeline
+        self._store.pipeline = self._refusing  # type: ignore[method-assign]  # it breaks in the middle of a test
+
+    async def _refusing(self, requests: Sequence[Request]) -> list[Result | StoreError]:
+        refused = [self.refuses and isinstance(each, Multi) and any(self._is_refused(part) for part in each.writes) for each in requests]
+        if not any(refused):
+            return await self._pipeline(requests)
+        self.times.append(asyncio.get_running_loop().time())
+        if not self._alone:
+            raise FULL
+        return [FULL if no else (await self._pipeline([each]))[0] for each, no in zip(requests, refused, strict=True)]
+
+
+def creates_state(write: Write) -> bool:
+    return not isinstance(write, SetData) and write.path.endswith("/state")
+
+
+@in_virtual_time
+async def test_a_new_topic_gets_its_leaders_when_the_store_takes_them() -> None:
+    for alone in (False, True):
+        cluster = await a_cluster()
+        store = Refusing(cluster, creates_state, alone=alone)
+        await cluster.brokers[0].topics.create_topics([NewTopic("t", assignments={0: [1, 0]})], timeout_ms=0)
+        await cluster.settle()
+        assert len(store.times) == 1
+        assert "/brokers/topics/t/partitions/0/state" not in cluster.ensemble.dump()
+        store.refuses = False
+        await asyncio.sleep(2)
+        await cluster.settle()
+        assert cluster.state().leader == 1
+        assert cluster.peers[1].replicas[P] == (1, 0)
+        assert cluster.peers[0].cluster.leader_of("t", 0)[0] == 1
+        await end(cluster)
+
+
+@in_virtual_time
+async def test_the_pauses_grow_and_end_with_the_refusals() -> None:
+    cluster = await a_cluster()
+    store = Refusing(cluster, creates_state)
+    await cluster.brokers[0].topics.create_topics([NewTopic("t", assignments={0: [1, 0]})], timeout_ms=0)
+    await asyncio.sleep(20)
+    pauses = [round(later - before) for before, later in zip(store.times, store.times[1:], strict=False)]
+    assert pauses == [1, 2, 4, 8]
+    assert max(pauses) < LONGEST_PAUSE_SECONDS
+    store.refuses = False
+    await asyncio.sleep(12)
+    assert cluster.state().leader == 1
+    store.refuses = True
+    before = asyncio.get_running_loop().time()
+    await cluster.brokers[0].topics.create_topics([NewTopic("u", assignments={0: [1, 0]})], timeout_ms=0)
+    await asyncio.sleep(2)
+    assert [round(time - before) for time in store.times[5:]] == [0, 1]
+    await end(cluster)
+
+
+@in_virtual_time
+async def test_a_deletion_goes_on() -> None:
+    cluster = await a_cluster()
+    await cluster.topic([1, 0])
+    store = Refusing(cluster, lambda write: isinstance(write, SetData))
+    await cluster.brokers[0].topics.delete_topics(["t"], timeout_ms=0)
+    await cluster.settle()
+    assert store.times
+    store.refuses = False
+    await asyncio.sleep(2)
+    await cluster.settle()
+    assert "/brokers/topics/t" not in cluster.ensemble.dump()
+    await end(cluster)
+
+
+@in_virtual_time
+async def test_who_is_not_controller_any_more_tries_nothing() -> None:
+    cluster = await a_cluster()
+    store = Refusing(cluster, creates_state)
+    await cluster.brokers[0].topics.create_topics([NewTopic("t", assignments={0: [1, 0]})], timeout_ms=0)
+    await cluster.settle()
+    await cluster.brokers[1].store.delete("/controller")
+    await cluster.settle()
+    assert cluster.state().leader == 1
+    tried = len(store.times)
+    await asyncio.sleep(10)
+    assert len(store.times) == tried
+    await end(cluster)
