@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from storage.errors import CorruptCheckpoint
+from storage.file_names import TEMPORARY_SUFFIX
 from storage.filesystem import FileSystem
 from storage.giving_way import give_way
 from storage.topic_partition import TopicPartition
@@ -101,7 +102,7 @@ def read_lines(path: str, filesystem: FileSystem) -> list[tuple[int, str]]:
 
 def replace_file(filesystem: FileSystem, path: str, data: bytes, *, sync: bool = True) -> None:
     """Puts `data` in the place of the file in one step: a temporary file, then a rename. With `sync`, durable on return."""
-    temporary = f"{path}.tmp"
+    temporary = path + TEMPORARY_SUFFIX
     file = filesystem.open(temporary, create=True)
     try:
         file.truncate(0)

@@ -13,6 +13,7 @@ INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFF
 
 DELETED_SUFFIX = ".deleted"  # out of the log; the file goes after file.delete.delay.ms, or when the log is opened next
 CLEANED_SUFFIX = ".cleaned"  # being written by the cleaner; worthless after a crash
+TEMPORARY_SUFFIX = ".tmp"  # being written, to replace the file without it; worthless after a crash
 SWAP_SUFFIX = ".swap"  # complete, taking the place of older segments; finished when the log is opened next
 
 _DIGITS = 20

@@ -1,23 +1,28 @@
 """Files that a crash left half done in a partition's directory, and what becomes of them when it is opened.
 
 `.deleted` files go. `.cleaned` ones go, for the cleaner had not finished them. `.swap` ones are finished: the segments they replace go,
-and they take the names. Called by `recovery` before it looks at segments; the rules are those of Apache Kafka's LogLoader.
+and they take the names. Called by `recovery` before it looks at segments; the rules are those of Apache Kafka's LogLoader. The `.tmp` of
+a small file goes, too: LogLoader leaves it where it is.
 """
 
 import logging
 
-from storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, offset_of_file_name
+from storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX, offset_of_file_name
 from storage.filesystem import FileSystem
+from storage.leader_epochs import LEADER_EPOCH_CHECKPOINT
 from storage.log_settings import LogSettings
+from storage.partition_metadata import PARTITION_METADATA
 from storage.segment import Segment
 
 log = logging.getLogger(__name__)
+
+_TEMPORARY = frozenset({LEADER_EPOCH_CHECKPOINT + TEMPORARY_SUFFIX, PARTITION_METADATA + TEMPORARY_SUFFIX})
 
 
 def settle_leftovers(filesystem: FileSystem, directory: str, settings: LogSettings, now_ms: int) -> list[str]:
     """Brings the directory to where only ordinary files stand in it; returns their names, sorted. May raise OSError."""
     names = filesystem.list_directory(directory)
-    if not any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
+    if not any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) or name in _TEMPORARY for name in names):
         return names
     swaps = _remove_temporary_files(filesystem, directory, names)
     if swaps:
@@ -33,7 +38,7 @@ def _remove_temporary_files(filesystem: FileSystem, directory: str, names: list[
     # and the segments they were made from are still there.
     first_cleaned = min((_offset(name) for name in cleaned), default=None)
     incomplete = [name for name in swaps if first_cleaned is not None and _offset(name) >= first_cleaned]
-    worthless = [name for name in names if name.endswith(DELETED_SUFFIX)] + incomplete + cleaned
+    worthless = [name for name in names if name.endswith(DELETED_SUFFIX) or name in _TEMPORARY] + incomplete + cleaned
     for name in worthless:
         filesystem.unlink(f"{directory}/{name}")
     if worthless:

@@ -14,11 +14,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 from config.topic import TopicConfig
-from storage.checkpoint import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
+from storage.checkpoint import (
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    OffsetCheckpoint,
+)
 from storage.directory_names import DirectoryKind, parse_directory_name
 from storage.errors import CorruptCheckpoint, LogDirFailure, LogUnusable, UnsupportedForMessageFormat
+from storage.file_names import TEMPORARY_SUFFIX
 from storage.log_context import LogContext
-from storage.log_directories import LogDirectories, LogDirectory
+from storage.log_directories import CLEAN_SHUTDOWN_FILE, LogDirectories, LogDirectory
+from storage.meta_properties import META_PROPERTIES
 from storage.partition_log import PartitionLog
 from storage.recovery import open_log
 from storage.start_errors import DuplicateLog, ForeignDirectory
@@ -29,6 +37,8 @@ log = logging.getLogger(__name__)
 # Not partitions, but at home there: the index cache of tiered storage, and the metadata log of a KRaft broker.
 _IGNORED = frozenset({"remote-log-index-cache", "__cluster_metadata-0"})
 _CHECKPOINTS = (LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+_TEMPORARY = frozenset(name + TEMPORARY_SUFFIX for name in (*_CHECKPOINTS, CLEANER_OFFSET_CHECKPOINT, META_PROPERTIES, CLEAN_SHUTDOWN_FILE))
+"""What the last run was writing when it was killed; the file that it was to replace is whole."""
 _PROGRESS_SECONDS = 10.0
 _TASKS_AT_ONCE = 50
 """That a thread opens before it says so: to wake the main thread for each log costs as much as opening one."""
@@ -78,6 +88,7 @@ class LogLoading:
         self._loaded = LoadedLogs()
         self._outdated: dict[LogDirectory, list[tuple[str, dict[TopicPartition, int]]]] = {}
         """Checkpoints that name partitions which are not there, and what is left of them without those."""
+        self._temporary: dict[LogDirectory, list[str]] = {}
 
     def run(self) -> LoadedLogs:
         """Opens everything. Raises ForeignDirectory, DuplicateLog, NoUsableLogDirectory."""
@@ -114,7 +125,8 @@ class LogLoading:
         filesystem = self._context.filesystem
         try:
             checkpoints = {name: OffsetCheckpoint(directory.path, name, filesystem).read() for name in _CHECKPOINTS}
-            names = [name for name in filesystem.list_directory(directory.path) if filesystem.is_directory(f"{directory.path}/{name}")]
+            all_names = filesystem.list_directory(directory.path)
+            names = [name for name in all_names if filesystem.is_directory(f"{directory.path}/{name}")]
         except (OSError, CorruptCheckpoint) as error:
             self._directories.fail(directory.path, str(error))
             return []
@@ -138,6 +150,7 @@ class LogLoading:
             else:
                 start, recovery, high = (checkpoints[name].get(topic_partition, 0) for name in _CHECKPOINTS)
                 tasks.append(_Task(directory, name, topic_partition, kind, start, recovery, high))
+        self._temporary[directory] = sorted(_TEMPORARY.intersection(all_names))
         there = {task.topic_partition for task in tasks}
         self._outdated[directory] = [
             (name, {each: offset for each, offset in offsets.items() if each in there})
@@ -152,6 +165,8 @@ class LogLoading:
             return False
         try:
             clean = self._directories.take_clean_shutdown(directory)
+            for name in self._temporary[directory]:
+                self._context.filesystem.unlink(f"{directory.path}/{name}")
             # A log that is made there would inherit what they say, if the next stop was a kill.
             for name, offsets in self._outdated[directory]:
                 OffsetCheckpoint(directory.path, name, self._context.filesystem).write(offsets)

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from storage.file_names import TEMPORARY_SUFFIX
 from storage.filesystem import FileSystem
 
 
@@ -31,7 +32,7 @@ class SmallFiles:
 
         Raises OSError.
         """
-        temporary = f"{name}.tmp"
+        temporary = name + TEMPORARY_SUFFIX
         with self._lock:
             if self.is_gone():
                 return

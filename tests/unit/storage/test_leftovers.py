@@ -116,3 +116,13 @@ def test_a_file_whose_name_has_not_twenty_digits_is_no_segment() -> None:
     log = a_log(context)
     assert (log.segments.bases, log.log_end_offset) == ([0], 5)
     assert context.filesystem.read_file(f"{log.directory}/12.log") == b"notes"
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_small_files_that_were_being_written_go_and_what_is_not_ours_stays(clean: bool) -> None:
+    filesystem = _before_cleaning()
+    names = ["leader-epoch-checkpoint.tmp", "notes.tmp", "partition.metadata.tmp"]
+    for name in names:
+        filesystem.open(f"{DIRECTORY}/{name}", create=True).write(b"half")
+    a_log(a_context(filesystem), clean=clean, **CONFIG)
+    assert [name for name in filesystem.list_directory(DIRECTORY) if name.endswith(".tmp")] == ["notes.tmp"]

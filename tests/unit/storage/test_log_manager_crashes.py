@@ -125,3 +125,16 @@ def test_a_disk_that_fails_from_any_call_on_leaves_a_directory_that_opens(part: 
         # The process ends, its locks with it.
         inner._locked.clear()
         check(disks_on(inner), history)
+
+
+def test_the_next_start_removes_files_that_were_being_written_and_no_others() -> None:
+    disks = Disks()
+    disks.crash(disks.start())
+    ours = [
+        ".kafka_cleanshutdown", "cleaner-offset-checkpoint", "log-start-offset-checkpoint", "meta.properties",
+        "recovery-point-offset-checkpoint", "replication-offset-checkpoint",
+    ]  # fmt: skip
+    for name in [*ours, "somebody-elses"]:
+        disks.filesystem.open(f"/data/{name}.tmp", create=True).write(b"half")
+    disks.start()
+    assert [name for name in disks.filesystem.list_directory("/data") if name.endswith(".tmp")] == ["somebody-elses.tmp"]
