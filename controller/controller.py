@@ -316,6 +316,19 @@ class Controller:
 
         return await self._queue.ask("ControlledShutdown", leave)
 
+    async def order_deletions(self, topics: Mapping[str, bytes]) -> list[str]:
+        """DeleteTopics by id: order the deletion of those topics that have these ids, and return the names of the others.
+
+        Only events of the active controller take topics away, so none of these names can come to mean another topic meanwhile. Raises
+        NotController, StoreError.
+        """
+
+        async def order() -> list[str]:
+            self._core.check_active()
+            return await self._topics.order_deletions(topics)
+
+        return await self._queue.ask("TopicDeletionById", order)
+
     async def allocate_producer_id_block(self, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
         """AllocateProducerIds. Raises NotController, BrokerIdNotRegistered, StaleBrokerEpoch."""
 

@@ -5,7 +5,7 @@ until this broker's metadata shows the outcome, or the client's time is up. Call
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -17,16 +17,19 @@ from controller.change_znodes import encode_config
 from controller.errors import (
     AdminTimeout,
     ControllerError,
+    ControllerMoved,
     InvalidAdminRequest,
     InvalidPartitions,
     InvalidReplicaAssignment,
     InvalidTopicConfig,
     InvalidTopicName,
     NodeExists,
+    NotController,
     StoreError,
     TopicDeletionDisabled,
     TopicExists,
     TopicMarkedForDeletion,
+    UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from controller.java_order import scala_map_order
@@ -57,6 +60,10 @@ UNSET = -1
 
 MAX_NEW_PARTITIONS = 10_000
 """More new partitions in one request are refused; see docs/differences.md."""
+
+
+OrderById = Callable[[Mapping[str, bytes]], Awaitable[Collection[str]]]
+"""Orders the deletion of those topics that have these ids, and returns the names of the others."""
 
 
 class NewTopic(NamedTuple):
@@ -226,8 +233,18 @@ class TopicAdmin:
 
     # DeleteTopics
 
-    async def delete_topics(self, topics: Sequence[str], *, timeout_ms: int = 30_000) -> dict[str, ControllerError | None]:
-        """Order the deletion of topics and wait until this broker has forgotten them; for each None, or why it was not deleted."""
+    async def delete_topics(
+        self,
+        topics: Sequence[str],
+        *,
+        ids: Mapping[str, bytes] = {},
+        order_by_id: OrderById | None = None,
+        timeout_ms: int = 30_000,
+    ) -> dict[str, ControllerError | None]:
+        """Order the deletion of topics and wait until this broker has forgotten them; for each None, or why it was not deleted.
+
+        A topic with an id in `ids` is not deleted if another one has its name by now; `order_by_id` sees to that. Raises StoreError.
+        """
         if not self._config[DELETE_TOPIC_ENABLE]:
             return {topic: TopicDeletionDisabled("Topic deletion is disabled.") for topic in topics}
         wanted = list(dict.fromkeys(topics))
@@ -238,16 +255,38 @@ class TopicAdmin:
         for topic in wanted:
             if topic not in existing:
                 results[topic] = UnknownTopicOrPartition(f"Topic `{topic}` to delete does not exist")
-        outcomes = await self._store.pipeline([Create(delete_topic_path(topic)) for topic in existing]) if existing else []
+        known = {topic: ids.get(topic) or self._topic_id(topic) for topic in existing}
+        by_id = {topic: ids[topic] for topic in existing if topic in ids}
+        if by_id:
+            assert order_by_id is not None
+            refused: dict[str, ControllerError]
+            try:
+                refused = {topic: UnknownTopicId(f"Topic `{topic}` has another id") for topic in await order_by_id(by_id)}
+            except (NotController, ControllerMoved) as error:
+                refused = dict.fromkeys(by_id, NotController(str(error)))
+            for topic, reason in refused.items():
+                del existing[topic]
+                results[topic] = reason
+        by_name = [topic for topic in existing if topic not in by_id]
+        outcomes = await self._store.pipeline([Create(delete_topic_path(topic)) for topic in by_name]) if by_name else []
         for outcome in outcomes:
             # One that is ordered already is waited for all the same.
             if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExists):
                 raise outcome
-        await self._metadata_waits.until(lambda: not any(topic in self._cluster.topics for topic in existing), timeout_ms)
+
+        def is_there(topic: str) -> bool:
+            return topic in self._cluster.topics and (known[topic] is None or self._topic_id(topic) in (None, known[topic]))
+
+        await self._metadata_waits.until(lambda: not any(map(is_there, existing)), timeout_ms)
         for topic in existing:
-            if timeout_ms <= 0 or topic in self._cluster.topics:
+            if timeout_ms <= 0 or is_there(topic):
                 results[topic] = AdminTimeout("")
         return results
+
+    def _topic_id(self, topic: str) -> bytes | None:
+        """As this broker knows it; None as long as it has none."""
+        image = self._cluster.topics.get(topic)
+        return None if image is None or image.topic_id == ZERO_UUID else image.topic_id
 
 
 class _Existing:

@@ -4,14 +4,14 @@ All three come by watches, so it does not matter who wrote the znodes: a request
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from config.broker_general import DELETE_TOPIC_ENABLE
 from controller.core import ControllerCore
-from controller.errors import NoNode, StoreError
+from controller.errors import NodeExists, NoNode, StoreError
 from controller.reassignment import Reassignments
 from controller.registration import RandomBytes
-from controller.store import Children, Delete, Get, SetData, data_and_stat, names
+from controller.store import Children, Create, Delete, Get, SetData, data_and_stat, names
 from controller.topic_ids import new_topic_id, uses_topic_ids
 from controller.znode_json import MalformedZNode
 from controller.znodes import (
@@ -104,6 +104,12 @@ class TopicChanges:
         batch = self._core.batch()
         await self._core.deletion.resume(batch)
         await batch.send()
+
+    async def order_deletions(self, topics: Mapping[str, bytes]) -> list[str]:
+        """Order the deletion of topics that have these ids still; returns the names of the others. Raises StoreError."""
+        same = [topic for topic, topic_id in topics.items() if self._context.topic_ids.get(topic) == topic_id]
+        await self._core.states.write_or_raise([Create(delete_topic_path(topic)) for topic in same], ignoring=(NodeExists,))
+        return [topic for topic in topics if topic not in set(same)]
 
     async def take_deletions(self, ordered: set[str]) -> None:
         """Queue the topics that are ordered to be deleted, and drop orders that mean nothing."""

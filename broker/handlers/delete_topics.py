@@ -1,4 +1,5 @@
 """DeleteTopics (api 20), versions 0-6: KIP-4; TOPIC_DELETION_DISABLED from 3; by topic id from 6 (KIP-516).
+Who names a topic by its id never deletes another one that has its name by now.
 
 Only the active controller's broker deletes topics. The answer comes when this broker has forgotten the topics, or after the timeout.
 """
@@ -8,7 +9,7 @@ from broker.request_context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
 from broker.turns import Steps, each
 from config.broker_general import DELETE_TOPIC_ENABLE
-from controller.errors import ControllerError
+from controller.errors import ControllerError, UnknownTopicId
 from protocol.errors import ErrorCode
 from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from protocol.uuid import ZERO_UUID
@@ -29,7 +30,7 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
         return DeleteTopicsResponse(responses=results)
     broker = context.broker
     names_by_id = {topic_id: name for name, topic_id in broker.controller.context.topic_ids.items()} if await spread(_by_id(topics)) else {}
-    deleting: list[str] = []
+    deleting: dict[str, bytes] = {}
     for result in results:
         await context.broker.turns.pause()
         is_by_id = result.topic_id != ZERO_UUID
@@ -46,14 +47,23 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
             result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif name not in broker.cluster.topics:
             result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif is_by_id:
+            deleting.setdefault(name, result.topic_id)
         else:
-            deleting.append(name)
+            deleting[name] = ZERO_UUID
     if deleting:
-        outcomes = await broker.topic_admin.delete_topics(deleting, timeout_ms=request.timeout_ms)
+        outcomes = await broker.topic_admin.delete_topics(
+            list(deleting),
+            ids={name: topic_id for name, topic_id in deleting.items() if topic_id != ZERO_UUID},
+            order_by_id=broker.controller.order_deletions,
+            timeout_ms=request.timeout_ms,
+        )
         for result in results:
             outcome = outcomes.get(result.name) if result.name is not None else None
             if isinstance(outcome, ControllerError):
                 result.error_code = error_code(outcome)
+                if isinstance(outcome, UnknownTopicId):
+                    result.name = None
     return DeleteTopicsResponse(responses=results)
 
 

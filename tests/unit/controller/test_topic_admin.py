@@ -1,7 +1,7 @@
 """CreateTopics and DeleteTopics: what is refused, in Apache Kafka's own sentences, and what comes of what is not."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 
@@ -14,9 +14,11 @@ from controller.errors import (
     InvalidReplicationFactor,
     InvalidTopicConfig,
     InvalidTopicName,
+    NotController,
     TopicDeletionDisabled,
     TopicExists,
     TopicMarkedForDeletion,
+    UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from controller.topic_admin import CreatedTopic, NewTopic
@@ -149,6 +151,47 @@ def test_a_topic_may_be_deleted_and_made_again_with_a_new_id() -> None:
             assert not broker.receiver.replicas
             assert "/brokers/topics/t" not in broker.ensemble.dump()
         assert len(ids) == 3
+
+    run(scenario)
+
+
+def test_a_topic_that_is_deleted_by_its_id_is_not_its_successor() -> None:
+    async def scenario(broker: BrokerUnderTest) -> None:
+        async def make() -> bytes:
+            made = (await broker.topics.create_topics([NewTopic("t", 1, 1)]))["t"]
+            assert isinstance(made, CreatedTopic)
+            return made.topic_id
+
+        async def order_late(topics: Mapping[str, bytes]) -> list[str]:
+            """Somebody else deletes the topic and makes another of that name, just before."""
+            await broker.topics.delete_topics(["t"])
+            await broker.settle()
+            successors.append(await make())
+            return await broker.controller.order_deletions(topics)
+
+        successors: list[bytes] = []
+        former = await make()
+        results = await broker.topics.delete_topics(["t"], ids={"t": former}, order_by_id=order_late)
+        assert isinstance(results["t"], UnknownTopicId)
+        await broker.settle()
+        assert broker.controller.context.topic_ids == {"t": successors[0]}
+        ids = {"t": successors[0]}
+        assert await broker.topics.delete_topics(["t"], ids=ids, order_by_id=broker.controller.order_deletions) == {"t": None}
+        await broker.settle()
+        assert "/brokers/topics/t" not in broker.ensemble.dump()
+
+    run(scenario)
+
+
+def test_a_deletion_by_id_is_refused_by_who_is_not_controller_any_more() -> None:
+    async def scenario(broker: BrokerUnderTest) -> None:
+        made = (await broker.topics.create_topics([NewTopic("t", 1, 1)]))["t"]
+        assert isinstance(made, CreatedTopic)
+        await broker.store.set("/controller_epoch", b"7")
+        ids = {"t": made.topic_id}
+        results = await broker.topics.delete_topics(["t"], ids=ids, order_by_id=broker.controller.order_deletions)
+        assert isinstance(results["t"], NotController)
+        assert "/admin/delete_topics/t" not in broker.ensemble.dump()
 
     run(scenario)
 
