@@ -1,0 +1,83 @@
+"""Small files that a thread writes: who asks often keeps nobody waiting."""
+
+from collections.abc import Iterator
+
+from storage.deferred_writes import Checkpoint, DeferredWrites
+from tests.support.background import ManualBackground
+from tests.support.clocks import ManualClock
+
+LOG_DIR = "/data"
+PARTS = 5
+TURNS = 60
+
+
+class Busy:
+    """Asks for two checkpoints again with every turn, each of which is gathered in several."""
+
+    def __init__(self) -> None:
+        self.background = ManualBackground(ManualClock())
+        self.writes = DeferredWrites(self.background, lambda _: None)
+        self.written: list[str] = []
+
+    def ask(self) -> None:
+        for name in ("recovery points", "high watermarks"):
+            self.writes.checkpoint(name, LOG_DIR, lambda name=name: Checkpoint(_parts(), lambda: self.written.append(name)))
+
+    def turn(self) -> None:
+        self.ask()
+        self.background.turn()
+        self.background.run_work()
+
+
+def _parts() -> Iterator[None]:
+    for _ in range(PARTS):
+        yield
+
+
+def test_checkpoints_that_are_asked_for_all_the_time_are_written() -> None:
+    busy = Busy()
+    for _ in range(TURNS):
+        busy.turn()
+    assert set(busy.written) == {"recovery points", "high watermarks"}
+
+
+def test_who_waits_for_what_was_asked_for_is_told_while_others_go_on_asking() -> None:
+    busy = Busy()
+    told: list[int] = []
+    busy.ask()
+    busy.writes.when_written(lambda: told.append(len(busy.written)))
+    for _ in range(TURNS):
+        busy.turn()
+    assert told
+    assert told[0] >= 2, "both were asked for before"
+
+
+def test_a_small_file_is_written_while_others_go_on_asking_for_checkpoints() -> None:
+    busy = Busy()
+    busy.ask()
+    busy.writes.write("epochs", LOG_DIR, lambda: lambda: busy.written.append("epochs"))
+    for _ in range(TURNS):
+        busy.turn()
+    assert "epochs" in busy.written
+
+
+def test_what_is_asked_for_while_a_checkpoint_is_gathered_is_in_the_next() -> None:
+    busy = Busy()
+    busy.ask()
+    busy.background.turn()
+    gathered: list[str] = []
+    busy.writes.checkpoint("recovery points", LOG_DIR, lambda: Checkpoint(iter(()), lambda: gathered.append("again")))
+    while busy.background.turn():
+        busy.background.run_work()
+    assert gathered == ["again"]
+
+
+def test_at_the_end_all_that_was_asked_for_is_written() -> None:
+    busy = Busy()
+    busy.turn()
+    busy.written.clear()
+    busy.ask()
+    busy.writes.write("epochs", LOG_DIR, lambda: lambda: busy.written.append("epochs"))
+    busy.writes.run_now()
+    assert busy.written[0] == "epochs"
+    assert set(busy.written[1:]) == {"recovery points", "high watermarks"}
