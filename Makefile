@@ -11,6 +11,8 @@ CLUSTER ?= ./cluster
 WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 ROWS ?= 10000000
 RECORD_BYTES ?= 100
+# What a C compiler makes faster; without one, or without Python's headers (Debian: python3-dev), it is left out.
+NATIVE := protocol/native.pyx protocol/big_endian.pxd storage/native.pyx broker/network/native.pyx
 PACKAGES := broker controller replication storage protocol config benchmarks tests
 
 .PHONY: help compile install serve cluster test test-fast lint format docs bench bench-quick bench-long validate soak clean
@@ -35,11 +37,11 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "Python's venv module is missing; on Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.installed: pyproject.toml constraints.txt $(NATIVE) | $(BIN)/python
 	$(PIP) install --constraint constraints.txt --editable .
 	@touch $@
 
-$(VENV)/.installed-test: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.installed-test: pyproject.toml constraints.txt $(NATIVE) | $(BIN)/python
 	$(PIP) install --constraint constraints.txt --editable '.[test,dev,spark]'
 	@touch $@ $(VENV)/.installed
 

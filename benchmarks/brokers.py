@@ -159,5 +159,15 @@ class OttlaBroker:
         return self._start_s
 
 
-KINDS: dict[str, type[Broker]] = {"apache": ApacheKafkaBroker, "ottla": OttlaBroker}
+class PurePythonOttlaBroker(OttlaBroker):
+    """The same without its compiled modules."""
+
+    label: ClassVar[str] = "Ottla, pure Python"
+
+    def _environment(self) -> dict[str, str]:
+        return {**super()._environment(), "OTTLA_PURE_PYTHON": "1"}
+
+
+KINDS: dict[str, type[Broker]] = {"apache": ApacheKafkaBroker, "ottla": OttlaBroker, "ottla-pure-python": PurePythonOttlaBroker}
 REFERENCE = "apache"
+COMPARED = (REFERENCE, "ottla")

@@ -23,7 +23,7 @@ from rich.table import Table
 
 from benchmarks.admin import Admin, BrokerRefusedError, Topic
 from benchmarks.batches import batch_of_size
-from benchmarks.brokers import COMMON_CONFIG, KINDS, Broker
+from benchmarks.brokers import COMMON_CONFIG, COMPARED, KINDS, Broker
 from protocol.api_keys import ApiKey
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -138,7 +138,7 @@ def measure(broker: Broker, directory: Path, megabytes: int, seconds: float) -> 
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kinds", nargs="+", choices=sorted(KINDS), default=sorted(KINDS, reverse=True))
+    parser.add_argument("--kinds", nargs="+", choices=sorted(KINDS), default=COMPARED[::-1])
     parser.add_argument("--megabytes", type=int, default=512)
     parser.add_argument("--seconds", type=float, default=10.0)
     options = parser.parse_args()

@@ -33,7 +33,7 @@ from rich.table import Table
 
 from benchmarks import frames
 from benchmarks.admin import Admin
-from benchmarks.brokers import COMMON_CONFIG, KINDS, REFERENCE, Broker
+from benchmarks.brokers import COMMON_CONFIG, COMPARED, KINDS, REFERENCE, Broker
 from benchmarks.choices import several
 from benchmarks.frames import request_frame
 from benchmarks.loadgen.runner import Load, run_load
@@ -384,7 +384,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--members", type=int, nargs="+", default=[100, 1000, 5000])
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--kinds", type=several("kind of broker", KINDS), default=list(KINDS), help="the reference first, comma-separated")
+    parser.add_argument("--kinds", type=several("kind of broker", KINDS), default=list(COMPARED), help="the first is the reference")
     asked = parser.parse_args(arguments)
     kinds = sorted(asked.kinds, key=lambda kind: kind != REFERENCE)
     results = {KINDS[kind].label: Result() for kind in kinds}

@@ -9,8 +9,9 @@ take 0.7 µs, the objects 1.3, the generated decoder 2.3.
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from protocol.compiled import compiled
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from protocol.uuid import ZERO_UUID
 
@@ -239,3 +240,8 @@ def begin_response_with_name(
         + name
         + _pack_partition(1, partition, 0, high_watermark, last_stable_offset, log_start_offset, aborted, -1, size)
     )
+
+
+if not TYPE_CHECKING and (_native := compiled("protocol.native")) is not None:
+    _read_with_id = _native.read_fetch_with_id
+    begin_response_with_id = _native.begin_response_with_id

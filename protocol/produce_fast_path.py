@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Final, cast
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
 
+from protocol.compiled import compiled
 from protocol.messages.produce import ProduceRequest
 from protocol.records import NO_TIMESTAMP
 from protocol.wire import ProtocolError
@@ -224,7 +226,18 @@ def encode_produce_responses(
     template = _templates[version].get(topic)
     if template is None:
         template = _response_template(version, topic)
-    pack, head, tail = template
+    return _pack_responses(*template, correlation_ids, partition, base_offsets, log_start_offset)
+
+
+def _pack_responses(
+    pack: Callable[..., bytes],
+    head: bytes,
+    tail: bytes,
+    correlation_ids: Sequence[int],
+    partition: int,
+    base_offsets: Sequence[int],
+    log_start_offset: int,
+) -> list[bytes]:
     return [
         pack(correlation_id, head, partition, 0, base_offset, NO_TIMESTAMP, log_start_offset, tail, 0)
         for correlation_id, base_offset in zip(correlation_ids, base_offsets, strict=True)
@@ -251,3 +264,8 @@ def _response_template(version: int, topic: str) -> _Template:
         templates.clear()
     templates[topic] = template
     return template
+
+
+if not TYPE_CHECKING and (_native := compiled("protocol.native")) is not None:
+    read_several = partial(_native.read_several, _flexible_heads)
+    _pack_responses = _native.pack_responses

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from protocol.compiled import compiled
 from protocol.record_errors import RecordFormatError
 from protocol.records import CURRENT_MAGIC, HEADER_SIZE
 from storage.batch_scan import header_at
@@ -19,12 +20,15 @@ from storage.cold_lookups import ColdRead, NotCached, UnwaitingFile, check_time_
 from storage.errors import CorruptRecord, OffsetOutOfRange
 from storage.file_region import FileRegion
 from storage.filesystem import File
+from storage.real_file import RealFile
 from storage.segment import Segment
 from storage.segment_search import BOUNDS_SIZE, RecordPosition, unpack_bounds
 from storage.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
     from storage.partition_log import PartitionLog
+
+_native: Final = compiled("storage.native")
 
 MAX_HINTS = 64
 MAX_UNKNOWN = 20
@@ -127,6 +131,12 @@ def _between_entries(segment: Segment, offset: int, max_bytes: int) -> tuple[int
     What `locate` and `whole_batches_end` would find, in one go, for most reads that no hint helps.
     """
     index = segment.offset_index
+    file = segment.file
+    if _native is not None and type(file) is RealFile:
+        found: tuple[int, int, int] | None = _native.between_entries(
+            *index.in_file(), segment.base_offset, segment.size, file.fileno(), offset, max_bytes
+        )
+        return found
     _, _, last_offset, position = index.bracket(offset)
     cut = position + max_bytes
     size = segment.size
@@ -135,7 +145,7 @@ def _between_entries(segment: Segment, offset: int, max_bytes: int) -> tuple[int
     end_last_offset, end = index.lookup_position(cut)
     if not position < end <= size - HEADER_SIZE or cut - end > max_bytes // 4:
         return None
-    pread = segment.file.pread
+    pread = file.pread
     first, length, magic, delta = unpack_bounds(pread(BOUNDS_SIZE, position))
     if magic != CURRENT_MAGIC or not segment.base_offset <= first <= offset <= first + delta <= last_offset or position + length >= size:
         return None

@@ -4,6 +4,7 @@
 entry per `index.interval.bytes` or batch, whichever is larger.
 """
 
+import mmap
 import struct
 from typing import NamedTuple, cast
 
@@ -56,6 +57,10 @@ class OffsetIndex(IndexFile):
     def entry(self, slot: int) -> OffsetPosition:
         relative, position = _unpack(self.raw_entries(slot, 1))
         return OffsetPosition(self.base_offset + relative, position)
+
+    def in_file(self) -> tuple[mmap.mmap | bytes, int]:
+        """The entries that are in the file, and how many they are."""
+        return (self._map if self._mapped == self._written else self._mapping()), self._written
 
     def lookup(self, offset: int) -> OffsetPosition:
         """The last entry at or below `offset`, the beginning of the segment if there is none."""

@@ -17,6 +17,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from protocol.checksum import crc32c
+from protocol.compiled import compiled
 from protocol.compression import CompressionCodec
 from protocol.records import ATTRIBUTES_OFFSET, CURRENT_MAGIC, HEADER_SIZE, LOG_OVERHEAD, STAMP, increment_sequence
 from storage.time_index import NO_TIMESTAMP
@@ -46,6 +47,10 @@ _NOTHING: Final[tuple[list[int], int]] = [], 0
 PlainHeader = tuple[int, int, int, int, int]
 """(record count, largest timestamp, producer id, epoch, base sequence)."""
 
+PlainHeaders = tuple[list[PlainHeader], list[int], list[tuple[int, int, int]], int, int, int, bool]
+"""Of several: headers, first offsets, (size, last offset, largest timestamp) of each; the offset behind them, the largest timestamp, bytes,
+whether one has a producer id."""
+
 
 def append_plain(self: "PartitionLog", records: memoryview, leader_epoch: int, now_ms: int, api_version: int) -> int:
     """Append what a Produce request of `api_version` holds for this partition; the offset that its first record got.
@@ -57,7 +62,7 @@ def append_plain(self: "PartitionLog", records: memoryview, leader_epoch: int, n
     if leader_epoch != self.latest_epoch or not rules.takes_plain:
         return NOT_PLAIN
     size = len(records)
-    header = _read_plain(records, size, rules, api_version)
+    header = _read_plain(records, rules, api_version)
     if header is None:
         return NOT_PLAIN
     count, max_timestamp, producer_id, _, _ = header
@@ -93,27 +98,10 @@ def append_several_plain(
     rules = self.rules
     if leader_epoch != self.latest_epoch or not rules.takes_plain:
         return _NOTHING
-    end_offset = self.log_end_offset
-    newest = NO_TIMESTAMP
-    total = 0
-    first_offsets = []
-    headers = []
-    placed = []
-    has_producer = False
-    for records in batches:
-        size = len(records)
-        header = _read_plain(records, size, rules, api_version)
-        if header is None:
-            return _NOTHING
-        count, max_timestamp, producer_id, _, _ = header
-        if producer_id >= 0:
-            has_producer = True
-        headers.append(header)
-        first_offsets.append(end_offset)
-        end_offset += count
-        placed.append((size, end_offset - 1, max_timestamp))
-        total += size
-        newest = max_timestamp if max_timestamp > newest else newest
+    found = _read_several_plain(batches, self.log_end_offset, rules, api_version)
+    if found is None:
+        return _NOTHING
+    headers, first_offsets, placed, end_offset, newest, total, has_producer = found
     if end_offset > self.next_flush_offset:
         return _NOTHING
     if has_producer and not (_follow_each_other(headers) and _is_new(self, headers[0], first_offsets[0])):
@@ -122,8 +110,7 @@ def append_several_plain(
     try:
         if segment.should_roll(total, end_offset - 1, newest, now_ms, len(placed)) or not segment.size:
             return _NOTHING
-        for records, first_offset in zip(batches, first_offsets, strict=True):
-            _stamp(records, 0, first_offset, len(records) - LOG_OVERHEAD, leader_epoch)
+        _stamp_several(batches, first_offsets, leader_epoch)
         segment.append_several(batches, placed)
     except OSError as error:
         raise self.disk_failure(segment.path, error) from error
@@ -134,8 +121,39 @@ def append_several_plain(
     return first_offsets, total
 
 
-def _read_plain(records: memoryview, size: int, rules: "ValidationRules", api_version: int) -> PlainHeader | None:
-    """What matters of the header of one whole plain batch of `size` bytes; None for anything else. Raises InvalidRecord."""
+def _read_several_plain(batches: Sequence[memoryview], end_offset: int, rules: "ValidationRules", api_version: int) -> PlainHeaders | None:
+    """Their headers, and where they come to stand from `end_offset` on; None if one is not plain. Raises InvalidRecord."""
+    newest = NO_TIMESTAMP
+    total = 0
+    first_offsets = []
+    headers = []
+    placed = []
+    has_producer = False
+    for records in batches:
+        header = _read_plain(records, rules, api_version)
+        if header is None:
+            return None
+        count, max_timestamp, producer_id, _, _ = header
+        if producer_id >= 0:
+            has_producer = True
+        headers.append(header)
+        first_offsets.append(end_offset)
+        end_offset += count
+        size = len(records)
+        placed.append((size, end_offset - 1, max_timestamp))
+        total += size
+        newest = max_timestamp if max_timestamp > newest else newest
+    return headers, first_offsets, placed, end_offset, newest, total, has_producer
+
+
+def _stamp_several(batches: Sequence[memoryview], first_offsets: Sequence[int], leader_epoch: int) -> None:
+    for records, first_offset in zip(batches, first_offsets, strict=True):
+        _stamp(records, 0, first_offset, len(records) - LOG_OVERHEAD, leader_epoch)
+
+
+def _read_plain(records: memoryview, rules: "ValidationRules", api_version: int) -> PlainHeader | None:
+    """What matters of the header of one whole plain batch; None for anything else. Raises InvalidRecord."""
+    size = len(records)
     if size < _MIN_SIZE:
         return None
     (
@@ -196,3 +214,9 @@ def _take_in(self: "PartitionLog", header: PlainHeader, first_offset: int) -> No
         timestamp=max_timestamp,
         is_transactional=False,
     )
+
+
+if not TYPE_CHECKING and (_native := compiled("storage.native")) is not None:
+    _read_plain = _native.read_plain
+    _read_several_plain = _native.read_several_plain
+    _stamp_several = _native.stamp_several

@@ -1,12 +1,18 @@
 """`ottla`: the command line. Each command is a module of this package, imported when it is called, so that `--help` answers at once."""
 
 import gc
+import os
 from importlib import import_module
 
 import click
 
+from protocol.compiled import leave_out
+
 # What is imported stays. The collector would look through it again and again, at every start.
 gc.set_threshold(50_000, 20, 100)
+
+if os.environ.get("OTTLA_PURE_PYTHON"):
+    leave_out()
 
 COMMANDS = {
     "serve": "Run a broker.",

@@ -7,6 +7,7 @@ and exit status 1, before any data is touched.
 import asyncio
 import logging
 import os
+import platform
 import sys
 from pathlib import Path
 
@@ -52,7 +53,9 @@ def run(config: BrokerConfig) -> int:
 
 async def _serve(config: BrokerConfig) -> int:
     from broker.server import Broker, CannotStart
+    from protocol.compiled import describe
 
+    logger.info("Python %s, hot path %s", platform.python_version(), describe())
     broker = Broker(config)
     stop = asyncio.Event()
     hurry = asyncio.Event()

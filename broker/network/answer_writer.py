@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Final
 
 from broker.network.connection_state import CLOSED, CLOSING, PAUSED, SENDING
 from broker.network.frame_reader import FrameReader
+from broker.network.gather import gather
 from broker.network.request_channel import ConnectionInfo, Parts
-from broker.network.sendfile import FileSender, gather
+from broker.network.sendfile import FileSender
 from broker.network.timings import NO_TIMINGS, on_sent, on_write
 
 if TYPE_CHECKING:

@@ -14,14 +14,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import mmap
 import os
 import socket
 from collections import deque
-from struct import Struct
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from broker.network.gather import ALIGNED_BYTES, INLINE_BYTES, PAGE_BYTES, from_next_page, without_sent
 from broker.network.request_channel import Parts
+from protocol.compiled import compiled
 from storage.file_region import FileRegion
 
 if TYPE_CHECKING:
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-INLINE_BYTES: Final = 16 * 1024
-"""A region up to this size is cheaper to read and write together with its header than to send by itself."""
-ALIGNED_BYTES: Final = 256 * 1024
-PAGE_BYTES: Final = mmap.PAGESIZE
 TURN_BYTES: Final = 1024 * 1024
 PACKET_BYTES: Final = 16 * PAGE_BYTES
 PACED_BYTES: Final = 15 * PAGE_BYTES
@@ -42,74 +39,9 @@ CHUNK_BYTES: Final = 128 * 1024
 """What a thread, or a connection without a socket of its own (TLS), reads at once."""
 
 SHORT_FILE: Final = "the file is shorter than the log said"
-_length: Final = Struct(">i").pack
+_native = compiled("broker.network.native")
+_send_ready: Final[Callable[[int, Parts], tuple[int, int, bool]] | None] = None if _native is None else _native.send_ready
 _MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
-_NOWAIT: Final = getattr(os, "RWF_NOWAIT", None)
-
-
-def gather(parts: Parts, out: Parts) -> tuple[int, bool]:
-    """Puts one response, its length first, behind what is in `out`; its size, and whether file regions are left in it.
-
-    Small regions become bytes, unless that would wait for the disk.
-    """
-    if len(parts) == 3:
-        head, region, tail = parts  # most fetches
-        if isinstance(region, FileRegion) and region.length > INLINE_BYTES and isinstance(head, bytes):
-            size = len(head) + region.length + len(tail)
-            out += (_length(size) + head, region, tail)
-            return size, True
-    size = 0
-    has_regions = False
-    length_at = len(out)
-    out.append(b"")
-    for part in parts:
-        if isinstance(part, FileRegion):
-            length = part.length
-            size += length
-            small = read_cached(part) if length <= INLINE_BYTES else None
-            if small is not None:
-                out.append(small)
-                continue
-            has_regions = True
-        else:
-            size += len(part)
-        out.append(part)
-    out[length_at] = _length(size)
-    return size, has_regions
-
-
-def read_cached(region: FileRegion) -> bytes | bytearray | None:
-    """The bytes of a small region; None when reading them would wait for the disk, or fails: `FileSender` sees to it."""
-    if _NOWAIT is None:
-        return region.read()
-    # One call that reads or refuses: a probe of both ends and a read would be three.
-    data = bytearray(region.length)
-    try:
-        count = os.preadv(region.file.fileno(), [data], region.position, _NOWAIT)
-    except BlockingIOError:
-        return None
-    except OSError as error:
-        if error.errno in (errno.EOPNOTSUPP, errno.EINVAL):
-            return region.read()
-        return None
-    return data if count == region.length else None
-
-
-def from_next_page(region: FileRegion, memory: list[bytes | bytearray | memoryview]) -> FileRegion:
-    """Puts the bytes up to the next page of the file into `memory`, if that pays, and returns the rest.
-
-    The kernel splices 16 pages at once. 64 KiB from the middle of a page on are 17, which means a second round through TCP, with a packet
-    and a wake-up of the receiver of its own: 73 µs instead of 38; 128 KiB cost 86 instead of 47, and from 1 MiB on it makes no difference.
-    """
-    begun = region.position % PAGE_BYTES
-    if not begun or not INLINE_BYTES < region.length <= ALIGNED_BYTES:
-        return region
-    length = PAGE_BYTES - begun
-    first = read_cached(FileRegion(region.file, region.position, length))
-    if first is None:
-        return region
-    memory.append(first)
-    return FileRegion(region.file, region.position + length, region.length - length)
 
 
 def piece_of(sock: socket.socket | None) -> int:
@@ -160,6 +92,16 @@ class FileSender:
 
     def _send_at_once(self, sock: socket.socket, parts: Parts) -> bool:
         """With nothing in the way, as most answers leave. Only what the socket does not take is queued: 64 KiB cost 12 µs instead of 20."""
+        if _send_ready is not None:
+            gone, sent, is_full = _send_ready(sock.fileno(), parts)
+            if gone == len(parts):
+                return True
+            if gone or sent:
+                parts = without_sent(parts, gone, sent)
+            if is_full:
+                self._queue(parts)
+                self._wait_for_room()
+                return False
         memory: list[bytes | bytearray | memoryview] = []
         data = b""
         region: FileRegion | None = None

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from broker.network.gather import ALIGNED_BYTES, INLINE_BYTES, PAGE_BYTES, from_next_page
 from broker.network.request_channel import Answer
-from broker.network.sendfile import ALIGNED_BYTES, CHUNK_BYTES, INLINE_BYTES, PAGE_BYTES, from_next_page
+from broker.network.sendfile import CHUNK_BYTES
 from storage.file_region import FileRegion
 from storage.filesystem import RealFileSystem
 from tests.support.network import Bench, Turns, framed, other

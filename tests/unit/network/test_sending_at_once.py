@@ -5,19 +5,29 @@ from __future__ import annotations
 import os
 import random
 import socket
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from broker.network.gather import INLINE_BYTES, PAGE_BYTES
 from broker.network.request_channel import Parts
-from broker.network.sendfile import INLINE_BYTES, PACED_BYTES, PACKET_BYTES, PAGE_BYTES, TURN_BYTES, FileSender, piece_of
+from broker.network.sendfile import PACED_BYTES, PACKET_BYTES, SHORT_FILE, TURN_BYTES, FileSender, piece_of
 from storage.file_region import FileRegion
 from storage.filesystem import RealFile, RealFileSystem
 
 DATA = random.Random(3).randbytes(3 * 1024 * 1024)
+PARTS = st.tuples(
+    st.sampled_from([0, 1, 77, PAGE_BYTES - 1, PAGE_BYTES, 3 * PAGE_BYTES + 5, 500_001]),
+    st.sampled_from([0, 1, 100, INLINE_BYTES, INLINE_BYTES + 1, 40_000, 65_536, 65_537, 68_000, 70_000, 300_000]),
+    st.booleans(),
+)
+"""(position, length, whether in the file)."""
 
 
 class Loop:
@@ -165,6 +175,51 @@ def test_the_rest_leaves_in_order_when_there_is_room(side: Side, file: WarmFile,
     assert not side.sender.send(other)
     assert side.all_received() == first + b"between" + second
     assert side.sent == 1
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(st.lists(PARTS, min_size=1, max_size=20), max_size=4), st.sampled_from([5_000, 50_000, 2_000_000]))
+def test_whatever_is_sent_arrives_in_order(answers: list[list[tuple[int, int, bool]]], room: int) -> None:
+    side = Side()
+    side.ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, room)
+    with tempfile.NamedTemporaryFile() as stored:
+        stored.write(DATA)
+        stored.flush()
+        file = WarmFile(RealFileSystem().open(stored.name, read_only=True))
+        expected = got = b""
+        for answer in answers:
+            parts: Parts = []
+            for position, length, is_in_file in answer:
+                expected += DATA[position : position + length]
+                if is_in_file:
+                    parts.append(FileRegion(file, position, length, position % 3 > 0))  # type: ignore[arg-type]  # a file that pretends
+                else:
+                    parts.append(DATA[position : position + length])
+            side.sender.send(parts)
+            got += side.received()
+        assert got + side.all_received() == expected
+    side.sender.close()
+    side.ours.close()
+    side.client.close()
+
+
+def test_a_file_that_is_shorter_than_the_log_said_costs_the_connection(
+    side: Side, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "segment.log"
+    path.write_bytes(DATA[:60_000])
+    short = RealFileSystem().open(str(path), read_only=True)
+    side.sender.send([b"head", FileRegion(short, 77, 64_000, True), b"tail"])
+    side.all_received()
+    assert side.aborted
+    assert f"{path} cannot be read: {SHORT_FILE}" in caplog.text
+
+
+def test_a_client_that_has_gone_costs_its_connection(side: Side, file: WarmFile) -> None:
+    side.client.close()
+    parts, _ = an_answer(file, 77, 64_000, end_is_cached=True)
+    assert not side.sender.send(parts)
+    assert side.aborted
 
 
 def test_a_socket_that_takes_nothing_at_all_gets_everything_later(side: Side, file: WarmFile) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from broker.network.gather import INLINE_BYTES
 from broker.network.processor import MAX_UNSENT
 from broker.network.request_channel import CLOSE, Answer, Pending
-from broker.network.sendfile import INLINE_BYTES
 from storage.file_region import FileRegion
 from storage.filesystem import RealFileSystem
 from tests.support.network import Bench, framed, other, produce

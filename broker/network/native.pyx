@@ -1,0 +1,127 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Sends what leaves a socket without waiting for the client or the disk, compiled.
+
+Stands in for the beginning of `FileSender._send_at_once`, which goes on where this ends; `tests/unit/network/test_native_send.py` holds both equal.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.errno cimport EAGAIN, errno
+from libc.stdint cimport int64_t
+from posix.types cimport off_t
+
+from storage.file_region import FileRegion
+
+INTERFACE = 1
+
+cdef extern from * nogil:
+    """
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
+    #include <string.h>
+    #include <sys/sendfile.h>
+    #include <sys/socket.h>
+    #include <sys/uio.h>
+
+    static ssize_t send_vector(int out, struct iovec *vector, size_t count, int flags) {
+        struct msghdr message;
+        memset(&message, 0, sizeof message);
+        message.msg_iov = vector;
+        message.msg_iovlen = count;
+        return sendmsg(out, &message, flags);
+    }
+
+    static ssize_t read_cached(int file, void *into, size_t length, off_t at) {
+    #ifdef RWF_NOWAIT
+        struct iovec vector = {into, length};
+        return preadv2(file, &vector, 1, at, RWF_NOWAIT);
+    #else
+        return -1;
+    #endif
+    }
+    """
+    cdef struct iovec:
+        void *iov_base
+        size_t iov_len
+
+    ssize_t send_vector(int out, iovec *vector, size_t count, int flags)
+    ssize_t read_cached(int file, void *into, size_t length, off_t at)
+    ssize_t sendfile(int out, int file, off_t *offset, size_t count)
+    int MSG_MORE
+    int MSG_DONTWAIT
+
+cdef enum:
+    MAX_VECTOR = 16
+    PAGE_BYTES = 4096
+    INLINE_BYTES = 16384
+    PACKET_BYTES = 65536
+
+
+def send_ready(int out, list parts not None):
+    """Send from `parts`, in their order, what the socket takes and what the page cache has.
+
+    (how many parts have left, bytes of the next one that have, whether the socket takes no more). Stops before what is neither bytes nor a
+    region as most fetches have it: from the middle of a page on, up to a packet, whose end is known to be cached; and where a call fails.
+    """
+    cdef iovec[MAX_VECTOR] vector
+    cdef char[PAGE_BYTES] page
+    cdef Py_ssize_t count = len(parts), number, gone = 0, size
+    cdef int in_vector = 0, file = -1
+    cdef int64_t copied, begun, position, length
+    cdef ssize_t sent
+    cdef off_t at
+    cdef int64_t left = 0
+    for number in range(count + 1):
+        copied = 0
+        length = 0
+        if number < count:
+            part = parts[number]
+            if type(part) is bytes:
+                if in_vector == MAX_VECTOR - 1:
+                    return gone, 0, False
+                vector[in_vector].iov_base = PyBytes_AS_STRING(part)
+                vector[in_vector].iov_len = <size_t>PyBytes_GET_SIZE(part)
+                in_vector += 1
+                continue
+            if type(part) is not FileRegion or not part.end_is_cached:
+                return gone, 0, False
+            position = part.position
+            length = part.length
+            begun = position % PAGE_BYTES
+            copied = PAGE_BYTES - begun
+            if not begun or length <= INLINE_BYTES or length - copied > PACKET_BYTES:
+                return gone, 0, False
+            file = part.file.fileno()
+            with nogil:
+                sent = read_cached(file, page, <size_t>copied, position)
+            if sent != copied:
+                return gone, 0, False
+            vector[in_vector].iov_base = page
+            vector[in_vector].iov_len = <size_t>copied
+            in_vector += 1
+        elif not in_vector:
+            break
+        with nogil:
+            sent = send_vector(out, vector, in_vector, (MSG_MORE if length else 0) | MSG_DONTWAIT)
+        if sent < 0:
+            return gone, 0, errno == EAGAIN
+        in_vector = 0
+        while gone < number:
+            size = PyBytes_GET_SIZE(parts[gone])
+            if sent < size:
+                return gone, sent, True
+            sent -= size
+            gone += 1
+        if sent < copied:
+            return gone, sent, True
+        if length:
+            at = position + copied
+            left = length - copied
+            with nogil:
+                sent = sendfile(out, file, &at, <size_t>left)
+            if sent < 0:
+                return gone, copied, errno == EAGAIN
+            if sent != left:
+                return gone, copied + sent, sent > 0
+            gone += 1
+    return gone, 0, False

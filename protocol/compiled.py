@@ -1,0 +1,37 @@
+"""The compiled half of hot modules, where this installation has one.
+
+Three modules in Cython, `protocol/native.pyx`, `storage/native.pyx` and `broker/network/native.pyx`, stand in for functions of the hot path
+that do nothing but look at bytes and call the kernel. Each of these functions is also written in Python, in the module that uses it: that
+one is the authority, tests hold both equal, and it is what runs where there was no C compiler at installation. What they are good for:
+`python -m benchmarks.kernel_floor --kinds ottla,ottla-pure-python`.
+"""
+
+import sys
+from importlib import import_module
+from typing import Any, Final
+
+MODULES: Final = ("protocol.native", "storage.native", "broker.network.native")
+
+INTERFACE: Final = 1
+"""Grows when a function of one of them takes or gives something else: what was compiled before is left alone then."""
+
+
+def compiled(name: str) -> Any:
+    """The module of that name, or None."""
+    try:
+        module = import_module(name)
+    except ImportError:
+        return None
+    return module if module.INTERFACE == INTERFACE else None
+
+
+def leave_out() -> None:
+    """Do without them in this process. To be called before anything that uses them is imported."""
+    for name in MODULES:
+        sys.modules[name] = None  # type: ignore[assignment]  # what an import takes for "there is none"
+
+
+def describe() -> str:
+    """What a person is told of them."""
+    found = [name for name in MODULES if compiled(name) is not None]
+    return "compiled" if len(found) == len(MODULES) else f"compiled in part ({', '.join(found)})" if found else "pure Python"

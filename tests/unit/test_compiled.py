@@ -1,0 +1,247 @@
+"""What is compiled gives what the function in Python gives that it stands in for, of sound bytes, of damaged ones, and of none at all."""
+
+import random
+import struct
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import protocol.compiled
+from protocol.compiled import INTERFACE, MODULES, compiled, describe
+from protocol.messages.header import RequestHeader
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from storage.errors import InvalidRecord
+from storage.filesystem import RealFileSystem
+from tests.support.batches import a_batch
+from tests.support.golden_frames import all_golden_frames
+from tests.support.logs import a_context, a_log, append
+from tests.support.pure_python import pure
+from tests.unit.storage.test_plain_append import batches
+from tests.wire.test_fetch_fast_path import a_fetch
+
+needed = pytest.mark.skipif(
+    describe() != "compiled", reason=f"the hot path is {describe()} here: a C compiler and Python's headers make it more"
+)
+
+INT32 = st.integers(-(2**31), 2**31 - 1)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+RULES = SimpleNamespace(max_message_bytes=100_000, topic_partition="t-0")
+
+
+def native(name: str) -> Any:
+    """The compiled module."""
+    module = compiled(name)
+    assert module is not None
+    return module
+
+
+def without(name: str) -> Any:
+    """The module in Python alone."""
+    module: ModuleType = pure(name)
+    return module
+
+
+def test_one_that_was_compiled_for_other_functions_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol.compiled, "INTERFACE", INTERFACE + 1)
+    assert [compiled(name) for name in MODULES] == [None] * len(MODULES)
+    assert describe() == "pure Python"
+
+
+# Fetch
+
+
+@needed
+@settings(deadline=None, max_examples=300)
+@given(st.integers(13, 17), st.data())
+def test_a_fetch_is_read_the_same(version: int, data: st.DataObject) -> None:
+    frame = bytearray(b"head" + a_fetch(version).encode(version) + data.draw(st.binary(max_size=3)))
+    for _ in range(data.draw(st.integers(0, 2))):
+        frame[data.draw(st.integers(4, len(frame) - 1))] = data.draw(st.sampled_from([0, 1, 2, 3, 127, 128, 255]))
+    view = memoryview(frame)[: data.draw(st.sampled_from([len(frame), *range(len(frame))]))]
+    assert native("protocol.native").read_fetch_with_id(view, 4, version) == without("protocol.fetch_fast_path").read_one_partition(
+        view, 4, version
+    )
+
+
+@needed
+@given(st.tuples(INT32, INT32, st.binary(min_size=16, max_size=16), INT32, INT64, INT64, INT64, st.booleans(), st.integers(0, 2**31 - 1)))
+def test_the_head_of_a_fetched_partition_is_written_the_same(values: tuple[Any, ...]) -> None:
+    assert native("protocol.native").begin_response_with_id(*values) == without("protocol.fetch_fast_path").begin_response_with_id(*values)
+
+
+@needed
+@pytest.mark.parametrize("size", [2**exponent + delta for exponent in (7, 14, 21, 28) for delta in (-2, -1, 0)])
+def test_a_length_is_written_the_same(size: int) -> None:
+    values = (1, 2, b"i" * 16, 3, 4, 5, 6, False, size)
+    assert native("protocol.native").begin_response_with_id(*values) == without("protocol.fetch_fast_path").begin_response_with_id(*values)
+
+
+# Produce
+
+
+def produce_frame(correlation_id: int, records: bytes, version: int = 11, client_id: str | None = "c", name: str = "orders") -> bytes:
+    data = [TopicProduceData(name=name, partition_data=[PartitionProduceData(index=3, records=records)])]
+    header = RequestHeader(request_api_key=0, request_api_version=version, correlation_id=correlation_id, client_id=client_id)
+    body = header.encode(2 if version >= 9 else 1) + ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=data).encode(version)
+    return struct.pack(">i", len(body)) + body
+
+
+@needed
+@settings(deadline=None, max_examples=300)
+@given(st.data())
+def test_several_requests_are_read_the_same(data: st.DataObject) -> None:
+    by_hand = without("protocol.produce_fast_path")
+    versions = data.draw(st.sampled_from([[11], [9, 10, 11], [8, 11]]))
+    client_id = data.draw(st.sampled_from(["c", None, "", "longer"]))
+    names = data.draw(st.sampled_from([["orders"], ["orders", "others"], ["x" * 249]]))
+    sizes = st.sampled_from([0, 1, 70, 126, 127, 128, 16_382, 16_383, 16_384, 40_000])
+    frames = [
+        produce_frame(
+            data.draw(INT32), bytes(data.draw(sizes)), data.draw(st.sampled_from(versions)), client_id, data.draw(st.sampled_from(names))
+        )
+        for _ in range(data.draw(st.integers(1, 20)))
+    ]
+    stream = bytearray(b"before" + b"".join(frames))
+    for _ in range(data.draw(st.integers(0, 2))):
+        stream[data.draw(st.integers(6, len(stream) - 1))] = data.draw(st.sampled_from([0, 1, 2, 127, 128, 255]))
+    view = memoryview(stream)
+    end = data.draw(st.sampled_from([len(stream), len(stream), max(len(stream) - 5, 6), data.draw(st.integers(6, len(stream)))]))
+    for frame in frames:  # what was read once is known by its head
+        begins = 4 + 8 + 3 + len(client_id or "")
+        by_hand.read_one_batch(memoryview(frame)[4:], begins - 4, 11)
+    heads = by_hand._flexible_heads
+    found = native("protocol.native").read_several(heads, view, 6, end)
+    in_python = by_hand.read_several(view, 6, end)
+    assert found == in_python or in_python is None  # which gives up on all when the last one ends too early
+
+
+@needed
+@settings(deadline=None)
+@given(st.binary(max_size=200), st.integers(-5, 220), st.integers(-5, 220))
+def test_any_bytes_are_no_reason_to_fail(data: bytes, position: int, end: int) -> None:
+    for head in (data, b"\0\0\0\x50\0\0\0\x0b\0\0\0\1" + data):
+        assert native("protocol.native").read_several({}, memoryview(head), position, end) is None
+    native("protocol.native").read_fetch_with_id(memoryview(data), position, 15)
+    assert native("storage.native").read_plain(memoryview(data), RULES, 9) is None
+
+
+@needed
+@given(
+    st.sampled_from(["t", "x" * 126, "x" * 127, "x" * 249, "grün"]),
+    st.integers(9, 11),
+    INT32,
+    st.lists(st.tuples(INT32, INT64), max_size=20),
+    INT64,
+)
+def test_answers_are_packed_the_same(
+    topic: str, version: int, partition: int, answers: list[tuple[int, int]], log_start_offset: int
+) -> None:
+    by_hand = without("protocol.produce_fast_path")
+    template = by_hand._response_template(version, topic)
+    arguments = ([each for each, _ in answers], partition, [offset for _, offset in answers], log_start_offset)
+    assert native("protocol.native").pack_responses(*template, *arguments) == by_hand._pack_responses(*template, *arguments)
+
+
+# Batches
+
+
+def header_in_python(records: memoryview, version: int) -> object:
+    try:
+        return without("storage.plain_append")._read_plain(records, RULES, version)
+    except InvalidRecord:
+        return None
+
+
+@needed
+@settings(deadline=None, max_examples=300)
+@given(batches(), st.sampled_from([6, 7, 11]), st.booleans())
+def test_a_batch_is_plain_for_both_or_the_long_way_decides(batch: bytearray, version: int, is_cut: bool) -> None:
+    records = memoryview(batch)[: len(batch) - is_cut]
+    found = native("storage.native").read_plain(records, RULES, version)
+    in_python = header_in_python(records, version)
+    assert found == in_python or (found is None and is_unusual(records))
+
+
+def is_unusual(records: memoryview) -> bool:
+    """Whether the few records of an uncompressed batch have lengths or deltas that are left to Python."""
+    count = struct.unpack_from(">i", records, 57)[0]
+    delta = max(abs(struct.unpack_from(">q", records, 35)[0] - struct.unpack_from(">q", records, 27)[0]), 64)
+    return records[22] == 0 and count <= 4 and (delta > 63 or len(records) > 8000)
+
+
+@needed
+@settings(deadline=None)
+@given(st.lists(batches(), min_size=2, max_size=6), st.integers(0, 2**60))
+def test_several_batches_come_to_stand_at_the_same_places(sent: list[bytearray], end_offset: int) -> None:
+    by_hand = without("storage.plain_append")
+    views = [memoryview(batch) for batch in sent]
+    found = native("storage.native").read_several_plain(views, end_offset, RULES, 11)
+    if found is None:
+        assert any(native("storage.native").read_plain(view, RULES, 11) is None for view in views)
+        return
+    assert found == by_hand._read_several_plain(views, end_offset, RULES, 11)
+    copies = [memoryview(bytearray(batch)) for batch in sent]
+    native("storage.native").stamp_several(views, found[1], 7)
+    by_hand._stamp_several(copies, found[1], 7)
+    assert views == copies
+
+
+@needed
+def test_a_batch_that_may_not_be_written_to_is_not() -> None:
+    with pytest.raises(BufferError):
+        native("storage.native").stamp_several([memoryview(bytes(a_batch(1)))], [0], 0)
+
+
+# Lookups
+
+
+@needed
+@pytest.mark.parametrize("index_interval_bytes", [0, 300, 4096])
+@pytest.mark.parametrize("seed", range(4))
+def test_batches_are_found_in_the_same_place(seed: int, index_interval_bytes: int, tmp_path: Path) -> None:
+    by_hand = without("storage.log_read")
+    filesystem = RealFileSystem()
+    (tmp_path / "topic-0").mkdir()
+    log = a_log(a_context(filesystem), log_dir=str(tmp_path), index_interval_bytes=index_interval_bytes, segment_index_bytes=1 << 20)
+    random_ = random.Random(seed)
+    for _ in range(600):
+        append(log, a_batch(random_.choice([1, 2, 5, 30]), value_bytes=random_.choice([10, 100, 900])))
+    segment = log.active_segment
+    segment.offset_index.write_out()
+    found = missed = 0
+    for _ in range(2000):
+        offset, max_bytes = random_.randint(-3, log.log_end_offset + 3), random_.choice([-1, 0, 1, 2000, 20_000, 60_000, 1 << 40])
+        arguments = (*segment.offset_index.in_file(), segment.base_offset, segment.size, segment.file.fileno(), offset, max_bytes)
+        one = native("storage.native").between_entries(*arguments)
+        other = by_hand._between_entries(segment, offset, max_bytes)
+        assert one is None or one == other
+        found += one is not None
+        missed += one is None and other is not None
+    assert found > 30
+    assert missed <= found // 10  # those behind the last entry
+
+
+@needed
+@given(st.binary(max_size=80), st.integers(-2, 12), st.integers(-5, 2**40), st.integers(-5, 2**40))
+def test_an_index_of_anything_leads_nowhere(entries: bytes, count: int, offset: int, max_bytes: int) -> None:
+    with open("/dev/zero", "rb") as zeros:
+        assert native("storage.native").between_entries(entries, count, 0, 1 << 30, zeros.fileno(), offset, max_bytes) is None
+
+
+def test_every_recorded_batch_is_judged_the_same() -> None:
+    checked = 0
+    for frame in all_golden_frames():
+        if frame.is_request and frame.api.key == 0 and frame.version >= 3:
+            _, offset = frame.header_class.decode(frame.data, frame.header_version)
+            for topic in ProduceRequest.decode(frame.data, frame.version, offset)[0].topic_data:
+                for partition in topic.partition_data:
+                    records = memoryview(partition.records or b"")
+                    if compiled("storage.native") is not None:
+                        found = native("storage.native").read_plain(records, RULES, frame.version)
+                        assert found is None or found == header_in_python(records, frame.version)
+                        checked += found is not None
+    assert checked or compiled("storage.native") is None
