@@ -9,6 +9,8 @@ from enum import Enum
 from storage.topic_partition import TopicPartition
 
 MAX_NAME_LENGTH = 255
+AT_HOME = frozenset({"remote-log-index-cache", "__cluster_metadata-0"})
+"""Not partitions, and may stand there: the index cache of tiered storage, and the metadata log of a KRaft broker."""
 
 
 class DirectoryKind(Enum):

@@ -11,10 +11,11 @@ import os
 from collections.abc import Iterable
 
 from storage.checkpoint import replace_file
+from storage.directory_names import AT_HOME, parse_directory_name
 from storage.errors import LogDirFailure
 from storage.filesystem import File, FileSystem
-from storage.meta_properties import MetaProperties, check_meta_properties, read_meta_properties, write_meta_properties
-from storage.start_errors import DuplicateDirectoryId, DuplicateLogDirectory, LogDirectoryLocked, NoUsableLogDirectory
+from storage.meta_properties import META_PROPERTIES, MetaProperties, check_meta_properties, read_meta_properties, write_meta_properties
+from storage.start_errors import DuplicateDirectoryId, DuplicateLogDirectory, ForeignDirectory, LogDirectoryLocked, NoUsableLogDirectory
 
 log = logging.getLogger(__name__)
 
@@ -83,15 +84,17 @@ class LogDirectories:
     def open(self) -> None:
         """Creates, checks and locks the directories and reads who they belong to.
 
-        One that fails is offline from then on. Raises LogDirectoryLocked, InvalidMetaProperties, NoUsableLogDirectory.
+        One that fails is offline from then on. Raises ForeignDirectory, LogDirectoryLocked, InvalidMetaProperties, NoUsableLogDirectory.
         """
         try:
             for directory in self.live:
                 try:
                     self._open(directory)
                 except OSError as error:
-                    self.fail(directory.path, f"{error.filename or directory.path}: {error.strerror or error}")
-            self.check_any_live()
+                    self._give_up(directory, f"{error.filename or directory.path}: {error.strerror or error}")
+            self.check_any_live()  # which says of all of them what it is
+            for path in self.offline:
+                self._say_offline(self.all[path])
         except BaseException:
             self.unlock()
             raise
@@ -139,9 +142,8 @@ class LogDirectories:
         directory = self.all[path]
         if not directory.is_live:
             return False
-        directory.failure = reason
-        log.error("log directory %s is offline: %s; its partitions are not served until the broker starts with it again", path, reason)
-        self._unlock(directory)
+        self._give_up(directory, reason)
+        self._say_offline(directory)
         return True
 
     def check_any_live(self) -> None:
@@ -167,11 +169,30 @@ class LogDirectories:
             log.info("log directory %s did not exist; created", path)
         if not self._fs.is_directory(path):
             raise NotADirectoryError(20, "is not a directory", path)
-        self._fs.list_directory(path)
+        names = self._fs.list_directory(path)
+        if META_PROPERTIES not in names:
+            # It may be anything, named by mistake: nothing is left in it. One of a broker's own is looked at when its logs are opened.
+            self._check_nothing_foreign(path, names)
         directory.lock = self._fs.try_lock(f"{path}/{LOCK_FILE}")
         if directory.lock is None:
             raise LogDirectoryLocked(path)
         directory.meta_properties = read_meta_properties(path, self._fs)
+
+    def _check_nothing_foreign(self, path: str, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in AT_HOME and parse_directory_name(name) is None and self._fs.is_directory(f"{path}/{name}"):
+                raise ForeignDirectory(f"{path}/{name}")
+
+    def _give_up(self, directory: LogDirectory, reason: str) -> None:
+        directory.failure = reason
+        self._unlock(directory)
+
+    def _say_offline(self, directory: LogDirectory) -> None:
+        log.error(
+            "log directory %s is offline: %s; its partitions are not served until the broker starts with it again",
+            directory.path,
+            directory.failure,
+        )
 
     def _unlock(self, directory: LogDirectory) -> None:
         lock, directory.lock = directory.lock, None

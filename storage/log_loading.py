@@ -21,7 +21,7 @@ from storage.checkpoint import (
     RECOVERY_POINT_CHECKPOINT,
     OffsetCheckpoint,
 )
-from storage.directory_names import DirectoryKind, parse_directory_name
+from storage.directory_names import AT_HOME, DirectoryKind, parse_directory_name
 from storage.errors import CorruptCheckpoint, LogDirFailure, LogUnusable, UnsupportedForMessageFormat
 from storage.file_names import TEMPORARY_SUFFIX
 from storage.log_context import LogContext
@@ -34,8 +34,6 @@ from storage.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
-# Not partitions, but at home there: the index cache of tiered storage, and the metadata log of a KRaft broker.
-_IGNORED = frozenset({"remote-log-index-cache", "__cluster_metadata-0"})
 _CHECKPOINTS = (LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
 _TEMPORARY = frozenset(name + TEMPORARY_SUFFIX for name in (*_CHECKPOINTS, CLEANER_OFFSET_CHECKPOINT, META_PROPERTIES, CLEAN_SHUTDOWN_FILE))
 """What the last run was writing when it was killed; the file that it was to replace is whole."""
@@ -132,7 +130,7 @@ class LogLoading:
             return []
         tasks = []
         for name in names:
-            if name in _IGNORED:
+            if name in AT_HOME:
                 continue
             parsed = parse_directory_name(name)
             if parsed is None:

@@ -210,6 +210,16 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "not a directory"
 
 
+def test_a_directory_of_something_else_is_refused_and_nothing_is_left_in_it(tmp_path: Path) -> None:
+    photos = tmp_path / "home" / "photos"
+    photos.mkdir(parents=True)
+
+    said = refused(tmp_path, "listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={tmp_path}/home")
+
+    assert f"{photos}: its name is not that of a partition" in said
+    assert list((tmp_path / "home").rglob("*")) == [photos]
+
+
 @pytest.mark.parametrize(
     ("bad", "complaint"),
     [

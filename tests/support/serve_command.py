@@ -87,14 +87,14 @@ def serving(
 
 
 def refused(directory: Path, *settings: str) -> str:
-    """The one line with which the command refuses; it must print nothing else but log lines and end with status 1."""
+    """The one line with which the command refuses; it must print nothing else but what it did, and end with status 1."""
     done = subprocess.run(
         _command(settings, None), capture_output=True, text=True, cwd=directory, env=_env(None), timeout=SECONDS, check=False
     )
     assert done.returncode == 1, done.stderr
     assert done.stdout == ""
     assert "Traceback" not in done.stderr, done.stderr
-    (line,) = [line for line in done.stderr.splitlines() if not re.match(r"\[\d{4}-", line)]
+    (line,) = [line for line in done.stderr.splitlines() if not re.match(r"\[\d{4}-[^]]+\] INFO ", line)]
     assert line.startswith("ottla: ")
     return line
 
