@@ -76,8 +76,8 @@ class DeferredWrites:
         self._gathering: tuple[object, str, Checkpoint] | None = None
         self._gathered: dict[object, tuple[str, Write]] = {}
         """Checkpoints that wait for the writes that were asked for before."""
-        self._prepared: list[tuple[str, Write]] = []
-        """The beginning of the next batch."""
+        self._prepared: dict[object, tuple[str, Write]] = {}
+        """The beginning of the next batch. What is asked for again while that is prepared goes out once, for threads share the batch."""
         self._is_armed = False
         self._batch: deque[tuple[str, Write]] = deque()
         """What is under way and no thread has taken yet."""
@@ -115,7 +115,7 @@ class DeferredWrites:
         self._checkpoints.clear()
         while self._gather_some():
             pass
-        for found in (self._prepared, _take(self._writes), self._take_gathered()):
+        for found in ((self._prepared | _take(self._writes)).values(), self._take_gathered()):
             self._batch.extend(found)
             self._work()
         self._report()
@@ -134,11 +134,11 @@ class DeferredWrites:
             self._background.schedule("deferred-writes", 0, 0, self._start)
             return
         # What a checkpoint says is held against the writes that go before it: those that are left when it is gathered.
-        self._prepared += _take(self._writes, min(WRITES_PER_TURN, WRITES_PER_BATCH - len(self._prepared)))
+        self._prepared |= _take(self._writes, min(WRITES_PER_TURN, WRITES_PER_BATCH - len(self._prepared)))
         if self._writes and len(self._prepared) < WRITES_PER_BATCH:
             self._background.schedule("deferred-writes", 0, 0, self._start)
             return
-        writes, self._prepared = self._prepared, []
+        writes, self._prepared = list(self._prepared.values()), {}
         checkpoints = [] if self._writes else self._take_gathered()
         self._run(writes, lambda: self._run(checkpoints, self._end))
 
@@ -217,6 +217,9 @@ class DeferredWrites:
             self._on_failure(failure)
 
 
-def _take(asked: _Writes, at_most: int | None = None) -> list[tuple[str, Write]]:
-    keys = list(islice(asked, at_most))
-    return [(log_dir, prepare()) for log_dir, prepare in map(asked.pop, keys)]
+def _take(asked: _Writes, at_most: int | None = None) -> dict[object, tuple[str, Write]]:
+    found = {}
+    for key in list(islice(asked, at_most)):
+        log_dir, prepare = asked.pop(key)
+        found[key] = (log_dir, prepare())
+    return found

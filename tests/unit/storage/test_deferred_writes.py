@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator
 
+import pytest
+
+from storage import deferred_writes
 from storage.deferred_writes import Checkpoint, DeferredWrites
 from tests.support.background import ManualBackground
 from tests.support.clocks import ManualClock
@@ -81,3 +84,23 @@ def test_at_the_end_all_that_was_asked_for_is_written() -> None:
     busy.writes.run_now()
     assert busy.written[0] == "epochs"
     assert set(busy.written[1:]) == {"recovery points", "high watermarks"}
+
+
+def test_a_file_that_changes_again_before_its_batch_is_complete_is_written_once_with_what_is_newest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Two threads that replace one file at the same time take its temporary file from each other.
+    monkeypatch.setattr(deferred_writes, "WRITES_PER_TURN", 1)
+    busy = Busy()
+
+    def write(name: str, content: str) -> None:
+        busy.writes.write(name, LOG_DIR, lambda: lambda: busy.written.append(content))
+
+    write("a", "a 1")
+    write("b", "b 1")
+    write("c", "c 1")
+    busy.background.turn()
+    write("a", "a 2")
+    while busy.background.turn():
+        busy.background.run_work()
+    assert sorted(busy.written) == ["a 2", "b 1", "c 1"]
