@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from config.errors import ConfigError
 from config.loader import parse_properties
+from config.types import java_int
 from protocol import uuid
 from storage.checkpoint import replace_file
 from storage.filesystem import FileSystem
@@ -16,7 +17,6 @@ from storage.start_errors import InconsistentBrokerId, InconsistentClusterId, In
 
 META_PROPERTIES = "meta.properties"
 VERSION = 0
-MAX_BROKER_ID = 2**31 - 1
 RESERVED_DIRECTORY_IDS = 100
 """The lowest ids, which stand for no directory, a lost one, and the like (KIP-858)."""
 _ESCAPED = str.maketrans({char: f"\\{char}" for char in "\\:=#! "})
@@ -40,13 +40,14 @@ def read_meta_properties(log_dir: str, filesystem: FileSystem) -> MetaProperties
     except ConfigError as error:
         raise InvalidMetaProperties(path, str(error)) from None
     version = properties.get("version", str(VERSION))
-    if version.strip() != str(VERSION):
+    if _number(version) != VERSION:
         raise InvalidMetaProperties(path, f"version is {version!r}; a broker with ZooKeeper's metadata uses {VERSION} only")
-    broker_id = properties.get("broker.id")
-    if broker_id is not None and not (broker_id.strip().isdecimal() and int(broker_id) <= MAX_BROKER_ID):
+    written_id = properties.get("broker.id")
+    broker_id = None if written_id is None else _number(written_id)
+    if written_id is not None and (broker_id is None or broker_id < 0):
         raise InvalidMetaProperties(
             path,
-            f"broker.id is {broker_id!r}, not the number of a broker; restore the file or, if the data is lost, empty the directory",
+            f"broker.id is {written_id!r}, not the number of a broker; restore the file or, if the data is lost, empty the directory",
         )
     if broker_id is None and "cluster.id" not in properties:
         # No Kafka wrote it: it is damaged, and whoever replaced it could make another's data this broker's.
@@ -56,7 +57,15 @@ def read_meta_properties(log_dir: str, filesystem: FileSystem) -> MetaProperties
     directory_id = properties.get("directory.id")
     if directory_id is not None:
         _check_directory_id(path, directory_id)
-    return MetaProperties(None if broker_id is None else int(broker_id), properties.get("cluster.id"), directory_id)
+    return MetaProperties(broker_id, properties.get("cluster.id"), directory_id)
+
+
+def _number(text: str) -> int | None:
+    """As Java reads it: with a sign if need be, but without blanks."""
+    try:
+        return java_int(text)
+    except ValueError:
+        return None
 
 
 def _check_directory_id(path: str, directory_id: str) -> None:

@@ -90,6 +90,11 @@ def test_two_directories_with_one_id_are_refused() -> None:
     assert read_meta_properties("/data", filesystem) == MetaProperties(None, "c", DIRECTORY_ID)
 
 
+@pytest.mark.parametrize("broker_id", ["+4", "04"])
+def test_a_broker_id_may_be_written_in_every_way_that_java_reads(broker_id: str) -> None:
+    assert opened(with_meta(f"broker.id={broker_id}\nversion=+0\ncluster.id=c\n")).stored_broker_id == 4
+
+
 def test_a_directory_of_another_cluster_is_refused() -> None:
     directories = opened(with_meta("broker.id=4\nversion=0\ncluster.id=theirs\n"))
     with pytest.raises(InconsistentClusterId, match=r"^/data/meta\.properties: cluster\.id is theirs, but the cluster's is ours"):
@@ -111,6 +116,8 @@ def test_a_directory_of_another_broker_is_refused_before_any_other_is_marked() -
     [
         ("version=1\nnode.id=4\ncluster.id=c\n", "version is '1'"),
         ("version=0\nbroker.id=four\n", "broker.id is 'four', not the number"),
+        ("version=0\nbroker.id=4 \ncluster.id=c\n", "broker.id is '4 ', not the number"),
+        ("version=0 \nbroker.id=4\ncluster.id=c\n", "version is '0 '; a broker"),
         ("version=0\nbroker.id=-1\ncluster.id=c\n", "broker.id is '-1', not the number"),
         ("version=0\nbroker.id=4294967300\n", "broker.id is '4294967300', not the number"),
         ("cluster.id=c\ndirectory.id=abc\n", "directory.id is not the id of a directory: 'abc'"),
