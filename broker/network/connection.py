@@ -20,7 +20,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, cast
 
 from broker.network.answer_writer import TURN_BYTES, AnswerWriter
-from broker.network.connection_state import APPENDED, CLOSED, CLOSING, DRAINING, MUTED, PAUSED, QUEUED, SENDING, STARVED, WAITING, YIELDED
+from broker.network.connection_state import APPENDED, CLOSED, CLOSING, DRAINING, PAUSED, QUEUED, SENDING, STARVED, WAITING, YIELDED
 from broker.network.frame_reader import holds_frame, size_at
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, ConnectionInfo, Parts, Pending, Request
 from broker.network.timings import add_timing, on_sent
@@ -165,7 +165,7 @@ class Connection(AnswerWriter):
         self.keep_all(view, position, end)
         self._pause()
         if self._state & QUEUED and self._request is None:
-            self._request = Request(self, self.first_kept_frame(), self.received_ns)
+            self._request = Request(self, self.first_kept_frame())
             self._processor.channel.submit(self._request)
 
     def starve(self) -> None:
@@ -323,16 +323,6 @@ class Connection(AnswerWriter):
     def offend(self, reason: str) -> None:
         """One line in the log about what this client sent; a host that keeps sending it is only counted."""
         self._processor.report(self.info, reason)
-
-    def mute(self) -> None:
-        """Handle and read nothing more until `unmute`: throttled, or the server drains."""
-        self._state |= MUTED
-        self._pause()
-
-    def unmute(self) -> None:
-        """Go on."""
-        self._state &= ~MUTED
-        self._processor.wake(self)
 
     def drain(self) -> None:
         """Handle nothing more, and close when no longer `busy`. A request that waits for a slot is dropped."""

@@ -7,7 +7,6 @@ WAITING: Final = 2  # the last request has no answer yet
 QUEUED: Final = 4  # the next request waits for a handler slot
 PAUSED: Final = 8  # the client does not take its answers
 SENDING: Final = 16  # a file is on its way
-MUTED: Final = 32  # throttled by a quota
 CLOSING: Final = 64  # closed once what is queued is out
 DRAINING: Final = 128  # closed once every answer that is owed is out
 YIELDED: Final = 256  # others have their turn; goes on in the next turn of the loop

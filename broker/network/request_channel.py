@@ -192,14 +192,13 @@ _api_key_at: Final = Struct(">h").unpack_from
 
 
 class Request:
-    """One request that waits for a handler slot. `frame` is a copy that the connection keeps; `received_ns` is monotonic."""
+    """One request that waits for a handler slot. `frame` is a copy that the connection keeps."""
 
-    __slots__ = ("connection", "frame", "received_ns", "size")
+    __slots__ = ("connection", "frame", "size")
 
-    def __init__(self, connection: Connection, frame: memoryview, received_ns: int) -> None:
+    def __init__(self, connection: Connection, frame: memoryview) -> None:
         self.connection = connection
         self.frame = frame
-        self.received_ns = received_ns
         self.size = len(frame)
 
 
@@ -214,14 +213,12 @@ class RequestChannel:
     __slots__ = (
         "_armed",
         "_call_soon",
-        "_clock_ns",
         "_queue",
         "frame_memory",
         "full",
         "inline",
         "max_request_bytes",
         "max_requests",
-        "queue_time_ns",
         "queued_bytes",
         "slots",
         "slots_in_use",
@@ -234,7 +231,6 @@ class RequestChannel:
         max_requests: int,
         max_request_bytes: int,
         call_soon: Callable[[Callable[[], None]], object],
-        clock_ns: Callable[[], int],
     ) -> None:
         self.slots = slots
         self.max_requests = max_requests
@@ -243,12 +239,10 @@ class RequestChannel:
         self.slots_in_use = 0
         self.waiting_for_turn = 0
         self.queued_bytes = 0
-        self.queue_time_ns = 0
         self.inline = True
         self.full = False
         self._queue: deque[Request] = deque()
         self._call_soon = call_soon
-        self._clock_ns = clock_ns
         self._armed = False
 
     @property
@@ -328,6 +322,5 @@ class RequestChannel:
                 break
             request = queue.popleft()
             self.queued_bytes -= request.size
-            self.queue_time_ns += self._clock_ns() - request.received_ns
             request.connection.run_queued()
         self._update()

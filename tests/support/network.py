@@ -142,9 +142,7 @@ class Bench:
         self.lost: list[Connection] = []
         self.handled: list[bytes] = []
         limits = limits or NetworkLimits()
-        self.channel = RequestChannel(
-            slots, limits.queued_max_requests, limits.queued_max_request_bytes, self.turns.call_soon, lambda: self.now_ns
-        )
+        self.channel = RequestChannel(slots, limits.queued_max_requests, limits.queued_max_request_bytes, self.turns.call_soon)
         self._handler = handler or (lambda frame, connection: bytes(frame))
         self.processor = Processor(
             self.turns,  # type: ignore[arg-type]  # only call_soon of the loop is used without file regions

@@ -274,17 +274,6 @@ def test_an_answer_that_is_none_closes_the_connection_and_not_the_others(caplog:
     assert "TypeError" in caplog.text
 
 
-def test_a_muted_connection_neither_reads_nor_handles_until_it_is_unmuted() -> None:
-    bench = Bench()
-    client = bench.connect()
-    client.connection.mute()
-    assert not client.transport.reading
-    client.connection.unmute()
-    bench.turns.run()
-    client.send_all(framed(b"again"))
-    assert client.answers == [b"again"]
-
-
 def test_requests_queue_in_order_when_all_slots_are_taken() -> None:
     later = Later(occupies_slot=True)
     bench = Bench(later, slots=1)
@@ -332,7 +321,7 @@ def test_one_connection_with_many_requests_does_not_keep_others_from_their_slot(
     assert bench.handled == [other(b"greedy"), other(b"modest")]
 
 
-def test_time_in_the_queue_and_bytes_in_it_are_counted() -> None:
+def test_bytes_in_the_queue_are_counted() -> None:
     later = Later(occupies_slot=True)
     bench = Bench(later, slots=1, limits=NetworkLimits(queued_max_request_bytes=10))
     first, second = bench.connect(), bench.connect()
@@ -340,10 +329,8 @@ def test_time_in_the_queue_and_bytes_in_it_are_counted() -> None:
     second.send(framed(other(b"12345678")))
     assert bench.channel.queued_bytes == 10
     assert bench.channel.full
-    bench.now_ns += 5_000_000
     later.pendings[0].complete(b"")
     bench.turns.run()
-    assert bench.channel.queue_time_ns == 5_000_000
     assert bench.channel.queued_bytes == 0
     assert not bench.channel.full
 
