@@ -17,6 +17,7 @@ from storage.filesystem import FileSystem, RealFileSystem
 from storage.movable_directory import MovableDirectory
 from storage.small_files import SmallFiles
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
+from tests.support.slow_disk import Delays, SlowFileSystem
 
 Case = tuple[FileSystem, str]
 
@@ -46,7 +47,11 @@ def _moved(tmp_path: Path) -> Case:
     return filesystem, str(tmp_path / "before")
 
 
-@pytest.fixture(params=[_real, _memory, _faulty, _moved], ids=["real", "memory", "faulty", "moved"])
+def _slow(tmp_path: Path) -> Case:
+    return SlowFileSystem(RealFileSystem(), Delays(1)), str(tmp_path)
+
+
+@pytest.fixture(params=[_real, _memory, _faulty, _moved, _slow], ids=["real", "memory", "faulty", "moved", "slow"])
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
     make: Callable[[Path], Case] = request.param
     return make(tmp_path)

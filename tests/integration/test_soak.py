@@ -1,5 +1,6 @@
 """A few seconds of `make soak`, with seeds that do not change."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from tests.soak.__main__ import main
 from tests.soak.brokers import BrokerRound
 from tests.soak.logs import LogsRound
+from tests.soak.slow_disk import SlowDiskRound
+from tests.soak.slow_topics import SlowTopic
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -19,6 +22,31 @@ def test_a_broker_survives_random_work_and_kills(tmp_path: Path) -> None:
     counts = BrokerRound(1, tmp_path).run(kills=2)
     assert counts["batches"]
     assert counts["read"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_brokers_with_slow_disks_survive_random_work_and_kills(tmp_path: Path, brokers: int) -> None:
+    counts = SlowDiskRound(9, tmp_path, brokers, "embedded", seconds=6).run()
+    assert counts["batches"]
+    assert counts["records read"]
+    assert counts["kills"]
+
+
+@pytest.mark.parametrize(
+    ("name", "planted", "reason"),
+    [
+        ("_take", lambda self, life, reading, partition, record: None, "was acknowledged at .* and is not there"),
+        ("recreate", lambda self, life: self._round.log_dirs[0][0].joinpath("left").touch(), "left is nobody's"),
+    ],
+)
+def test_a_round_on_a_slow_disk_can_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, planted: Callable[..., None], reason: str
+) -> None:
+    monkeypatch.setattr(SlowTopic, name, planted)
+    monkeypatch.setattr("tests.soak.slow_disk.REST_SECONDS", 2.0)
+    with pytest.raises(AssertionError, match=reason):
+        SlowDiskRound(3, tmp_path, 1, "embedded", seconds=4).run()
 
 
 def test_the_seed_and_the_counts_are_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -104,6 +104,10 @@ class ClusterBroker:
         """What it logged since its last start."""
         return self.log_file.read_bytes()[self._log_start :].decode(errors="replace") if self.log_file.exists() else ""
 
+    def program(self) -> list[str]:
+        """The module that is run as `ottla`, and what it takes before the command."""
+        return ["broker"]
+
     def launch(self) -> None:
         """Start it without waiting for it."""
         assert not self.is_running, f"broker {self.id} runs already"
@@ -112,7 +116,7 @@ class ClusterBroker:
         with self.log_file.open("ab") as log:
             self._log_start = log.tell()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "broker", "serve", *settings],
+                [sys.executable, "-m", *self.program(), "serve", *settings],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -181,6 +185,8 @@ class ClusterBroker:
 class Cluster:
     """See the module."""
 
+    broker_type: type[ClusterBroker] = ClusterBroker
+
     def __init__(
         self, directory: Path, brokers: int, zookeeper: HasConnect | str | None, links: Links | None, config: dict[str, str]
     ) -> None:
@@ -220,7 +226,7 @@ class Cluster:
             if self.links is not None:
                 properties |= self.links.settings(broker_id, clients[broker_id], internal[broker_id], self._connect)
             properties |= {name: value.replace("{id}", str(broker_id)) for name, value in self._config.items()}
-            self.brokers[broker_id] = ClusterBroker(broker_id, clients[broker_id], properties, self.directory)
+            self.brokers[broker_id] = self.broker_type(broker_id, clients[broker_id], properties, self.directory)
 
     def broker(self, broker_id: int) -> ClusterBroker:
         """By its id."""

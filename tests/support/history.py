@@ -13,11 +13,12 @@ Producers tell `sent` before and `acknowledged` after, consumers tell `polled`; 
 - gap: within one run of a consumer, an offset that is above the next one.
 
 An unacknowledged record may be there or not, but only once, and in its place. Pure, but for the lock: clients tell from their threads.
-The topics have every offset filled: no transactions, no compaction, and nothing deleted while a consumer reads.
+The topics have every offset filled, or somebody tells what compaction and deletion `may_be_gone`; and no transactions.
 """
 
 import threading
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import NamedTuple
 
 UNKNOWN_OFFSET = -1
@@ -58,6 +59,7 @@ class History:
         self._acknowledged_again: list[tuple[Record, Place, Place]] = []
         self._complete: str | None = None
         self._polled: dict[str, list[tuple[Record, Place]]] = defaultdict(list)
+        self._excused: set[Place] = set()
 
     def sent(self, record: Record, partition: int) -> None:
         """A producer is about to send."""
@@ -81,6 +83,11 @@ class History:
         """This run of a consumer began at the beginning, and read all there was when nobody wrote any more; of several, the last counts."""
         with self._lock:
             self._complete = consumer
+
+    def may_be_gone(self, places: Iterable[Place]) -> None:
+        """From now on these need not be there any more: a later record has the same key, or they were to be deleted."""
+        with self._lock:
+            self._excused.update(places)
 
     @property
     def acknowledged_count(self) -> int:
@@ -119,7 +126,7 @@ class History:
         return [
             f"lost: {record} was acknowledged at {place} and is not there"
             for record, place in sorted(self._acknowledged.items())
-            if record not in seen
+            if record not in seen and place not in self._excused
         ]
 
     def _vanished(self) -> list[str]:
@@ -129,8 +136,11 @@ class History:
         return [
             f"vanished: {record} was read at {place}, where {self._complete} found nothing"
             for place, record in sorted(self._read().items())
-            if place not in places
+            if place not in places and place not in self._excused
         ]
+
+    def _misses(self, partition: int, start: int, end: int) -> bool:
+        return any(Place(partition, offset) not in self._excused for offset in range(start, end))
 
     def _placed_wrongly(self) -> list[str]:
         found = []
@@ -175,7 +185,7 @@ class History:
             for record, (partition, offset) in polled:
                 if offset <= last.get(partition, -1):
                     found.append(f"backwards: {consumer} was given {record} at {offset} of partition {partition} after {last[partition]}")
-                elif offset > highest.get(partition, offset) + 1:
+                elif self._misses(partition, highest.get(partition, offset) + 1, offset):
                     found.append(f"gap: {consumer} was given {record} at {offset} of partition {partition} after {highest[partition]}")
                 last[partition] = offset
                 highest[partition] = max(offset, highest.get(partition, offset))

@@ -1,0 +1,88 @@
+"""`python -m tests.soak.slow_broker SEED serve --set ...`: a broker whose threads find the disk slow, and whose loop has much else to do.
+
+The disk is put in where a test may put any other: in the broker's surroundings. What is done in turns is done in smaller ones, so that a
+few logs take as many as thousands do, what is done now and then is done often, and threads change places often. In half of the starts a
+turn of the loop comes late, too. All of it by the seed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from random import Random
+
+from broker import server
+from broker.background import LoopBackground
+from broker.cli.main import main
+from broker.surroundings import Surroundings
+from tests.support.slow_disk import Delays, SlowFileSystem
+
+SWITCH_SECONDS = 1e-5
+LATE_MS = (0, 0, 1, 5, 30)
+SMALL_TURNS = {
+    ("storage.flusher", "LOGS_PER_TURN"): 2,
+    ("storage.compaction", "_LOGS_PER_TURN"): 15,
+    ("storage.retention_checks", "_LOGS_PER_TURN"): 1,
+    ("storage.log_checkpoints", "LOGS_PER_STEP"): 1,
+    ("storage.deferred_writes", "WRITES_PER_TURN"): 1,
+    ("storage.deferred_writes", "_WRITES_PER_THREAD"): 1,
+    ("storage.producer_expirations", "PRODUCERS_PER_TURN"): 2,
+    ("storage.producer_expirations", "_LOGS_PER_TURN"): 1,
+    ("storage.new_logs", "_LOGS_PER_REST"): 1,
+    ("replication.stopped_replicas", "LOGS_PER_TURN"): 1,
+    ("replication.metadata_updates", "STATES_PER_TURN"): 2,
+    ("replication.followers", "FOLLOWED_PER_TURN"): 2,
+    ("replication.log_dir_moves", "MOVES_PER_TURN"): 1,
+    ("replication.replica_manager", "PARTITIONS_PER_TURN"): 2,
+}
+"""Module and name -> how much of it makes a turn."""
+
+
+def put(module: str, name: str, value: int) -> None:
+    """Another value for a constant. Raises AttributeError when there is no such constant any more."""
+    found = import_module(module)
+    getattr(found, name)
+    setattr(found, name, value)
+
+
+def hurry(random: Random) -> None:
+    """See the module."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    put("storage.idle_files", "PERIOD_MS", 80)
+    put("storage.idle_files", "_SEGMENTS_PER_TURN", random.choice([5, 250]))
+    put("storage.producer_state_manager", "WRITTEN_AT_ONCE", random.choice([0, 2, 500]))
+    put("storage.log_moves", "CHUNK_BYTES", random.choice([2_000, 256 * 1024]))
+    if random.random() < 0.7:
+        for (module, name), value in SMALL_TURNS.items():
+            put(module, name, value)
+    if random.random() < 0.5:
+        come_late(random)
+
+
+def come_late(random: Random) -> None:
+    """What is to be called in the loop's next turn may be called some later."""
+    schedule = LoopBackground.schedule
+
+    def later(self: LoopBackground, name: str, delay_ms: int, period_ms: int, callback: Callable[[], None]) -> None:
+        schedule(self, name, delay_ms or random.choice(LATE_MS), period_ms, callback)
+
+    LoopBackground.schedule = later
+
+
+def slow_down(seed: int) -> None:
+    """From now on brokers of this process have a slow disk."""
+
+    class SlowSurroundings(Surroundings):
+        def __init__(self) -> None:
+            super().__init__()
+            self.file_system = SlowFileSystem(self.file_system, Delays(seed))
+
+    server.Surroundings = SlowSurroundings
+
+
+if __name__ == "__main__":
+    given = int(sys.argv.pop(1))
+    hurry(Random(given))
+    slow_down(given)
+    main(prog_name="ottla")
