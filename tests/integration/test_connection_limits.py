@@ -152,6 +152,23 @@ def test_an_idle_connection_is_closed_and_an_active_one_is_not(run: Callable[[Sc
     run(scenario)
 
 
+@pytest.mark.parametrize("limits", [{}, {"socket_send_buffer_bytes": 20_000, "socket_receive_buffer_bytes": 30_000}])
+def test_connections_have_the_buffers_that_were_asked_for(run: Callable[[Scenario], None], limits: dict[str, int]) -> None:
+    async def scenario() -> None:
+        wanted = NetworkLimits(**limits)
+        async with serving(echo, wanted) as server:
+            peer = await Peer.connect(server)
+            assert await answers(peer)
+            (connection,) = (each for processor in server.processors for each in processor.connections)
+            accepted = connection._sock
+            assert accepted is not None
+            # Linux doubles what it is told, for its own bookkeeping.
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 2 * wanted.socket_send_buffer_bytes
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 2 * wanted.socket_receive_buffer_bytes
+
+    run(scenario)
+
+
 def test_draining_answers_what_is_owed_and_closes(run: Callable[[Scenario], None]) -> None:
     pendings: list[Pending] = []
 

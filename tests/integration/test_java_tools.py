@@ -5,6 +5,7 @@ Every command runs against both at the same time; exit status, output and compla
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,8 +13,10 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
+from protocol.compression import CompressionCodec
 from tests.support.apache_kafka import run_tool, run_tools
 from tests.support.apache_kafka.marks import needs_apache_kafka
+from tests.support.clients import CODECS
 from tests.support.java_pair import (
     API_VERSIONS,
     CONFIGS,
@@ -29,6 +32,7 @@ from tests.support.java_pair import (
     Pair,
     a_pair,
 )
+from tests.support.segment_files import batch_headers
 
 pytestmark = [*needs_apache_kafka, pytest.mark.slow, pytest.mark.timeout(300)]  # dozens of JVMs, on a busy machine seconds each
 
@@ -113,6 +117,26 @@ def test_what_a_console_writes_another_reads(pair: Pair) -> None:
     assert pair.same(OFFSETS, "--topic", "console").output == "console:0:20\n"
     assert pair.same(OFFSETS, "--topic", "console", "--time", "-2").output == "console:0:0\n"
     assert pair.same(OFFSETS, "--topic", "console", "--time", "1000").output == "console:0:0\n"
+
+
+def test_every_codec_carries_headers_nulls_and_a_megabyte_and_is_found_by_time(pair: Pair) -> None:
+    parse = ("--property", "parse.key=true", "--property", "key.separator=:", "--property", "parse.headers=true")
+    write = (*parse, "--property", "null.marker=null", "--producer-property", "max.request.size=2000000")
+    show = ("--property", "print.key=true", "--property", "print.headers=true")
+    pair.same(TOPICS, "--create", "--topic", "codecs", "--config", "max.message.bytes=2000000")
+    lines: list[str] = []
+    for codec in CODECS:
+        since = str(int(time.time() * 1000))
+        new = [f"h:{codec},g:null\tkey:value", "h:1\tnull:of nobody", "h:1\tnothing:null", f"h:1\tlarge:{codec * 200_000}"]
+        pair.same(PRODUCER, "--topic", "codecs", *write, "--compression-codec", codec, input="\n".join(new) + "\n")
+        assert pair.same(OFFSETS, "--topic", "codecs", "--time", since).output == f"codecs:0:{len(lines)}\n"
+        lines += new
+
+    read = pair.same(CONSUMER, "--topic", "codecs", "--from-beginning", "--max-messages", str(len(lines)), *show).output
+
+    assert read.splitlines() == ["\t".join((headers, *rest.split(":"))) for headers, rest in (line.split("\t") for line in lines)]
+    used = {header.compression_codec for header in batch_headers(pair.ours.data / "codecs-0")}
+    assert used == {codec.value for codec in CompressionCodec}
 
 
 def test_records_are_deleted_and_directories_described(pair: Pair, tmp_path: Path) -> None:

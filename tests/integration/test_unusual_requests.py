@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -123,6 +124,12 @@ def test_a_session_that_is_left_with_nothing_reads_once_more_what_the_request_na
     request = FetchRequest(max_wait_ms=0, session_id=begun.session_id, session_epoch=1, topics=topics, forgotten_topics_data=forgotten)
     last = client.ask(request, 11)
     assert (last.session_id, last.responses) == (NO_SESSION, begun.responses)
+
+
+def test_there_are_as_many_sessions_as_the_configuration_allows(tmp_path: Path) -> None:
+    fetch = FetchRequest(max_wait_ms=0, session_epoch=0, topics=[])
+    with a_broker_in_process(tmp_path, max_incremental_fetch_session_cache_slots=2) as broker, a_wire_client(broker.port) as client:
+        assert [client.ask(fetch, 11).session_id == NO_SESSION for _ in range(3)] == [False, False, True]
 
 
 def test_negative_leader_epochs_of_a_fetch_are_none(client: WireClient) -> None:
