@@ -9,6 +9,7 @@ take 0.7 µs, the objects 1.3, the generated decoder 2.3.
 from __future__ import annotations
 
 import struct
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from protocol.compiled import compiled
@@ -243,5 +244,5 @@ def begin_response_with_name(
 
 
 if not TYPE_CHECKING and (_native := compiled("protocol.native")) is not None:
-    _read_with_id = _native.read_fetch_with_id
+    read_one_partition = partial(_native.read_one_partition, read_one_partition)
     begin_response_with_id = _native.begin_response_with_id

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The byte work of Fetch and Produce of one partition, compiled.
 
-Stands in for functions of `fetch_fast_path` and `produce_fast_path`, which are the authority; `tests/unit/protocol/test_native.py` holds both
+Stands in for functions of `fetch_fast_path` and `produce_fast_path`, which are the authority; `tests/unit/test_compiled.py` holds both
 equal. What is malformed or out of the ordinary is answered with None, as there.
 """
 
@@ -15,18 +15,21 @@ from protocol.big_endian cimport i32, i64, put16, put32, put64, put_varint, u16,
 INTERFACE = 1
 
 cdef enum:
+    FIRST_WITH_ID = 13
     FIRST_WITHOUT_REPLICA_ID = 15
     FIRST_FLEXIBLE_PRODUCE = 9
     LAST_PRODUCE = 11
     MAX_TOGETHER = 16
 
 
-def read_fetch_with_id(frame, Py_ssize_t offset, int version):
-    """A Fetch request of one partition, versions 13 to 17: `fetch_fast_path._read_with_id`."""
+def read_one_partition(in_python, frame, Py_ssize_t offset, int version):
+    """As in `fetch_fast_path`. Versions below 13 are left to the function in Python."""
     cdef Py_buffer buffer
     cdef const uint8_t *p
     cdef int32_t replica_id = -1
     cdef Py_ssize_t size = 76
+    if version < FIRST_WITH_ID:
+        return in_python(frame, offset, version)
     PyObject_GetBuffer(frame, &buffer, PyBUF_SIMPLE)
     try:
         if version < FIRST_WITHOUT_REPLICA_ID:

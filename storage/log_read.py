@@ -12,23 +12,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from protocol.compiled import compiled
 from protocol.record_errors import RecordFormatError
-from protocol.records import CURRENT_MAGIC, HEADER_SIZE
 from storage.batch_scan import header_at
 from storage.cold_lookups import ColdRead, NotCached, UnwaitingFile, check_time_cached, unwaiting_file
 from storage.errors import CorruptRecord, OffsetOutOfRange
 from storage.file_region import FileRegion
 from storage.filesystem import File
-from storage.real_file import RealFile
 from storage.segment import Segment
-from storage.segment_search import BOUNDS_SIZE, RecordPosition, unpack_bounds
+from storage.segment_search import RecordPosition
 from storage.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
     from storage.partition_log import PartitionLog
-
-_native: Final = compiled("storage.native")
 
 MAX_HINTS = 64
 MAX_UNKNOWN = 20
@@ -76,7 +71,7 @@ def read(self: "PartitionLog", offset: int, max_bytes: int, end_offset: int, min
             segment, position = hint
         else:
             if end_offset == log_end_offset and offset >= active.base_offset:
-                indexed = _between_entries(active, offset, max_bytes)
+                indexed = active.between_entries(offset, max_bytes)
                 if indexed is not None:
                     position, length, next_offset = indexed
                     if next_offset not in hints:
@@ -122,37 +117,6 @@ def read(self: "PartitionLog", offset: int, max_bytes: int, end_offset: int, min
         raise self.disk_failure(self.directory, error) from error
     except RecordFormatError as error:
         raise CorruptRecord(self.topic_partition, f"at offset {offset}: {error}") from None
-
-
-def _between_entries(segment: Segment, offset: int, max_bytes: int) -> tuple[int, int, int] | None:
-    """Where the batch with `offset` begins, how long it and those behind it are, and the offset that follows; None unless entries of the
-    index lead to both places.
-
-    What `locate` and `whole_batches_end` would find, in one go, for most reads that no hint helps.
-    """
-    index = segment.offset_index
-    file = segment.file
-    if _native is not None and type(file) is RealFile:
-        found: tuple[int, int, int] | None = _native.between_entries(
-            *index.in_file(), segment.base_offset, segment.size, file.fileno(), offset, max_bytes
-        )
-        return found
-    _, _, last_offset, position = index.bracket(offset)
-    cut = position + max_bytes
-    size = segment.size
-    if position <= 0 or cut >= size:
-        return None
-    end_last_offset, end = index.lookup_position(cut)
-    if not position < end <= size - HEADER_SIZE or cut - end > max_bytes // 4:
-        return None
-    pread = file.pread
-    first, length, magic, delta = unpack_bounds(pread(BOUNDS_SIZE, position))
-    if magic != CURRENT_MAGIC or not segment.base_offset <= first <= offset <= first + delta <= last_offset or position + length >= size:
-        return None
-    next_offset, length, magic, delta = unpack_bounds(pread(BOUNDS_SIZE, end))
-    if magic != CURRENT_MAGIC or not offset < next_offset <= next_offset + delta <= end_last_offset or end + length >= size:
-        return None
-    return position, end - position, next_offset
 
 
 def _file_of(self: "PartitionLog", segment: Segment, may_wait: bool) -> File | UnwaitingFile:

@@ -1,14 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Lookups of a read, and the check of plain batches, compiled.
 
-Stands in for functions of `log_read` and `plain_append`, which are the authority; `tests/unit/storage/test_native.py` holds both equal.
+Stands in for functions of `segment_search` and `plain_append`, which are the authority; `tests/unit/test_compiled.py` holds both equal.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint8_t, uint32_t
-from posix.unistd cimport pread
 
 from protocol.big_endian cimport i32, i64, put32, put64, u16, u32
+from storage.cached_read cimport read_cached
 
 from protocol.checksum import crc32c
 
@@ -63,7 +63,7 @@ cdef Py_ssize_t slot_of(const uint8_t *entries, Py_ssize_t count, int field, int
 cdef bint read_bounds(int fd, int64_t base_offset, int64_t size, int64_t entry_offset, int64_t position, int64_t *first, int64_t *last) noexcept nogil:
     """First and last offset of the batch at `position`; whether it is the one of the entry that leads there."""
     cdef uint8_t header[BOUNDS_SIZE]
-    if not 0 < position <= size - HEADER_SIZE or pread(fd, header, BOUNDS_SIZE, position) != BOUNDS_SIZE:
+    if not 0 < position <= size - HEADER_SIZE or read_cached(fd, header, BOUNDS_SIZE, position) != BOUNDS_SIZE:
         return False
     first[0] = i64(header)
     last[0] = first[0] + i32(header + 23)
@@ -71,9 +71,13 @@ cdef bint read_bounds(int fd, int64_t base_offset, int64_t size, int64_t entry_o
 
 
 def between_entries(entries, Py_ssize_t count, int64_t base_offset, int64_t size, int fd, int64_t offset, int64_t max_bytes):
-    """`log_read._between_entries`, of the `count` entries of an offset index that are in its file, and the log file `fd`."""
+    """`segment_search.between_entries`, of the `count` entries of an offset index that are in its file, and the log file `fd`.
+
+    None also where that would wait for the disk. No other thread is let in between: a system call takes a fraction of what that does.
+    """
     cdef Py_buffer buffer
     cdef const uint8_t *data
+    cdef const uint8_t *entry
     cdef Py_ssize_t slot
     cdef int64_t position, end, cut, first, last
     PyObject_GetBuffer(entries, &buffer, PyBUF_SIMPLE)
@@ -81,34 +85,31 @@ def between_entries(entries, Py_ssize_t count, int64_t base_offset, int64_t size
         if count > buffer.len // ENTRY_SIZE or max_bytes < 0 or max_bytes > size:
             return None
         data = <const uint8_t *>buffer.buf
-        with nogil:
-            slot = slot_of(data, count, 0, offset - base_offset)
-            if slot < 0:
-                slot = -1
-            else:
-                data += (slot + 1) * ENTRY_SIZE
-                position = i32(data + POSITION)
-                cut = position + max_bytes
-                if (
-                    cut >= size
-                    or not read_bounds(fd, base_offset, size, base_offset + i32(data), position, &first, &last)
-                    or not first <= offset <= last
-                ):
-                    slot = -1
-                else:
-                    data = <const uint8_t *>buffer.buf
-                    slot = slot_of(data, count, POSITION, cut)
-                    if slot >= 0:
-                        data += slot * ENTRY_SIZE
-                        end = i32(data + POSITION)
-                        if (
-                            end <= position
-                            or cut - end > max_bytes // 4
-                            or not read_bounds(fd, base_offset, size, base_offset + i32(data), end, &first, &last)
-                            or first <= offset
-                        ):
-                            slot = -1
-        return None if slot < 0 else (position, end - position, first)
+        slot = slot_of(data, count, 0, offset - base_offset)
+        if slot < 0:
+            return None
+        entry = data + (slot + 1) * ENTRY_SIZE
+        position = i32(entry + POSITION)
+        cut = position + max_bytes
+        if (
+            cut >= size
+            or not read_bounds(fd, base_offset, size, base_offset + i32(entry), position, &first, &last)
+            or not first <= offset <= last
+        ):
+            return None
+        slot = slot_of(data, count, POSITION, cut)
+        if slot < 0:
+            return None
+        entry = data + slot * ENTRY_SIZE
+        end = i32(entry + POSITION)
+        if (
+            end <= position
+            or cut - end > max_bytes // 4
+            or not read_bounds(fd, base_offset, size, base_offset + i32(entry), end, &first, &last)
+            or first <= offset
+        ):
+            return None
+        return position, end - position, first
     finally:
         PyBuffer_Release(&buffer)
 

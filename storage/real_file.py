@@ -20,11 +20,11 @@ _PROBE = [bytearray(1)]  # what is read into it does not matter
 class RealFile:
     """A `File` on the real disk."""
 
-    __slots__ = ("_fd", "_position", "path")
+    __slots__ = ("_position", "descriptor", "path")
 
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
-        self._fd = fd
+        self.descriptor = fd
         self._position = 0
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -32,31 +32,31 @@ class RealFile:
         self._position += len(data)
 
     def pwrite(self, data: bytes | bytearray | memoryview, at: int) -> None:
-        written = os.pwrite(self._fd, data, at)
+        written = os.pwrite(self.descriptor, data, at)
         if written != len(data):
             self._write_rest(memoryview(data), at, written)
 
     def pwritev(self, data: Sequence[memoryview], length: int, at: int) -> None:
-        written = os.pwritev(self._fd, data, at)
+        written = os.pwritev(self.descriptor, data, at)
         if written != length:
             self._write_rest(memoryview(b"".join(data)), at, written)
 
     def _write_rest(self, data: memoryview, at: int, written: int) -> None:
         # A short write is a signal, a full disk or a quota; only the next call tells which.
         while written < len(data):
-            count = os.pwrite(self._fd, data[written:], at + written)
+            count = os.pwrite(self.descriptor, data[written:], at + written)
             if count == 0:
                 raise OSError(f"wrote {written} of {len(data)} bytes")
             written += count
 
     def pread(self, length: int, at: int) -> bytes:
-        data = os.pread(self._fd, length, at)
+        data = os.pread(self.descriptor, length, at)
         if len(data) == length or not data:
             return data
         chunks = [data]
         missing = length - len(data)
         while missing > 0:
-            data = os.pread(self._fd, missing, at + length - missing)
+            data = os.pread(self.descriptor, missing, at + length - missing)
             if not data:
                 break
             chunks.append(data)
@@ -66,7 +66,7 @@ class RealFile:
     def pread_cached(self, length: int, at: int) -> bytes | None:
         data = bytearray(length)
         try:
-            count = os.preadv(self._fd, [data], at, os.RWF_NOWAIT)
+            count = os.preadv(self.descriptor, [data], at, os.RWF_NOWAIT)
         except BlockingIOError:
             return None
         except OSError:
@@ -77,32 +77,32 @@ class RealFile:
 
     def map(self, length: int) -> mmap.mmap | bytes:
         # To look into a hole takes a page of a tmpfs, and is the end of the process when there is none left.
-        if length and os.lseek(self._fd, 0, os.SEEK_HOLE) >= length:
-            return mmap.mmap(self._fd, length, access=mmap.ACCESS_READ)
+        if length and os.lseek(self.descriptor, 0, os.SEEK_HOLE) >= length:
+            return mmap.mmap(self.descriptor, length, access=mmap.ACCESS_READ)
         return self.pread(length, 0)
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
+        os.ftruncate(self.descriptor, size)
 
     def size(self) -> int:
-        return os.fstat(self._fd).st_size
+        return os.fstat(self.descriptor).st_size
 
     def sync(self) -> None:
-        os.fdatasync(self._fd)
+        os.fdatasync(self.descriptor)
 
     def is_cached(self, length: int, at: int) -> bool:
         last = at + length - 1
         if length > _COUNTED_BYTES:
-            holds = self._page_cache().holds(self._fd, length, at)
+            holds = self._page_cache().holds(self.descriptor, length, at)
             if holds is not None:
                 if not holds:
                     return False
                 at = last  # which is probed: that it is being read would not do
         # The kernel reads ahead in larger pieces than this, so a hole between two probes is unlikely; if there is one, sendfile waits.
         try:
-            os.preadv(self._fd, _PROBE, last, os.RWF_NOWAIT)
+            os.preadv(self.descriptor, _PROBE, last, os.RWF_NOWAIT)
             while at < last:
-                os.preadv(self._fd, _PROBE, at, os.RWF_NOWAIT)
+                os.preadv(self.descriptor, _PROBE, at, os.RWF_NOWAIT)
                 at += _PROBE_STEP
         except BlockingIOError:
             return False
@@ -118,13 +118,13 @@ class RealFile:
         return PageCache()
 
     def fileno(self) -> int:
-        return self._fd
+        return self.descriptor
 
     def close(self) -> None:
-        if self._fd >= 0:
-            fd, self._fd = self._fd, -1
+        if self.descriptor >= 0:
+            fd, self.descriptor = self.descriptor, -1
             os.close(fd)
 
     def __del__(self) -> None:
-        if self._fd >= 0:
-            close_file(self._fd)
+        if self.descriptor >= 0:
+            close_file(self.descriptor)

@@ -204,6 +204,7 @@ class Segment:
     locate = segment_search.locate
     index_position = segment_search.index_position
     whole_batches_end = segment_search.whole_batches_end
+    between_entries = segment_search.between_entries
     read_end = segment_search.read_end
     find_by_timestamp = segment_search.find_by_timestamp
     record_of_max_timestamp = segment_search.record_of_max_timestamp

@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+from functools import partial
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.network.request_channel import Parts
+from protocol.compiled import compiled
 from storage.file_region import FileRegion
 
 INLINE_BYTES: Final = 16 * 1024
@@ -95,3 +97,7 @@ def without_sent(parts: Parts, gone: int, sent: int) -> Parts:
         else:
             rest[0] = first[sent:]
     return rest
+
+
+if not TYPE_CHECKING and (_native := compiled("broker.network.native")) is not None:
+    gather = partial(_native.gather, gather)

@@ -62,7 +62,7 @@ def test_a_fetch_is_read_the_same(version: int, data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(0, 2))):
         frame[data.draw(st.integers(4, len(frame) - 1))] = data.draw(st.sampled_from([0, 1, 2, 3, 127, 128, 255]))
     view = memoryview(frame)[: data.draw(st.sampled_from([len(frame), *range(len(frame))]))]
-    assert native("protocol.native").read_fetch_with_id(view, 4, version) == without("protocol.fetch_fast_path").read_one_partition(
+    assert native("protocol.native").read_one_partition(None, view, 4, version) == without("protocol.fetch_fast_path").read_one_partition(
         view, 4, version
     )
 
@@ -125,7 +125,7 @@ def test_several_requests_are_read_the_same(data: st.DataObject) -> None:
 def test_any_bytes_are_no_reason_to_fail(data: bytes, position: int, end: int) -> None:
     for head in (data, b"\0\0\0\x50\0\0\0\x0b\0\0\0\1" + data):
         assert native("protocol.native").read_several({}, memoryview(head), position, end) is None
-    native("protocol.native").read_fetch_with_id(memoryview(data), position, 15)
+    native("protocol.native").read_one_partition(None, memoryview(data), position, 15)
     assert native("storage.native").read_plain(memoryview(data), RULES, 9) is None
 
 
@@ -203,7 +203,7 @@ def test_a_batch_that_may_not_be_written_to_is_not() -> None:
 @pytest.mark.parametrize("index_interval_bytes", [0, 300, 4096])
 @pytest.mark.parametrize("seed", range(4))
 def test_batches_are_found_in_the_same_place(seed: int, index_interval_bytes: int, tmp_path: Path) -> None:
-    by_hand = without("storage.log_read")
+    by_hand = without("storage.segment_search")
     filesystem = RealFileSystem()
     (tmp_path / "topic-0").mkdir()
     log = a_log(a_context(filesystem), log_dir=str(tmp_path), index_interval_bytes=index_interval_bytes, segment_index_bytes=1 << 20)
@@ -217,7 +217,7 @@ def test_batches_are_found_in_the_same_place(seed: int, index_interval_bytes: in
         offset, max_bytes = random_.randint(-3, log.log_end_offset + 3), random_.choice([-1, 0, 1, 2000, 20_000, 60_000, 1 << 40])
         arguments = (*segment.offset_index.in_file(), segment.base_offset, segment.size, segment.file.fileno(), offset, max_bytes)
         one = native("storage.native").between_entries(*arguments)
-        other = by_hand._between_entries(segment, offset, max_bytes)
+        other = by_hand.between_entries(segment, offset, max_bytes)
         assert one is None or one == other
         found += one is not None
         missed += one is None and other is not None

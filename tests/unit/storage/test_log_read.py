@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from protocol.records import iter_batches
-from storage import log_read
 from storage.errors import CorruptRecord, LogDirFailure, OffsetOutOfRange
 from storage.file_region import FileRegion
 from storage.filesystem import RealFileSystem
@@ -251,7 +250,7 @@ def test_what_the_index_tells_at_once_is_what_a_search_finds(
 ) -> None:
     log = _varied_log(index_interval_bytes, is_written, is_spoiled)
     searched = _varied_log(index_interval_bytes, is_written, is_spoiled)
-    between_entries = log_read._between_entries
+    between_entries = Segment.between_entries
     told = 0
 
     def counted(segment: Segment, offset: int, max_bytes: int) -> tuple[int, int, int] | None:
@@ -260,7 +259,7 @@ def test_what_the_index_tells_at_once_is_what_a_search_finds(
         told += found is not None
         return found
 
-    monkeypatch.setattr(log_read, "_between_entries", counted)
+    monkeypatch.setattr(Segment, "between_entries", counted)
     for offset in range(log.log_end_offset):
         for max_bytes in (-1, 0, 1, 700, 5000, 12_000, 1 << 20):
             found = []
