@@ -18,7 +18,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.brokers import REFERENCE
-from benchmarks.choices import several
+from benchmarks.choices import folder, several
 from benchmarks.loadgen.compiler import NoCompilerError, compiled
 from benchmarks.machine import machine_facts
 from benchmarks.page import Run, part_tables, write_page
@@ -125,7 +125,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--repeats", type=int, help="turns of every side in `single`")
     parser.add_argument("--seconds", type=float, help="length of every measuring window")
     parser.add_argument("--duration", type=float, help=f"seconds of the long run (normal: {NORMAL.long_s:.0f})")
-    parser.add_argument("--dir", help="where the brokers keep their data meanwhile (default: the system's folder for temporary files)")
+    parser.add_argument(
+        "--dir", type=folder, help="where the brokers keep their data meanwhile (default: the system's folder for temporary files)"
+    )
     parser.add_argument("--strict", action="store_true", help="exit code 1 when something failed or a target was missed")
     return parser
 

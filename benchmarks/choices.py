@@ -1,7 +1,8 @@
-"""Options that take several names, comma-separated: which kinds of brokers, parts, loads."""
+"""What options take: several names, comma-separated (kinds of brokers, parts, loads), or a folder."""
 
 import argparse
 from collections.abc import Callable, Container
+from pathlib import Path
 
 
 def several(what: str, known: Container[str]) -> Callable[[str], list[str]]:
@@ -15,3 +16,10 @@ def several(what: str, known: Container[str]) -> Callable[[str], list[str]]:
         return chosen
 
     return parse
+
+
+def folder(text: str) -> str:
+    """The `type` of an argument: a folder that is there."""
+    if not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is no folder")
+    return text

@@ -23,6 +23,7 @@ from typing import NamedTuple
 from benchmarks import frames, process, workloads
 from benchmarks.admin import Admin, Topic
 from benchmarks.brokers import KINDS
+from benchmarks.choices import folder
 from benchmarks.loadgen.compiler import compiled
 from benchmarks.loadgen.runner import Measured, run_load
 from benchmarks.parts.part import running
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--loads", default=",".join(_KEYS), help="comma-separated; all by default: %(default)s")
     parser.add_argument("--turns", type=int, default=TURNS, help="of every side")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="length of every window")
-    parser.add_argument("--dir", help="where the data lies meanwhile")
+    parser.add_argument("--dir", type=folder, help="where the data lies meanwhile")
     asked = parser.parse_args(arguments)
     unknown = {*asked.loads.split(",")} - {*_KEYS}
     if unknown:

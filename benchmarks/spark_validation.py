@@ -24,7 +24,7 @@ from rich.table import Table
 
 from benchmarks import process
 from benchmarks.brokers import KINDS, REFERENCE, Broker
-from benchmarks.choices import several
+from benchmarks.choices import folder, several
 from benchmarks.machine import machine_facts
 from benchmarks.present_memory import free_memory_present
 from tests.support.apache_kafka import DidNotStartError, ToolMissingError, process_guard
@@ -201,7 +201,7 @@ def _parser() -> argparse.ArgumentParser:
         default=[REFERENCE, "ottla"],
         help="the reference first, comma-separated; of " + ", ".join(KINDS),
     )
-    parser.add_argument("--dir", help="where the brokers keep their data meanwhile")
+    parser.add_argument("--dir", type=folder, help="where the brokers keep their data meanwhile")
     return parser
 
 

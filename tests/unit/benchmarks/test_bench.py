@@ -49,6 +49,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, parts: Sequence[Part], 
         (["--only", "sums"], "no such load: sums"),
         (["--parts", "single,whole"], "no such part: whole"),
         (["--quick", "--long"], "not allowed with argument"),
+        (["--dir", "/nowhere"], "/nowhere is no folder"),
     ],
 )
 def test_unknown_words_are_refused(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
