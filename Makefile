@@ -99,4 +99,4 @@ soak: $(VENV)/.installed-test compile
 	OTTLA_SOAK=1 $(BIN)/python -m pytest -k 2.6 tests/cluster/test_mixed_cluster.py
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist *.egg-info $(patsubst %.pyx,%.c,$(filter %.pyx,$(NATIVE))) $(patsubst %.pyx,%.*.so,$(filter %.pyx,$(NATIVE))) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
