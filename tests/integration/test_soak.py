@@ -36,7 +36,7 @@ def test_brokers_with_slow_disks_survive_random_work_and_kills(tmp_path: Path, b
 @pytest.mark.parametrize(
     ("name", "planted", "reason"),
     [
-        ("_take", lambda self, life, reading, partition, record: None, "was acknowledged at .* and is not there"),
+        ("_tell", lambda self, life, partition, reading, records: None, "was acknowledged at .* and is not there"),
         ("recreate", lambda self, life: self._round.log_dirs[0][0].joinpath("left").touch(), "left is nobody's"),
     ],
 )

@@ -65,11 +65,12 @@ class SlowDiskRound:
         self.broker_ids = range(count)
         dirs = random.choice([2, 3])
         self.log_dirs = {broker_id: [directory / f"data-{broker_id}-{at}" for at in range(dirs)] for broker_id in self.broker_ids}
-        self.kills = random.random() < 0.7
+        self._kills = random.random() < 0.7
         self._topics = random.choice([3, 6, 10])
         self._seed = seed
         zookeeper = _zookeeper() if self._store == "zookeeper" else None
         self.cluster = SlowCluster(directory, count, zookeeper, None, self._config(directory, dirs))
+        self.is_calm = not self._kills and random.random() < 0.5
 
     def _config(self, directory: Path, dirs: int) -> dict[str, str]:
         choice = self.rng.choice
@@ -155,9 +156,9 @@ class SlowDiskRound:
                     self.fail(f"broker {broker.id} has ended")
 
     def _misfortune(self) -> None:
-        how = self.rng.choice(["kill", "kill", "stop"] if self.kills else ["stop", "nothing"])
-        if how == "nothing":
+        if self.is_calm:
             return
+        how = self.rng.choice(["kill", "kill", "stop"] if self._kills else ["stop"])
         several = self.rng.random() < 0.2
         victims = self.rng.sample(self.broker_ids, len(self.broker_ids) if several else 1)
         self.counts[f"{how}s"] += len(victims)

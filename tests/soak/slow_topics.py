@@ -20,6 +20,7 @@ from broker.cli.client.cluster import Cluster, TopicPartition
 from broker.cli.client.errors import ClientError, Refused
 from protocol import record_builder
 from protocol.errors import ErrorCode
+from protocol.record_reader import Record as ReadRecord
 from protocol.record_reader import iter_records
 from protocol.records import iter_batches
 from tests.soak import slow_requests as requests
@@ -60,7 +61,8 @@ class Round(Protocol):
     bootstrap: str
     broker_ids: Sequence[int]
     log_dirs: Mapping[int, Sequence[Path]]
-    kills: bool
+    is_calm: bool
+    """No broker goes."""
     is_over: bool
     has_failed: bool
 
@@ -296,20 +298,21 @@ class SlowTopic(threading.Thread):
     def read(self, life: Life) -> None:
         """One partition from anywhere."""
         partition = self._random.randrange(life.partitions)
-        self._read(life, partition, self._random.randint(0, life.ends[partition]))
+        found = self._read(life, partition, self._random.randint(0, life.ends[partition]))
+        self._tell(life, partition, self._next_reading(), found or [])
 
     def check(self, life: Life) -> None:
         """All there is. Raises AssertionError with what is wrong."""
         reading = self._next_reading()
         for partition in range(life.partitions):
-            while True:
+            found = None
+            while found is None:  # retention was faster
                 start = self._offset(partition, requests.EARLIEST)
                 life.starts_at(partition, start)
                 end = self._offset(partition, requests.LATEST)
                 assert end == life.ends[partition], f"{self.topic}-{partition}: ends at {end}, not {life.ends[partition]}"
-                if self._read(life, partition, start, reading):
-                    break
-                reading = self._next_reading()  # retention was faster
+                found = self._read(life, partition, start)
+            self._tell(life, partition, reading, found)
         life.history.came_to_the_end(reading)
         violations = life.history.violations()
         assert not violations, "\n".join([f"{len(violations)} violations in {self.topic}", *violations[:20]])
@@ -322,10 +325,10 @@ class SlowTopic(threading.Thread):
         name = TopicPartition(self.topic, partition)
         return int(self._again(f"offset of {name}", lambda: requests.offset(self._client, name, timestamp)).offset)
 
-    def _read(self, life: Life, partition: int, start: int, reading: str = "") -> bool:
-        """From `start` to the end; False when there is nothing at that offset any more."""
+    def _read(self, life: Life, partition: int, start: int) -> list[ReadRecord] | None:
+        """From `start` to the end; None when there is nothing at an offset on the way any more."""
         name = TopicPartition(self.topic, partition)
-        reading = reading or self._next_reading()
+        records: list[ReadRecord] = []
         offset, end = start, life.ends[partition]
         deadline = time.monotonic() + PATIENCE_SECONDS
         while offset < end:
@@ -336,24 +339,23 @@ class SlowTopic(threading.Thread):
                 (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE),
             )
             if found.error_code:
-                return False
+                return None
             data = bytes(found.records or b"")
             if not data and found.high_watermark >= end:
                 break  # the rest was compacted, or is lost: the history knows
             before = offset
             for at, header in iter_batches(data):
                 offset = max(offset, header.next_offset)
-                for record in iter_records(data, at, header):
-                    if record.offset >= before:
-                        self._take(life, reading, partition, record)
+                records += [record for record in iter_records(data, at, header) if record.offset >= before]
             assert offset > before or time.monotonic() < deadline, f"read {name}: nothing comes from {offset} on"
-        return True
+        return records
 
-    def _take(self, life: Life, reading: str, partition: int, record: Any) -> None:
-        known = decode(record.value)
-        assert key_of(known) == record.key, f"{self.topic}-{partition}: {known} has the key {record.key!r}"
-        life.history.polled(reading, known, Place(partition, record.offset))
-        self.counts["records read"] += 1
+    def _tell(self, life: Life, partition: int, reading: str, records: Sequence[ReadRecord]) -> None:
+        for record in records:
+            known = decode(record.value or b"")
+            assert key_of(known) == record.key, f"{self.topic}-{partition}: {known} has the key {record.key!r}"
+            life.history.polled(reading, known, Place(partition, record.offset))
+        self.counts["records read"] += len(records)
 
     def delete_records(self, life: Life) -> None:
         """Up to anywhere."""
@@ -378,10 +380,10 @@ class SlowTopic(threading.Thread):
     def reassign(self, life: Life) -> None:
         """One partition to other brokers.
 
-        Not where controllers are killed: as in Apache Kafka with ZooKeeper, the next one does not know that a broker was to be told to
-        delete a replica, which then stands in the way of the next topic of that name.
+        Only where brokers stay: who is away when its replica goes elsewhere, or is to be told of it by a controller that dies, keeps the
+        log as a stray, which is in the way of the next topic of that name for a while.
         """
-        if len(self._round.broker_ids) == 1 or self._round.kills:
+        if len(self._round.broker_ids) == 1 or not self._round.is_calm:
             return
         partition = TopicPartition(self.topic, self._random.randrange(life.partitions))
         replicas = self._random.sample(self._round.broker_ids, self._random.randint(1, 3))
