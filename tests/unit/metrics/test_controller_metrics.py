@@ -6,8 +6,8 @@ from pathlib import Path
 from broker.metrics.controller_metrics import _TIMER_OF, IDLE, STATES, ControllerMetrics, state_of
 
 CONTROLLER = Path(__file__).parents[3] / "controller"
-WITHOUT_TIMER = {"AllocateProducerIds", "Barrier"}
-"""Events that Apache Kafka's controller times as something else or not at all."""
+WITHOUT_TIMER = {"AllocateProducerIds", "Barrier", "RefusedWrites"}
+"""Events that Apache Kafka's controller times as something else, not at all, or does not have."""
 
 
 def test_an_event_is_timed_as_apache_kafka_names_what_it_does() -> None:
