@@ -42,10 +42,13 @@ class LoopBackground:
         """Calls `callback` on the loop after `delay_ms`, and then every `period_ms`; once only if that is 0."""
         if self._closed:
             return
-        timer: asyncio.TimerHandle
+        timer: asyncio.TimerHandle | None = None
 
         def fire() -> None:
+            nonlocal timer
+            assert timer is not None
             self._timers.discard(timer)
+            timer = None  # it holds this function: what `callback` holds, a deleted log, would be left to the garbage collector
             try:
                 callback()
             except Exception:

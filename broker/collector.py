@@ -1,7 +1,7 @@
 """The garbage collector, while much is made that is there to stay.
 
 It looks through what is new after every so many objects, and again through all that from time to time: 180 ms in one turn of the event loop
-were seen when 100,000 groups had been loaded. What is loaded is no garbage, so it is not looked at.
+were seen when 100,000 groups had been loaded, 85 ms when 10,000 partitions were made. What is loaded is no garbage, so it is not looked at.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ class CollectorPauses:
     """How many pauses there are now: the collector is that of the process, and works again when the last of them is over."""
 
     count = 0
+    keeps = False
+    """Whether what was made in one of them is there to stay."""
 
 
 def collector_paused() -> AbstractContextManager[None]:
@@ -38,7 +40,9 @@ def _pause(*, keeps_what_was_made: bool) -> Iterator[None]:
         yield
     finally:
         CollectorPauses.count -= 1
+        CollectorPauses.keeps |= keeps_what_was_made
         if not CollectorPauses.count:
-            if keeps_what_was_made and gc.get_count()[0] > gc.get_threshold()[0]:
+            if CollectorPauses.keeps and gc.get_count()[0] > gc.get_threshold()[0]:
                 gc.freeze()
+            CollectorPauses.keeps = False
             gc.enable()

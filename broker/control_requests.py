@@ -7,6 +7,7 @@ the network: the controller's queue to this broker goes on.
 
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 from broker.dynamic_config import DynamicConfig
 from controller.errors import StoreError
@@ -19,11 +20,23 @@ from replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
 
+LARGE = 500
+"""Partitions, in the form of versions since 2.2: of fewer it is not worth a thought what the garbage collector does with them."""
+
 
 class ControlRequests:
     """The `Receiver` of `controller.channels`."""
 
-    def __init__(self, replica_manager: ReplicaManager, dynamic_config: DynamicConfig, metadata_waits: MetadataWaits) -> None:
+    def __init__(
+        self,
+        replica_manager: ReplicaManager,
+        dynamic_config: DynamicConfig,
+        metadata_waits: MetadataWaits,
+        while_large: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """`while_large` is entered for as long as a request about very many partitions is worked off: what it makes is there to stay.
+        Or, where logs are deleted, to be let go one by one."""
+        self._while_large = while_large
         self._replica_manager = replica_manager
         self._dynamic_config = dynamic_config
         self._metadata_waits = metadata_waits
@@ -42,7 +55,8 @@ class ControlRequests:
             except StoreError as error:
                 logger.warning("the configurations of %s cannot be read (%s); what is known of them is used", ", ".join(new), error)
         try:
-            return await self._replica_manager.on_leader_and_isr(request)
+            with self._as_large(request):
+                return await self._replica_manager.on_leader_and_isr(request)
         except Exception:
             _say_failed(request)
             return LeaderAndIsrResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -50,7 +64,8 @@ class ControlRequests:
     async def on_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         """Learn of the cluster."""
         try:
-            response = await self._replica_manager.on_update_metadata(request)
+            with self._as_large(request):
+                response = await self._replica_manager.on_update_metadata(request)
         except Exception:
             _say_failed(request)
             return UpdateMetadataResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -64,10 +79,15 @@ class ControlRequests:
     async def on_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         """Stop replicas, or delete them."""
         try:
-            return await self._replica_manager.on_stop_replica(request)
+            with self._as_large(request):
+                return await self._replica_manager.on_stop_replica(request)
         except Exception:
             _say_failed(request)
             return StopReplicaResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _as_large(self, request: LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest) -> AbstractContextManager[None]:
+        partitions = sum(len(topic.partition_states) for topic in request.topic_states)
+        return self._while_large() if partitions >= LARGE else nullcontext()
 
 
 def _say_failed(request: LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest) -> None:

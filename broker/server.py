@@ -162,8 +162,7 @@ class Broker:
         if self.metrics is not None:
             self.metrics.on_ready()
         if self._surroundings.is_process:
-            # What lives until the end is not looked at again by the collector, which would stop the loop for it. Nor now: there
-            # is next to no garbage, and to find that out delays a start.
+            # What lives until the end is not looked at again. Nor now: there is next to no garbage, and to find that out delays a start.
             gc.freeze()
             gc.set_threshold(*COLLECTOR_THRESHOLDS)
 
@@ -229,7 +228,7 @@ class Broker:
         services = self.services
         store = self.store
         cluster = services.cluster = MetadataCache()
-        resting = collector_resting if self._surroundings.is_process else nullcontext
+        resting, paused = (collector_resting, collector_paused) if self._surroundings.is_process else (nullcontext, nullcontext)
         services.turns = Turns(asyncio.get_running_loop().call_soon, self._surroundings.clock_ns, while_large=resting)
         services.replica_manager = ReplicaManager(
             services.broker_id, self.log_manager, cluster, self._clock, config[REPLICA_LAG_TIME_MAX_MS]
@@ -241,7 +240,7 @@ class Broker:
         services.replica_manager.on_replicas_offline = failures.report
         self._held.push_async_callback(failures.close)
         waits = services.metadata_waits = MetadataWaits()
-        services.control_requests = ControlRequests(services.replica_manager, services.dynamic_config, waits)
+        services.control_requests = ControlRequests(services.replica_manager, services.dynamic_config, waits, paused)
         self._cluster = ClusterWiring(services, self._surroundings.connect)
         self._held.push_async_callback(self._cluster.close)
         services.controller = self.controller = Controller(
@@ -255,6 +254,7 @@ class Broker:
             self._registration,
             self._surroundings.somebody_listens,
             services.turns.pause,
+            paused,
         )
         self.controller.on_new_session(self._cluster.on_new_session)
         services.topic_admin = TopicAdmin(
@@ -276,7 +276,7 @@ class Broker:
             services.produce_purgatory,
             services.workers,
             lambda: UUID(bytes=self._surroundings.random_bytes(16), version=4),
-            while_loading=collector_paused if self._surroundings.is_process else nullcontext,
+            while_loading=paused,
         )
         services.replica_manager.leadership_listeners.append(services.groups.on_leadership_change)
         services.replica_manager.on_partitions_deleted = services.groups.on_partitions_deleted

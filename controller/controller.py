@@ -8,7 +8,7 @@ or finds another's epoch there, resigns and forgets everything.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 
 from config.broker import BrokerConfig
@@ -19,7 +19,7 @@ from controller.candidacy import Won, stand
 from controller.change_znodes import ProducerIdBlock
 from controller.channels import BrokerSenders, ChannelFactory, OnSent
 from controller.context import ControllerContext
-from controller.core import ControllerCore
+from controller.core import ControllerCore, WhileLarge
 from controller.errors import (
     BrokerIdNotRegistered,
     ControllerError,
@@ -73,9 +73,10 @@ class Controller:
         registration: Callable[[], BrokerRegistration],
         somebody_listens: SomebodyListens = nobody_listens,
         pause: Pause = no_pause,
+        while_large: WhileLarge = nullcontext,
     ) -> None:
         """`registration` says how this broker registers, now and again after its session expired; `somebody_listens` tells a broker that
-        lives from one that died a moment ago, when the id is taken."""
+        lives from one that died a moment ago, when the id is taken; `while_large` is entered while very many topics are taken in."""
         self.broker_id = broker_id
         self.broker_epoch = -1
         self.active_controller_id = NO_CONTROLLER
@@ -87,7 +88,7 @@ class Controller:
         self._registration_patience = config[ZOOKEEPER_SESSION_TIMEOUT_MS] / 1000 * SESSION_PATIENCE
         self._queue = EventQueue(self._on_event_error, clock.monotonic)
         self._core = ControllerCore(
-            store, broker_id, config, self._queue, BrokerSenders(channel_to, clock.monotonic), inter_broker_listener, pause
+            store, broker_id, config, self._queue, BrokerSenders(channel_to, clock.monotonic), inter_broker_listener, pause, while_large
         )
         self._reassignments = Reassignments(self._core)
         self._brokers = BrokerChanges(self._core, self._reassignments)

@@ -1,6 +1,7 @@
 """What the events of one controller share: its store, its context, the writers and senders, and the way to queue further events."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 
 from config.broker import BrokerConfig
 from config.broker_replication import INTER_BROKER_PROTOCOL_VERSION
@@ -16,6 +17,7 @@ from controller.pauses import Pause, no_pause
 from controller.request_batch import RequestBatch
 from controller.store import MetadataStore, Watch
 
+WhileLarge = Callable[[], AbstractContextManager[None]]
 OnResponse = Callable[[int, ControlRequest, ControlResponse], None]
 
 
@@ -31,11 +33,14 @@ class ControllerCore:
         senders: BrokerSenders,
         inter_broker_listener: str,
         pause: Pause = no_pause,
+        while_large: WhileLarge = nullcontext,
     ) -> None:
         self.store = store
         self.broker_id = broker_id
         self.config = config
         self._pause = pause
+        self.while_large = while_large
+        """Entered while very much is taken into the context, where it stays."""
         self.queue = queue
         self.senders = senders
         self.is_active = False

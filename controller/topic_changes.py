@@ -5,6 +5,7 @@ All three come by watches, so it does not matter who wrote the znodes: a request
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import nullcontext
 
 from config.broker_general import DELETE_TOPIC_ENABLE
 from controller.core import ControllerCore
@@ -27,6 +28,9 @@ from controller.znodes import (
 from storage.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
+
+LARGE = 500
+"""New partitions: see `ControllerCore.while_large`."""
 
 
 class TopicChanges:
@@ -67,11 +71,13 @@ class TopicChanges:
         for topic in self._context.assignments.keys() - topics:
             self._context.remove_topic(topic)
         added = await self.read_topics(sorted(topics - self._context.assignments.keys()))
-        for topic, assignment in added.items():
-            self._context.add_topic(topic, assignment.topic_id, assignment.partitions.items())
-        if added:
-            logger.info("new topics: %s", ", ".join(f"{topic} ({len(each.partitions)} partitions)" for topic, each in added.items()))
-            await self._bring_up([TopicPartition(topic, index) for topic, each in added.items() for index in each.partitions])
+        is_large = sum(len(each.partitions) for each in added.values()) >= LARGE
+        with self._core.while_large() if is_large else nullcontext():
+            for topic, assignment in added.items():
+                self._context.add_topic(topic, assignment.topic_id, assignment.partitions.items())
+            if added:
+                logger.info("new topics: %s", ", ".join(f"{topic} ({len(each.partitions)} partitions)" for topic, each in added.items()))
+                await self._bring_up([TopicPartition(topic, index) for topic, each in added.items() for index in each.partitions])
 
     def _modifications_of(self, topic: str) -> Callable[[], Awaitable[None]]:
         async def on_partition_modifications() -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
+PARTITIONS_PER_TURN = 200
+"""Whose logs are cut in a turn of the event loop: 1.5 ms."""
 
 
 class TruncationPoint(NamedTuple):
@@ -135,7 +138,9 @@ async def truncate_before_fetching(self: Fetcher) -> None:
     versions = self.settings.versions
     asked: dict[TopicPartition, tuple[int, int]] = {}
     asking: list[FollowedPartition] = []
-    for followed in list(self.truncating):
+    for at, followed in enumerate(list(self.truncating), 1):
+        if at % PARTITIONS_PER_TURN == 0:
+            await asyncio.sleep(0)
         log = followed.partition.log
         if not self.is_current(followed):
             self.unfollow(followed.topic_partition)

@@ -1,7 +1,9 @@
 """Timers on the loop and work in threads, as storage asks for them."""
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -137,3 +139,29 @@ def test_what_waits_at_the_close_waits_on_for_what_is_under_way() -> None:
         assert overtaken.is_set()
 
     asyncio.run(main())
+
+
+def test_what_a_timer_held_is_let_go_when_it_has_fired() -> None:
+    class Held:
+        def fire(self) -> None:
+            fired.set()
+
+    async def main() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            background = LoopBackground(executor)
+            held = Held()
+            gone = weakref.ref(held)
+            background.schedule("once", 0, 0, held.fire)
+            del held
+            assert gone() is not None
+            await fired.wait()
+            await asyncio.sleep(0)
+            assert gone() is None
+            background.close()
+
+    fired = asyncio.Event()
+    gc.disable()
+    try:
+        asyncio.run(main())
+    finally:
+        gc.enable()

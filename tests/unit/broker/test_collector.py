@@ -5,12 +5,20 @@ import gc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from broker.collector import collector_paused, collector_resting
+from broker.control_requests import LARGE, ControlRequests
 from broker.groups.coordinator import GroupCoordinator
+from controller.metadata_waits import MetadataWaits
+from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrTopicState
+from protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
+from protocol.messages.update_metadata import UpdateMetadataRequest
 from tests.support.group_bench import GroupBench, run
+from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, brokers, metadata, state
 
 
 @pytest.fixture(autouse=True)
@@ -58,6 +66,52 @@ def test_what_was_made_in_a_rest_is_looked_at_when_it_is_over() -> None:
     assert gc.isenabled()
     assert gc.get_freeze_count() == frozen
     assert many
+
+
+def test_what_was_made_to_stay_is_not_looked_at_when_a_rest_ends_later() -> None:
+    gc.set_threshold(1_000, 10, 10)
+    gc.collect()
+    frozen = gc.get_freeze_count()
+    with collector_resting():
+        with collector_paused():
+            many = [[] for _ in range(5_000)]  # type: list[list[int]]
+        assert gc.get_freeze_count() == frozen
+    assert gc.get_freeze_count() >= frozen + len(many)
+    frozen = gc.get_freeze_count()
+    with collector_resting():
+        more = [[] for _ in range(5_000)]  # type: list[list[int]]
+    assert gc.get_freeze_count() <= frozen
+    assert more
+
+
+def test_the_controllers_large_requests_are_carried_out_in_such_a_pause() -> None:
+    entered: list[str] = []
+
+    @contextmanager
+    def while_large() -> Iterator[None]:
+        entered.append("large")
+        yield
+
+    replicas = Replicas()
+    config = SimpleNamespace(refresh=lambda topics: asyncio.sleep(0))
+    control = ControlRequests(replicas.manager, cast("Any", config), MetadataWaits(), while_large)
+
+    def tell(partitions: int) -> list[str]:
+        entered.clear()
+        states = [state(index=index) for index in range(partitions)]
+        led = LeaderAndIsrTopicState(topic_name=TOPIC, topic_id=TOPIC_ID, partition_states=states)
+        at_once(control.on_leader_and_isr(LeaderAndIsrRequest(controller_epoch=1, topic_states=[led])))
+        leaders = {f"p{index}": 0 for index in range(partitions)}
+        update = UpdateMetadataRequest(controller_epoch=1, live_brokers=brokers(0), topic_states=[metadata(TOPIC, TOPIC_ID, **leaders)])
+        at_once(control.on_update_metadata(update))
+        stopped = [StopReplicaPartitionState(partition_index=index, delete_partition=True) for index in range(partitions)]
+        stop = StopReplicaRequest(controller_epoch=1, topic_states=[StopReplicaTopicState(topic_name=TOPIC, partition_states=stopped)])
+        with replicas.disks.background.hurried():
+            at_once(control.on_stop_replica(stop))
+        return entered
+
+    assert tell(LARGE - 1) == []
+    assert tell(LARGE) == ["large"] * 3
 
 
 @pytest.mark.parametrize("is_lost", [False, True])

@@ -1,9 +1,12 @@
 """Thousands of partitions fail over in one pass: as many round trips and requests as for one, with more in each."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from controller.errors import StoreError
 from controller.store import Create, Request, Result
+from controller.topic_admin import NewTopic
+from controller.topic_changes import LARGE
 from controller.znodes import (
     ReplicaAssignment,
     TopicAssignment,
@@ -85,3 +88,25 @@ def test_two_thousand_partitions_fail_over_in_as_many_steps_as_one() -> None:
             for state in topic.partition_states
         }
         assert named == ALL
+
+
+def test_very_many_new_partitions_are_taken_in_where_the_collector_may_be_told() -> None:
+    entered: list[int] = []
+
+    async def scenario(cluster: Cluster) -> None:
+        core = cluster.controller.controller._core
+
+        @contextmanager
+        def while_large() -> Iterator[None]:
+            before = len(list(core.context.partitions))
+            yield
+            entered.append(len(core.context.leaderships) - before)
+
+        core.while_large = while_large
+        await make(cluster, 1)
+        assert entered == []
+        await cluster.brokers[0].topics.create_topics([NewTopic("large", LARGE, 1)], timeout_ms=0)
+        await cluster.settle()
+        assert entered == [LARGE]
+
+    run(scenario)

@@ -1,6 +1,8 @@
 """A fetcher whose log is not its leader's: what it asks, and where it cuts."""
 
 import asyncio
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,7 +10,9 @@ import pytest
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import EpochEndOffset
 from protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
+from replication import truncation
 from replication.peer import PeerUnavailable
+from storage.partition_log import PartitionLog
 from storage.topic_partition import TopicPartition
 from tests.support.followers import Follower, ScriptedPeer, answer, asked_at, batch, data, failed, until
 from tests.support.logs import append
@@ -42,6 +46,33 @@ async def test_a_diverging_epoch_cuts_the_log_and_asks_again_with_the_epoch_befo
     assert (second.fetch_offset, second.last_fetched_epoch) == (2, 1)
     assert (third.fetch_offset, third.last_fetched_epoch) == (3, 3)
     assert follower.log().leader_epochs.entries == [(1, 0), (3, 2)]
+    await follower.pool.close()
+
+
+@in_virtual_time
+async def test_many_logs_without_epochs_are_cut_in_several_turns() -> None:
+    turns = 0
+    seen: list[int] = []
+    cut = truncation.truncate
+
+    def next_turn() -> None:
+        nonlocal turns
+        turns += 1
+        if len(seen) < 6:
+            asyncio.get_running_loop().call_soon(next_turn)
+
+    async def noting(log: PartitionLog, offset: int, is_current: Callable[[], bool]) -> bool:
+        seen.append(turns)
+        return await cut(log, offset, is_current)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(truncation, "PARTITIONS_PER_TURN", 2)
+        patch.setattr(truncation, "truncate", noting)
+        next_turn()
+        follower = Follower(ScriptedPeer())
+        follower.follow(*range(6))
+        await until(lambda: len(seen) == 6)
+    assert max(Counter(seen).values()) <= 2
     await follower.pool.close()
 
 
