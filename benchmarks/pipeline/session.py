@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.pipeline.plan import Unusable
 from benchmarks.pipeline.reasons import innermost
@@ -41,6 +41,7 @@ _JAVA_WANTED = {4: 17, 3: 8}
 _JAVA_S = 20.0
 _MASTER_S = 5.0
 _JVM_ENDS_S = 60.0
+_JVM_TERMINATES_S = 10.0
 
 
 def pyspark_version() -> str:
@@ -145,12 +146,13 @@ def open_session(master: str, conf: Mapping[str, str], scratch: Path) -> SparkSe
     for name, value in {**settings, **conf}.items():
         builder = builder.config(name, value)
     on_interrupt = signal.getsignal(signal.SIGINT)
-    try:
-        with _alone(cache), jvm_in(scratch):
-            spark = builder.getOrCreate()
-    except BaseException:
-        _end_jvm()
-        raise
+    with _ended_on_failure():
+        try:
+            with _alone(cache), jvm_in(scratch):
+                spark = builder.getOrCreate()
+        except BaseException:
+            _end_jvm()
+            raise
     # PySpark's own handler asks something of the JVM, maybe in the middle of another question, and fails instead of interrupting.
     signal.signal(signal.SIGINT, on_interrupt)
     spark.sparkContext.setLogLevel("WARN")
@@ -206,6 +208,42 @@ def _end_jvm() -> None:
     except subprocess.TimeoutExpired:
         gateway.proc.kill()
         gateway.proc.wait()
+
+
+@contextmanager
+def _ended_on_failure() -> Iterator[None]:
+    """The JVM that PySpark starts meanwhile is ended when that is interrupted, or fails.
+
+    PySpark knows of it only when it is up, and removes the folder in which it was to say its port. A JVM that does not find the folder
+    loses its main thread, the one that would notice that Python is gone, and stays for ever.
+    """
+    from pyspark import java_gateway
+
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Noted(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            started.append(self)  # before it is there: an interrupt may come in between
+            super().__init__(*arguments, **options)
+
+    java_gateway.Popen = Noted  # type: ignore[attr-defined,assignment]  # the name by which it starts the JVM
+    try:
+        yield
+    except BaseException:
+        for jvm in started:
+            _end(jvm)
+        raise
+    finally:
+        java_gateway.Popen = subprocess.Popen  # type: ignore[attr-defined]  # as above
+
+
+def _end(jvm: subprocess.Popen[bytes]) -> None:
+    jvm.terminate()
+    try:
+        jvm.wait(_JVM_TERMINATES_S)
+    except subprocess.TimeoutExpired:
+        jvm.kill()
+        jvm.wait()
 
 
 @contextmanager
