@@ -133,6 +133,14 @@ def _status(directory: Path) -> list[dict[str, Any]]:
 def _ottla_cluster(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", "-m", "broker", "cluster", *arguments, "--dir", str(directory)]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMMAND_S, stdin=subprocess.DEVNULL)
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_COMMAND_S,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C in a terminal would else end the command that resumes a broker
+        )
     except subprocess.TimeoutExpired:
         raise DidNotFinish(f"`ottla cluster {' '.join(arguments)}` does not end") from None

@@ -64,6 +64,10 @@ class Plan:
 
 
 def check_input(plan: Plan) -> None:
-    """Whether the user's file is there. Raises Unusable."""
-    if plan.input is not None and not plan.input.exists():
+    """Whether the user's file is there, and Spark would read it. Raises Unusable."""
+    if plan.input is None:
+        return
+    if not plan.input.exists():
         raise Unusable(f"{plan.input}: there is no such file")
+    if plan.input.is_file() and (plan.input.name.startswith(("_", ".")) or ":" in plan.input.name):
+        raise Unusable(f"{plan.input}: Spark reads no file whose name begins with _ or . or has a colon; give it another name")

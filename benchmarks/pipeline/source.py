@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.types import AtomicType, BinaryType, StringType
 
+from benchmarks.pipeline.frames import place
 from benchmarks.pipeline.plan import MAX_ROWS, MAX_STREAMS, Plan, Unusable, check_input
 from benchmarks.pipeline.reasons import innermost
 from benchmarks.pipeline.records import HEADER_BYTES, payload_of
@@ -90,7 +91,7 @@ def _read(spark: SparkSession, plan: Plan) -> Source:
 def _table(spark: SparkSession, plan: Plan) -> DataFrame:
     assert plan.input is not None
     check_input(plan)
-    path = str(plan.input.absolute())
+    path = place(str(plan.input.absolute()))
     try:
         if plan.input.suffix.lower() == ".csv":
             lines = spark.read.text(path)

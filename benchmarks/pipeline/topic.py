@@ -108,6 +108,11 @@ def _check_settings(plan: Plan, partitions: int, replicas: int, configs: dict[st
         wrong.append(f"it has {partitions} partitions, not {plan.partitions}")
     if plan.replication_factor not in (-1, replicas) and plan.generates:
         wrong.append(f"its replication factor is {replicas}, not {plan.replication_factor}")
+    wrong += [
+        f"its {name} is {configs.get(name)}, not {value}"
+        for name, value in plan.topic_configs.items()
+        if int(configs.get(name) or 0) < int(value)
+    ]
     if "compact" in configs.get("cleanup.policy", ""):
         wrong.append("it is compacted, so records vanish on purpose")
     if wrong:

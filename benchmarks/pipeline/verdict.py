@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from benchmarks.pipeline import plots
-from benchmarks.pipeline.frames import frame_of
+from benchmarks.pipeline.frames import frame_of, place
 from benchmarks.pipeline.measure import PERCENTILES, Measurements, measure
 from benchmarks.pipeline.transfer import Transfer
 from benchmarks.pipeline.verify import COLUMNS, KINDS, Run, findings
@@ -142,7 +142,7 @@ def _examples(found: DataFrame, checks: Mapping[str, int]) -> list[dict[str, obj
 
 def _written(frame: DataFrame, path: Path) -> DataFrame:
     frame.coalesce(1).write.parquet(str(path))
-    return frame.sparkSession.read.schema(frame.schema).parquet(str(path))
+    return frame.sparkSession.read.schema(frame.schema).parquet(place(str(path)))
 
 
 def _rows(frame: DataFrame) -> list[dict[str, float]]:

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from benchmarks.pipeline.accounts import BUCKET, difference
-from benchmarks.pipeline.frames import frame_of
+from benchmarks.pipeline.frames import frame_of, place
 from benchmarks.pipeline.markers import markers_among
 from benchmarks.pipeline.murmur2 import partition_of_key
 from benchmarks.pipeline.plan import Plan
@@ -154,7 +154,7 @@ def _without_markers(missing: DataFrame, run: Run) -> DataFrame:
     while some := list(islice(markers, _AT_ONCE)):
         is_any = True
         frame_of(spark, some, _PLACE).write.mode("append").parquet(folder)
-    return missing.join(spark.read.schema(_PLACE).parquet(folder), ["group", "number"], "left_anti") if is_any else missing
+    return missing.join(spark.read.schema(_PLACE).parquet(place(folder)), ["group", "number"], "left_anti") if is_any else missing
 
 
 def _ordered(own: DataFrame, duplicated: DataFrame | None) -> DataFrame:

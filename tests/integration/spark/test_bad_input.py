@@ -18,6 +18,7 @@ from benchmarks.pipeline import session
 from benchmarks.pipeline.plan import DidNotFinish, Plan, Unusable
 from benchmarks.pipeline.report import ReportFolder
 from benchmarks.pipeline.run import run
+from benchmarks.pipeline.topic import check
 from broker.cli.client.cluster import Cluster
 from broker.cli.client.topic_admin import all_topics
 from tests.support.apache_kafka import free_ports
@@ -118,6 +119,12 @@ def test_a_topic_with_another_number_of_partitions(tmp_path: Path, broker: Broke
     make_topic(broker.bootstrap, "three", partitions=3)
     ended = validate(tmp_path, "-b", broker.bootstrap, "--topic", "three", "--partitions", "4")
     assert_refused(ended, tmp_path, "topic three exists with other settings: it has 3 partitions, not 4")
+
+
+def test_a_topic_that_may_lose_what_is_acknowledged_when_a_broker_goes(tmp_path: Path, broker: BrokerProcess) -> None:
+    make_topic(broker.bootstrap, "loose", partitions=4)
+    with pytest.raises(Unusable, match=r"topic loose exists with other settings: its min\.insync\.replicas is 1, not 2"):
+        check(Plan(broker.bootstrap, "loose", 100, tmp_path / "report", chaos=tmp_path))
 
 
 def test_a_topic_that_is_compacted(tmp_path: Path, broker: BrokerProcess) -> None:
@@ -234,6 +241,8 @@ def test_a_file_whose_schema_cannot_be_used(spark: SparkSession, broker: BrokerP
     (tmp_path / "open.csv").write_text('name,age\nana,"31\nbo,44\n')
     (tmp_path / "lines.csv").write_text('value\n"say ""hi"" to"\n"ana\nand bo"\n')
     (tmp_path / "nothing.csv").write_text("")
+    for name in ("_hidden.csv", ".hidden.csv", "12:30.csv"):
+        (tmp_path / name).write_text("name,age\nana,31\n")
     (tmp_path / "latin.csv").write_bytes("name,age\nana,31\nrené,44\n".encode("latin-1"))
     plan = Plan(broker.bootstrap, "unused", 1, tmp_path / "report")
     refused = {
@@ -247,6 +256,9 @@ def test_a_file_whose_schema_cannot_be_used(spark: SparkSession, broker: BrokerP
         "open.csv": "a quote is open at the end of the line 'ana,\"31'; close it, or, for values with line breaks, give",
         "lines.csv": "a quote is open at the end of the line '\"ana';",
         "nothing.csv": "has no columns",
+        "_hidden.csv": "Spark reads no file whose name begins with _ or . or has a colon; give it another name",
+        ".hidden.csv": "Spark reads no file",
+        "12:30.csv": "Spark reads no file",
         "latin.csv": r"latin.csv: is not UTF-8: 'ren\xe9,44'; convert it, as with iconv",
     }
     for number, (name, why) in enumerate(refused.items()):

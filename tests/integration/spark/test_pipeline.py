@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import re
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -68,7 +67,7 @@ def test_the_report_is_a_page_that_needs_nothing_else(written: Written) -> None:
     assert "Everything holds: 2,000 rows" in page
     assert page.count("<svg") == 3
     assert all(f"<td>{kind}</td>" in page and html.escape(meaning) in page for kind, meaning in KINDS.items())
-    assert not re.findall(r"(?:src|href)=[\"']http", page)
+    assert "://" not in page
     report = json.loads((written.plan.report / "report.json").read_text(encoding="utf-8"))
     assert report["holds"] is True
     for frame in ("findings", "throughput", "latency", "partitions", "batches"):
@@ -272,7 +271,7 @@ def test_the_marker_of_a_transaction_is_no_gap_but_an_offset_at_which_nothing_st
         (tmp_path / "broker" / "data" / "gaps-0" / f"{0:020}.log").write_bytes(segment(written.records[0]))
         broker.start()
         write(broker.bootstrap, "gaps", [[], *written.records[1:]])
-        plan = replace(verify_only(written.plan, "gaps", tmp_path / "report"), bootstrap=broker.bootstrap)
+        plan = replace(verify_only(written.plan, "gaps", tmp_path / "re[p]ort"), bootstrap=broker.bootstrap)
         report = validated(spark, plan)
     (gap,) = report["examples"]
     assert (gap["kind"], gap["partition"], gap["offset"]) == ("gap", 0, 101)

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.pipeline.chaos import schedule
+from benchmarks.pipeline.chaos import brokers_of, schedule
 from benchmarks.pipeline.generate import generate
 from benchmarks.pipeline.plan import Plan
 from benchmarks.pipeline.source import source_of
 from benchmarks.pipeline.topic import prepare
 from broker.cli.client.cluster import Cluster
 from broker.cli.client.topic_admin import all_topics, delete_topics
-from tests.support.broker_process import BrokerProcess, a_broker
+from tests.support.broker_process import BrokerProcess, a_broker, eventually
 from tests.support.spark import CONF, Record, make_topic, needs_spark, records_in, skip_if_not_fetched, validated, write
 
 if TYPE_CHECKING:
@@ -134,6 +134,30 @@ def test_a_run_that_is_interrupted_says_so_and_leaves_no_report(broker: BrokerPr
         delete_topics(cluster, [kept.split()[1]])
 
 
+def said_by(file: Path) -> bytes:
+    """What stands in a file of a process that may be gone."""
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
+
+
+def test_ctrl_c_while_spark_starts_leaves_no_jvm(broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark knows nothing of it yet: here it looks for the connector."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+
+    def in_the_middle(pid: int) -> None:
+        eventually(lambda: any(b"loading settings" in said_by(log) for log in temporary.glob("ottla-validate-*.log")), SECONDS, "the JVM")
+        interrupt(pid)
+
+    done = validate(tmp_path, broker.bootstrap, "--rows", "1000", when=" on local[2]", then=in_the_middle)
+    assert done.returncode == 130, done
+    assert not [path for path in Path("/proc").glob("[0-9]*") if str(temporary).encode() in said_by(path / "cmdline")]
+    assert list(tmp_path.rglob("*")) == [temporary]
+
+
 def test_a_jvm_that_is_killed_ends_the_run_and_leaves_nothing(
     broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,8 +188,9 @@ def test_available_now_queries_read_an_existing_topic_from_where_it_ended(
 
 def test_the_rows_of_a_parquet_file_keep_keys_and_payloads(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> None:
     rows = spark.range(0, 300, 1, 3).selectExpr("concat('customer-', id % 7) AS key", "repeat(cast(id as string), 10) AS value")
-    rows.write.parquet(str(tmp_path / "orders"))
-    report = validated(spark, Plan(broker.bootstrap, "orders", 1, tmp_path / "report", partitions=3, input=tmp_path / "orders"))
+    orders = tmp_path / "orders*[2026]{?}\\"  # to Spark, a pattern
+    rows.write.parquet(str(orders))
+    report = validated(spark, Plan(broker.bootstrap, "orders", 1, tmp_path / "[1]" / "report", partitions=3, input=orders))
     assert report["holds"], report["examples"]
     written = [record for partition in records_in(broker.bootstrap, "orders", 3) for record in partition]
     expected = {(row.key.encode(), row.value.encode()) for row in rows.collect()}
@@ -189,6 +214,17 @@ def test_the_same_seed_gives_the_same_faults() -> None:
     assert first == second != other
     assert {step.fault for step in first} == {"kill", "stop", "pause"}
     assert {step.place for step in first} == {0, 1, 2}
+
+
+def test_ctrl_c_does_not_reach_the_commands_that_undo_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal tells every process of its session, and a broker would stay paused. Here the ids are those of the command's session."""
+    program = tmp_path / "python"
+    text = '{"brokers": [{"id": %s}, {"id": %s}]}'
+    program.write_text(f"#!/bin/sh\nsession=$(cut -d' ' -f6 /proc/$$/stat)\nprintf '{text}' $session $session\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    session, _ = brokers_of(tmp_path)
+    assert session != os.getsid(0)
 
 
 def test_chaos_needs_a_cluster(broker: BrokerProcess, tmp_path: Path) -> None:
