@@ -1,5 +1,6 @@
 """Files of segments that nobody uses are closed, and open again when somebody does."""
 
+import gc
 import os
 import resource
 from collections.abc import Iterator
@@ -158,6 +159,7 @@ def test_what_is_used_is_closed_too_when_descriptors_run_short(tmp_path: Path) -
 def so_many_more_files(count: int) -> Iterator[None]:
     """May be opened by this process."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    gc.collect()  # files that tests before left to the collector would be room for more
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + count, limits[1]))
     try:
         yield
