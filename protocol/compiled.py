@@ -12,7 +12,7 @@ from typing import Any, Final
 
 MODULES: Final = ("protocol.native", "storage.native", "broker.network.native")
 
-INTERFACE: Final = 1
+INTERFACE: Final = 2
 """Grows when a function of one of them takes or gives something else: what was compiled before is left alone then."""
 
 

@@ -12,7 +12,7 @@ from libc.string cimport memcmp, memcpy
 
 from protocol.big_endian cimport i32, i64, put16, put32, put64, put_varint, u16, u32
 
-INTERFACE = 1
+INTERFACE = 2
 
 cdef enum:
     FIRST_WITH_ID = 13

@@ -12,7 +12,7 @@ from storage.cached_read cimport read_cached
 
 from protocol.checksum import crc32c
 
-INTERFACE = 1
+INTERFACE = 2
 
 cdef enum:
     ENTRY_SIZE = 8

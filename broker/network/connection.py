@@ -235,8 +235,8 @@ class Connection(AnswerWriter):
             except Exception:
                 self._fail()
                 return
-        if self._state & DRAINING and not self.busy:
-            self.close()
+        if self._state & DRAINING:
+            self.end_drained()
         self._resume()
 
     def _send_waiting(self, waiting: deque[Answer]) -> None:
@@ -329,8 +329,17 @@ class Connection(AnswerWriter):
         self._withdraw()
         self._state |= DRAINING
         self._pause()
+        self.end_drained()
+
+    def end_drained(self) -> None:
+        """Close if nothing is owed any more, and all of it has arrived at the client's host.
+
+        When a socket is closed with bytes unread, as a client's next requests are, the kernel drops what it has not delivered.
+        """
         if not self.busy:
-            self.close()
+            self.send_unsent()
+            if not self.undelivered:
+                self.close()
 
     def _withdraw(self) -> None:
         if self._request is not None:

@@ -18,7 +18,7 @@ from storage.cached_read cimport read_cached
 from storage.file_region import FileRegion
 from storage.real_file import RealFile
 
-INTERFACE = 1
+INTERFACE = 2
 
 cdef extern from * nogil:
     """

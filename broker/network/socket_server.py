@@ -28,6 +28,9 @@ MAX_IDLE_CHECK_SECONDS: Final = 10.0
 MIN_IDLE_CHECK_SECONDS: Final = 0.05
 PATIENCE_SECONDS: Final = 2.0
 """How long a stopping broker waits for a client that takes nothing of its answer."""
+FIRST_PAUSE_SECONDS: Final = 0.001
+LAST_PAUSE_SECONDS: Final = 0.05
+"""Between looks whether answers have arrived; they grow from the first to the last."""
 
 
 class SocketServer:
@@ -147,14 +150,26 @@ class SocketServer:
         deadline = self._loop.time() + timeout_seconds
         while (left := deadline - self._loop.time()) > patience_seconds:
             owed = {connection: connection.undelivered for connection in self.connections()}
-            if await self._wait_until_empty(patience_seconds):
+            if await self._deliver(patience_seconds):
                 return True
             for connection in self.connections():
                 undelivered = connection.undelivered
                 if undelivered and owed.get(connection) == undelivered:
                     logger.info("%s takes no answer; closing the connection", connection.info.connection_id)
                     connection.abort()
-        return await self._wait_until_empty(left)
+        return await self._deliver(left)
+
+    async def _deliver(self, timeout_seconds: float) -> bool:
+        """Close connections as their answers arrive; whether none is left. Nothing tells when bytes arrive: it has to be asked for."""
+        deadline = self._loop.time() + timeout_seconds
+        pause = FIRST_PAUSE_SECONDS
+        while (left := deadline - self._loop.time()) > 0:
+            if await self._wait_until_empty(min(pause, left)):
+                return True
+            for connection in self.connections():
+                connection.end_drained()
+            pause = min(2 * pause, LAST_PAUSE_SECONDS)
+        return not self.connections()
 
     async def close(self) -> None:
         """Close whatever is left, now. Harmless when done twice."""
