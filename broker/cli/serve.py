@@ -55,7 +55,6 @@ async def _serve(config: BrokerConfig) -> int:
     from broker.server import Broker, CannotStart
     from protocol.compiled import describe
 
-    logger.info("Python %s, hot path %s", platform.python_version(), describe())
     broker = Broker(config)
     stop = asyncio.Event()
     hurry = asyncio.Event()
@@ -84,6 +83,7 @@ async def _serve(config: BrokerConfig) -> int:
     except CannotStart as reason:
         print(f"ottla: {reason}", file=sys.stderr)
         return 1
+    logger.info("Python %s, hot path %s", platform.python_version(), describe())
     say(f"ottla is ready: {', '.join(addresses)}")
     await stop.wait()
     await broker.stop(hurry)
