@@ -97,6 +97,7 @@ soak: $(VENV)/.installed-test compile
 	$(BIN)/python -m tests.simulation --minutes $(SIMULATED)
 	$(BIN)/python -m tests.chaos.fault_matrix
 	OTTLA_SOAK=1 $(BIN)/python -m pytest -k 2.6 tests/cluster/test_mixed_cluster.py
+	OTTLA_SOAK=1000000 $(BIN)/python -m pytest --timeout 3600 tests/integration/test_hostile_clients.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info $(patsubst %.pyx,%.c,$(filter %.pyx,$(NATIVE))) $(patsubst %.pyx,%.*.so,$(filter %.pyx,$(NATIVE))) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
