@@ -8,7 +8,6 @@ log needs.
 It gives way to the broker (`nice`), for a compaction that takes longer hurts nobody.
 """
 
-import contextlib
 import json
 import os
 import signal
@@ -114,8 +113,11 @@ def main() -> None:
     """Serves on standard input and output."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the broker's, which ends us
     os.nice(_NICE)
-    with contextlib.suppress(BrokenPipeError):
+    try:
         serve(sys.stdin.buffer, sys.stdout.buffer, os.getppid())
+    except BrokenPipeError:
+        # The broker is gone. The end of the process would try once more to tell it, and complain in the log that both write.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -19,12 +19,15 @@ import pytest
 from broker.background import LoopBackground
 from config.broker import BrokerConfig
 from config.topic import TopicConfig
-from storage.cleaner_job import CleaningJob
+from storage.cleaner_job import CleaningJob, encode_job
 from storage.cleaner_process import CleanerProcess
+from storage.cleaner_worker import write_frame
 from storage.filesystem import RealFileSystem
 from storage.log_manager import LogManager
+from storage.log_settings import LogSettings
 from storage.topic_partition import TopicPartition
 from tests.support.compacted_logs import Writer, values_of
+from tests.support.logs import a_config
 
 TOPIC = TopicPartition("t", 0)
 OVERRIDES = {"cleanup.policy": "compact", "segment.bytes": "20000"}
@@ -133,6 +136,25 @@ def test_the_process_ends_when_the_broker_is_gone() -> None:
     while Path(f"/proc/{pid}").exists() and "storage.cleaner_worker" in Path(f"/proc/{pid}/cmdline").read_text():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_a_process_without_a_broker_to_tell_says_nothing() -> None:
+    job = CleaningJob("t-0", "/nowhere", (), (), 0, 0, (), 0, 0, LogSettings(a_config()).to_numbers(), 0, 1 << 20, 0.9, 4096, 1.0)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # which hides it
+    with subprocess.Popen(
+        [sys.executable, "-m", "storage.cleaner_worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        write_frame(process.stdin, encode_job(job))
+        assert process.stderr.read() == b""
+        assert process.wait(30) == 0
 
 
 def test_a_process_that_is_being_made_when_everything_ends_is_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
