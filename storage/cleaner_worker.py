@@ -8,6 +8,7 @@ log needs.
 It gives way to the broker (`nice`), for a compaction that takes longer hurts nobody.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -114,9 +115,10 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the broker's, which ends us
     os.nice(_NICE)
     try:
-        serve(sys.stdin.buffer, sys.stdout.buffer, os.getppid())
-    except BrokenPipeError:
-        # The broker is gone. The end of the process would try once more to tell it, and complain in the log that both write.
+        with contextlib.suppress(BrokenPipeError):
+            serve(sys.stdin.buffer, sys.stdout.buffer, os.getppid())
+    finally:
+        # What a broker that is gone was not told would be tried once more at the end, with a complaint in the log that both write.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
