@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from broker.dynamic_config import DynamicConfig
+from controller.core import LARGE, WhileLarge
 from controller.errors import StoreError
 from controller.metadata_waits import MetadataWaits
 from protocol.errors import ErrorCode
@@ -20,9 +21,6 @@ from replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
 
-LARGE = 500
-"""Partitions, in the form of versions since 2.2: of fewer it is not worth a thought what the garbage collector does with them."""
-
 
 class ControlRequests:
     """The `Receiver` of `controller.channels`."""
@@ -32,7 +30,7 @@ class ControlRequests:
         replica_manager: ReplicaManager,
         dynamic_config: DynamicConfig,
         metadata_waits: MetadataWaits,
-        while_large: Callable[[], AbstractContextManager[None]] = nullcontext,
+        while_large: WhileLarge = nullcontext,
     ) -> None:
         """`while_large` is entered for as long as a request about very many partitions is worked off: what it makes is there to stay.
         Or, where logs are deleted, to be let go one by one."""

@@ -18,6 +18,9 @@ from controller.request_batch import RequestBatch
 from controller.store import MetadataStore, Watch
 
 WhileLarge = Callable[[], AbstractContextManager[None]]
+LARGE = 500
+"""Partitions that one event or request is about: of fewer it is not worth a thought what the garbage collector does with them."""
+
 OnResponse = Callable[[int, ControlRequest, ControlResponse], None]
 
 

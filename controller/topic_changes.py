@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import nullcontext
 
 from config.broker_general import DELETE_TOPIC_ENABLE
-from controller.core import ControllerCore
+from controller.core import LARGE, ControllerCore
 from controller.errors import NodeExists, NoNode, StoreError
 from controller.reassignment import Reassignments
 from controller.registration import RandomBytes
@@ -28,9 +28,6 @@ from controller.znodes import (
 from storage.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
-
-LARGE = 500
-"""New partitions: see `ControllerCore.while_large`."""
 
 
 class TopicChanges:
@@ -113,9 +110,12 @@ class TopicChanges:
 
     async def order_deletions(self, topics: Mapping[str, bytes]) -> list[str]:
         """Order the deletion of topics that have these ids still; returns the names of the others. Raises StoreError."""
-        same = [topic for topic, topic_id in topics.items() if self._context.topic_ids.get(topic) == topic_id]
+        same: list[str] = []
+        others: list[str] = []
+        for topic, topic_id in topics.items():
+            (same if self._context.topic_ids.get(topic) == topic_id else others).append(topic)
         await self._core.states.write_or_raise([Create(delete_topic_path(topic)) for topic in same], ignoring=(NodeExists,))
-        return [topic for topic in topics if topic not in set(same)]
+        return others
 
     async def take_deletions(self, ordered: set[str]) -> None:
         """Queue the topics that are ordered to be deleted, and drop orders that mean nothing."""

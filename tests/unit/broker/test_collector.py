@@ -11,8 +11,9 @@ from typing import Any, cast
 import pytest
 
 from broker.collector import collector_paused, collector_resting
-from broker.control_requests import LARGE, ControlRequests
+from broker.control_requests import ControlRequests
 from broker.groups.coordinator import GroupCoordinator
+from controller.core import LARGE
 from controller.metadata_waits import MetadataWaits
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrTopicState
 from protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from controller.core import LARGE
 from controller.errors import StoreError
 from controller.store import Create, Request, Result
 from controller.topic_admin import NewTopic
-from controller.topic_changes import LARGE
 from controller.znodes import (
     ReplicaAssignment,
     TopicAssignment,
