@@ -73,7 +73,7 @@ def _path(context: click.Context, option: click.Parameter, text: str | None) -> 
 @click.option("--replication-factor", type=click.IntRange(-1, 2**15 - 1), default=-1, help="Of the topic; -1 is the cluster's default.")
 @click.option(
     "--record-bytes",
-    type=click.IntRange(_MIN_RECORD_BYTES, 1_000_000),
+    type=click.IntRange(_MIN_RECORD_BYTES, 10_000_000),
     default=100,
     help="Bytes of a record's value; 52 of them say which row it is.",
 )

@@ -13,6 +13,7 @@ from pyspark.sql import functions as fn
 from benchmarks.pipeline.plan import Plan, Unusable
 from benchmarks.pipeline.reasons import innermost
 from benchmarks.pipeline.records import NOW_MS, value_of
+from benchmarks.pipeline.sizes import producer_limits
 from benchmarks.pipeline.source import Source
 
 POOL = "generate"
@@ -36,7 +37,8 @@ def generate(source: Source, plan: Plan) -> None:
 
 def producer_of(plan: Plan) -> dict[str, str]:
     """The configuration of the producers."""
-    chosen = {"bootstrap.servers": plan.bootstrap, "acks": plan.acks, "compression.type": plan.codec, "linger.ms": "5", **plan.producer}
+    chosen = {"bootstrap.servers": plan.bootstrap, "acks": plan.acks, "compression.type": plan.codec, "linger.ms": "5"}
+    chosen |= {**producer_limits(plan), **plan.producer}
     if plan.acks not in ("all", "-1"):
         chosen.setdefault("max.in.flight.requests.per.connection", "1")
     return chosen

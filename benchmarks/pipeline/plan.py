@@ -20,7 +20,7 @@ class DidNotFinish(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that the stages need to know. `rows` is that of the user's file once that has been read."""
+    """All that the stages need to know. `rows`, `record_bytes` and `key_bytes` are those of the user's file once that has been read."""
 
     bootstrap: str
     topic: str
@@ -29,6 +29,7 @@ class Plan:
     partitions: int = 4
     replication_factor: int = -1
     record_bytes: int = 100
+    key_bytes: int | None = None
     codec: str = "none"
     acks: str = "all"
     master: str = "local[*]"
@@ -51,6 +52,16 @@ class Plan:
     def run(self) -> str:
         """Eight characters that mark the records of this run, the same for the same seed."""
         return f"{self.seed & 0xFFFFFFFF:08x}"
+
+    @property
+    def longest_key(self) -> int:
+        """Bytes of the longest key that is made, or of the key of the file's largest row."""
+        return len(f"u-{self.keys - 1}") if self.key_bytes is None else self.key_bytes
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it is known how large the records will be."""
+        return self.input is None or self.key_bytes is not None
 
     @property
     def topic_configs(self) -> dict[str, str]:

@@ -14,7 +14,7 @@ from html import escape
 from pathlib import Path
 
 from benchmarks.pipeline.plan import DidNotFinish, Unusable
-from benchmarks.pipeline.scratch import OwnFolder
+from benchmarks.pipeline.scratch import MadeFolder, OwnFolder
 
 Facts = Mapping[str, object]
 
@@ -46,8 +46,12 @@ class ReportFolder:
                 raise Unusable(f"{place}: is there already and is no report; name another folder with --report")
             if self.place.is_mount():
                 raise Unusable(f"{place}: is a mount point, and a report comes as a new folder; name one inside it with --report")
-            self.place.parent.mkdir(parents=True, exist_ok=True)
-            self._own = OwnFolder(self.place.parent, _PREFIX)
+            self._above = MadeFolder(self.place.parent)
+            try:
+                self._own = OwnFolder(self.place.parent, _PREFIX)
+            except BaseException:
+                self._above.remove()
+                raise
             if self.place.exists() and not os.access(self.place, os.W_OK):
                 self._discard()
                 raise PermissionError(13, "Permission denied")
@@ -83,6 +87,7 @@ class ReportFolder:
 
     def _discard(self) -> None:
         self._own.remove()
+        self._above.remove()
 
 
 def write_json(folder: Path, report: Facts) -> None:

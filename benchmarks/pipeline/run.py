@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ from benchmarks.pipeline.console import Console
 from benchmarks.pipeline.plan import DidNotFinish, Plan, Unusable, check_input
 from benchmarks.pipeline.reasons import innermost, is_full_disk
 from benchmarks.pipeline.report import ReportFolder, write_html, write_json
-from benchmarks.pipeline.scratch import OwnFolder, scratch_folder
+from benchmarks.pipeline.scratch import MadeFolder, OwnFolder, scratch_folder
 from broker.cli.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ def _session(plan: Plan, log: Path) -> Iterator[SparkSession]:
 def stages(spark: SparkSession, plan: Plan, folder: Path, console: Console) -> Verdict:
     """Everything that needs Spark; the report's files are in the folder afterwards. Raises Unusable, DidNotFinish."""
     from benchmarks.pipeline.generate import check_producer
+    from benchmarks.pipeline.sizes import check_producer_limits
     from benchmarks.pipeline.source import source_of
     from benchmarks.pipeline.transfer import Transfer
     from benchmarks.pipeline.verdict import judge
@@ -117,7 +118,9 @@ def stages(spark: SparkSession, plan: Plan, folder: Path, console: Console) -> V
     if plan.generates:
         check_producer(spark, plan)
     source = source_of(spark, plan)
-    plan = replace(plan, rows=source.count)
+    plan = replace(plan, rows=source.count, record_bytes=source.value_bytes, key_bytes=source.key_bytes)
+    if plan.generates:
+        check_producer_limits(plan)
     if "spark.sql.shuffle.partitions" not in plan.spark_conf:
         few = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
         # What a task sorts then fits into its share of a driver with one gigabyte.
@@ -150,16 +153,15 @@ def _work_folder(plan: Plan, folder: Path) -> Iterator[str]:
         yield f"{plan.work}/{plan.topic}-{time.time_ns()}"
         return
     base = folder if plan.work is None else Path(plan.work)
-    try:
-        base.mkdir(parents=True, exist_ok=True)
-        own = OwnFolder(base, "ottla-work-")
-        own.path.chmod(0o755)
-    except OSError as error:
-        raise Unusable(f"{base}: no checkpoint can be written there: {error.strerror}; name another folder with --work") from None
-    try:
+    with ExitStack() as leaving:
+        try:
+            leaving.callback(MadeFolder(base).remove)
+            own = OwnFolder(base, "ottla-work-")
+            leaving.callback(own.remove)
+            own.path.chmod(0o755)
+        except OSError as error:
+            raise Unusable(f"{base}: no checkpoint can be written there: {error.strerror}; name another folder with --work") from None
         yield str(own.path)
-    finally:
-        own.remove()
 
 
 def _reason(plan: Plan, error: Exception) -> BaseException:

@@ -57,6 +57,28 @@ class OwnFolder:
                 self._lock.close()
 
 
+class MadeFolder:
+    """A folder and those above it, made where they were not there; `remove` takes away those that were made and are empty."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError, and then nothing was made."""
+        missing = [one for one in (path, *path.parents) if not one.exists()]
+        self._made: list[Path] = []  # the innermost first
+        try:
+            for folder in reversed(missing):
+                folder.mkdir(exist_ok=True)
+                self._made.insert(0, folder)
+        except BaseException:
+            self.remove()
+            raise
+
+    def remove(self) -> None:
+        """What is in use, by whomever, stays."""
+        for folder in self._made:
+            with suppress(OSError):
+                folder.rmdir()
+
+
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
     """An OwnFolder among the temporary ones. Raises OSError."""

@@ -12,6 +12,7 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -40,6 +41,10 @@ _MASTERS = re.compile(r"local|local\[(\*|[1-9]\d*)(, *\d+)?\]|local-cluster\[.+\
 _JAVA_WANTED = {4: 17, 3: 8}
 _JAVA_S = 20.0
 _MASTER_S = 5.0
+_ANSWER_S = 20.0
+_NO_SUCH_FILE = b"/files/-"
+_ASKS = struct.pack(">qBi", 13 + len(_NO_SUCH_FILE), 6, len(_NO_SUCH_FILE)) + _NO_SUCH_FILE
+"""A StreamRequest of Spark's transport: of all that can be asked, what a master answers without a line in its log."""
 _JVM_ENDS_S = 60.0
 _JVM_TERMINATES_S = 10.0
 
@@ -98,16 +103,37 @@ def local_cores(master: str) -> int | None:
 
 
 def check_master(master: str) -> None:
-    """Whether it is one, and something listens where a standalone one is said to be: Spark tries for a minute. Raises Unusable."""
+    """Whether it is one, and a standalone one answers: Spark tries for a minute, and for two where nothing answers. Raises Unusable."""
     if _MASTERS.fullmatch(master) is None:
         raise Unusable(f"{master!r} is no Spark master; write local[*] or spark://host:port")
     if not master.startswith("spark://"):
         return
-    for address in master.removeprefix("spark://").split(","):
+    addresses = master.removeprefix("spark://").split(",")
+    silent = False
+    for address in addresses:
         host, _, port = address.rpartition(":")
-        with suppress(OSError, ValueError), socket.create_connection((host.strip("[]"), int(port)), _MASTER_S):
-            return
+        with (
+            suppress(OSError, ValueError),
+            socket.create_connection((host.strip("[]"), int(port)), _MASTER_S / len(addresses)) as connection,
+        ):
+            if _answers(connection, _ANSWER_S / len(addresses)):
+                return
+            silent = True
+    if silent:
+        raise Unusable(f"what listens at {master} does not answer as a Spark master does; is it stuck, or is it something else?")
     raise Unusable(f"there is no Spark master at {master}")
+
+
+def _answers(connection: socket.socket, patience_s: float) -> bool:
+    """Whether anything comes back, or the connection ends, as from a master that wants TLS or a secret: Spark knows how to go on."""
+    connection.settimeout(patience_s)
+    try:
+        connection.sendall(_ASKS)
+        return not connection.recv(5).startswith(b"HTTP/")  # the master's page, or another's
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
 
 
 def open_session(master: str, conf: Mapping[str, str], scratch: Path) -> SparkSession:

@@ -5,6 +5,8 @@ Their columns are stream, sequence, key and payload.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,15 +24,18 @@ from benchmarks.pipeline.records import HEADER_BYTES, payload_of
 _ROW_BITS = 33  # of monotonically_increasing_id(): the rest is the number of the Spark partition
 _FINE = 1 << 31
 _SHOWN = 30  # bytes before and after one that is no UTF-8
+_TWICE = "{file}: has more than one column of the name {names}; give each a name of its own, whose letters differ by more than their case"
 _SKEW = 4  # with the fourth power, half of the rows go to the first sixteenth of the keys
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The rows, and how many there are."""
+    """The rows, how many there are, and the bytes of key and value of the largest one's record."""
 
     rows: DataFrame
     count: int
+    key_bytes: int
+    value_bytes: int
 
 
 def source_of(spark: SparkSession, plan: Plan) -> Source:
@@ -58,6 +63,8 @@ def _generated(spark: SparkSession, plan: Plan) -> Source:
             payload_of(fn.col("sequence"), plan.seed, plan.record_bytes - HEADER_BYTES).cast("binary").alias("payload"),
         ),
         rows,
+        plan.longest_key,
+        plan.record_bytes,
     )
 
 
@@ -66,9 +73,11 @@ def _read(spark: SparkSession, plan: Plan) -> Source:
     table = _table(spark, plan)
     key, payload = _key(table, plan), _payload(table, plan)
     try:
-        # The lengths are of no use, but rows that cannot be read show now, and not when half of them are written.
-        read = table.groupBy(fn.spark_partition_id()).agg(fn.count("*"), fn.max(fn.length(key)), fn.max(fn.length(payload)))
-        sizes = {row[0]: row[1] for row in read.collect()}
+        # Beside the sizes: rows that cannot be read show now, and not when half of them are written.
+        key_bytes, payload_bytes = (fn.coalesce(fn.length(part), fn.lit(0)) for part in (key, payload))
+        largest = fn.max(fn.struct(key_bytes + payload_bytes, key_bytes, payload_bytes))
+        read = table.groupBy(fn.spark_partition_id()).agg(fn.count("*"), largest).collect()
+        sizes = {row[0]: row[1] for row in read}
     except (PySparkException, Py4JError) as error:
         raise Unusable(f"{plan.input}: cannot be read: {innermost(error)}") from None
     if not 0 < sum(sizes.values()) <= MAX_ROWS or max(sizes) > MAX_STREAMS:
@@ -85,7 +94,8 @@ def _read(spark: SparkSession, plan: Plan) -> Source:
         key.alias("key"),
         fn.coalesce(payload, fn.lit(b"")).alias("payload"),
     )
-    return Source(rows, at)
+    _, largest_key, largest_payload = max(tuple(row[2]) for row in read)
+    return Source(rows, at, largest_key, HEADER_BYTES + largest_payload)
 
 
 def _table(spark: SparkSession, plan: Plan) -> DataFrame:
@@ -98,14 +108,33 @@ def _table(spark: SparkSession, plan: Plan) -> DataFrame:
             _check_text(lines, plan.input)
             _check_quotes(lines, plan.input)
             # A quote in quotes is written twice (RFC 4180), and a backslash is no more than that.
+            heading = spark.read.csv(path, header=False, inferSchema=False, escape='"').first()
+            _check_names(heading or (), plan.input, str(spark.conf.get("spark.sql.caseSensitive")).lower() == "true")
             table = spark.read.csv(path, header=True, inferSchema=False, mode="FAILFAST", escape='"', enforceSchema=not plan.input.is_dir())
         else:
             table = spark.read.parquet(path)
     except (PySparkException, Py4JError) as error:
-        raise Unusable(f"{plan.input}: is neither Parquet nor, by its name, CSV: {innermost(error)}") from None
+        reason = innermost(error)
+        twice = re.search(r"\[COLUMN_ALREADY_EXISTS\] The column (`.+`) already exists", reason)
+        if twice is not None:
+            raise Unusable(_TWICE.format(file=plan.input, names=twice.group(1).strip("`"))) from None
+        raise Unusable(f"{plan.input}: is neither Parquet nor, by its name, CSV: {reason}") from None
     if not table.columns:
         raise Unusable(f"{plan.input}: has no columns")
     return table
+
+
+def _check_names(names: Iterable[str | None], file: Path, is_case_sensitive: bool) -> None:
+    """Spark gives columns of one name in a CSV file other names, without a word. Raises Unusable."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if not name:
+            continue  # a column without a name has one by its place
+        same = name if is_case_sensitive else name.lower()
+        if same in seen:
+            both = name if seen[same] == name else f"{seen[same]} and {name}"
+            raise Unusable(_TWICE.format(file=file, names=both))
+        seen[same] = name
 
 
 def _check_text(lines: DataFrame, file: Path) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from benchmarks.pipeline.plan import Plan, Unusable
+from benchmarks.pipeline.sizes import check_topic_limit
 from broker.cli.client.cluster import Cluster, TopicPartition, UnknownTopic
 from broker.cli.client.config_admin import ResourceType, describe_configs
 from broker.cli.client.errors import ClientError
 from broker.cli.client.offsets import end_offsets, start_offsets
 from broker.cli.client.topic_admin import NewTopic, create_topics, delete_topics
+from protocol.messages.describe_configs import DescribeConfigsResourceResult
 
 _TIMEOUT_S = 20.0
 _INTERNAL = ("__consumer_offsets", "__transaction_state")
@@ -54,10 +57,13 @@ def _look(plan: Plan, timeout_s: float, *, make: bool) -> Topic | None:
             except UnknownTopic:
                 if not plan.generates:
                     raise Unusable(f"there is no topic {plan.topic} to verify at {plan.bootstrap}") from None
+                _check_size(plan, _configs_of_brokers(cluster), "message.max.bytes")
                 _create(cluster, plan, validate_only=not make)
                 return _made(cluster, plan) if make else None
             partitions = len(found.partitions)
-            configs = {one.name: one.value or "" for one in describe_configs(cluster, ResourceType.TOPIC, plan.topic)}
+            described = describe_configs(cluster, ResourceType.TOPIC, plan.topic)
+            _check_size(plan, described, "max.message.bytes")
+            configs = {one.name: one.value or "" for one in described}
             _check_settings(plan, partitions, len(found.partitions[0].replica_nodes), configs)
             names = _names(plan.topic, partitions)
             first = end_offsets(cluster, names) if plan.generates else start_offsets(cluster, names)
@@ -117,6 +123,19 @@ def _check_settings(plan: Plan, partitions: int, replicas: int, configs: dict[st
         wrong.append("it is compacted, so records vanish on purpose")
     if wrong:
         raise Unusable(f"topic {plan.topic} exists with other settings: {'; '.join(wrong)}; name another, or delete it")
+
+
+def _check_size(plan: Plan, configs: list[DescribeConfigsResourceResult], name: str) -> None:
+    limits = [int(one.value) for one in configs if one.name == name and one.value]
+    if plan.generates and plan.is_measured and limits:
+        check_topic_limit(plan, min(limits))
+
+
+def _configs_of_brokers(cluster: Cluster) -> list[DescribeConfigsResourceResult]:
+    """Nothing when they do not say: who may make topics need not be allowed to ask that."""
+    with suppress(ClientError):
+        return [one for number in cluster.broker_ids() for one in describe_configs(cluster, ResourceType.BROKER, str(number))]
+    return []
 
 
 def _names(topic: str, partitions: int) -> list[TopicPartition]:

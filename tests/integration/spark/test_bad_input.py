@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -241,6 +239,11 @@ def test_a_file_whose_schema_cannot_be_used(spark: SparkSession, broker: BrokerP
     (tmp_path / "open.csv").write_text('name,age\nana,"31\nbo,44\n')
     (tmp_path / "lines.csv").write_text('value\n"say ""hi"" to"\n"ana\nand bo"\n')
     (tmp_path / "nothing.csv").write_text("")
+    (tmp_path / "twice.csv").write_text('key,"key",value\nk,l,v\n')
+    (tmp_path / "cases.csv").write_text("id,Key,key\n1,k,l\n")
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    spark.range(3).selectExpr("id AS key", "id AS KEY").write.parquet(str(tmp_path / "both"))
+    spark.conf.unset("spark.sql.caseSensitive")
     for name in ("_hidden.csv", ".hidden.csv", "12:30.csv"):
         (tmp_path / name).write_text("name,age\nana,31\n")
     (tmp_path / "latin.csv").write_bytes("name,age\nana,31\nrené,44\n".encode("latin-1"))
@@ -256,6 +259,9 @@ def test_a_file_whose_schema_cannot_be_used(spark: SparkSession, broker: BrokerP
         "open.csv": "a quote is open at the end of the line 'ana,\"31'; close it, or, for values with line breaks, give",
         "lines.csv": "a quote is open at the end of the line '\"ana';",
         "nothing.csv": "has no columns",
+        "twice.csv": "twice.csv: has more than one column of the name key; give each a name of its own",
+        "cases.csv": "cases.csv: has more than one column of the name Key and key; give each a name of its own",
+        "both": "both: has more than one column of the name key; give each a name of its own",
         "_hidden.csv": "Spark reads no file whose name begins with _ or . or has a colon; give it another name",
         ".hidden.csv": "Spark reads no file",
         "12:30.csv": "Spark reads no file",
@@ -341,36 +347,3 @@ def test_a_disk_that_gets_full_meanwhile_is_named(
     assert not said.out
     assert [path.name for path in tmp_path.iterdir()] == ["small"]
     assert not list(small_disk.iterdir())
-
-
-def test_a_record_that_the_broker_refuses_ends_the_run_without_a_report(
-    spark: SparkSession, broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    make_topic(broker.bootstrap, "narrow", partitions=4, max_message_bytes="300")
-    monkeypatch.setattr(session, "open_session", lambda *_: spark)
-    monkeypatch.setattr(session, "close_session", lambda _: None)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    # With one record in a batch Java's producer gives up at once; with more see below.
-    plan = Plan(broker.bootstrap, "narrow", 100, tmp_path / "report", record_bytes=400, producer={"batch.size": "1"})
-    assert run(plan) == 1
-    said = capfd.readouterr()
-    assert "ottla: generate failed: " in said.err
-    assert "RecordTooLarge" in said.err
-    assert "Traceback" not in said.err
-    assert not said.out
-    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith("ottla-validate-")] == []
-
-
-def test_records_that_the_producer_gave_up_never_hold(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> None:
-    """Java's producer splits a batch that is too large for the topic at its own batch.size (KAFKA-8350).
-
-    So a batch that was below that comes back as it is, until delivery.timeout.ms (two minutes unless said otherwise) is over. Its flush()
-    may return meanwhile (KAFKA-19479): then Spark believes that all is written. Against Apache Kafka it does the same.
-    """
-    make_topic(broker.bootstrap, "split", partitions=4, max_message_bytes="300")
-    hurried = {"delivery.timeout.ms": "4000", "request.timeout.ms": "2000"}
-    plan = Plan(broker.bootstrap, "split", 100, tmp_path / "report", record_bytes=400, producer=hurried)
-    missing = -1
-    with suppress(DidNotFinish):
-        missing = validated(spark, plan)["checks"]["missing"]
-    assert missing in (-1, 100)
