@@ -12,7 +12,7 @@ WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 ROWS ?= 10000000
 RECORD_BYTES ?= 100
 # What a C compiler makes faster; without one, or without Python's headers (Debian: python3-dev), it is left out.
-NATIVE := protocol/native.pyx protocol/big_endian.pxd storage/native.pyx storage/cached_read.pxd broker/network/native.pyx
+NATIVE := protocol/native.pyx protocol/big_endian.pxd storage/native.pyx storage/native.pxd storage/cached_read.pxd broker/network/native.pyx
 PACKAGES := broker controller replication storage protocol config benchmarks tests
 
 .PHONY: help compile install serve cluster test test-fast lint format docs bench bench-quick bench-long validate soak clean
@@ -24,7 +24,7 @@ help:
 	@echo "make test-fast  unit, wire and contract tests (about a minute)"
 	@echo "make lint       ruff, mypy --strict, import-linter"
 	@echo "make bench      Apache Kafka 3.9.1 and Ottla side by side (needs Java 17, Maven, a C compiler; BENCH_ARGS=)"
-	@echo "make bench-quick, bench-long   the same in a few minutes, to see that it works; with more turns and a run of ten minutes"
+	@echo "make bench-quick, bench-long   the same in a few minutes, to see that it works; with more turns"
 	@echo "make validate   Spark through Apache Kafka 3.9.1 and Ottla in turns, every record accounted for (ROWS=, RECORD_BYTES=)"
 	@echo "make soak       random work with kill -9 against a model, simulated clusters, the whole fault matrix; half an hour"
 	@echo "make format     let ruff format the code"

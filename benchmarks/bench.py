@@ -111,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--size", choices=SIZES, default="normal", help="how large everything is (default: normal)")
     choice.add_argument("--quick", dest="size", action="store_const", const="quick", help="shows that all works, too noisy to quote")
-    choice.add_argument("--long", dest="size", action="store_const", const="long", help="more turns, and the run of ten minutes")
+    choice.add_argument("--long", dest="size", action="store_const", const="long", help="more turns, longer windows")
     parser.add_argument("--parts", type=several("part", PARTS), default=list(PARTS), help=f"comma-separated; of {', '.join(PARTS)}")
     parser.add_argument(
         "--kinds",

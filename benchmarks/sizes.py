@@ -1,4 +1,4 @@
-"""How large a run is: the lengths and counts of every part, for a look that all works, for the usual run, and for one with the long run."""
+"""How large a run is: the lengths and counts of every part, for a look that all works, for the usual run, and for one of more turns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -53,7 +53,7 @@ NORMAL = Size(
     old_s=5.0,
     members=(100, 1000),
     offset_records=1_000_000,
-    long_s=30,
+    long_s=600,
 )
 QUICK = Size(
     pace=Pace(warm_up_limit_s=0, warm_up_s=0.1, duration_s=0.5, max_bytes=256 * _MIB, prefill_bytes=64 * _MIB, warm_up_slice_s=0.5),
@@ -70,7 +70,5 @@ QUICK = Size(
     settle_s=0.5,
     is_brief=True,
 )
-LONG = replace(
-    NORMAL, pace=replace(NORMAL.pace, duration_s=4.0), repeats=3, produce_rates=(1000, 2000, 4000, 8000, 12000, 16000), long_s=600
-)
+LONG = replace(NORMAL, pace=replace(NORMAL.pace, duration_s=4.0), repeats=3, produce_rates=(1000, 2000, 4000, 8000, 12000, 16000))
 SIZES = {"quick": QUICK, "normal": NORMAL, "long": LONG}
