@@ -209,7 +209,8 @@ SOCKET_RECEIVE_BUFFER_BYTES = key(
     default=100 * KiB,
     importance=HIGH,
     effective=True,
-    doc="The kernel's receive buffer of a client connection; -1 leaves it to the kernel.",
+    doc="The kernel's receive buffer of a client connection; -1 leaves it to the kernel. Where it is not set, it grows on connections "
+    "without TLS on which requests of more than 256 KiB come, to 1 MiB at most (and to `net.core.rmem_max`).",
 )
 SOCKET_REQUEST_MAX_BYTES = key(
     "socket.request.max.bytes",

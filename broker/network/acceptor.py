@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from broker.network.connection import Connection
+from broker.network.receive_buffer import may_grow, set_receive_buffer
 from broker.network.recent import Recent
 from broker.network.request_channel import ConnectionInfo
 from config.listeners import EndPoint
@@ -91,7 +92,7 @@ def _listen(family: int, address: tuple[str | int, ...], limits: NetworkLimits) 
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address[0] != "::")
-        if limits.socket_receive_buffer_bytes != -1:
+        if limits.socket_receive_buffer_is_final and limits.socket_receive_buffer_bytes != -1:
             # Before listen, so that accepted sockets inherit it and the window is negotiated with it.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.socket_receive_buffer_bytes)
         sock.bind(address)
@@ -305,6 +306,8 @@ class Acceptor:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if self.limits.socket_send_buffer_bytes != -1:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.limits.socket_send_buffer_bytes)
+            if grows := may_grow(self.limits):
+                set_receive_buffer(sock, self.limits.socket_receive_buffer_bytes)
             local = sock.getsockname()
         except OSError:
             # It left before we looked.
@@ -320,6 +323,8 @@ class Acceptor:
         processor = self._processors[self._turn % len(self._processors)]
         # On TLS everything has to go through the transport.
         connection = Connection(processor, info, sock if self._tls is None else None)
+        if grows and self._tls is None:
+            connection.growing = sock
         task = self._loop.create_task(self._connect(sock, connection))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)

@@ -4,17 +4,20 @@ Bytes land in the processor's one shared receive buffer, so an idle connection h
 unfinished frame, or frames that must wait) is copied into memory of the connection's own. The head of a frame goes back to the head of the
 shared buffer before the next read. A frame that does not fit the shared buffer gets a bytearray of exactly its size (`BufferSupplier`), but
 only once FIRST_BYTES of it came and at first not more than FIRST_ALLOCATION: a length that lies costs us little. Before that it needs room
-among those of all connections (`FrameMemory`).
+among those of all connections (`FrameMemory`). Then the kernel may keep as much for the connection, too, so that such frames come in few
+reads: with 100 KiB, 1 MB took 7.9 of them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from struct import Struct
 from typing import TYPE_CHECKING, Final, cast
 
 from broker.network.buffer_supplier import LARGEST_KEPT
 from broker.network.limits import FULL_WINDOW_BYTES
+from broker.network.receive_buffer import LARGEST_BYTES, set_receive_buffer
 
 if TYPE_CHECKING:
     from broker.network.processor import Processor
@@ -31,9 +34,12 @@ def holds_frame(view: memoryview | bytearray, start: int, end: int) -> bool:
 
 
 class FrameReader(asyncio.BufferedProtocol):
-    """See the module. `received_ns` is when the bytes at hand were read, `last_active_ns` when something last came or left (monotonic)."""
+    """See the module. `received_ns` is when the bytes at hand were read, `last_active_ns` when something last came or left (monotonic).
 
-    __slots__ = ("_filled", "_processor", "_rest", "_start", "_taken", "last_active_ns", "received_ns")
+    `growing`: the socket, while the kernel's receive buffer may grow with the frames.
+    """
+
+    __slots__ = ("_filled", "_grown", "_processor", "_rest", "_start", "_taken", "growing", "last_active_ns", "received_ns")
 
     def __init__(self, processor: Processor) -> None:
         self._processor = processor
@@ -41,6 +47,8 @@ class FrameReader(asyncio.BufferedProtocol):
         self._start = 0  # where the unhandled bytes of _rest begin
         self._filled = 0  # bytes of _rest that came, while a large frame is read right into it; else 0
         self._taken = 0  # of the frame memory, for the frame that comes in
+        self._grown = 0  # what the kernel's buffer grew to
+        self.growing: socket.socket | None = None
         self.received_ns = self.last_active_ns = processor.clock_ns()
 
     def process(self, view: memoryview, start: int, end: int, admitted: bool = False) -> None:
@@ -97,6 +105,8 @@ class FrameReader(asyncio.BufferedProtocol):
                     self._start = 0
                     self.starve()
                     return
+                if self.growing is not None and total > self._grown:
+                    self._grow(self.growing, total)
                 self._rest = self._processor.buffers.get(min(total, FIRST_ALLOCATION))
                 self._rest[:kept] = view[start:end]
                 self._start = 0
@@ -113,6 +123,13 @@ class FrameReader(asyncio.BufferedProtocol):
         if channel.frame_memory.take(self, size):
             self._taken = size
         return self._taken > 0
+
+    def _grow(self, sock: socket.socket, size: int) -> None:
+        """Frames of that size come. As for the memory, in powers of two: sizes that creep up cost no calls."""
+        self._grown = min(1 << (size - 1).bit_length(), LARGEST_BYTES)
+        set_receive_buffer(sock, self._grown)
+        if self._grown == LARGEST_BYTES:
+            self.growing = None
 
     def _give_back(self) -> None:
         size, self._taken = self._taken, 0
@@ -161,6 +178,7 @@ class FrameReader(asyncio.BufferedProtocol):
         """The connection is gone."""
         self._rest = None
         self._filled = 0
+        self.growing = None
         self._processor.channel.frame_memory.withdraw(self)
         self._give_back()
 

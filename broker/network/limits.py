@@ -34,7 +34,10 @@ INT_MAX: Final = 2**31 - 1
 
 
 class NetworkLimits:
-    """Kafka's names with underscores; sizes in bytes, -1 means the system's default or no limit, as in Kafka."""
+    """Kafka's names with underscores; sizes in bytes, -1 means the system's default or no limit, as in Kafka.
+
+    `socket_receive_buffer_is_final`: somebody chose the size, so that it does not grow with the requests.
+    """
 
     __slots__ = (
         "connections_max_idle_ms",
@@ -50,6 +53,7 @@ class NetworkLimits:
         "queued_max_requests",
         "socket_listen_backlog_size",
         "socket_receive_buffer_bytes",
+        "socket_receive_buffer_is_final",
         "socket_request_max_bytes",
         "socket_send_buffer_bytes",
     )
@@ -70,6 +74,7 @@ class NetworkLimits:
         queued_max_requests: int = 500,
         socket_listen_backlog_size: int = 50,
         socket_receive_buffer_bytes: int = 102_400,
+        socket_receive_buffer_is_final: bool = False,
         socket_request_max_bytes: int = 104_857_600,
         socket_send_buffer_bytes: int = 102_400,
     ) -> None:
@@ -86,6 +91,7 @@ class NetworkLimits:
         self.queued_max_requests = queued_max_requests
         self.socket_listen_backlog_size = socket_listen_backlog_size
         self.socket_receive_buffer_bytes = socket_receive_buffer_bytes
+        self.socket_receive_buffer_is_final = socket_receive_buffer_is_final
         self.socket_request_max_bytes = socket_request_max_bytes
         self.socket_send_buffer_bytes = socket_send_buffer_bytes
 
@@ -107,6 +113,7 @@ def limits_of(config: BrokerConfig, hosts: HostNames) -> NetworkLimits:
         queued_max_requests=config[QUEUED_MAX_REQUESTS],
         socket_listen_backlog_size=config[SOCKET_LISTEN_BACKLOG_SIZE],
         socket_receive_buffer_bytes=config[SOCKET_RECEIVE_BUFFER_BYTES],
+        socket_receive_buffer_is_final=config.current.has(SOCKET_RECEIVE_BUFFER_BYTES),
         socket_request_max_bytes=config[SOCKET_REQUEST_MAX_BYTES],
         socket_send_buffer_bytes=config[SOCKET_SEND_BUFFER_BYTES],
     )

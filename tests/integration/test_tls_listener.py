@@ -66,6 +66,7 @@ def test_requests_and_files_of_all_sizes_are_answered_in_order(
         peer.send(*requests)
         for request in requests:
             assert await peer.receive() == (b"h" + data if request == b"\x00\x01" else request)
+        assert [each.growing for each in server.connections()] == [None]
         peer.close()
         await server.close()
 
