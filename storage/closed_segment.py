@@ -1,7 +1,7 @@
 """What stands in the place of the active segment of a log that is closed."""
 
 from storage.errors import LogClosed
-from storage.segment import Segment
+from storage.segment import NEVER, Segment
 from storage.topic_partition import TopicPartition
 
 
@@ -14,6 +14,7 @@ class ClosedSegment(Segment):
         self._topic_partition = topic_partition
         self.base_offset = log_end_offset  # who still reads finds all in the other segments
         self.size = 0
+        self.reserve_at = NEVER
 
     def should_roll(self, length: int, last_offset: int, max_timestamp: int, now_ms: int, entries: int = 1) -> bool:
         raise LogClosed(self._topic_partition)

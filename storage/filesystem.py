@@ -57,6 +57,12 @@ class File(Protocol):
     def size(self) -> int:
         """Bytes in the file."""
 
+    def reserve(self, at: int, length: int) -> bool:
+        """Has disk space set aside for what will be written there, if that pays; whether it was. The size stays. Blocks."""
+
+    def give_back(self) -> None:
+        """Lets go of disk space behind the end of the file."""
+
     def sync(self) -> None:
         """fdatasync: the data is on the disk when this returns. Blocks for long."""
 

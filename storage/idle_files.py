@@ -12,6 +12,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from storage.background import Background
 from storage.filesystem import FileSystem
@@ -128,6 +129,9 @@ class IdleFiles:
         flushed = _being_flushed(partition_log)
         active = partition_log.active_segment
         is_idle = self._closes_all or self._ends.get(partition_log) == end
+        if is_idle and active.reserved_bytes:
+            with suppress(OSError):  # who writes there next finds out
+                active.give_back()
         for segment in partition_log.segments:
             if (is_idle or segment is not active) and segment not in flushed:
                 segment.release()

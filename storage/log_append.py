@@ -96,6 +96,8 @@ def append_as_leader(
     except OSError as error:
         raise self.disk_failure(segment.path, error) from error
     self.log_end_offset = last_offset + 1
+    if segment.size >= segment.reserve_at:
+        self.context.reserve(self)
     if producer_id >= 0:
         if max_timestamp != header.max_timestamp:
             header = header._replace(max_timestamp=max_timestamp)  # as it stands in the log
@@ -173,6 +175,8 @@ def append_as_follower(self: "PartitionLog", records: memoryview, leader_epoch: 
     except OSError as error:
         raise self.disk_failure(segment.path, error) from error
     self.log_end_offset = last_offset + 1
+    if segment.size >= segment.reserve_at:
+        self.context.reserve(self)
     for header, marker in producers:
         _update_producer(self, segment, header, marker, header.base_offset)
     if last_offset >= self.next_flush_offset:

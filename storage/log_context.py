@@ -1,5 +1,6 @@
 """What all logs of a broker share: the ports to the world and the broker's own limits."""
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,10 @@ def _nothing(log: "PartitionLog") -> None:
 
 def _none_to_spare(log_dir: str, path: str) -> File | None:
     return None
+
+
+def _reserve_nothing(log: "PartitionLog") -> None:
+    log.active_segment.reserve_at = sys.maxsize
 
 
 def _complete_now(log: "PartitionLog") -> None:
@@ -59,6 +64,7 @@ class LogContext:
         "on_truncated",
         "producer_id_expiration_ms",
         "random",
+        "reserve",
         "scheduler",
         "submit",
         "take_spare_file",
@@ -92,6 +98,8 @@ class LogContext:
         """`Background.submit` of the broker, for what takes long: without it, that happens where it is asked for."""
         self.take_spare_file: Callable[[str, str], File | None] = _none_to_spare
         """`SpareFiles.take` of the broker."""
+        self.reserve: Callable[[PartitionLog], None] = _reserve_nothing
+        """`Reservations.reserve` of the broker: the active segment has reached its `reserve_at`."""
         self.complete_roll_later: Callable[[PartitionLog], None] = _complete_now
         """`Rolls.complete_later` of the broker; may raise OSError."""
         self.on_failure: Callable[[LogDirFailure], None] = _nobody_hears

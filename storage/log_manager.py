@@ -50,6 +50,7 @@ from storage.partition_log import PartitionLog
 from storage.partition_metadata import ZERO_UUID
 from storage.producer_expirations import ProducerExpirations
 from storage.recovery import open_log
+from storage.reservations import Reservations
 from storage.retention_checks import RetentionChecks
 from storage.retirements import Retirement, Retirements
 from storage.rolls import Rolls
@@ -118,6 +119,7 @@ class LogManager:
         )
         self.context.submit = background.submit
         self.context.take_spare_file = self._spare_files.take
+        self.context.reserve = Reservations(filesystem, background.submit).reserve
         self.rolls = Rolls(background, self._spare_files, self._on_failure)
         self.context.complete_roll_later = self.rolls.complete_later
         self.context.on_failure = self._on_failure
@@ -163,16 +165,15 @@ class LogManager:
     def load(self) -> None:
         """Opens every log, after a crash with recovery. Raises LogDirectoryError. Blocks."""
         began = self._clock.monotonic()
-        threads = self._config[NUM_RECOVERY_THREADS_PER_DATA_DIR]
         try:
-            loaded = LogLoading(self.directories, self.context, self.topic_config_of, threads).run()
+            loaded = LogLoading(self.directories, self.context, self.topic_config_of, self._config[NUM_RECOVERY_THREADS_PER_DATA_DIR]).run()
         except BaseException:
             self.directories.unlock()
             raise
         self._current, self._future, self.unusable = loaded.current, loaded.future, loaded.unusable
+        self._left_by_deletions = loaded.deleted
         for each in self.all_logs():
             self._checkpoints.watch(each)
-        self._left_by_deletions = loaded.deleted
         self.cleaner.checkpoints.load([directory.path for directory in self.directories.live])
         log.info("opened %d logs in %d ms", len(self._current) + len(self._future), (self._clock.monotonic() - began) * 1000)
 
@@ -254,8 +255,7 @@ class LogManager:
 
     def delete(self, topic_partition: TopicPartition, *, is_stray: bool = False) -> list[Retirement]:
         """Takes the partition's log away: renamed soon (`retirements.when_done`), removed after `log.segment.delete.delay.ms`; a stray one
-        is kept, renamed. Raises LogDirFailure when the log may stand in an offline directory.
-        """
+        is kept, renamed. Raises LogDirFailure when the log may stand in an offline directory."""
         for future in (False, True):
             self.new_logs.on_deleted(topic_partition, future=future)
         logs = [logs.pop(topic_partition) for logs in (self._current, self._future) if topic_partition in logs]

@@ -79,6 +79,8 @@ def append_plain(self: "PartitionLog", records: memoryview, leader_epoch: int, n
     except OSError as error:
         raise self.disk_failure(segment.path, error) from error
     self.log_end_offset = last_offset + 1
+    if segment.size >= segment.reserve_at:
+        self.context.reserve(self)
     if producer_id >= 0:
         _take_in(self, header, first_offset)
     if last_offset >= self.next_flush_offset:
@@ -115,6 +117,8 @@ def append_several_plain(
     except OSError as error:
         raise self.disk_failure(segment.path, error) from error
     self.log_end_offset = end_offset
+    if segment.size >= segment.reserve_at:
+        self.context.reserve(self)
     if has_producer:
         for header, first_offset in zip(headers, first_offsets, strict=True):
             _take_in(self, header, first_offset)

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 _COUNTED_BYTES = 128 * 1024
 """Of parts that are larger the kernel counts the pages, which costs as much as three probes."""
 _PROBE_STEP = 64 * 1024
+_BLOCK_BYTES = 512  # of st_blocks, whatever the file system has
+_SLACK_BYTES = 1 << 20
+"""What file systems round up to, or take for their own tables, is not worth a call."""
 _PROBE = [bytearray(1)]  # what is read into it does not matter
 
 
@@ -86,6 +89,16 @@ class RealFile:
 
     def size(self) -> int:
         return os.fstat(self.descriptor).st_size
+
+    def reserve(self, at: int, length: int) -> bool:
+        from storage.disk_space import reserve  # ctypes takes 2 ms, and not every broker needs it
+
+        return reserve(self.descriptor, at, length)
+
+    def give_back(self) -> None:
+        stat = os.fstat(self.descriptor)
+        if stat.st_blocks * _BLOCK_BYTES - stat.st_size > _SLACK_BYTES:
+            os.ftruncate(self.descriptor, stat.st_size)  # frees what lies behind
 
     def sync(self) -> None:
         os.fdatasync(self.descriptor)

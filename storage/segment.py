@@ -8,6 +8,7 @@ append overwrites them. Every method may raise OSError.
 """
 
 import logging
+import sys
 from contextlib import suppress
 
 from storage import segment_append, segment_creation, segment_indexing, segment_search
@@ -27,6 +28,10 @@ from storage.transaction_index import TransactionIndex
 
 log = logging.getLogger(__name__)
 
+FIRST_BYTES = 4 * 1024 * 1024
+"""By how much a segment grows before disk space is set aside for more: see `reservations`."""
+NEVER = sys.maxsize
+
 
 class Segment:
     """The batches from `base_offset` up to the next segment's."""
@@ -45,6 +50,8 @@ class Segment:
         "created_ms",
         "filesystem",
         "has_slack",
+        "reserve_at",
+        "reserved_bytes",
         "roll_jitter_ms",
         "rolling_based_timestamp",
         "size",
@@ -79,6 +86,8 @@ class Segment:
         self._transaction_index: TransactionIndex | None = None
         self._max_timestamp: TimestampOffset | None = None
         self.size = filesystem.size(self.path) if size is None else size
+        self.reserve_at = self.size + FIRST_BYTES  # the size at which `Reservations` is asked for more
+        self.reserved_bytes = 0  # what it had set aside last
 
     create = classmethod(segment_creation.create)
 
@@ -180,16 +189,19 @@ class Segment:
         self.time_index.allocate()
 
     def become_active(self) -> None:
-        """Makes room in the indexes for appends."""
+        """Makes room in the indexes for appends, and lets go of what a broker that was killed had reserved."""
         self.offset_index.make_room()
         self.time_index.make_room()
+        if self.size >= FIRST_BYTES:
+            self.give_back()
 
     def become_inactive(self) -> None:
-        """Completes and trims the indexes, and cuts what was preallocated."""
+        """Completes and trims the indexes, and lets go of what was preallocated or reserved."""
         self.complete_time_index()
         self.offset_index.trim()
         self.time_index.trim()
         self.trim()
+        self.give_back()
 
     def complete_time_index(self) -> None:
         """Sees to it that the last entry is the segment's largest timestamp."""
@@ -200,6 +212,12 @@ class Segment:
         if self.has_slack:
             self.file.truncate(self.size)
             self.has_slack = False
+
+    def give_back(self) -> None:
+        """Lets go of disk space that is reserved behind the end. Nobody may be cutting the file."""
+        self.file.give_back()
+        self.reserved_bytes = 0
+        self.reserve_at = self.size + FIRST_BYTES
 
     locate = segment_search.locate
     index_position = segment_search.index_position
@@ -243,6 +261,8 @@ class Segment:
         self.file.truncate(position)
         self.size = position
         self.has_slack = False
+        self.reserved_bytes = 0
+        self.reserve_at = position + FIRST_BYTES
 
     def write_out_indexes(self) -> None:
         """Brings index entries that are still in memory into their files."""
@@ -294,6 +314,7 @@ class Segment:
     def delete(self) -> None:
         """Removes the files. Regions of the log file that are being sent stay readable."""
         self._file = None
+        self.reserved_bytes = 0
         for path in self.paths:
             if self.filesystem.exists(path):
                 self.filesystem.unlink(path)
@@ -306,10 +327,13 @@ class Segment:
             if index is not None:
                 index.trim()
         self.trim()
+        if self.reserved_bytes:
+            self.give_back()
         self.release()
 
     def close_without_writing(self) -> None:
         """Lets go of everything; the disk has failed."""
+        self.reserved_bytes = 0
         self._file = None
         self._offset_index = None
         self._time_index = None

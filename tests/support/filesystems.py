@@ -65,6 +65,12 @@ class MemoryFile:
     def size(self) -> int:
         return len(self.node.data)
 
+    def reserve(self, at: int, length: int) -> bool:
+        return False
+
+    def give_back(self) -> None:
+        """There is nothing."""
+
     def sync(self) -> None:
         self.node.durable = bytes(self.node.data)
 
