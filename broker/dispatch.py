@@ -16,7 +16,7 @@ import asyncio
 import inspect
 import logging
 import struct
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from struct import Struct
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, cast
@@ -25,7 +25,7 @@ from broker.error_map import error_code, is_expected
 from broker.handlers.api_versions import unsupported_version_response
 from broker.handlers.table import SERVED, handlers_of
 from broker.network.connection import Connection
-from broker.network.request_channel import CLOSE, Answer, Completion, Pending
+from broker.network.request_channel import CLOSE, Answer, Completion, Pending, Several
 from broker.request_context import RequestContext
 from broker.route import CORRELATION_ID, Route
 from broker.services import Services
@@ -132,8 +132,8 @@ class Dispatcher:
             return pending
         return cast("Answer", response)
 
-    def handle_several(self, view: memoryview, position: int, end: int, connection: Connection) -> tuple[Sequence[Answer], int] | None:
-        """Answer two or more requests that stand behind one another from `position` on, with their lengths, and say where the next begins.
+    def handle_several(self, view: memoryview, position: int, end: int, connection: Connection) -> Several | None:
+        """Answer two or more requests that stand behind one another from `position` on, with their lengths.
 
         None: nothing was done, `handle` takes each. An error nobody expected closes the connection: who knows what of them was done.
         """
@@ -142,7 +142,7 @@ class Dispatcher:
             return None  # `handle` makes the route, and measures
         done = route.several_handler(view, position, end, route.version, connection, self._services)
         if done is not None:
-            route.requests += len(done[0])
+            route.requests += done[1]
         return done
 
     def _wait(

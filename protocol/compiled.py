@@ -8,21 +8,26 @@ one is the authority, tests hold both equal, and it is what runs where there was
 
 import sys
 from importlib import import_module
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, cast
 
 MODULES: Final = ("protocol.native", "storage.native", "broker.network.native")
 
-INTERFACE: Final = 2
-"""Grows when a function of one of them takes or gives something else: what was compiled before is left alone then."""
-
 
 def compiled(name: str) -> Any:
-    """The module of that name, or None."""
+    """The module of that name, or None. One whose source has changed since it was compiled is left alone: its functions may be others."""
     try:
         module = import_module(name)
     except ImportError:
         return None
-    return module if module.INTERFACE == INTERFACE else None
+    return None if _is_stale(Path(cast("str", module.__file__))) else module
+
+
+def _is_stale(binary: Path) -> bool:
+    try:
+        return (binary.parent / "native.pyx").stat().st_mtime_ns > binary.stat().st_mtime_ns
+    except OSError:
+        return False  # an installation without sources
 
 
 def leave_out() -> None:

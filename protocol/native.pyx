@@ -12,24 +12,19 @@ from libc.string cimport memcmp, memcpy
 
 from protocol.big_endian cimport i32, i64, put16, put32, put64, put_varint, u16, u32
 
-INTERFACE = 2
-
 cdef enum:
-    FIRST_WITH_ID = 13
     FIRST_WITHOUT_REPLICA_ID = 15
     FIRST_FLEXIBLE_PRODUCE = 9
     LAST_PRODUCE = 11
     MAX_TOGETHER = 16
 
 
-def read_one_partition(in_python, frame, Py_ssize_t offset, int version):
-    """As in `fetch_fast_path`. Versions below 13 are left to the function in Python."""
+def read_with_id(frame, Py_ssize_t offset, int version):
+    """As in `fetch_fast_path`."""
     cdef Py_buffer buffer
     cdef const uint8_t *p
     cdef int32_t replica_id = -1
     cdef Py_ssize_t size = 76
-    if version < FIRST_WITH_ID:
-        return in_python(frame, offset, version)
     PyObject_GetBuffer(frame, &buffer, PyBUF_SIMPLE)
     try:
         if version < FIRST_WITHOUT_REPLICA_ID:
@@ -154,11 +149,13 @@ def pack_responses(
     """`produce_fast_path._pack_responses`."""
     cdef uint8_t out[320]
     cdef uint8_t *p
-    cdef Py_ssize_t head_size = len(head), tail_size = len(tail), size = head_size + tail_size + 39, i
-    cdef list packed = []
-    if size > <Py_ssize_t>sizeof(out) or len(base_offsets) != len(correlation_ids):
+    cdef uint8_t *packed
+    cdef Py_ssize_t head_size = len(head), tail_size = len(tail), size = head_size + tail_size + 43, count = len(correlation_ids), i
+    if size > <Py_ssize_t>sizeof(out) or len(base_offsets) != count:
         raise ValueError("what no response holds")
-    p = out + 4
+    answers = PyBytes_FromStringAndSize(NULL, count * size)
+    packed = <uint8_t *>PyBytes_AS_STRING(answers)
+    p = put32(out, <int32_t>(size - 4)) + 4
     memcpy(p, PyBytes_AS_STRING(head), head_size)
     p = put32(p + head_size, partition)
     p = put16(p, 0)
@@ -167,8 +164,9 @@ def pack_responses(
     memcpy(p, PyBytes_AS_STRING(tail), tail_size)
     p = put32(p + tail_size, 0)
     p[0] = 0
-    for i in range(len(correlation_ids)):
-        put32(out, correlation_ids[i])
-        put64(out + 10 + head_size, base_offsets[i])
-        packed.append(PyBytes_FromStringAndSize(<const char *>out, size))
-    return packed
+    for i in range(count):
+        put32(out + 4, correlation_ids[i])
+        put64(out + 14 + head_size, base_offsets[i])
+        memcpy(packed, out, size)
+        packed += size
+    return answers

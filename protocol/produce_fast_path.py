@@ -34,6 +34,7 @@ OneBatch = tuple[ProduceHead, memoryview]
 
 _unpack_int16 = struct.Struct(">h").unpack_from
 _unpack_int32 = struct.Struct(">i").unpack_from
+_pack_length = struct.Struct(">i").pack
 _unpack_frame_start = struct.Struct(">iiih").unpack_from
 _unpack_three_bytes = struct.Struct("3B").unpack_from
 _NO_TAGGED_FIELDS: Final = (0, 0, 0)
@@ -221,8 +222,8 @@ def encode_produce_response(
 
 def encode_produce_responses(
     version: int, correlation_ids: Sequence[int], topic: str, partition: int, base_offsets: Sequence[int], log_start_offset: int
-) -> list[bytes]:
-    """The same for requests that came together, of which each was appended. Versions 9 to 11."""
+) -> bytes:
+    """The same for requests that came together, all appended: every answer behind its length. Versions 9 to 11."""
     template = _templates[version].get(topic)
     if template is None:
         template = _response_template(version, topic)
@@ -237,11 +238,12 @@ def _pack_responses(
     partition: int,
     base_offsets: Sequence[int],
     log_start_offset: int,
-) -> list[bytes]:
-    return [
+) -> bytes:
+    answers = [
         pack(correlation_id, head, partition, 0, base_offset, NO_TIMESTAMP, log_start_offset, tail, 0)
         for correlation_id, base_offset in zip(correlation_ids, base_offsets, strict=True)
     ]
+    return b"".join([_pack_length(len(answer)) + answer for answer in answers])
 
 
 def _response_template(version: int, topic: str) -> _Template:

@@ -4,13 +4,16 @@ Made by the log, sent by the network. A region holds its `File`, and a `File` cl
 so a segment that is deleted while a slow consumer still reads it stays readable until that response is out.
 """
 
+from typing import TYPE_CHECKING
+
+from protocol.compiled import compiled
 from storage.filesystem import File
 
 _WARM_BYTES = 256 * 1024
 
 
-class FileRegion:
-    """`length` bytes of `file` from `position`. `end_is_cached`: whoever made it has just looked at what is there where it ends."""
+class Region:
+    """What a `FileRegion` holds. Nobody changes it: another place is another region."""
 
     __slots__ = ("end_is_cached", "file", "length", "position")
 
@@ -19,6 +22,16 @@ class FileRegion:
         self.file = file
         self.position = position
         self.length = length
+
+
+if not TYPE_CHECKING and (_native := compiled("storage.native")) is not None:
+    Region = _native.Region
+
+
+class FileRegion(Region):
+    """`length` bytes of `file` from `position`. `end_is_cached`: whoever made it has just looked at what is there where it ends."""
+
+    __slots__ = ()
 
     def __len__(self) -> int:
         return self.length
@@ -36,3 +49,7 @@ class FileRegion:
         position, end = self.position, self.position + self.length
         while position < end and self.file.pread(min(_WARM_BYTES, end - position), position):
             position += _WARM_BYTES
+
+
+if not TYPE_CHECKING and _native is not None:
+    _native.find_as(FileRegion)

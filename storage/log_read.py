@@ -9,7 +9,6 @@ ends there.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from protocol.record_errors import RecordFormatError
@@ -35,10 +34,9 @@ class FetchSlice(NamedTuple):
 
     region: FileRegion | None
     next_offset: int
-    first_batch_larger_than_max: bool = False
 
 
-_slice: Final[Callable[[tuple[FileRegion, int, bool]], FetchSlice]] = partial(tuple.__new__, FetchSlice)
+_new: Final[Callable[[type[FetchSlice], tuple[FileRegion, int]], FetchSlice]] = tuple.__new__
 """Without the constructor of a named tuple, which is a Python function."""
 
 
@@ -71,12 +69,10 @@ def read(self: "PartitionLog", offset: int, max_bytes: int, end_offset: int, min
             segment, position = hint
         else:
             if end_offset == log_end_offset and offset >= active.base_offset:
+                # No hint is left: who reads on finds the next region this way, too, until the end is near.
                 indexed = active.between_entries(offset, max_bytes)
                 if indexed is not None:
-                    position, length, next_offset = indexed
-                    if next_offset not in hints:
-                        _remember(hints, next_offset, active, position + length)
-                    return _slice((FileRegion(active.file, position, length, True), next_offset, False))
+                    return _new(FetchSlice, indexed)
             found = _find(self, offset, may_wait)
             if found is None:
                 return FetchSlice(None, offset)
@@ -103,14 +99,14 @@ def read(self: "PartitionLog", offset: int, max_bytes: int, end_offset: int, min
             else:
                 header = header_at(file, position, segment.size)
                 if header is None or not min_one_batch or max_bytes < 0:
-                    return FetchSlice(None, offset, True)
+                    return FetchSlice(None, offset)
                 length = header.size
                 next_offset = header.next_offset
         elif length <= 0:
             return FetchSlice(None, offset)
         if next_offset not in hints:
             _remember(hints, next_offset, segment, position + length)
-        return _slice((FileRegion(segment.file, position, length, end_is_cached), next_offset, False))
+        return _new(FetchSlice, (FileRegion(segment.file, position, length, end_is_cached), next_offset))
     except NotCached as cold:
         raise ColdRead(self.topic_partition, cold) from None
     except OSError as error:

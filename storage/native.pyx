@@ -1,18 +1,19 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Lookups of a read, and the check of plain batches, compiled.
+"""Lookups of a read, what they find, the check of plain batches, and their index entries, compiled.
 
-Stands in for functions of `segment_search` and `plain_append`, which are the authority; `tests/unit/test_compiled.py` holds both equal.
+Stands in for functions of `segment_search`, `plain_append`, `segment_append` and `offset_index` and for the fields of `file_region`, which
+are the authority; `tests/unit/test_compiled.py` holds both equal.
 """
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
 from protocol.big_endian cimport i32, i64, put32, put64, u16, u32
 from storage.cached_read cimport read_cached
 
 from protocol.checksum import crc32c
-
-INTERFACE = 2
 
 cdef enum:
     ENTRY_SIZE = 8
@@ -29,6 +30,28 @@ cdef enum:
 
 cdef uint32_t[5] BODY_MASK = [0, 0xFFFFFF00, 0, 0xFFFFFFFF, 0xFFFFFFFF]
 cdef uint32_t[5] BODY_MAGIC = [0, 0x1F8B0800, 0, 0x04224D18, 0x28B52FFD]
+
+cdef type found_type = None
+
+
+@cython.auto_pickle(False)
+cdef class Region:
+    """As in `storage.file_region`."""
+
+    def __init__(self, file, int64_t position, int64_t length, bint end_is_cached=False):
+        self.file = file
+        self.position = position
+        self.length = length
+        self.end_is_cached = end_is_cached
+        self.begun = None
+
+
+def find_as(type region_type not None):
+    """What lookups give from now on: the class of `storage.file_region` that has the methods. Until then they find nothing."""
+    global found_type
+    if not issubclass(region_type, Region):
+        raise TypeError(f"{region_type} is no Region")
+    found_type = region_type
 
 
 cdef Py_ssize_t slot_of(const uint8_t *entries, Py_ssize_t count, int field, int64_t target) noexcept nogil:
@@ -60,56 +83,74 @@ cdef Py_ssize_t slot_of(const uint8_t *entries, Py_ssize_t count, int field, int
     return low
 
 
-cdef bint read_bounds(int fd, int64_t base_offset, int64_t size, int64_t entry_offset, int64_t position, int64_t *first, int64_t *last) noexcept nogil:
-    """First and last offset of the batch at `position`; whether it is the one of the entry that leads there."""
-    cdef uint8_t header[BOUNDS_SIZE]
-    if not 0 < position <= size - HEADER_SIZE or read_cached(fd, header, BOUNDS_SIZE, position) != BOUNDS_SIZE:
+cdef bint read_bounds(
+    int fd, uint8_t *into, int64_t count, int64_t base_offset, int64_t size, int64_t entry_offset, int64_t position, int64_t *first, int64_t *last
+) noexcept nogil:
+    """First and last offset of the batch at `position`, from the `count` bytes there; whether it is the one of the entry that leads there."""
+    if not 0 < position <= size - HEADER_SIZE or read_cached(fd, into, <size_t>count, position) != count:
         return False
-    first[0] = i64(header)
-    last[0] = first[0] + i32(header + 23)
-    return header[16] == CURRENT_MAGIC and base_offset <= first[0] <= last[0] <= entry_offset and position + i32(header + 8) < size
+    first[0] = i64(into)
+    last[0] = first[0] + i32(into + 23)
+    return into[16] == CURRENT_MAGIC and base_offset <= first[0] <= last[0] <= entry_offset and position + i32(into + 8) < size
 
 
-def between_entries(entries, Py_ssize_t count, int64_t base_offset, int64_t size, int fd, int64_t offset, int64_t max_bytes):
-    """`segment_search.between_entries`, of the `count` entries of an offset index that are in its file, and the log file `fd`.
+def between_entries(file, entries, Py_ssize_t count, int64_t base_offset, int64_t size, int64_t offset, int64_t max_bytes):
+    """`segment_search.between_entries`, of the log file and the `count` entries of its offset index that are in that one's file.
 
     None also where that would wait for the disk. No other thread is let in between: a system call takes a fraction of what that does.
     """
     cdef Py_buffer buffer
     cdef const uint8_t *data
     cdef const uint8_t *entry
+    cdef uint8_t header[BOUNDS_SIZE]
+    cdef uint8_t *into = header
     cdef Py_ssize_t slot
-    cdef int64_t position, end, cut, first, last
+    cdef int64_t position, end, cut, first, last, first_end_offset, copied
+    cdef int fd = file.descriptor
+    cdef bytes begun = None
+    cdef Region region
     PyObject_GetBuffer(entries, &buffer, PyBUF_SIMPLE)
     try:
-        if count > buffer.len // ENTRY_SIZE or max_bytes < 0 or max_bytes > size:
+        if count > buffer.len // ENTRY_SIZE or max_bytes < 0 or max_bytes > size or found_type is None:
             return None
         data = <const uint8_t *>buffer.buf
         slot = slot_of(data, count, 0, offset - base_offset)
         if slot < 0:
             return None
         entry = data + (slot + 1) * ENTRY_SIZE
+        first_end_offset = base_offset + i32(entry)
         position = i32(entry + POSITION)
         cut = position + max_bytes
-        if (
-            cut >= size
-            or not read_bounds(fd, base_offset, size, base_offset + i32(entry), position, &first, &last)
-            or not first <= offset <= last
-        ):
+        if cut >= size:
             return None
         slot = slot_of(data, count, POSITION, cut)
         if slot < 0:
             return None
         entry = data + slot * ENTRY_SIZE
         end = i32(entry + POSITION)
+        if end <= position or cut - end > max_bytes // 4:
+            return None
+        copied = bytes_to_copy(position, end - position)
+        if copied >= BOUNDS_SIZE:
+            # The header, and what is sent together with it: one call reads both (0.65 µs less).
+            begun = PyBytes_FromStringAndSize(NULL, copied)
+            into = <uint8_t *>PyBytes_AS_STRING(begun)
+        else:
+            copied = BOUNDS_SIZE
         if (
-            end <= position
-            or cut - end > max_bytes // 4
-            or not read_bounds(fd, base_offset, size, base_offset + i32(entry), end, &first, &last)
+            not read_bounds(fd, into, copied, base_offset, size, first_end_offset, position, &first, &last)
+            or not first <= offset <= last
+            or not read_bounds(fd, header, BOUNDS_SIZE, base_offset, size, base_offset + i32(entry), end, &first, &last)
             or first <= offset
         ):
             return None
-        return position, end - position, first
+        region = <Region>found_type.__new__(found_type)
+        region.file = file
+        region.position = position
+        region.length = end - position
+        region.end_is_cached = True
+        region.begun = begun
+        return region, first
     finally:
         PyBuffer_Release(&buffer)
 
@@ -219,3 +260,38 @@ def stamp_several(list batches not None, list first_offsets not None, int32_t le
                 put32(put32(p, <int32_t>(buffer.len - LOG_OVERHEAD)), leader_epoch)
         finally:
             PyBuffer_Release(&buffer)
+
+
+def entries_of(list placed not None, int64_t position, int64_t since_last_entry, int64_t interval, last_max, new):
+    """`segment_append._entries_of`."""
+    cdef list entries = []
+    cdef int64_t largest = last_max[0], timestamp, length
+    cdef tuple each
+    for each in placed:
+        length = each[0]
+        timestamp = each[2]
+        if timestamp > largest:
+            last_max = new((timestamp, each[1]))
+            largest = timestamp
+        if since_last_entry > interval:
+            entries.append((each[1], position, last_max))
+            since_last_entry = 0
+        position += length
+        since_last_entry += length
+    return entries, position, since_last_entry, last_max
+
+
+def pack_entries(added, int64_t base_offset):
+    """`offset_index._pack_entries`."""
+    cdef Py_ssize_t count = len(added)
+    cdef int64_t relative, position
+    cdef tuple entry
+    packed = PyBytes_FromStringAndSize(NULL, count * ENTRY_SIZE)
+    cdef uint8_t *p = <uint8_t *>PyBytes_AS_STRING(packed)
+    for entry in added:
+        relative = <int64_t>entry[0] - base_offset
+        position = entry[1]
+        if not (INT32_MIN <= relative <= INT32_MAX and INT32_MIN <= position <= INT32_MAX):
+            raise OverflowError("what no entry holds")
+        p = put32(put32(p, <int32_t>relative), <int32_t>position)
+    return packed

@@ -6,8 +6,10 @@ entry per `index.interval.bytes` or batch, whichever is larger.
 
 import mmap
 import struct
-from typing import NamedTuple, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, cast
 
+from protocol.compiled import compiled
 from storage.errors import CorruptIndex
 from storage.filesystem import FileSystem
 from storage.index_file import TAIL_BYTES, IndexFile
@@ -33,7 +35,7 @@ class OffsetPosition(NamedTuple):
 
 
 class OffsetIndex(IndexFile):
-    """Grows by `append`, whose offsets increase."""
+    """Grows by `append` and `extend`; offsets increase."""
 
     __slots__ = ("_line", "_line_entries", "last_offset")
 
@@ -45,14 +47,19 @@ class OffsetIndex(IndexFile):
 
     def append(self, offset: int, position: int) -> None:
         """Raises CorruptIndex when `offset` is not above the last one: the log file then holds offsets out of order."""
+        self.extend(((offset, position),))
+
+    def extend(self, added: Sequence[tuple[int, int] | tuple[int, int, object]]) -> None:
+        """Adds one or more entries that begin with offset and position. Raises as `append`, of the first."""
+        offset = added[0][0]
         if offset <= self.last_offset and self.entries:
             raise CorruptIndex(self.path, f"offset {offset} appended after {self.last_offset}")
         tail = self._tail
-        tail += _pack(offset - self.base_offset, position)
-        self.entries += 1
+        tail += _pack_entries(added, self.base_offset)
+        self.entries += len(added)
         if len(tail) >= TAIL_BYTES:
             self.write_out()
-        self.last_offset = offset
+        self.last_offset = added[-1][0]
 
     def entry(self, slot: int) -> OffsetPosition:
         relative, position = _unpack(self.raw_entries(slot, 1))
@@ -164,3 +171,11 @@ class OffsetIndex(IndexFile):
 
     def _last_offset(self) -> int:
         return self.entry(self.entries - 1).offset if self.entries else self.base_offset
+
+
+def _pack_entries(added: Sequence[tuple[int, int] | tuple[int, int, object]], base_offset: int) -> bytes:
+    return b"".join([_pack(entry[0] - base_offset, entry[1]) for entry in added])
+
+
+if not TYPE_CHECKING and (_native := compiled("storage.native")) is not None:
+    _pack_entries = _native.pack_entries

@@ -4,9 +4,10 @@ The hottest code of the storage floor: `append` runs on the event loop for every
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from protocol.compiled import compiled
 from protocol.records import Buffer
 from storage.offset_index import MAX_RELATIVE_OFFSET
 from storage.time_index import TimestampOffset, timestamp_offset
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from storage.segment import Segment
 
 log = logging.getLogger(__name__)
+
+IndexEntry = tuple[int, int, TimestampOffset]
+"""Of a batch: its last offset, its position, the largest timestamp up to its end."""
 
 
 def should_roll(self: "Segment", length: int, last_offset: int, max_timestamp: int, now_ms: int, entries: int = 1) -> bool:
@@ -69,40 +73,60 @@ def append_several(self: "Segment", batches: Sequence[memoryview], placed: Seque
 
     `placed` holds (length, last offset, largest timestamp) of each. The segment is not empty. As `append` when it raises OSError.
     """
-    start = position = self.size
+    start = self.size
     file = self._file or self.file
-    last_max = self.max_timestamp
-    interval = self._settings.index_interval_bytes
-    since_last_entry = self.bytes_since_last_index_entry
+    entries, end, since_last_entry, last_max = _entries_of(
+        placed,
+        start,
+        self.bytes_since_last_index_entry,
+        self._settings.index_interval_bytes,
+        self._max_timestamp or self.max_timestamp,
+        timestamp_offset,
+    )
+    try:
+        file.pwritev(batches, end - start, start)
+        if entries:
+            self._append_to_indexes(entries)
+    except OSError:
+        self._cut_torn_write(start)
+        raise
+    self._max_timestamp = last_max
+    self.size = end
+    self.bytes_since_last_index_entry = since_last_entry
+
+
+def _entries_of(
+    placed: Sequence[tuple[int, int, int]],
+    position: int,
+    since_last_entry: int,
+    interval: int,
+    last_max: TimestampOffset,
+    new: Callable[[tuple[int, int]], TimestampOffset],
+) -> tuple[list[IndexEntry], int, int, TimestampOffset]:
+    """The index entries of batches that stand behind one another from `position` on; where these end, how many bytes stand behind the last
+    entry then, and the largest timestamp. `new` makes that of a timestamp and an offset."""
     entries = []
     for length, last_offset, max_timestamp in placed:
         if max_timestamp > last_max[0]:
-            last_max = timestamp_offset((max_timestamp, last_offset))
+            last_max = new((max_timestamp, last_offset))
         if since_last_entry > interval:
             entries.append((last_offset, position, last_max))
             since_last_entry = 0
         position += length
         since_last_entry += length
-    try:
-        file.pwritev(batches, position - start, start)
-        self._append_to_indexes(entries)
-    except OSError:
-        self._cut_torn_write(start)
-        raise
-    self._max_timestamp = last_max
-    self.size = position
-    self.bytes_since_last_index_entry = since_last_entry
+    return entries, position, since_last_entry, last_max
 
 
-def append_to_indexes(self: "Segment", added: Sequence[tuple[int, int, TimestampOffset]]) -> None:
-    """(last offset, position, largest timestamp so far) of batches. Takes all back when one cannot be written."""
+def append_to_indexes(self: "Segment", added: Sequence[IndexEntry]) -> None:
+    """One or more entries. Takes all back when one cannot be written."""
     offset_index = self._offset_index or self.offset_index
     time_index = self._time_index or self.time_index
     entries = offset_index.entries, time_index.entries
     try:
-        for last_offset, position, last_max in added:
-            offset_index.append(last_offset, position)
-            time_index.maybe_append(last_max)
+        offset_index.extend(added)
+        if added[-1][2][0] > time_index.last_entry[0]:
+            for _, _, last_max in added:
+                time_index.maybe_append(last_max)
     except OSError:
         # The entries are still in memory: what could not be written is taken back without touching the disk.
         offset_index.truncate_to_entries(entries[0])
@@ -116,3 +140,7 @@ def cut_torn_write(self: "Segment", position: int) -> None:
         self.file.truncate(position)
     except OSError as error:
         log.error("%s: cannot cut a torn write at byte %d: %s; the next start will", self.path, position, error)
+
+
+if not TYPE_CHECKING and (_native := compiled("storage.native")) is not None:
+    _entries_of = _native.entries_of

@@ -12,6 +12,7 @@ from protocol.record_reader import iter_records
 from protocol.records import CURRENT_MAGIC, HEADER_SIZE
 from storage.batch_scan import batches_from
 from storage.cold_lookups import UnwaitingFile
+from storage.file_region import FileRegion
 from storage.filesystem import File
 from storage.real_file import RealFile
 
@@ -123,9 +124,8 @@ def whole_batches_end(self: "Segment", position: int, cut: int, file: File | Unw
     return end, next_offset
 
 
-def between_entries(self: "Segment", offset: int, max_bytes: int) -> tuple[int, int, int] | None:
-    """Where the batch with `offset` begins, how long it and those behind it are, and the offset that follows; None unless entries of the
-    index lead to both places.
+def between_entries(self: "Segment", offset: int, max_bytes: int) -> tuple[FileRegion, int] | None:
+    """The batch with `offset` and those behind it, and the offset that follows; None unless entries of the index lead to both ends.
 
     What `locate` and `whole_batches_end` would find, in one go, for most reads that no hint helps.
     """
@@ -133,9 +133,7 @@ def between_entries(self: "Segment", offset: int, max_bytes: int) -> tuple[int, 
     file = self._file or self.file
     size = self.size
     if _native is not None and type(file) is RealFile:
-        found: tuple[int, int, int] | None = _native.between_entries(
-            *index.in_file(), self.base_offset, size, file.descriptor, offset, max_bytes
-        )
+        found: tuple[FileRegion, int] | None = _native.between_entries(file, *index.in_file(), self.base_offset, size, offset, max_bytes)
         return found
     _, _, last_offset, position = index.bracket(offset)
     cut = position + max_bytes
@@ -150,7 +148,7 @@ def between_entries(self: "Segment", offset: int, max_bytes: int) -> tuple[int, 
     next_offset, length, magic, delta = unpack_bounds(file.pread(BOUNDS_SIZE, end))
     if magic != CURRENT_MAGIC or not offset < next_offset <= next_offset + delta <= end_last_offset or end + length >= size:
         return None
-    return position, end - position, next_offset
+    return FileRegion(file, position, end - position, True), next_offset
 
 
 def read_end(self: "Segment") -> tuple[int, int]:

@@ -2,8 +2,8 @@
 
 Called by the dispatcher with the frame, before anything is decoded. What a follower sends goes to `follower_fetch`. Everything out of the
 ordinary is left to `handle_fetch`: new sessions, racks, more than one partition, errors, too little to answer. Nothing has happened then: a
-session moves on only when the answer is certain. A test holds both ways equal, byte by byte. From frame to answer 10 µs at a random offset,
-7 where the last fetch ended; the ordinary way takes 28 more.
+session moves on only when the answer is certain. A test holds both ways equal, byte by byte. From frame to answer 10 µs with
+nothing compiled; the ordinary way takes 28 more.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from broker.network.request_channel import Parts, Pending
 from broker.services import Services
 from protocol.fetch_fast_path import (
     END_WITH_ID,
+    FIRST_VERSION_WITH_IDS,
     begin_response_with_id,
     begin_response_with_name,
-    read_one_partition,
+    read_with_id,
+    read_with_name,
 )
 from replication.fetch_read import CONSUMER, READ_COMMITTED
 from storage.clock import elapsed_ms
@@ -32,7 +34,10 @@ def handle_fetch_frame(
     frame: memoryview, offset: int, version: int, correlation_id: int, connection: Connection, broker: Services
 ) -> Parts | Pending | None:
     """The answer, or None to take the ordinary way."""
-    values = read_one_partition(frame, offset, version) if version >= FIRST_VERSION else None
+    if version >= FIRST_VERSION_WITH_IDS:
+        values = read_with_id(frame, offset, version)
+    else:
+        values = read_with_name(frame, offset, version) if version >= FIRST_VERSION else None
     if values is None:
         return handle_follower_fetch_frame(frame, offset, version, correlation_id, connection, broker)
     (
@@ -68,7 +73,7 @@ def handle_fetch_frame(
     last_stable_offset = log.last_stable_offset
     high_watermark = log.high_watermark
     try:
-        region, next_offset, _ = log.read(
+        region, next_offset = log.read(
             fetch_offset,
             partition_max_bytes if partition_max_bytes < max_bytes else max_bytes,
             last_stable_offset if read_committed else high_watermark,

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 
 from broker.handlers.delayed_produce import ACKS_ALL, DelayedAppend, DelayedProduce, wait_ms
 from broker.handlers.leader_hints import current_leader, leader_nodes
@@ -21,7 +20,7 @@ from broker.handlers.partition_errors import partition_error
 from broker.handlers.topic_counters import count_refused_produce
 from broker.internal_topics import INTERNAL_TOPICS
 from broker.network.connection import Connection
-from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Pending
+from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Pending, Several
 from broker.request_context import RequestContext
 from broker.services import Services
 from broker.turns import Steps
@@ -129,11 +128,10 @@ def handle_produce_frame(
 
 def handle_produce_frames(
     view: memoryview, position: int, end: int, version: int, connection: Connection, broker: Services
-) -> tuple[Sequence[Answer], int] | None:
+) -> Several | None:
     """The hot path of requests that came together: from `position` on, a plain batch each, for the same partition with the same acks.
 
-    Answers to them, and where the next frame begins. None when there are not two such requests, or something is wrong with one; nothing
-    was done then, and each is handled by itself.
+    None when there are not two such requests, or something is wrong with one; nothing was done then, and each is handled by itself.
     """
     found = read_several(view, position, end)
     if found is None:
@@ -153,17 +151,18 @@ def handle_produce_frames(
     if not first_offsets:
         return None
     if acks == 0:
-        return [NO_RESPONSE] * len(batches), following
+        return [NO_RESPONSE] * len(batches), len(batches), following
     log = partition.log
     log_start_offset = log.log_start_offset
     if acks != ACKS_ALL or log.high_watermark >= log.log_end_offset:
-        return encode_produce_responses(version, correlation_ids, topic, index, first_offsets, log_start_offset), following
+        answered = encode_produce_responses(version, correlation_ids, topic, index, first_offsets, log_start_offset)
+        return answered, len(batches), following
     answers: list[Answer] = []
     end_offsets = (*first_offsets[1:], log.log_end_offset)
     for correlation_id, first_offset, end_offset in zip(correlation_ids, first_offsets, end_offsets, strict=True):
         result = first_offset, NO_TIMESTAMP, log_start_offset
         answers.append(_delayed(broker, partition, version, correlation_id, end_offset, result, acks, timeout_ms))
-    return answers, following
+    return answers, len(answers), following
 
 
 def _delayed(

@@ -12,7 +12,7 @@ from protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from broker.network.connection import Connection
-    from broker.network.request_channel import Answer
+    from broker.network.request_channel import Answer, Several
     from broker.request_context import RequestContext
     from broker.services import Services
 
@@ -22,9 +22,9 @@ Handler = Callable[[Any, "RequestContext"], Any]
 FrameHandler = Callable[[memoryview, int, int, int, "Connection", "Services"], "Answer | None"]
 """(frame, where the body begins, version, correlation id, connection, services) -> Answer, or None to take the ordinary way."""
 
-SeveralHandler = Callable[[memoryview, int, int, int, "Connection", "Services"], "tuple[list[Answer], int] | None"]
+SeveralHandler = Callable[[memoryview, int, int, int, "Connection", "Services"], "Several | None"]
 """(received bytes, where frames of the same API and version begin in them, where they end, version, connection, services) -> answers to the
-first two or more of them and where the next begins, or None to take the ordinary way with each, nothing done."""
+first two or more of them, or None to take the ordinary way with each, nothing done."""
 
 IMPLEMENTED: frozenset[ApiKey] = frozenset(
     {

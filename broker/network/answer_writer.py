@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.network.connection_state import CLOSED, CLOSING, PAUSED, SENDING
 from broker.network.frame_reader import FrameReader
-from broker.network.gather import gather
+from broker.network.gather import gather, gather_fetch
 from broker.network.request_channel import ConnectionInfo, Parts
 from broker.network.sendfile import FileSender
 from broker.network.timings import NO_TIMINGS, on_sent, on_write
@@ -78,9 +78,13 @@ class AnswerWriter(FrameReader):
 
     def append_parts(self, parts: Parts, out: Parts) -> int:
         """Puts one response behind those in `out`, or sends both at once when it is large; returns its size."""
-        size, has_regions = gather(parts, out)
-        if has_regions:
+        size = gather_fetch(parts, out)
+        if size:
             self._has_regions = True
+        else:
+            size, has_regions = gather(parts, out)
+            if has_regions:
+                self._has_regions = True
         if size >= TURN_BYTES:
             self._write(out)
             out.clear()

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import socket
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, Final, cast
 
@@ -105,8 +105,13 @@ class Connection(AnswerWriter):
                     and end - position <= max_bytes
                     and (done := handle_several(view, position, end, self)) is not None
                 ):
-                    answers, position = done
-                    gathered += self._put(answers, out)
+                    answers, count, position = done
+                    if isinstance(answers, bytes) and self._waiting is None:
+                        out.append(answers)
+                        gathered += len(answers) + count * ANSWER_WEIGHT
+                    else:
+                        for answer in _split(answers) if isinstance(answers, bytes) else answers:
+                            gathered += self._on_answer(answer, out) + ANSWER_WEIGHT
                 else:
                     answer = handler(view[begin:after], self)
                     position = after
@@ -137,19 +142,6 @@ class Connection(AnswerWriter):
             return
         if position != end and not self._state & CLOSED:
             self._keep_or_wait(view, position, end)
-
-    def _put(self, answers: Sequence[Answer], out: Parts) -> int:
-        """Several answers at once; returns the size of what it put into `out` or sent."""
-        gathered = 0
-        for answer in answers:
-            if type(answer) is bytes and self._waiting is None:
-                length = len(answer)
-                out.append(_SHORT_PREFIXES[length] if length < _SHORT else _prefix(length))
-                out.append(answer)
-                gathered += length + ANSWER_WEIGHT
-            else:
-                gathered += self._on_answer(answer, out) + ANSWER_WEIGHT
-        return gathered
 
     def _may_produce(self, view: memoryview, position: int) -> bool:
         """Whether the frame at `position` is a Produce (api key 0) that may be handled while others wait for their replicas."""
@@ -374,3 +366,12 @@ class Connection(AnswerWriter):
         on_lost, self.info.on_lost = self.info.on_lost, None
         if on_lost is not None:
             on_lost()
+
+
+def _split(answers: bytes) -> Iterator[bytes]:
+    """Of several behind their lengths, each."""
+    position = 0
+    while position < len(answers):
+        begin = position + 4
+        position = begin + size_at(answers, position)[0]
+        yield answers[begin:position]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -22,17 +21,22 @@ _length: Final = Struct(">i").pack
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", None)
 
 
+def gather_fetch(parts: Parts, out: Parts) -> int:
+    """What `gather` does, of what most fetches are: a head, a large region and a tail. Its size, or 0 of anything else."""
+    if len(parts) == 3:
+        head, region, tail = parts
+        if isinstance(region, FileRegion) and region.length > INLINE_BYTES and isinstance(head, bytes) and isinstance(tail, bytes):
+            size = len(head) + region.length + len(tail)
+            out += (_length(size) + head, region, tail)
+            return size
+    return 0
+
+
 def gather(parts: Parts, out: Parts) -> tuple[int, bool]:
     """Puts one response, its length first, behind what is in `out`; its size, and whether file regions are left in it.
 
     Small regions become bytes, unless that would wait for the disk.
     """
-    if len(parts) == 3:
-        head, region, tail = parts  # most fetches
-        if isinstance(region, FileRegion) and region.length > INLINE_BYTES and isinstance(head, bytes):
-            size = len(head) + region.length + len(tail)
-            out += (_length(size) + head, region, tail)
-            return size, True
     size = 0
     has_regions = False
     length_at = len(out)
@@ -100,4 +104,4 @@ def without_sent(parts: Parts, gone: int, sent: int) -> Parts:
 
 
 if not TYPE_CHECKING and (_native := compiled("broker.network.native")) is not None:
-    gather = partial(_native.gather, gather)
+    gather_fetch = _native.gather_fetch

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Gathers the parts of most fetches, and sends what leaves a socket without waiting for the client or the disk, compiled.
 
-Stands in for `gather` and for the beginning of `FileSender._send_at_once`, which goes on where this ends;
+Stands in for `gather_fetch` and for the beginning of `FileSender._send_at_once`, which goes on where this ends;
 `tests/unit/network/test_sending_at_once.py` passes with it and without. Calls that cannot wait let no other thread in: a system call takes
 a fraction of what that does.
 """
@@ -14,11 +14,13 @@ from posix.types cimport off_t
 
 from protocol.big_endian cimport put32
 from storage.cached_read cimport read_cached
+from storage.native cimport INLINE_BYTES, PAGE_BYTES, Region, bytes_to_copy
 
 from storage.file_region import FileRegion
 from storage.real_file import RealFile
 
-INTERFACE = 2
+if not issubclass(FileRegion, Region):
+    raise ImportError("storage.native is not in use, whose fields are read here")
 
 cdef extern from * nogil:
     """
@@ -37,7 +39,6 @@ cdef extern from * nogil:
         message.msg_iovlen = count;
         return sendmsg(out, &message, flags);
     }
-
     """
     cdef struct iovec:
         void *iov_base
@@ -50,13 +51,10 @@ cdef extern from * nogil:
 
 cdef enum:
     MAX_VECTOR = 16
-    PAGE_BYTES = 4096
-    INLINE_BYTES = 16384
-    PACKET_BYTES = 65536
 
 
-def gather(in_python, list parts not None, list out not None):
-    """As in `gather`, which gets what is not a head, a large region of a file and a tail."""
+def gather_fetch(list parts not None, list out not None):
+    """As in `broker.network.gather`; what is no `FileRegion` itself is anything else here."""
     cdef Py_ssize_t size, head_size
     cdef int64_t length
     cdef uint8_t *p
@@ -65,7 +63,7 @@ def gather(in_python, list parts not None, list out not None):
         region = parts[1]
         tail = parts[2]
         if type(head) is bytes and type(region) is FileRegion and type(tail) is bytes:
-            length = region.length
+            length = (<Region>region).length
             if length > INLINE_BYTES:
                 head_size = PyBytes_GET_SIZE(head)
                 size = head_size + length + PyBytes_GET_SIZE(tail)
@@ -75,8 +73,8 @@ def gather(in_python, list parts not None, list out not None):
                 out.append(prefixed)
                 out.append(region)
                 out.append(tail)
-                return size, True
-    return in_python(parts, out)
+                return size
+    return 0
 
 
 def send_ready(int out, list parts not None):
@@ -89,7 +87,8 @@ def send_ready(int out, list parts not None):
     cdef char[PAGE_BYTES] page
     cdef Py_ssize_t count = len(parts), number, gone = 0, size
     cdef int in_vector = 0, file = -1
-    cdef int64_t copied, begun, position, length
+    cdef int64_t copied, length
+    cdef Region region = None
     cdef ssize_t sent
     cdef off_t at
     cdef int64_t left = 0
@@ -105,20 +104,21 @@ def send_ready(int out, list parts not None):
                 vector[in_vector].iov_len = <size_t>PyBytes_GET_SIZE(part)
                 in_vector += 1
                 continue
-            if type(part) is not FileRegion or not part.end_is_cached:
+            if type(part) is not FileRegion:
                 return gone, 0, False
-            position = part.position
-            length = part.length
-            begun = position % PAGE_BYTES
-            copied = PAGE_BYTES - begun
-            if not begun or length <= INLINE_BYTES or length - copied > PACKET_BYTES:
+            region = <Region>part
+            copied = bytes_to_copy(region.position, region.length)
+            if not copied or not region.end_is_cached:
                 return gone, 0, False
-            of = part.file
+            length = region.length
+            of = region.file
             file = of.descriptor if type(of) is RealFile else of.fileno()
-            sent = read_cached(file, page, <size_t>copied, position)
-            if sent != copied:
+            if region.begun is not None:
+                vector[in_vector].iov_base = PyBytes_AS_STRING(region.begun)
+            elif read_cached(file, page, <size_t>copied, region.position) == copied:
+                vector[in_vector].iov_base = page
+            else:
                 return gone, 0, False
-            vector[in_vector].iov_base = page
             vector[in_vector].iov_len = <size_t>copied
             in_vector += 1
         elif not in_vector:
@@ -136,7 +136,7 @@ def send_ready(int out, list parts not None):
         if sent < copied:
             return gone, sent, True
         if length:
-            at = position + copied
+            at = region.position + copied
             left = length - copied
             with nogil:
                 sent = sendfile(out, file, &at, <size_t>left)

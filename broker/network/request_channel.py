@@ -10,7 +10,7 @@ memoryview of a receive buffer: it is valid only until the handler returns; what
 
 Produce requests of one connection that came together are given to `handle_several(view, position, end, connection)` first, for what they
 have in common is cheaper done once. It answers the first two or more of the frames in `view[position:end]`, which stand there with their
-lengths, and says where the next begins; or it does nothing and returns None.
+lengths (`Several`), or does nothing and returns None.
 
 The queue is where requests wait, not a toll every request pays. While it is empty and a handler slot is free (`RequestChannel.inline`) a
 handler runs in the callback that read the bytes. A slot (`num.io.threads`) is held by what executes over several loop turns: a `Pending`
@@ -22,7 +22,7 @@ per connection, first come first served; a connection whose request waits is not
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import Enum
 from struct import Struct
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
@@ -136,7 +136,9 @@ class Pending:
 
 Answer: TypeAlias = Completion | Pending
 Handler: TypeAlias = "Callable[[memoryview, Connection], Answer]"
-SeveralHandler: TypeAlias = "Callable[[memoryview, int, int, Connection], tuple[Sequence[Answer], int] | None]"
+Several: TypeAlias = "tuple[bytes | list[Answer], int, int]"
+"""Answers to requests that came together, how many, and where the next begins. `bytes` are all of the answers, each behind its length."""
+SeveralHandler: TypeAlias = "Callable[[memoryview, int, int, Connection], Several | None]"
 
 
 class ConnectionInfo:

@@ -1,7 +1,11 @@
 """What is compiled gives what the function in Python gives that it stands in for, of sound bytes, of damaged ones, and of none at all."""
 
+import os
 import random
+import socket
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -11,11 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import protocol.compiled
-from protocol.compiled import INTERFACE, MODULES, compiled, describe
+from protocol.compiled import MODULES, compiled, describe
 from protocol.messages.header import RequestHeader
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from storage.errors import InvalidRecord
-from storage.filesystem import RealFileSystem
+from storage.file_region import FileRegion
+from storage.filesystem import File, RealFileSystem
+from storage.time_index import TimestampOffset, timestamp_offset
 from tests.support.batches import a_batch
 from tests.support.golden_frames import all_golden_frames
 from tests.support.logs import a_context, a_log, append
@@ -45,10 +51,31 @@ def without(name: str) -> Any:
     return module
 
 
-def test_one_that_was_compiled_for_other_functions_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol.compiled, "INTERFACE", INTERFACE + 1)
+def test_one_whose_source_has_changed_since_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    binary, source = tmp_path / "native.so", tmp_path / "native.pyx"
+    binary.touch()
+    monkeypatch.setattr(protocol.compiled, "import_module", lambda name: SimpleNamespace(__file__=str(binary)))
+    assert compiled("protocol.native") is not None  # an installation without sources
+    source.touch()
+    os.utime(source, ns=(0, binary.stat().st_mtime_ns))
+    assert describe() == "compiled"
+    os.utime(source, ns=(0, binary.stat().st_mtime_ns + 1))
     assert [compiled(name) for name in MODULES] == [None] * len(MODULES)
     assert describe() == "pure Python"
+
+
+@needed
+@pytest.mark.parametrize("name", ["storage", "network"])
+def test_one_that_reads_the_fields_of_another_is_left_alone_with_it(name: str) -> None:
+    program = (
+        "import protocol.compiled\n"
+        "is_stale = protocol.compiled._is_stale\n"
+        f"protocol.compiled._is_stale = lambda binary: binary.parent.name == {name!r} or is_stale(binary)\n"
+        "import broker.network.sendfile, storage.file_region, storage.segment_search\n"
+        "print(protocol.compiled.describe())"
+    )
+    left = {"storage": "protocol.native", "network": "protocol.native, storage.native"}[name]
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == f"compiled in part ({left})\n"
 
 
 # Fetch
@@ -62,9 +89,7 @@ def test_a_fetch_is_read_the_same(version: int, data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(0, 2))):
         frame[data.draw(st.integers(4, len(frame) - 1))] = data.draw(st.sampled_from([0, 1, 2, 3, 127, 128, 255]))
     view = memoryview(frame)[: data.draw(st.sampled_from([len(frame), *range(len(frame))]))]
-    assert native("protocol.native").read_one_partition(None, view, 4, version) == without("protocol.fetch_fast_path").read_one_partition(
-        view, 4, version
-    )
+    assert native("protocol.native").read_with_id(view, 4, version) == without("protocol.fetch_fast_path").read_with_id(view, 4, version)
 
 
 @needed
@@ -125,7 +150,7 @@ def test_several_requests_are_read_the_same(data: st.DataObject) -> None:
 def test_any_bytes_are_no_reason_to_fail(data: bytes, position: int, end: int) -> None:
     for head in (data, b"\0\0\0\x50\0\0\0\x0b\0\0\0\1" + data):
         assert native("protocol.native").read_several({}, memoryview(head), position, end) is None
-    native("protocol.native").read_one_partition(None, memoryview(data), position, 15)
+    native("protocol.native").read_with_id(memoryview(data), position, 15)
     assert native("storage.native").read_plain(memoryview(data), RULES, 9) is None
 
 
@@ -196,7 +221,63 @@ def test_a_batch_that_may_not_be_written_to_is_not() -> None:
         native("storage.native").stamp_several([memoryview(bytes(a_batch(1)))], [0], 0)
 
 
+# Regions
+
+
+@needed
+@pytest.mark.parametrize(
+    "arguments", [(1, 2), (1 << 40, (1 << 31) + 1, True), (0, 0, 1), (-1, 5, False), (), (1,), (1, 2, True, 4), ("1", 2)]
+)
+def test_a_region_is_made_of_the_same_and_has_the_same_methods(arguments: tuple[Any, ...]) -> None:
+    forms = native("storage.native").Region, without("storage.file_region").Region
+    assert [form in FileRegion.__mro__ for form in forms] == [True, False]
+    file = SimpleNamespace(pread=lambda *wanted: wanted, is_cached=lambda *wanted: wanted)
+    found = []
+    for form in (FileRegion, without("storage.file_region").FileRegion):
+        try:
+            region = form(file, *arguments)
+            assert not hasattr(region, "__dict__")
+            found.append((*place((region, 0)), region.read(), region.is_cached(), len(region) if region.length >= 0 else -1))
+        except TypeError:
+            found.append(None)
+    assert found[0] == found[1] or arguments == ("1", 2)  # which only types keep out of the one in Python
+
+
+@needed
+def test_a_region_stays_what_it_is() -> None:
+    region = FileRegion(SimpleNamespace(), 1, 2)  # type: ignore[arg-type]  # no file is needed
+    for field in ("file", "position", "length", "end_is_cached", "begun", "other"):
+        with pytest.raises(AttributeError):
+            setattr(region, field, 0)
+
+
+@needed
+def test_lookups_give_no_other_class() -> None:
+    for other in (bytes, without("storage.file_region").FileRegion):
+        with pytest.raises(TypeError):
+            native("storage.native").find_as(other)
+
+
 # Lookups
+
+
+def place(found: tuple[FileRegion, int] | None) -> tuple[File, int, int, bool, int] | None:
+    """What a read found, to be compared."""
+    if found is None:
+        return None
+    region, next_offset = found
+    return region.file, region.position, region.length, region.end_is_cached, next_offset
+
+
+def sent_of(region: FileRegion) -> bytes:
+    """What leaves of a region at once: where it was found by what is compiled, its first bytes are those that were read there."""
+    ours, client = socket.socketpair()
+    with ours, client:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        native("broker.network.native").send_ready(ours.fileno(), [region])
+        ours.shutdown(socket.SHUT_WR)
+        with client.makefile("rb") as received:
+            return received.read()
 
 
 @needed
@@ -215,10 +296,12 @@ def test_batches_are_found_in_the_same_place(seed: int, index_interval_bytes: in
     found = missed = 0
     for _ in range(2000):
         offset, max_bytes = random_.randint(-3, log.log_end_offset + 3), random_.choice([-1, 0, 1, 2000, 20_000, 60_000, 1 << 40])
-        arguments = (*segment.offset_index.in_file(), segment.base_offset, segment.size, segment.file.fileno(), offset, max_bytes)
-        one = native("storage.native").between_entries(*arguments)
-        other = by_hand.between_entries(segment, offset, max_bytes)
+        arguments = (*segment.offset_index.in_file(), segment.base_offset, segment.size, offset, max_bytes)
+        region = native("storage.native").between_entries(segment.file, *arguments)
+        one = place(region)
+        other = place(by_hand.between_entries(segment, offset, max_bytes))
         assert one is None or one == other
+        assert region is None or sent_of(region[0]) in (b"", region[0].read())
         found += one is not None
         missed += one is None and other is not None
     assert found > 30
@@ -229,7 +312,38 @@ def test_batches_are_found_in_the_same_place(seed: int, index_interval_bytes: in
 @given(st.binary(max_size=80), st.integers(-2, 12), st.integers(-5, 2**40), st.integers(-5, 2**40))
 def test_an_index_of_anything_leads_nowhere(entries: bytes, count: int, offset: int, max_bytes: int) -> None:
     with open("/dev/zero", "rb") as zeros:
-        assert native("storage.native").between_entries(entries, count, 0, 1 << 30, zeros.fileno(), offset, max_bytes) is None
+        file = SimpleNamespace(descriptor=zeros.fileno())
+        assert native("storage.native").between_entries(file, entries, count, 0, 1 << 30, offset, max_bytes) is None
+
+
+@needed
+@given(
+    st.lists(st.tuples(st.integers(1, 2**31), INT64, INT64), max_size=20),
+    st.integers(0, 2**31),
+    st.integers(0, 2**40),
+    st.integers(-1, 2**31),
+    st.tuples(INT64, INT64),
+)
+def test_index_entries_are_made_the_same(
+    placed: list[tuple[int, int, int]], position: int, since_last_entry: int, interval: int, last_max: tuple[int, int]
+) -> None:
+    arguments = (placed, position, since_last_entry, interval, TimestampOffset(*last_max), timestamp_offset)
+    assert native("storage.native").entries_of(*arguments) == without("storage.segment_append")._entries_of(*arguments)
+
+
+@needed
+@given(st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1), st.none()), max_size=20), st.integers(0, 2**62))
+def test_index_entries_are_packed_the_same(relative: list[tuple[int, int, None]], base_offset: int) -> None:
+    added = [(base_offset + offset, position, rest) for offset, position, rest in relative]
+    packed = native("storage.native").pack_entries(added, base_offset)
+    assert packed == without("storage.offset_index")._pack_entries(added, base_offset)
+
+
+@needed
+@pytest.mark.parametrize("entry", [(2**31, 0), (-(2**31) - 1, 0), (0, 2**31)])
+def test_an_entry_that_does_not_fit_is_refused(entry: tuple[int, int]) -> None:
+    with pytest.raises(OverflowError):
+        native("storage.native").pack_entries([entry], 0)
 
 
 def test_every_recorded_batch_is_judged_the_same() -> None:

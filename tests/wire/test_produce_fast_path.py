@@ -140,7 +140,8 @@ def test_the_answer_of_one_partition_is_what_the_general_encoder_writes(version:
 def test_the_answers_of_several_are_those_of_each(version: int) -> None:
     for _ in range(2):
         together = encode_produce_responses(version, [5, 8], "orders", 3, [7, 2**40], 17)
-        assert together == [encode_produce_response(version, number, "orders", 3, 0, at, -1, 17, 0) for number, at in ((5, 7), (8, 2**40))]
+        each = [encode_produce_response(version, number, "orders", 3, 0, at, -1, 17, 0) for number, at in ((5, 7), (8, 2**40))]
+        assert together == b"".join(struct.pack(">i", len(answer)) + answer for answer in each)
 
 
 # -- several that came together ----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.network.connection import MAX_APPENDED
-from broker.network.request_channel import Answer
+from broker.network.request_channel import Several
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest
@@ -38,10 +38,10 @@ class Wire:
         self.client: Client = self.bench.connect()
         self.together = 0
 
-    def _handle_several(self, view: memoryview, position: int, end: int, connection: object) -> tuple[list[Answer], int] | None:
+    def _handle_several(self, view: memoryview, position: int, end: int, connection: object) -> Several | None:
         done = self.handlers.dispatcher.handle_several(view, position, end, connection)  # type: ignore[arg-type]  # all it needs of one
         if done is not None:
-            self.together += len(done[0])
+            self.together += done[1]
         return done
 
     def send(self, *frames: bytes) -> list[tuple[int, bytes]]:

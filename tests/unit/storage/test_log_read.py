@@ -83,9 +83,9 @@ def test_the_first_batch_comes_even_when_it_is_larger_if_one_must() -> None:
     log = _log()
     found = log.read(4, 10, 20, True)
     assert _offsets(found) == [4]
-    assert (found.next_offset, found.first_batch_larger_than_max) == (6, False)
+    assert found.next_offset == 6
     refused = log.read(4, 10, 20, False)
-    assert (refused.region, refused.first_batch_larger_than_max, refused.next_offset) == (None, True, 4)
+    assert (refused.region, refused.next_offset) == (None, 4)
 
 
 def test_a_first_batch_that_is_not_below_the_end_does_not_come_even_if_one_must() -> None:
@@ -253,7 +253,7 @@ def test_what_the_index_tells_at_once_is_what_a_search_finds(
     between_entries = Segment.between_entries
     told = 0
 
-    def counted(segment: Segment, offset: int, max_bytes: int) -> tuple[int, int, int] | None:
+    def counted(segment: Segment, offset: int, max_bytes: int) -> tuple[FileRegion, int] | None:
         nonlocal told
         found = between_entries(segment, offset, max_bytes) if segment is log.active_segment else None
         told += found is not None
@@ -265,8 +265,7 @@ def test_what_the_index_tells_at_once_is_what_a_search_finds(
             found = []
             for each in (log, searched):
                 each.read_hints.clear()
-                region, *rest = each.read(offset, max_bytes, each.log_end_offset, True)
-                at = None if region is None else (region.position, region.length, region.end_is_cached)
-                found.append((at, rest, {end: position for end, (_, position) in each.read_hints.items()}))
+                region, next_offset = each.read(offset, max_bytes, each.log_end_offset, True)
+                found.append((None if region is None else (region.position, region.length, region.end_is_cached), next_offset))
             assert found[0] == found[1]
     assert told > 20

@@ -1,0 +1,151 @@
+"""What a lookup reads where a region begins leaves with it, and is that place's bytes whatever the socket takes at once."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.network import sendfile
+from broker.network.gather import INLINE_BYTES, PAGE_BYTES, without_sent
+from broker.network.request_channel import Parts
+from broker.network.sendfile import PACKET_BYTES
+from protocol.compiled import compiled
+from storage.file_region import FileRegion
+from storage.filesystem import RealFile, RealFileSystem
+from storage.segment_search import BOUNDS_SIZE
+from tests.unit.network.test_sending_at_once import Side
+
+lookups: Any = compiled("storage.native")
+network: Any = compiled("broker.network.native")
+pytestmark = pytest.mark.skipif(lookups is None or network is None, reason="only compiled lookups keep what they have read")
+
+DATA = random.Random(5).randbytes(256 * 1024)
+BATCH_BYTES = 500
+LENGTHS = (INLINE_BYTES, INLINE_BYTES + 1, 40_000, PACKET_BYTES, PACKET_BYTES + 1, PACKET_BYTES + PAGE_BYTES)
+
+
+class Log:
+    """A log file in which batches begin where the test wants them."""
+
+    def __init__(self, path: Path) -> None:
+        path.write_bytes(DATA)
+        self.writable = os.open(path, os.O_WRONLY)
+        self.file = RealFileSystem().open(str(path), read_only=True)
+        assert type(self.file) is RealFile
+
+    def put(self, data: bytes, at: int) -> None:
+        """Overwrite what is there."""
+        assert os.pwrite(self.writable, data, at) == len(data)
+
+    def find(self, position: int, length: int) -> tuple[FileRegion, bytes]:
+        """A region that was looked up, and the bytes that were there then."""
+        ends = ((9, 1), (19, position), (29, position + length), (39, len(DATA) - 1))  # last offset and position of a batch, as indexed
+        for last_offset, at in ends[1:3]:
+            self.put(struct.pack(">qi4xb6xi", last_offset - 9, BATCH_BYTES, 2, 9), at)
+        entries = b"".join(struct.pack(">ii", *entry) for entry in ends)
+        region, next_offset = lookups.between_entries(self.file, entries, len(ends), 0, len(DATA), 15, length)
+        assert type(region) is FileRegion
+        assert (region.file, region.position, region.length, region.end_is_cached) == (self.file, position, length, True)
+        assert next_offset == 20
+        return region, self.file.pread(length, position)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    found = Log(tmp_path / "00000000000000000000.log")
+    yield found
+    os.close(found.writable)
+
+
+@contextmanager
+def a_side(room: int = 1 << 20, held: int = 0) -> Iterator[Side]:
+    """A sender whose socket has so much room, and holds so many bytes already."""
+    side = Side()
+    side.ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, room)
+    assert side.ours.send(bytes(held)) == held
+    try:
+        yield side
+    finally:
+        side.sender.close()
+        side.ours.close()
+        side.client.close()
+
+
+@pytest.fixture
+def side() -> Iterator[Side]:
+    with a_side() as found:
+        yield found
+
+
+def kept_bytes(position: int, length: int) -> int:
+    """How many bytes of such a region its lookup keeps."""
+    copied = PAGE_BYTES - position % PAGE_BYTES
+    return copied if BOUNDS_SIZE <= copied < PAGE_BYTES and INLINE_BYTES < length <= PACKET_BYTES + copied else 0
+
+
+def test_from_anywhere_in_a_page_the_bytes_of_the_file_leave(side: Side, log: Log) -> None:
+    for position in range(PAGE_BYTES, 2 * PAGE_BYTES):
+        region, expected = log.find(position, LENGTHS[position % len(LENGTHS)])
+        assert side.sender.send([b"<head>", region, b"<tail>"])
+        assert side.all_received() == b"<head>" + expected + b"<tail>"
+
+
+def test_they_are_read_once(side: Side, log: Log) -> None:
+    others = bytes(2 * PAGE_BYTES)
+    for position in (*range(PAGE_BYTES, 2 * PAGE_BYTES, 61), *range(2 * PAGE_BYTES - BOUNDS_SIZE - 1, 2 * PAGE_BYTES)):
+        for length in LENGTHS:
+            region, expected = log.find(position, length)
+            log.put(others, position)
+            kept = kept_bytes(position, length)
+            assert side.sender.send([region])
+            assert side.all_received() == expected[:kept] + others[kept:] + expected[len(others) :]
+            log.put(DATA[position : position + length], position)
+
+
+@pytest.mark.parametrize("way", ["compiled", "Python"])
+def test_a_socket_that_takes_only_a_part_gets_the_rest_later(log: Log, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if way == "Python":
+        monkeypatch.setattr(sendfile, "_send_ready", None)
+    random_ = random.Random(9)
+    for _ in range(300):
+        held = random_.choice([0, 1, 2000])
+        with a_side(random_.choice([0, 5000, 8000, 20_000, 50_000]), held) as side:
+            region, expected = log.find(random_.randrange(PAGE_BYTES, 2 * PAGE_BYTES), random_.choice(LENGTHS))
+            side.sender.send([b"<head>", region, b"<tail>"])
+            assert side.all_received() == bytes(held) + b"<head>" + expected + b"<tail>"
+
+
+@pytest.mark.parametrize("head", [b"", b"<head>"])
+def test_what_is_left_of_a_region_is_read_anew(head: bytes, log: Log) -> None:
+    lengths = set()
+    for position in range(PAGE_BYTES + 1, PAGE_BYTES + 1000, 37):
+        with a_side(0, 1) as side:
+            region, expected = log.find(position, 40_000)
+            parts: Parts = [head, region]
+            gone, sent, is_full = network.send_ready(side.ours.fileno(), parts)
+            assert (gone, is_full) == (1, True)
+            assert side.received() == b"\0" + head + expected[:sent]
+            others = bytes(2 * PAGE_BYTES)
+            log.put(others, position)
+            side.sender.send(without_sent(parts, gone, sent))
+            assert side.all_received() == (others + expected[len(others) :])[sent:]
+            lengths.add(sent)
+    assert min(lengths) < 3000  # less than what is kept
+
+
+def test_a_region_that_is_made_of_another_or_made_again_keeps_nothing(side: Side, log: Log) -> None:
+    region, _ = log.find(PAGE_BYTES + 100, 40_000)
+    same = FileRegion(region.file, region.position, region.length, region.end_is_cached)
+    region.__init__(region.file, region.position + 1, region.length, True)  # type: ignore[misc]  # nobody does
+    log.put(bytes(PAGE_BYTES), PAGE_BYTES + 100)
+    for each in (same, region):
+        assert side.sender.send([each])
+        assert side.all_received() == each.read()
