@@ -75,6 +75,7 @@ class KafkaPythonMember:
 
     def __init__(self, broker: BrokerProcess, topic: str, group: str) -> None:
         self._consumer = kafka.KafkaConsumer(topic, **_config(broker, group))
+        self._consumer.topics()  # why: see `rebalance_members.KafkaPythonMember`
 
     def poll(self) -> list[int]:
         return [int(record.value) for records in self._consumer.poll(100).values() for record in records]
