@@ -219,12 +219,12 @@ cdef tuple header_of(records, int64_t max_message_bytes, int api_version):
 
 
 def read_plain(records, rules, int api_version):
-    """`plain_append._read_plain`, but for None where that raises InvalidRecord."""
+    """`plain_append._read_plain`."""
     return header_of(records, rules.max_message_bytes, api_version)
 
 
 def read_several_plain(list batches not None, int64_t end_offset, rules, int api_version):
-    """`plain_append._read_several_plain`, with the same exception."""
+    """`plain_append._read_several_plain`."""
     cdef list headers = [], first_offsets = [], placed = []
     cdef int64_t total = 0, newest = -1, max_timestamp
     cdef bint has_producer = False

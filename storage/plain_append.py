@@ -20,6 +20,7 @@ from protocol.checksum import crc32c
 from protocol.compiled import compiled
 from protocol.compression import CompressionCodec
 from protocol.records import ATTRIBUTES_OFFSET, CURRENT_MAGIC, HEADER_SIZE, LOG_OVERHEAD, STAMP, increment_sequence
+from storage.errors import InvalidRecord
 from storage.time_index import NO_TIMESTAMP
 from storage.validation import FIRST_VERSION_WITH_ZSTD, MIN_RECORD_BYTES, WALK_MAX_RECORDS, walk_lengths
 
@@ -56,7 +57,7 @@ def append_plain(self: "PartitionLog", records: memoryview, leader_epoch: int, n
     """Append what a Produce request of `api_version` holds for this partition; the offset that its first record got.
 
     NOT_PLAIN: nothing was done, `check_request`, `validate_produce` and `append_as_leader` are to be asked. `records` must be writable.
-    Raises InvalidRecord, what the producer state raises, and LogDirFailure, after which the batch may have been stamped.
+    Raises what the producer state raises, and LogDirFailure, after which the batch may have been stamped.
     """
     rules = self.rules
     if leader_epoch != self.latest_epoch or not rules.takes_plain:
@@ -126,7 +127,7 @@ def append_several_plain(
 
 
 def _read_several_plain(batches: Sequence[memoryview], end_offset: int, rules: "ValidationRules", api_version: int) -> PlainHeaders | None:
-    """Their headers, and where they come to stand from `end_offset` on; None if one is not plain. Raises InvalidRecord."""
+    """Their headers, and where they come to stand from `end_offset` on; None if one is not plain."""
     newest = NO_TIMESTAMP
     total = 0
     first_offsets = []
@@ -156,7 +157,7 @@ def _stamp_several(batches: Sequence[memoryview], first_offsets: Sequence[int], 
 
 
 def _read_plain(records: memoryview, rules: "ValidationRules", api_version: int) -> PlainHeader | None:
-    """What matters of the header of one whole plain batch; None for anything else. Raises InvalidRecord."""
+    """What matters of the header of one whole plain batch; None for anything else."""
     size = len(records)
     if size < _MIN_SIZE:
         return None
@@ -180,8 +181,12 @@ def _read_plain(records: memoryview, rules: "ValidationRules", api_version: int)
     elif count > WALK_MAX_RECORDS:
         if count * MIN_RECORD_BYTES > size - HEADER_SIZE:
             return None
-    elif walk_lengths(records, count, base_timestamp, rules.topic_partition) != max_timestamp:
-        return None
+    else:
+        try:
+            if walk_lengths(records, count, base_timestamp, rules.topic_partition) != max_timestamp:
+                return None
+        except InvalidRecord:
+            return None  # the long way says what is wrong with it first
     return count, max_timestamp, producer_id, epoch, sequence
 
 

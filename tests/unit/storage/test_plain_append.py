@@ -3,7 +3,7 @@
 import errno
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from protocol.records import ATTRIBUTES_OFFSET, HEADER_SIZE, TRANSACTIONAL_MASK
@@ -88,7 +88,12 @@ def batches(draw: st.DrawFn) -> bytearray:
     return batch
 
 
+WRONG_TWICE = with_bytes(a_batch(1, producer_id=7, producer_epoch=0, base_sequence=-1), HEADER_SIZE, b"\x7e")
+"""In its sequence and in the length of its record."""
+
+
 @settings(deadline=None, max_examples=150)
+@example(config={}, sent=[(WRONG_TWICE, 0, VERSION)])
 @given(
     config=st.sampled_from(CONFIGS),
     sent=st.lists(st.tuples(batches(), st.sampled_from([0, 0, 0, 1]), st.sampled_from([6, VERSION])), max_size=12),
