@@ -37,8 +37,8 @@ def machine_facts() -> dict[str, str]:
 
 
 def _python() -> str:
-    """Its version, and whether its build was optimised by a profile: that is a tenth of the time in it."""
-    optimised = "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or "")
+    """Its version, and whether its build was optimised by a profile: that is a tenth of a broker's time. Distributions build theirs so."""
+    optimised = sys.base_prefix == "/usr" or "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or "")
     return f"{platform.python_version()}, {'with' if optimised else 'without'} profile-guided optimisation"
 
 

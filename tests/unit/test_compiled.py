@@ -18,7 +18,6 @@ import protocol.compiled
 from protocol.compiled import MODULES, compiled, describe
 from protocol.messages.header import RequestHeader
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from storage.errors import InvalidRecord
 from storage.file_region import FileRegion
 from storage.filesystem import File, RealFileSystem
 from storage.time_index import TimestampOffset, timestamp_offset
@@ -65,7 +64,7 @@ def test_one_whose_source_has_changed_since_is_left_alone(monkeypatch: pytest.Mo
 
 
 @needed
-@pytest.mark.parametrize("name", ["storage", "network"])
+@pytest.mark.parametrize("name", ["storage", "network", "handlers"])
 def test_one_that_reads_the_fields_of_another_is_left_alone_with_it(name: str) -> None:
     program = (
         "import protocol.compiled\n"
@@ -74,7 +73,11 @@ def test_one_that_reads_the_fields_of_another_is_left_alone_with_it(name: str) -
         "import broker.network.sendfile, storage.file_region, storage.segment_search\n"
         "print(protocol.compiled.describe())"
     )
-    left = {"storage": "protocol.native", "network": "protocol.native, storage.native"}[name]
+    left = {
+        "storage": "protocol.native",
+        "network": "protocol.native, storage.native, broker.handlers.native",
+        "handlers": "protocol.native, storage.native, broker.network.native",
+    }[name]
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == f"compiled in part ({left})\n"
 
 
@@ -174,20 +177,13 @@ def test_answers_are_packed_the_same(
 # Batches
 
 
-def header_in_python(records: memoryview, version: int) -> object:
-    try:
-        return without("storage.plain_append")._read_plain(records, RULES, version)
-    except InvalidRecord:
-        return None
-
-
 @needed
 @settings(deadline=None, max_examples=300)
 @given(batches(), st.sampled_from([6, 7, 11]), st.booleans())
 def test_a_batch_is_plain_for_both_or_the_long_way_decides(batch: bytearray, version: int, is_cut: bool) -> None:
     records = memoryview(batch)[: len(batch) - is_cut]
     found = native("storage.native").read_plain(records, RULES, version)
-    in_python = header_in_python(records, version)
+    in_python = without("storage.plain_append")._read_plain(records, RULES, version)
     assert found == in_python or (found is None and is_unusual(records))
 
 
@@ -356,6 +352,6 @@ def test_every_recorded_batch_is_judged_the_same() -> None:
                     records = memoryview(partition.records or b"")
                     if compiled("storage.native") is not None:
                         found = native("storage.native").read_plain(records, RULES, frame.version)
-                        assert found is None or found == header_in_python(records, frame.version)
+                        assert found is None or found == without("storage.plain_append")._read_plain(records, RULES, frame.version)
                         checked += found is not None
     assert checked or compiled("storage.native") is None
