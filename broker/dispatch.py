@@ -31,7 +31,6 @@ from broker.route import CORRELATION_ID, Route
 from broker.services import Services
 from broker.turns import Steps, Unfinished, let_go
 from protocol.api_keys import ApiKey
-from protocol.compiled import compiled
 from protocol.errors import ErrorCode
 from protocol.produce_fast_path import MAX_TOGETHER
 from protocol.registry import api
@@ -86,31 +85,26 @@ class Dispatcher:
         route.requests = count = route.requests + 1
         if count == route.sample_at and self._metrics is not None:
             return self._metrics.handle(self.handle, frame, connection, route)
+        version = route.version
         frame_handler = route.frame_handler
         if frame_handler is not None:
             try:
-                answer = frame_handler(frame, offset, route.version, correlation_id, connection, self._services)
+                answer = frame_handler(frame, offset, version, correlation_id, connection, self._services)
             except Exception as error:
                 # It may have done its work already: the ordinary way must not do it again.
                 return self._unexpected(route, self._context(route, correlation_id, None, connection), error)
             if answer is not None:
                 return answer
-        return self._decode_and_handle(frame, offset, client_id_length, correlation_id, route, connection)
-
-    def _decode_and_handle(
-        self, frame: memoryview, offset: int, client_id_length: int, correlation_id: int, route: Route, connection: Connection
-    ) -> Answer:
-        """Answer a request that no frame handler took; its body begins at `offset`."""
         if len(frame) >= route.large_bytes:
             return self._wait(frame, offset, client_id_length, correlation_id, route, connection)
         try:
-            request = None if route.read is None else route.read(frame, offset, route.version)
+            request = None if route.read is None else route.read(frame, offset, version)
             if route.read_steps:
-                if isinstance(found := self.turns.first_slice(route.request_class.decode_steps(frame, route.version, offset)), Unfinished):
+                if isinstance(found := self.turns.first_slice(route.request_class.decode_steps(frame, version, offset)), Unfinished):
                     return self._wait(frame, offset, client_id_length, correlation_id, route, connection)
                 request, _ = found
             elif request is None:
-                request, _ = route.request_class.decode(frame, route.version, offset)
+                request, _ = route.request_class.decode(frame, version, offset)
             client_id = None if client_id_length < 0 else str(frame[10 : 10 + client_id_length], "utf-8", "replace")
         except _MALFORMED as malformed:
             return _refuse(frame, connection, malformed)
@@ -363,8 +357,3 @@ def name_of(frame: memoryview) -> str:
         return f"{ApiKey(api_key).name} v{version}"
     except ValueError:
         return f"api {api_key} v{version}"
-
-
-if not TYPE_CHECKING and (_native := compiled("broker.handlers.native")) is not None:
-    _native.dispatch_before(Dispatcher.handle)
-    Dispatcher.handle = _native.handle

@@ -4,7 +4,6 @@ A turn has two halves. Bound to one core, with the generator on another: all loa
 start time, and librdkafka as producer and consumer.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -68,7 +67,6 @@ def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
         _run_loads(bench)
         bench.note_memory("loaded_bytes")
         turn.numbers["peak_bytes"] = process.peak_resident_bytes(bench.broker.pid)
-    os.sync()  # what the loads left to write back is no part of a start
     with running(kind, turn, directory, plan, is_bound=False) as bench:
         turn.numbers["start_s"] = bench.broker.start_s
         bench.say(f"answers ApiVersions {bench.broker.start_s:.2f} s after its start")

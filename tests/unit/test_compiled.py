@@ -64,7 +64,7 @@ def test_one_whose_source_has_changed_since_is_left_alone(monkeypatch: pytest.Mo
 
 
 @needed
-@pytest.mark.parametrize("name", ["storage", "network", "handlers"])
+@pytest.mark.parametrize("name", ["storage", "network"])
 def test_one_that_reads_the_fields_of_another_is_left_alone_with_it(name: str) -> None:
     program = (
         "import protocol.compiled\n"
@@ -73,11 +73,7 @@ def test_one_that_reads_the_fields_of_another_is_left_alone_with_it(name: str) -
         "import broker.network.sendfile, storage.file_region, storage.segment_search\n"
         "print(protocol.compiled.describe())"
     )
-    left = {
-        "storage": "protocol.native",
-        "network": "protocol.native, storage.native, broker.handlers.native",
-        "handlers": "protocol.native, storage.native, broker.network.native",
-    }[name]
+    left = {"storage": "protocol.native", "network": "protocol.native, storage.native"}[name]
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == f"compiled in part ({left})\n"
 
 
