@@ -31,6 +31,7 @@ from broker.route import CORRELATION_ID, Route
 from broker.services import Services
 from broker.turns import Steps, Unfinished, let_go
 from protocol.api_keys import ApiKey
+from protocol.compiled import compiled
 from protocol.errors import ErrorCode
 from protocol.produce_fast_path import MAX_TOGETHER
 from protocol.registry import api
@@ -47,6 +48,7 @@ _MALFORMED = (ProtocolError, IndexError, struct.error)
 
 _unpack_header = Struct(">iih").unpack_from
 """The api key and the version as one number, by which routes are found; the correlation id; the length of the client id."""
+_kind_at = Struct(">i").unpack_from
 
 
 class Dispatcher:
@@ -133,14 +135,14 @@ class Dispatcher:
         return cast("Answer", response)
 
     def handle_several(self, view: memoryview, position: int, end: int, connection: Connection) -> Several | None:
-        """Answer two or more requests that stand behind one another from `position` on, with their lengths.
+        """Answer the first requests of those that stand behind one another from `position` on, with their lengths.
 
         None: nothing was done, `handle` takes each. An error nobody expected closes the connection: who knows what of them was done.
         """
-        route = self._routes.get(CORRELATION_ID.unpack_from(view, position + 4)[0])
-        if route is None or route.several_handler is None or route.requests < route.sample_at <= route.requests + MAX_TOGETHER:
+        route = self._routes.get(_kind_at(view, position + 4)[0])
+        if route is None or (handler := route.several_handler) is None or route.requests < route.sample_at <= route.requests + MAX_TOGETHER:
             return None  # `handle` makes the route, and measures
-        done = route.several_handler(view, position, end, route.version, connection, self._services)
+        done = handler(view, position, end, route.version, connection, self._services)
         if done is not None:
             route.requests += done[1]
         return done
@@ -357,3 +359,8 @@ def name_of(frame: memoryview) -> str:
         return f"{ApiKey(api_key).name} v{version}"
     except ValueError:
         return f"api {api_key} v{version}"
+
+
+if not TYPE_CHECKING and (_native := compiled("broker.handlers.native")) is not None:
+    _native.stand_before(Dispatcher, Route)
+    Dispatcher.handle_several = _native.handle_several

@@ -1,8 +1,8 @@
 """The compiled half of hot modules, where this installation has one.
 
-Three modules in Cython, `protocol/native.pyx`, `storage/native.pyx` and `broker/network/native.pyx`, stand in for functions of the hot path
-that do nothing but look at bytes and call the kernel. Each of these functions is also written in Python, in the module that uses it: that
-one is the authority, tests hold both equal, and it is what runs where there was no C compiler at installation. What they are good for:
+Modules in Cython, each the `native.pyx` beside those that use it, stand in for functions of the hot path or before them. What they do is
+also written in Python: that is the authority, tests hold both equal, and it is what runs where there was no C compiler at installation,
+and for all that is out of the ordinary. What they are good for:
 `python -m benchmarks.kernel_floor --kinds ottla,ottla-pure-python`.
 """
 
@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, cast
 
-MODULES: Final = ("protocol.native", "storage.native", "broker.network.native")
+MODULES: Final = ("protocol.native", "storage.native", "broker.network.native", "broker.handlers.native")
 
 
 def compiled(name: str) -> Any:

@@ -21,3 +21,8 @@ cdef class Region:
     cdef readonly int64_t length
     cdef readonly bint end_is_cached
     cdef bytes begun  # the `bytes_to_copy` of it, or None; the rest is read only, because these bytes are those of this place
+
+
+cdef Region region_between(
+    file, int fd, entries, Py_ssize_t count, int64_t base_offset, int64_t size, int64_t offset, int64_t max_bytes, int64_t *next_offset
+)

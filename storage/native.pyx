@@ -94,19 +94,17 @@ cdef bint read_bounds(
     return into[16] == CURRENT_MAGIC and base_offset <= first[0] <= last[0] <= entry_offset and position + i32(into + 8) < size
 
 
-def between_entries(file, entries, Py_ssize_t count, int64_t base_offset, int64_t size, int64_t offset, int64_t max_bytes):
-    """`segment_search.between_entries`, of the log file and the `count` entries of its offset index that are in that one's file.
-
-    None also where that would wait for the disk. No other thread is let in between: a system call takes a fraction of what that does.
-    """
+cdef Region region_between(
+    file, int fd, entries, Py_ssize_t count, int64_t base_offset, int64_t size, int64_t offset, int64_t max_bytes, int64_t *next_offset
+):
+    """What `between_entries` finds, of a file with that descriptor, or None."""
     cdef Py_buffer buffer
     cdef const uint8_t *data
     cdef const uint8_t *entry
-    cdef uint8_t header[BOUNDS_SIZE]
+    cdef uint8_t[BOUNDS_SIZE] header
     cdef uint8_t *into = header
     cdef Py_ssize_t slot
     cdef int64_t position, end, cut, first, last, first_end_offset, copied
-    cdef int fd = file.descriptor
     cdef bytes begun = None
     cdef Region region
     PyObject_GetBuffer(entries, &buffer, PyBUF_SIMPLE)
@@ -140,8 +138,8 @@ def between_entries(file, entries, Py_ssize_t count, int64_t base_offset, int64_
         if (
             not read_bounds(fd, into, copied, base_offset, size, first_end_offset, position, &first, &last)
             or not first <= offset <= last
-            or not read_bounds(fd, header, BOUNDS_SIZE, base_offset, size, base_offset + i32(entry), end, &first, &last)
-            or first <= offset
+            or not read_bounds(fd, header, BOUNDS_SIZE, base_offset, size, base_offset + i32(entry), end, next_offset, &last)
+            or next_offset[0] <= offset
         ):
             return None
         region = <Region>found_type.__new__(found_type)
@@ -150,9 +148,19 @@ def between_entries(file, entries, Py_ssize_t count, int64_t base_offset, int64_
         region.length = end - position
         region.end_is_cached = True
         region.begun = begun
-        return region, first
+        return region
     finally:
         PyBuffer_Release(&buffer)
+
+
+def between_entries(file, entries, Py_ssize_t count, int64_t base_offset, int64_t size, int64_t offset, int64_t max_bytes):
+    """`segment_search.between_entries`, of the log file and the `count` entries of its offset index that are around the offset.
+
+    None also where that would wait for the disk. No other thread is let in between: a system call takes a fraction of what that does.
+    """
+    cdef int64_t next_offset = 0
+    cdef Region region = region_between(file, file.descriptor, entries, count, base_offset, size, offset, max_bytes, &next_offset)
+    return None if region is None else (region, next_offset)
 
 
 cdef bint has_lengths(const uint8_t *p, const uint8_t *end, int64_t count, int64_t base_timestamp, int64_t max_timestamp) noexcept nogil:

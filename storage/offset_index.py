@@ -22,6 +22,7 @@ _pack = _ENTRY.pack
 _unpack = _ENTRY.unpack_from
 _unpack_two = struct.Struct(">iiii").unpack_from
 _OFFSET = struct.Struct(">i")
+_first_offset = _OFFSET.unpack_from
 _POSITION = struct.Struct(">4xi")
 _TRIES = 2
 _NO_LINE = (0, 0, 0, 0, 0)
@@ -65,8 +66,11 @@ class OffsetIndex(IndexFile):
         relative, position = _unpack(self.raw_entries(slot, 1))
         return OffsetPosition(self.base_offset + relative, position)
 
-    def in_file(self) -> tuple[mmap.mmap | bytes, int]:
-        """The entries that are in the file, and how many they are."""
+    def entries_around(self, offset: int) -> tuple[mmap.mmap | bytes | bytearray, int]:
+        """The entries among which that offset is found, and how many: those in the file, or those behind them."""
+        tail = self._tail
+        if tail and _first_offset(tail)[0] <= offset - self.base_offset:
+            return tail, len(tail) // ENTRY_SIZE
         return (self._map if self._mapped == self._written else self._mapping()), self._written
 
     def lookup(self, offset: int) -> OffsetPosition:

@@ -133,7 +133,9 @@ def between_entries(self: "Segment", offset: int, max_bytes: int) -> tuple[FileR
     file = self._file or self.file
     size = self.size
     if _native is not None and type(file) is RealFile:
-        found: tuple[FileRegion, int] | None = _native.between_entries(file, *index.in_file(), self.base_offset, size, offset, max_bytes)
+        found: tuple[FileRegion, int] | None = _native.between_entries(
+            file, *index.entries_around(offset), self.base_offset, size, offset, max_bytes
+        )
         return found
     _, _, last_offset, position = index.bracket(offset)
     cut = position + max_bytes

@@ -151,18 +151,18 @@ def handle_produce_frames(
     if not first_offsets:
         return None
     if acks == 0:
-        return [NO_RESPONSE] * len(batches), len(batches), following
+        return [NO_RESPONSE] * len(batches), len(batches), following, 0
     log = partition.log
     log_start_offset = log.log_start_offset
     if acks != ACKS_ALL or log.high_watermark >= log.log_end_offset:
         answered = encode_produce_responses(version, correlation_ids, topic, index, first_offsets, log_start_offset)
-        return answered, len(batches), following
+        return [answered], len(batches), following, len(answered)
     answers: list[Answer] = []
     end_offsets = (*first_offsets[1:], log.log_end_offset)
     for correlation_id, first_offset, end_offset in zip(correlation_ids, first_offsets, end_offsets, strict=True):
         result = first_offset, NO_TIMESTAMP, log_start_offset
         answers.append(_delayed(broker, partition, version, correlation_id, end_offset, result, acks, timeout_ms))
-    return answers, len(answers), following
+    return answers, len(answers), following, 0
 
 
 def _delayed(

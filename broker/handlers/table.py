@@ -24,7 +24,7 @@ FrameHandler = Callable[[memoryview, int, int, int, "Connection", "Services"], "
 
 SeveralHandler = Callable[[memoryview, int, int, int, "Connection", "Services"], "Several | None"]
 """(received bytes, where frames of the same API and version begin in them, where they end, version, connection, services) -> answers to the
-first two or more of them, or None to take the ordinary way with each, nothing done."""
+first of them, or None to take the ordinary way with each, nothing done."""
 
 IMPLEMENTED: frozenset[ApiKey] = frozenset(
     {

@@ -15,15 +15,27 @@ import asyncio
 import logging
 import socket
 from collections import deque
-from collections.abc import Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, Final, cast
 
 from broker.network.answer_writer import TURN_BYTES, AnswerWriter
 from broker.network.connection_state import APPENDED, CLOSED, CLOSING, DRAINING, PAUSED, QUEUED, SENDING, STARVED, WAITING, YIELDED
-from broker.network.frame_reader import holds_frame, size_at
-from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, ConnectionInfo, Parts, Pending, Request
+from broker.network.frame_reader import holds_frame, size_at, split
+from broker.network.request_channel import (
+    CLOSE,
+    NO_RESPONSE,
+    Answer,
+    Completion,
+    ConnectionInfo,
+    Parts,
+    Pending,
+    Request,
+    RequestChannel,
+    Several,
+)
+from broker.network.sendfile import FileSender
 from broker.network.timings import add_timing, on_sent
+from protocol.compiled import compiled
 
 if TYPE_CHECKING:
     from broker.network.processor import Processor
@@ -33,6 +45,8 @@ __all__ = ["Connection", "ConnectionInfo"]
 logger = logging.getLogger(__name__)
 
 _prefix: Final = Struct(">i").pack
+_HEADER_BYTES: Final = 8  # what every request begins with: its API key, its version, its correlation id
+_FETCH: Final = 1  # the API key; that of Produce is 0
 _SHORT: Final = 256
 _SHORT_PREFIXES: Final = [_prefix(length) for length in range(_SHORT)]
 """The lengths that answers to Produce have; to look one up costs a tenth of making it."""
@@ -64,15 +78,17 @@ class Connection(AnswerWriter):
         self._transport.set_write_buffer_limits(high=0 if transport.get_extra_info("sslcontext") is None else 1, low=0)
         self._processor.on_connection_made(self)
 
-    def process(self, view: memoryview, start: int, end: int, admitted: bool = False) -> None:
-        """Handle frames until one is incomplete or must wait, keep what is left, and read on or not. The answers are written once, soon."""
+    def process(self, view: memoryview, start: int, end: int, admitted: bool = False, done: Several | None = None) -> None:
+        """Handle frames until one is incomplete or must wait, keep what is left, and read on or not. The answers are written once, soon.
+
+        `done` is what `handle_several` gave for the first of them.
+        """
         if self._unsent is not None:
             self.send_unsent()
         processor = self._processor
-        handler = processor.handler
-        handle_several = processor.handle_several
         channel = processor.channel
         max_bytes = processor.request_max_bytes
+        handle_several = processor.handle_several if end - start <= max_bytes else None
         out: Parts = []
         gathered = 0
         position = start
@@ -80,40 +96,44 @@ class Connection(AnswerWriter):
         try:
             while position <= last:
                 state = self._state
-                if state > APPENDED:
-                    break
-                (size,) = size_at(view, position)
-                if size <= 0 or size > max_bytes:
-                    self._write(out)
-                    self._refuse(size, view[position : min(end, position + 16)])
-                    return
-                begin = position + 4
-                after = begin + size
-                if after > end or (state and not self._may_produce(view, position)):
-                    break
-                if not (channel.inline or admitted or channel.is_urgent(view, begin, after)):
-                    self._state = state | QUEUED
-                    break
-                admitted = False
-                # Two bytes of 0 are a Produce; another may stand behind it.
-                if (
-                    after < last
-                    and not view[begin + 1]
-                    and not view[begin]
-                    and handle_several is not None
-                    and channel.inline
-                    and end - position <= max_bytes
-                    and (done := handle_several(view, position, end, self)) is not None
-                ):
-                    answers, count, position = done
-                    if isinstance(answers, bytes) and self._waiting is None:
-                        out.append(answers)
-                        gathered += len(answers) + count * ANSWER_WEIGHT
+                if done is None:
+                    if state > APPENDED:
+                        break
+                    (size,) = size_at(view, position)
+                    if size <= 0 or size > max_bytes:
+                        self._write(out)
+                        self._refuse(size, view[position : min(end, position + 16)])
+                        return
+                    begin = position + 4
+                    after = begin + size
+                    if after > end or (state and not self._may_produce(view, position)):
+                        break
+                    if not (channel.inline or admitted or channel.is_urgent(view, begin, after)):
+                        self._state = state | QUEUED
+                        break
+                    admitted = False
+                    if (
+                        handle_several is not None
+                        and size >= _HEADER_BYTES
+                        and (kind := view[begin + 1]) <= _FETCH
+                        and (kind or after < last)
+                        and not view[begin]
+                        and channel.inline
+                    ):
+                        done = handle_several(view, position, end, self)
+                if done is not None:
+                    answers, count, position, length = done
+                    done = None
+                    if length and not state:
+                        if len(answers) > 1:
+                            self._has_regions = True
+                        out += answers
+                        gathered += length + count * ANSWER_WEIGHT
                     else:
-                        for answer in _split(answers) if isinstance(answers, bytes) else answers:
+                        for answer in split(answers[0]) if length else answers:
                             gathered += self._on_answer(answer, out) + ANSWER_WEIGHT
                 else:
-                    answer = handler(view[begin:after], self)
+                    answer = processor.handler(view[begin:after], self)
                     position = after
                     if state:
                         gathered += self._on_answer(answer, out) + ANSWER_WEIGHT
@@ -368,10 +388,10 @@ class Connection(AnswerWriter):
             on_lost()
 
 
-def _split(answers: bytes) -> Iterator[bytes]:
-    """Of several behind their lengths, each."""
-    position = 0
-    while position < len(answers):
-        begin = position + 4
-        position = begin + size_at(answers, position)[0]
-        yield answers[begin:position]
+if not TYPE_CHECKING and (_native := compiled("broker.network.native")) is not None:
+    from broker.network.processor import Processor
+
+    _native.stand_before(Connection, Processor, RequestChannel, FileSender, TURN_BYTES, SENDING, CLOSED)
+    Connection.get_buffer = _native.get_buffer
+    Connection.buffer_updated = _native.buffer_updated
+    Connection.send_unsent = _native.send_unsent

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, Final, cast
 
@@ -31,6 +32,15 @@ FIRST_ALLOCATION: Final = LARGEST_KEPT
 def holds_frame(view: memoryview | bytearray, start: int, end: int) -> bool:
     """Whether a frame that begins at `start` is complete before `end`, or can never be because its length is none."""
     return end - start >= 4 and 4 + size_at(view, start)[0] <= end - start
+
+
+def split(frames: bytes) -> Iterator[bytes]:
+    """Of several behind their lengths, each."""
+    position = 0
+    while position < len(frames):
+        begin = position + 4
+        position = begin + size_at(frames, position)[0]
+        yield frames[begin:position]
 
 
 class FrameReader(asyncio.BufferedProtocol):

@@ -8,9 +8,9 @@ memoryview of a receive buffer: it is valid only until the handler returns; what
 * `NO_RESPONSE`: Produce with acks=0;
 * `CLOSE`: the connection is closed once the answers before it are out (unsupported version, malformed request, acks=0 that failed).
 
-Produce requests of one connection that came together are given to `handle_several(view, position, end, connection)` first, for what they
-have in common is cheaper done once. It answers the first two or more of the frames in `view[position:end]`, which stand there with their
-lengths (`Several`), or does nothing and returns None.
+Produce requests of one connection that came together, and Fetch requests, are given to `handle_several(view, position, end, connection)`
+first, for what they have in common is cheaper done once. It answers the first of the frames in `view[position:end]`, which stand there with
+their lengths (`Several`), or does nothing and returns None.
 
 The queue is where requests wait, not a toll every request pays. While it is empty and a handler slot is free (`RequestChannel.inline`) a
 handler runs in the callback that read the bytes. A slot (`num.io.threads`) is held by what executes over several loop turns: a `Pending`
@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from struct import Struct
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from broker.network.frame_memory import FrameMemory
 from broker.security.principals import ANONYMOUS, Principal
@@ -136,8 +136,9 @@ class Pending:
 
 Answer: TypeAlias = Completion | Pending
 Handler: TypeAlias = "Callable[[memoryview, Connection], Answer]"
-Several: TypeAlias = "tuple[bytes | list[Answer], int, int]"
-"""Answers to requests that came together, how many, and where the next begins. `bytes` are all of the answers, each behind its length."""
+Several: TypeAlias = "tuple[list[Any], int, int, int]"
+"""Answers to requests that came together, how many they are, where the next request begins, and the bytes of the answers when they stand
+one after another as they leave, each behind its length; 0 when each is by itself. Of more than one part some are file regions."""
 SeveralHandler: TypeAlias = "Callable[[memoryview, int, int, Connection], Several | None]"
 
 

@@ -64,7 +64,7 @@ def test_one_whose_source_has_changed_since_is_left_alone(monkeypatch: pytest.Mo
 
 
 @needed
-@pytest.mark.parametrize("name", ["storage", "network"])
+@pytest.mark.parametrize("name", ["protocol", "storage", "network", "handlers"])
 def test_one_that_reads_the_fields_of_another_is_left_alone_with_it(name: str) -> None:
     program = (
         "import protocol.compiled\n"
@@ -73,7 +73,12 @@ def test_one_that_reads_the_fields_of_another_is_left_alone_with_it(name: str) -
         "import broker.network.sendfile, storage.file_region, storage.segment_search\n"
         "print(protocol.compiled.describe())"
     )
-    left = {"storage": "protocol.native", "network": "protocol.native, storage.native"}[name]
+    left = {
+        "protocol": "storage.native, broker.network.native",
+        "storage": "protocol.native",
+        "network": "protocol.native, storage.native, broker.handlers.native",
+        "handlers": "protocol.native, storage.native, broker.network.native",
+    }[name]
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == f"compiled in part ({left})\n"
 
 
@@ -288,7 +293,7 @@ def test_batches_are_found_in_the_same_place(seed: int, index_interval_bytes: in
     found = missed = 0
     for _ in range(2000):
         offset, max_bytes = random_.randint(-3, log.log_end_offset + 3), random_.choice([-1, 0, 1, 2000, 20_000, 60_000, 1 << 40])
-        arguments = (*segment.offset_index.in_file(), segment.base_offset, segment.size, offset, max_bytes)
+        arguments = (*segment.offset_index.entries_around(offset), segment.base_offset, segment.size, offset, max_bytes)
         region = native("storage.native").between_entries(segment.file, *arguments)
         one = place(region)
         other = place(by_hand.between_entries(segment, offset, max_bytes))
