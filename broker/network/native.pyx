@@ -295,12 +295,19 @@ def send_unsent(self):
         out = slot(self, slots.unsent)
         if out is None:
             return
+        if slot(self, slots.timings) or number(self, slots.state) & out_of_the_ordinary:
+            writer_type.send_unsent(self)
+            return
+        if slot(self, slots.has_regions) is False:
+            set_slot(self, slots.unsent, None)
+            try:
+                slot(self, slots.transport).write(b"".join(out))
+            except Exception:
+                self._fail()
+            return
         sender = slot(self, slots.sender)
         if (
             type(sender) is sender_type
-            and slot(self, slots.has_regions) is True
-            and not slot(self, slots.timings)
-            and not number(self, slots.state) & out_of_the_ordinary
             and slot(sender, slots.sock) is not None
             and not slot(sender, slots.parts)
             and not slot(self, slots.transport).get_write_buffer_size()
