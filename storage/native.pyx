@@ -12,6 +12,7 @@ from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, int16_t, in
 
 from protocol.big_endian cimport i32, i64, put32, put64, u16, u32
 from storage.cached_read cimport read_cached
+from storage.slots cimport number, set_slot, slot, slot_of_type
 
 from protocol.checksum import crc32c
 
@@ -233,6 +234,10 @@ def read_plain(records, rules, int api_version):
 
 def read_several_plain(list batches not None, int64_t end_offset, rules, int api_version):
     """`plain_append._read_several_plain`."""
+    return several_headers(batches, end_offset, rules, api_version)
+
+
+cdef tuple several_headers(list batches, int64_t end_offset, rules, int api_version):
     cdef list headers = [], first_offsets = [], placed = []
     cdef int64_t total = 0, newest = -1, max_timestamp
     cdef bint has_producer = False
@@ -257,6 +262,10 @@ def read_several_plain(list batches not None, int64_t end_offset, rules, int api
 
 def stamp_several(list batches not None, list first_offsets not None, int32_t leader_epoch):
     """`plain_append._stamp_several`."""
+    stamp_all(batches, first_offsets, leader_epoch)
+
+
+cdef int stamp_all(list batches, list first_offsets, int32_t leader_epoch) except -1:
     cdef Py_buffer buffer
     cdef uint8_t *p
     cdef Py_ssize_t i
@@ -268,6 +277,116 @@ def stamp_several(list batches not None, list first_offsets not None, int32_t le
                 put32(put32(p, <int32_t>(buffer.len - LOG_OVERHEAD)), leader_epoch)
         finally:
             PyBuffer_Release(&buffer)
+    return 0
+
+
+cdef struct Slots:
+    Py_ssize_t rules, latest_epoch, log_end_offset, next_flush_offset, active_segment, context
+    Py_ssize_t takes_plain
+    Py_ssize_t size, settings, base_offset, rolling_based_timestamp, roll_jitter_ms, offset_index, time_index, reserve_at
+    Py_ssize_t segment_bytes, roll_after_ms
+    Py_ssize_t entries, full_at
+
+cdef Slots slots
+cdef type log_type = None, rules_type = None, segment_type = None, settings_type = None, offset_index_type = None, time_index_type = None
+cdef object append_several_in_python = None, are_new_in_python = None, take_in_python = None
+
+
+def stand_before(
+    type log not None, type rules not None, type segment not None, type settings not None, type offset_index not None,
+    type time_index not None, append_several, are_new, take_in,
+):
+    """The classes whose slots `append_several_plain` reads from now on; what does what it leaves, and knows of producers."""
+    global log_type, rules_type, segment_type, settings_type, offset_index_type, time_index_type
+    global append_several_in_python, are_new_in_python, take_in_python
+    slots.rules = slot_of_type(log, "rules")
+    slots.latest_epoch = slot_of_type(log, "latest_epoch")
+    slots.log_end_offset = slot_of_type(log, "log_end_offset")
+    slots.next_flush_offset = slot_of_type(log, "next_flush_offset")
+    slots.active_segment = slot_of_type(log, "active_segment")
+    slots.context = slot_of_type(log, "context")
+    slots.takes_plain = slot_of_type(rules, "takes_plain")
+    slots.size = slot_of_type(segment, "size")
+    slots.settings = slot_of_type(segment, "_settings")
+    slots.base_offset = slot_of_type(segment, "base_offset")
+    slots.rolling_based_timestamp = slot_of_type(segment, "rolling_based_timestamp")
+    slots.roll_jitter_ms = slot_of_type(segment, "roll_jitter_ms")
+    slots.offset_index = slot_of_type(segment, "_offset_index")
+    slots.time_index = slot_of_type(segment, "_time_index")
+    slots.reserve_at = slot_of_type(segment, "reserve_at")
+    slots.segment_bytes = slot_of_type(settings, "segment_bytes")
+    slots.roll_after_ms = slot_of_type(settings, "roll_after_ms")
+    slots.entries = slot_of_type(offset_index, "entries")
+    slots.full_at = slot_of_type(offset_index, "full_at")
+    if slots.entries != slot_of_type(time_index, "entries") or slots.full_at != slot_of_type(time_index, "full_at"):
+        raise ImportError("the indexes have not got their slots from one class")
+    log_type, rules_type, segment_type, settings_type, offset_index_type, time_index_type = log, rules, segment, settings, offset_index, time_index
+    append_several_in_python, are_new_in_python, take_in_python = append_several, are_new, take_in
+
+
+cdef bint has_room(
+    segment, int64_t length, int64_t last_offset, int64_t max_timestamp, int64_t now_ms, int64_t entries
+) except -1:
+    """Whether batches need no new segment; the segment is asked about whatever cannot be told from its slots."""
+    cdef int64_t first
+    settings = slot(segment, slots.settings)
+    offset_index = slot(segment, slots.offset_index)
+    time_index = slot(segment, slots.time_index)
+    rolling_based_timestamp = slot(segment, slots.rolling_based_timestamp)
+    if (
+        type(settings) is settings_type
+        and type(offset_index) is offset_index_type
+        and type(time_index) is time_index_type
+        and rolling_based_timestamp is not None
+    ):
+        first = rolling_based_timestamp
+        if first > 0 and max_timestamp >= 0:
+            return (
+                number(segment, slots.size) <= number(settings, slots.segment_bytes) - length
+                and last_offset - number(segment, slots.base_offset) <= INT32_MAX
+                and max_timestamp - first <= number(settings, slots.roll_after_ms) - number(segment, slots.roll_jitter_ms)
+                and number(offset_index, slots.entries) + entries <= number(offset_index, slots.full_at)
+                and number(time_index, slots.entries) + entries <= number(time_index, slots.full_at)
+            )
+    return not segment.should_roll(length, last_offset, max_timestamp, now_ms, entries)
+
+
+def append_several_plain(self, list batches not None, leader_epoch, int64_t now_ms, int api_version):
+    """`plain_append.append_several_plain`, step by step."""
+    cdef tuple found
+    cdef list headers, first_offsets, placed
+    cdef int64_t end_offset, total
+    if type(self) is not log_type:
+        return append_several_in_python(self, batches, leader_epoch, now_ms, api_version)
+    rules = slot(self, slots.rules)
+    segment = slot(self, slots.active_segment)
+    if type(rules) is not rules_type or type(segment) is not segment_type:  # it is closed, or being truncated
+        return append_several_in_python(self, batches, leader_epoch, now_ms, api_version)
+    if slot(self, slots.latest_epoch) != leader_epoch or slot(rules, slots.takes_plain) is not True:
+        return [], 0
+    found = several_headers(batches, number(self, slots.log_end_offset), rules, api_version)
+    if found is None:
+        return [], 0
+    headers = found[0]
+    first_offsets = found[1]
+    placed = found[2]
+    end_offset = found[3]
+    total = found[5]
+    if end_offset > number(self, slots.next_flush_offset) or (found[6] and not are_new_in_python(self, headers, first_offsets)):
+        return [], 0
+    try:
+        if not number(segment, slots.size) or not has_room(segment, total, end_offset - 1, found[4], now_ms, len(placed)):
+            return [], 0
+        stamp_all(batches, first_offsets, leader_epoch)
+        segment.append_several(batches, placed)
+    except OSError as error:
+        raise self.disk_failure(segment.path, error) from error
+    set_slot(self, slots.log_end_offset, end_offset)
+    if number(segment, slots.size) >= number(segment, slots.reserve_at):
+        slot(self, slots.context).reserve(self)
+    if found[6]:
+        take_in_python(self, headers, first_offsets)
+    return first_offsets, total
 
 
 def entries_of(list placed not None, int64_t position, int64_t since_last_entry, int64_t interval, last_max, new):

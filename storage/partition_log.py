@@ -9,8 +9,10 @@ and begins at or below the log end offset. An OSError becomes a `LogDirFailure`:
 """
 
 import logging
+from typing import TYPE_CHECKING
 
 from config.topic import TopicConfig
+from protocol.compiled import compiled
 from storage import log_append, log_deletion, log_flush, log_read, log_roll, log_truncation, plain_append
 from storage.closed_segment import ClosedSegment
 from storage.discards import Discard
@@ -20,12 +22,15 @@ from storage.log_context import LogContext
 from storage.log_flush import FlushPlan
 from storage.log_segments import LogSegments
 from storage.log_settings import LogSettings, rules_for
+from storage.offset_index import OffsetIndex
 from storage.partition_metadata import ZERO_UUID
 from storage.producer_state import ProducerStateEntry
 from storage.producer_state_manager import ProducerStateManager
 from storage.segment import Segment
 from storage.small_files import SmallFiles
+from storage.time_index import TimeIndex
 from storage.topic_partition import TopicPartition
+from storage.validation_rules import ValidationRules
 
 log = logging.getLogger(__name__)
 
@@ -277,3 +282,11 @@ class PartitionLog:
         if self.is_closed:
             raise LogClosed(self.topic_partition) from error
         return LogDirFailure(self.log_dir, str(error.filename or path), error.strerror or str(error))
+
+
+if not TYPE_CHECKING and (_native := compiled("storage.native")) is not None:
+    _native.stand_before(
+        PartitionLog, ValidationRules, Segment, LogSettings, OffsetIndex, TimeIndex,
+        plain_append.append_several_plain, plain_append.are_new, plain_append.take_in,
+    )  # fmt: skip
+    PartitionLog.append_several_plain = _native.append_several_plain

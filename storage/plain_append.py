@@ -107,7 +107,7 @@ def append_several_plain(
     headers, first_offsets, placed, end_offset, newest, total, has_producer = found
     if end_offset > self.next_flush_offset:
         return _NOTHING
-    if has_producer and not (_follow_each_other(headers) and _is_new(self, headers[0], first_offsets[0])):
+    if has_producer and not are_new(self, headers, first_offsets):
         return _NOTHING
     segment = self.active_segment
     try:
@@ -121,8 +121,7 @@ def append_several_plain(
     if segment.size >= segment.reserve_at:
         self.context.reserve(self)
     if has_producer:
-        for header, first_offset in zip(headers, first_offsets, strict=True):
-            _take_in(self, header, first_offset)
+        take_in(self, headers, first_offsets)
     return first_offsets, total
 
 
@@ -199,6 +198,17 @@ def _is_new(self: "PartitionLog", header: PlainHeader, first_offset: int) -> boo
         sequence >= 0
         and producers.check_append(producer_id, epoch, sequence, last_sequence, is_transactional=False, first_offset=first_offset) is None
     )
+
+
+def are_new(self: "PartitionLog", headers: list[PlainHeader], first_offsets: list[int]) -> bool:
+    """Whether several are of one producer, which numbered them and did not send them before. Raises as `_is_new`."""
+    return _follow_each_other(headers) and _is_new(self, headers[0], first_offsets[0])
+
+
+def take_in(self: "PartitionLog", headers: list[PlainHeader], first_offsets: list[int]) -> None:
+    """The producer state learns of several that were appended."""
+    for header, first_offset in zip(headers, first_offsets, strict=True):
+        _take_in(self, header, first_offset)
 
 
 def _follow_each_other(headers: list[PlainHeader]) -> bool:

@@ -1,7 +1,6 @@
 # The slots of our own objects, read where they lie: what asking for an attribute finds, without the search. A type is asked once, at import,
 # where a slot of it is; whoever reads one has made sure of the type.
 
-from cpython.long cimport PyLong_AsLongLong
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
@@ -23,6 +22,13 @@ cdef extern from *:
         return *(PyObject **)((char *)of + offset);
     }
 
+    /* A number that is too large for anything to be larger stays so. */
+    static inline long long number_of(PyObject *number) {
+        int overflow;
+        long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
+        return overflow ? (overflow > 0 ? LLONG_MAX : LLONG_MIN) : value;
+    }
+
     static inline void set_slot(PyObject *of, Py_ssize_t offset, PyObject *value) {
         PyObject **at = (PyObject **)((char *)of + offset);
         PyObject *before = *at;
@@ -34,6 +40,7 @@ cdef extern from *:
     Py_ssize_t offset_of_slot(object descriptor)
     PyObject *slot_at(object of, Py_ssize_t offset)
     void set_slot(object of, Py_ssize_t offset, object value)
+    int64_t number_of(object number) except? -1
 
 
 cdef inline Py_ssize_t slot_of_type(type owner, str name) except 0:
@@ -52,4 +59,4 @@ cdef inline object slot(object of, Py_ssize_t offset):
 
 
 cdef inline int64_t number(object of, Py_ssize_t offset) except? -1:
-    return PyLong_AsLongLong(slot(of, offset))
+    return number_of(slot(of, offset))

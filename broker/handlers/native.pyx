@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Fetch of one partition by who has far to read, from the received bytes to the parts of the answer, compiled; and the way there.
+"""Requests that came together, compiled: Produces of plain batches, Fetches of one partition by who has far to read, and the way to both.
 
-Stands before `Dispatcher.handle_several` and `fetch_one_partition.handle_fetch_frame`, which are the authority. The latter gets whatever is
-not exactly that: `tests/integration/test_fetch_compiled.py` holds both equal.
+Stands for `Dispatcher.handle_several` and `produce.handle_produce_frames`, which are the authority, and before
+`fetch_one_partition.handle_fetch_frame`, which gets whatever is not exactly that: `tests/integration/test_fetch_compiled.py` holds both equal.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -19,12 +19,15 @@ from storage.native cimport INLINE_BYTES, Region, region_between
 from storage.slots cimport number, set_slot, slot, slot_of_type
 
 from broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, FetchSessionCache, SessionPartition
+from broker.handlers.partition_errors import partition_error
+from broker.internal_topics import INTERNAL_TOPICS
 from broker.network.answer_writer import TURN_BYTES
 from broker.services import Services
 from protocol.compiled import compiled
 from protocol.fetch_fast_path import END_WITH_ID, FIRST_VERSION_WITH_IDS
-from protocol.produce_fast_path import MAX_TOGETHER
+from protocol.produce_fast_path import MAX_TOGETHER, encode_produce_responses, read_several
 from replication.cluster import MetadataCache
+from replication.errors import ReplicationError
 from replication.fetch_read import CONSUMER, READ_COMMITTED
 from replication.partition import Partition
 from replication.replica_manager import ReplicaManager
@@ -58,6 +61,7 @@ cdef:
     Py_ssize_t turn_bytes = TURN_BYTES
     Py_ssize_t max_together = MAX_TOGETHER
     object end_of_answer = END_WITH_ID
+    object internal_topics = INTERNAL_TOPICS
 
     Py_ssize_t broker_cluster = slot_of_type(Services, "cluster")
     Py_ssize_t broker_clock = slot_of_type(Services, "clock")
@@ -70,6 +74,15 @@ cdef:
     Py_ssize_t partition_leader_epoch = slot_of_type(Partition, "leader_epoch")
     Py_ssize_t partition_log = slot_of_type(Partition, "log")
     Py_ssize_t partition_stats = slot_of_type(Partition, "stats")
+    Py_ssize_t partition_is_cut_off = slot_of_type(Partition, "is_cut_off")
+    Py_ssize_t partition_isr = slot_of_type(Partition, "isr")
+    Py_ssize_t partition_min_isr = slot_of_type(Partition, "effective_min_isr")
+    Py_ssize_t partition_followers = slot_of_type(Partition, "followers")
+    Py_ssize_t partition_departing = slot_of_type(Partition, "has_departing_member")
+    Py_ssize_t partition_waiters = slot_of_type(Partition, "waiters")
+    Py_ssize_t stats_produced = slot_of_type(TopicStats, "produce_requests")
+    Py_ssize_t stats_messages = slot_of_type(TopicStats, "messages_in")
+    Py_ssize_t stats_bytes_in = slot_of_type(TopicStats, "bytes_in")
     Py_ssize_t stats_requests = slot_of_type(TopicStats, "fetch_requests")
     Py_ssize_t stats_bytes_out = slot_of_type(TopicStats, "bytes_out")
     Py_ssize_t cache_sessions = slot_of_type(FetchSessionCache, "sessions")
@@ -154,6 +167,74 @@ def handle_several(self, view, Py_ssize_t position, Py_ssize_t end, connection):
     if done is not None:
         set_slot(route, slots.requests, requests + <int64_t>(<tuple?>done)[1])
     return done
+
+
+cdef object answer_each_in_python = None
+
+
+def answer_with(answer_each):
+    """`handle_produce_frames` gives what that makes where answers are not ready, or nobody waits for them."""
+    global answer_each_in_python
+    answer_each_in_python = answer_each
+
+
+def handle_produce_frames(view, Py_ssize_t position, Py_ssize_t end, int version, connection, broker):
+    """`produce.handle_produce_frames`, and what it calls of `Partition`, step by step."""
+    cdef tuple found, head
+    cdef list batches, first_offsets
+    cdef dict partitions
+    cdef int64_t end_offset, size
+    cdef int acks
+    if type(broker) is not Services:
+        return None
+    found = read_several(view, position, end)
+    if found is None:
+        return None
+    head = found[0]
+    batches = found[1]
+    acks = head[0]
+    topic = head[2]
+    replicas = slot(broker, broker_replicas)
+    if type(replicas) is not ReplicaManager or not -1 <= acks <= 1 or topic in internal_topics:
+        return None
+    partitions = (<dict?>slot(replicas, replicas_partitions)).get(topic)
+    partition = None if partitions is None else partitions.get(head[3])
+    if type(partition) is not Partition or slot(partition, partition_is_leader) is not True:
+        return None
+    if acks == -1 and (
+        slot(partition, partition_is_cut_off) is not False
+        or len(<tuple?>slot(partition, partition_isr)) < number(partition, partition_min_isr)
+    ):
+        return None
+    log = slot(partition, partition_log)
+    stats = slot(partition, partition_stats)
+    if type(log) is not PartitionLog or type(stats) is not TopicStats:
+        return None
+    try:
+        first_offsets, size = log.append_several_plain(
+            batches, slot(partition, partition_leader_epoch), slot(broker, broker_clock).now_ms(), version
+        )
+        if not first_offsets:
+            return None
+        end_offset = number(log, log_end_offset)
+        producers = slot(log, log_producers)
+        if slot(partition, partition_followers) or slot(partition, partition_departing) is not False or producers.state.unreplicated:
+            partition._on_appended(log, end_offset - <int64_t>first_offsets[0], size, len(first_offsets))
+        else:
+            set_slot(stats, stats_produced, number(stats, stats_produced) + len(first_offsets))
+            set_slot(stats, stats_messages, number(stats, stats_messages) + end_offset - <int64_t>first_offsets[0])
+            set_slot(stats, stats_bytes_in, number(stats, stats_bytes_in) + size)
+            set_slot(log, log_high_watermark, end_offset)
+            waiters = slot(partition, partition_waiters)
+            if waiters.waiting:
+                waiters.notify()
+    except (StorageError, ReplicationError) as error:
+        partition_error(error, broker)
+        return None
+    if acks == 1 or (acks == -1 and number(log, log_high_watermark) >= number(log, log_end_offset)):
+        answered = encode_produce_responses(version, found[2], topic, head[3], first_offsets, slot(log, log_start_offset))
+        return [answered], len(batches), found[3], len(<bytes>answered)
+    return answer_each_in_python(broker, partition, version, head, found[2], first_offsets, found[3])
 
 
 def handle_fetch_frames(view, Py_ssize_t position, Py_ssize_t end, int version, connection, broker):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import TYPE_CHECKING
 
 from broker.handlers.delayed_produce import ACKS_ALL, DelayedAppend, DelayedProduce, wait_ms
 from broker.handlers.leader_hints import current_leader, leader_nodes
@@ -24,6 +25,7 @@ from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Pending, 
 from broker.request_context import RequestContext
 from broker.services import Services
 from broker.turns import Steps
+from protocol.compiled import compiled
 from protocol.errors import ErrorCode
 from protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -34,7 +36,7 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from protocol.produce_fast_path import encode_produce_response, encode_produce_responses, read_one_batch, read_several
+from protocol.produce_fast_path import ProduceHead, encode_produce_response, encode_produce_responses, read_one_batch, read_several
 from protocol.records import NO_TIMESTAMP, TRANSACTIONAL_MASK
 from replication.errors import ReplicationError, UnknownTopicOrPartition
 from replication.partition import Partition
@@ -136,7 +138,8 @@ def handle_produce_frames(
     found = read_several(view, position, end)
     if found is None:
         return None
-    (acks, timeout_ms, topic, index), batches, correlation_ids, following = found
+    head, batches, correlation_ids, following = found
+    acks, _, topic, index = head
     of_topic = broker.replica_manager.partitions.get(topic)  # as above, without a call that every single batch would pay for
     if of_topic is None or acks not in VALID_ACKS or topic in INTERNAL_TOPICS:
         return None
@@ -150,13 +153,28 @@ def handle_produce_frames(
         return None
     if not first_offsets:
         return None
+    log = partition.log
+    if acks == 1 or (acks == ACKS_ALL and log.high_watermark >= log.log_end_offset):
+        answered = encode_produce_responses(version, correlation_ids, topic, index, first_offsets, log.log_start_offset)
+        return [answered], len(batches), following, len(answered)
+    return answer_each(broker, partition, version, head, correlation_ids, first_offsets, following)
+
+
+def answer_each(
+    broker: Services,
+    partition: Partition,
+    version: int,
+    head: ProduceHead,
+    correlation_ids: list[int],
+    first_offsets: list[int],
+    following: int,
+) -> Several:
+    """The answers to requests that came together, when there are none or each waits for replicas."""
+    acks, timeout_ms, _, _ = head
     if acks == 0:
-        return [NO_RESPONSE] * len(batches), len(batches), following, 0
+        return [NO_RESPONSE] * len(correlation_ids), len(correlation_ids), following, 0
     log = partition.log
     log_start_offset = log.log_start_offset
-    if acks != ACKS_ALL or log.high_watermark >= log.log_end_offset:
-        answered = encode_produce_responses(version, correlation_ids, topic, index, first_offsets, log_start_offset)
-        return [answered], len(batches), following, len(answered)
     answers: list[Answer] = []
     end_offsets = (*first_offsets[1:], log.log_end_offset)
     for correlation_id, first_offset, end_offset in zip(correlation_ids, first_offsets, end_offsets, strict=True):
@@ -372,3 +390,8 @@ def _put(topics: list[TopicProduceResponse], name: str, result: PartitionProduce
     if not topics or topics[-1].name != name:
         topics.append(TopicProduceResponse(name=name))
     topics[-1].partition_responses.append(result)
+
+
+if not TYPE_CHECKING and (_native := compiled("broker.handlers.native")) is not None:
+    _native.answer_with(answer_each)
+    handle_produce_frames = _native.handle_produce_frames

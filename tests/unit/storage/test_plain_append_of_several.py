@@ -142,6 +142,14 @@ def test_a_flush_that_is_due_comes_where_it_would() -> None:
     assert log.flush_due_offset == 3
 
 
+@pytest.mark.parametrize("limit", [2**63 - 1, 2**63 + 7])
+def test_limits_that_are_never_reached_may_be_larger_than_any_offset(limit: int) -> None:
+    log = led(segment_ms=2**63 - 1, flush_messages=2**63 - 1)
+    assert short_way(log, a_batch()) == 0
+    log.next_flush_offset = limit  # what flush.messages says, counted from where a restart found the log's end
+    assert at_once(log, a_batch(), a_batch()) == [1, 2]
+
+
 def test_another_leader_epoch_is_for_one_batch() -> None:
     log = led()
     assert short_way(log, a_batch()) == 0
