@@ -1,0 +1,147 @@
+"""A connection with a socket of its own: whatever its answers are made of, they arrive whole and in order, however slowly they leave."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+import tempfile
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.network.connection import Connection
+from broker.network.gather import INLINE_BYTES, PAGE_BYTES
+from broker.network.request_channel import Answer, ConnectionInfo, Several
+from storage.file_region import FileRegion
+from storage.filesystem import RealFileSystem
+from tests.support.network import Bench, FakeTransport, Turns, framed, unframed
+from tests.unit.network.test_sending_at_once import Loop
+
+DATA = random.Random(4).randbytes(1 << 20)
+METADATA, FETCH = 3, 1
+FETCHES = st.tuples(
+    st.just(FETCH),
+    st.sampled_from([0, 77, PAGE_BYTES - 1, PAGE_BYTES, 3 * PAGE_BYTES + 5]),
+    st.sampled_from([1, INLINE_BYTES, INLINE_BYTES + 1, 40_000, 65_536, 70_000, 300_000]),
+)
+REQUESTS = st.one_of(FETCHES, st.tuples(st.just(METADATA), st.just(0), st.integers(0, 3000)))
+"""(API key, position, length)."""
+
+
+class SocketTurns(Loop, Turns):
+    """A hand-turned loop with writers and threads."""
+
+    def __init__(self) -> None:
+        Loop.__init__(self)
+        Turns.__init__(self)
+
+
+class SocketTransport(FakeTransport):
+    """Writes to a socket what it takes."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(takes=0)
+        self.sock = sock
+
+    def _drain(self) -> None:
+        while self.buffered:
+            try:
+                del self.buffered[: self.sock.send(self.buffered)]
+            except BlockingIOError:
+                return
+
+    def retry(self) -> None:
+        """The socket may have room again."""
+        had = bool(self.buffered)
+        self._drain()
+        if had and not self.buffered and self.protocol is not None:
+            self.protocol.resume_writing()
+
+
+def a_request(kind: int, position: int, length: int) -> bytes:
+    return struct.pack(">hhiii", kind, 17, 5, position, length)
+
+
+@settings(deadline=None, max_examples=120)
+@given(
+    st.lists(st.lists(REQUESTS, min_size=1, max_size=6), min_size=1, max_size=5),
+    st.sampled_from([5_000, 60_000, 2_000_000]),
+    st.lists(st.booleans(), min_size=1, max_size=4),
+)
+def test_answers_arrive_whole_and_in_order(reads: list[list[tuple[int, int, int]]], room: int, together: list[bool]) -> None:
+    ours, client = socket.socketpair()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, room)
+    ours.setblocking(False)
+    client.setblocking(False)
+    with tempfile.NamedTemporaryFile() as stored:
+        stored.write(DATA)
+        stored.flush()
+        file = RealFileSystem().open(stored.name, read_only=True)
+        calls = 0
+
+        def answer(frame: memoryview, _: object) -> Answer:
+            kind, _, _, position, length = struct.unpack(">hhiii", frame)
+            if kind == METADATA:
+                return b"m" * length
+            return [b"<", FileRegion(file, position, length, True), b">"]
+
+        def several(view: memoryview, position: int, end: int, _: object) -> Several | None:
+            nonlocal calls
+            calls += 1
+            if not together[calls % len(together)]:
+                return None
+            parts: list[Any] = []
+            count = size = 0
+            while end - position >= 20 and view[position + 5] == FETCH and size < 100_000:
+                at, length = struct.unpack(">ii", view[position + 12 : position + 20])
+                parts += [struct.pack(">i", length + 2) + b"<", FileRegion(file, at, length, True), b">"]
+                size += length + 6
+                count += 1
+                position += 20
+            return (parts, count, position, size) if count else None
+
+        turns = SocketTurns()
+        bench = Bench(answer, turns=turns)
+        bench.processor.handle_several = several
+        connection = Connection(bench.processor, ConnectionInfo("test", "host", 2, "PLAINTEXT"), ours)
+        transport = SocketTransport(ours)
+        transport.protocol = connection
+        connection.connection_made(transport)
+        got = bytearray()
+
+        def take() -> bool:
+            """What has come and what can be done now; whether there was anything."""
+            moved = turns.turn()
+            while turns.pulls:
+                turns.pulls.pop(0)()
+                moved = True
+            try:
+                while data := client.recv(1 << 20):
+                    got.extend(data)
+                    moved = True
+            except BlockingIOError:
+                pass
+            if moved:
+                transport.retry()
+                turns.there_is_room()
+            return moved
+
+        for read in reads:
+            received = framed(*(a_request(*each) for each in read))
+            while not transport.reading:
+                assert take()
+            buffer = connection.get_buffer(-1)
+            buffer[: len(received)] = received
+            connection.buffer_updated(len(received))
+        while take():
+            pass
+        asked = [each for read in reads for each in read]
+        assert unframed(bytes(got)) == [
+            b"m" * length if kind == METADATA else b"<" + DATA[position : position + length] + b">" for kind, position, length in asked
+        ]
+        assert not transport.closing
+        connection.connection_lost(None)
+    ours.close()
+    client.close()
