@@ -96,16 +96,10 @@ class AnswerWriter(FrameReader):
         if out is not None:
             self._unsent = None
             try:
-                if self.timings or self._state & _OUT_OF_THE_ORDINARY:
-                    self._write(out)
-                elif not self._has_regions:
-                    self._transport.write(_join(out))
-                elif (sender := self._sender) is None:
+                if self.timings or self._has_regions or self._state & _OUT_OF_THE_ORDINARY:
                     self._write(out)
                 else:
-                    self._has_regions = False
-                    if not sender.send(out):
-                        self._state |= SENDING
+                    self._transport.write(_join(out))
             except Exception:
                 self._fail()
 
