@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
@@ -123,6 +122,8 @@ class PasswordEncoder:
         return password
 
     def _key(self, factory: str, salt: bytes, iterations: int, key_length: int) -> bytes:
+        import hashlib  # 1 ms of a start, and few set password.encoder.secret
+
         return hashlib.pbkdf2_hmac(_HASHES[factory], self._secret, salt, iterations, key_length // 8)
 
 

@@ -12,18 +12,19 @@ Framing:
   compression. A bare snappy block without that framing is accepted when reading.
 - lz4: one lz4 frame, independent blocks of 64 KiB, no content size, correct header checksum (KIP-57; magic 2 never has the broken one).
 - zstd: frames without content size, as a streaming encoder writes them.
+
+What each of the last three needs is imported when it is first used: few brokers need all, and it would be a sixtieth of the start.
 """
 
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Final
-
-import lz4.frame
-import snappy
-import zstandard
+from typing import TYPE_CHECKING, Final
 
 from protocol.record_errors import CorruptCompressedData, DecompressionTooLarge, UnknownCompressionCodec
+
+if TYPE_CHECKING:
+    import zstandard
 
 Buffer = bytes | bytearray | memoryview
 
@@ -146,6 +147,8 @@ _SNAPPY_MAX_RATIO: Final = 22  # the densest element is a three-byte copy of 64 
 
 
 def _encode_snappy(data: Buffer, level: int | None) -> bytes:
+    import snappy
+
     view = memoryview(data)
     parts = [_XERIAL_HEADER]
     for start in range(0, len(view), _XERIAL_BLOCK):
@@ -183,6 +186,8 @@ def _decode_snappy(data: Buffer, max_bytes: int) -> bytes:
 
 
 def _decode_snappy_block(block: memoryview, room: int, max_bytes: int) -> bytes:
+    import snappy
+
     declared = 0
     for index in range(5):
         if index >= len(block):
@@ -209,6 +214,8 @@ _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 
 
 def _encode_lz4(data: Buffer, level: int | None) -> bytes:
+    import lz4.frame
+
     fast = level is None or level == LZ4_DEFAULT_LEVEL
     # 0 is the fast compressor; 3 to 12 the high compressor, where Kafka's 1 and 2 are the library's weakest and 13 to 17 its strongest
     strength = 0 if fast or level is None else min(max(level, lz4.frame.COMPRESSIONLEVEL_MINHC), lz4.frame.COMPRESSIONLEVEL_MAX)
@@ -224,6 +231,8 @@ def _encode_lz4(data: Buffer, level: int | None) -> bytes:
 
 
 def _decode_lz4(data: Buffer, max_bytes: int) -> bytes:
+    import lz4.frame
+
     if bytes(data[:4]) != _LZ4_MAGIC:  # the library would take a skippable frame for an empty one
         raise CorruptCompressedData("lz4", "no frame")
     decoder = lz4.frame.LZ4FrameDecompressor()
@@ -255,12 +264,14 @@ def _decode_lz4(data: Buffer, max_bytes: int) -> bytes:
 
 # Making a decompression context costs 17 µs, a decompression of a small batch 1.4 µs; so contexts are kept. list.pop and list.append are
 # atomic, which is what lets worker threads decompress too: a context is never in two hands.
-_idle_zstd_decoders: list[zstandard.ZstdDecompressor] = []
+_idle_zstd_decoders: "list[zstandard.ZstdDecompressor]" = []
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _ZSTD_MAX_WINDOW: Final = 1 << 27  # the reference implementation's own limit, and the JVM's
 
 
 def _encode_zstd(data: Buffer, level: int | None) -> bytes:
+    import zstandard
+
     context = zstandard.ZstdCompressor(level=ZSTD_DEFAULT_LEVEL if level is None else level, write_content_size=False)
     stream = context.compressobj()
     # Java's stream is flushed before it is closed, which leaves a data block that is not the last and an empty one that is.
@@ -268,6 +279,8 @@ def _encode_zstd(data: Buffer, level: int | None) -> bytes:
 
 
 def _decode_zstd(data: Buffer, max_bytes: int) -> bytes:
+    import zstandard
+
     _check_zstd_frames(memoryview(data))
     decoder = _idle_zstd_decoders.pop() if _idle_zstd_decoders else zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
     parts: list[bytes] = []

@@ -167,7 +167,7 @@ def frame_batch(
 def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: int) -> bytearray:
     """The records as they stand in a batch body before compression."""
     parts: list[bytes] = []
-    known = _VARINTS
+    known = VARINTS
     last_timestamp: int | None = None
     start = b""
     for offset, timestamp, key, value, headers in records:
@@ -234,8 +234,12 @@ def _append_bytes(out: bytearray, data: bytes | None) -> None:
         out += data
 
 
-_KNOWN_VARINTS = 512
-_VARINTS = [encode_varint(value) for value in range(_KNOWN_VARINTS)]  # looking one up costs 0.03 µs, encoding it 0.4
+# Of 0 to 1,023. Looking one up costs 0.03 µs, encoding it 0.4.
+VARINTS = [
+    *(bytes((value << 1,)) for value in range(64)),
+    *(bytes((value << 1 & 0x7F | 0x80, value >> 6)) for value in range(64, 1024)),
+]
+_KNOWN_VARINTS = len(VARINTS)
 _NULL = encode_varint(-1)
 
 

@@ -1,8 +1,7 @@
 """From an API key to its messages, versions and headers; the source of what ApiVersions advertises.
 
 The broker asks here for every request it decodes and for every request it sends. Modules of `protocol.messages` are imported when first
-asked for, so a process pays only for the APIs it speaks; their names follow from the name of the key, and versions stand in the
-declarations alone.
+asked for, so a process pays only for the APIs it speaks; their names follow from the name of the key.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from importlib import import_module
 from typing import Final, NamedTuple, cast
 
 from protocol.api_keys import ApiKey
+from protocol.api_versions import versions_of
 from protocol.fields import Versions
 from protocol.schema import Message
 
@@ -74,9 +74,9 @@ def api(key: ApiKey) -> Api:
     name = key.name.title().replace("_", "")
     request = cast("type[Message]", getattr(module, f"{name}Request"))
     response = cast("type[Message]", getattr(module, f"{name}Response"))
-    return Api(key, request, response, request.SCHEMA.versions, request.SCHEMA.flexible)
+    return Api(key, request, response, *versions_of(key))
 
 
 def advertised(handlers: Iterable[ApiKey]) -> list[AdvertisedApi]:
     """What a broker with these handlers lists, in the order in which Apache Kafka lists it: by key."""
-    return [AdvertisedApi(key, *api(key).versions) for key in sorted(handlers)]
+    return [AdvertisedApi(key, *versions_of(key).valid) for key in sorted(handlers)]

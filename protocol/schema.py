@@ -2,11 +2,13 @@
 
 Used by `protocol/messages/*.py` alone. A declaration reads
 
-    @request(ApiKey.FIND_COORDINATOR, versions=(0, 6), flexible=3)
+    @request(ApiKey.FIND_COORDINATOR)
     class FindCoordinatorRequest(Message):
         key: String = until(3)
         key_type: Int8 = since(1)
         coordinator_keys: Array[String] = since(4)
+
+The versions of an API stand in `protocol.api_versions`, from where they can be listed without importing its messages.
 
 Every field has a default (Kafka's: zero, empty, or the one given), so constructors take any subset of the fields by keyword. A field that
 a version does not have keeps its default when decoded; encoding another value raises `UnsupportedField`, unless the field is ignorable. A
@@ -25,6 +27,7 @@ from typing import Annotated, Any, ClassVar, Final, Self, TypedDict, TypeVar, Un
 
 from protocol import codegen
 from protocol.api_keys import ApiKey
+from protocol.api_versions import versions_of
 from protocol.fields import LAST_VERSION, NO_VERSIONS, ArrayOf, Field, Fixed, Schema, StructOf, Variable, Versions, WireType
 from protocol.uuid import ZERO_UUID
 
@@ -184,27 +187,27 @@ class Message(Struct):
 
 
 @dataclass_transform(kw_only_default=True)
-def request(api_key: ApiKey, *, versions: tuple[int, int], flexible: int | None) -> Callable[[type[_T]], type[_T]]:
-    """Declare the request of an API; `flexible` is the first version with compact lengths and tagged fields, or None."""
-    return _declaration("request", api_key, versions, flexible)
+def request(api_key: ApiKey) -> Callable[[type[_T]], type[_T]]:
+    """Declare the request of an API."""
+    return lambda cls: _declare(cls, "request", api_key, *versions_of(api_key))
 
 
 @dataclass_transform(kw_only_default=True)
-def response(api_key: ApiKey, *, versions: tuple[int, int], flexible: int | None) -> Callable[[type[_T]], type[_T]]:
+def response(api_key: ApiKey) -> Callable[[type[_T]], type[_T]]:
     """Declare the response of an API."""
-    return _declaration("response", api_key, versions, flexible)
+    return lambda cls: _declare(cls, "response", api_key, *versions_of(api_key))
 
 
 @dataclass_transform(kw_only_default=True)
 def header(*, versions: tuple[int, int], flexible: int) -> Callable[[type[_T]], type[_T]]:
-    """Declare the header that precedes every request or response."""
-    return _declaration("header", None, versions, flexible)
+    """Declare the header that precedes every request or response; `flexible` is the first version with tagged fields."""
+    return _declaration("header", versions, flexible)
 
 
 @dataclass_transform(kw_only_default=True)
 def data(*, versions: tuple[int, int], flexible: int | None) -> Callable[[type[_T]], type[_T]]:
     """Declare what is stored or carried as bytes inside something else: records of internal topics, control records, member metadata."""
-    return _declaration("data", None, versions, flexible)
+    return _declaration("data", versions, flexible)
 
 
 @dataclass_transform(kw_only_default=True)
@@ -213,10 +216,10 @@ def struct(cls: type[_T]) -> type[_T]:
     return _declare(cls, "struct", None, Versions(0, LAST_VERSION), NO_VERSIONS)
 
 
-def _declaration(kind: str, api_key: ApiKey | None, versions: tuple[int, int], flexible: int | None) -> Callable[[type[_T]], type[_T]]:
+def _declaration(kind: str, versions: tuple[int, int], flexible: int | None) -> Callable[[type[_T]], type[_T]]:
     valid = Versions(*versions)
     flexible_versions = NO_VERSIONS if flexible is None else Versions(flexible, valid.last)
-    return lambda cls: _declare(cls, kind, api_key, valid, flexible_versions)
+    return lambda cls: _declare(cls, kind, None, valid, flexible_versions)
 
 
 def _declare(cls: type[_T], kind: str, api_key: ApiKey | None, versions: Versions, flexible: Versions) -> type[_T]:

@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from storage.cleaner_frames import take_frame, write_frame
 from storage.cleaner_job import CleanedGroup, CleaningJob, CleaningStats, decode_stats, encode_job
-from storage.cleaner_worker import take_frame, write_frame
 
 _ROOT = str(Path(__file__).resolve().parents[1])
 _READ_BYTES = 64 * 1024

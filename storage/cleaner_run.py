@@ -20,8 +20,9 @@ from storage.cleaner_job import CleanedGroup, CleaningAborted, CleaningJob, Clea
 from storage.cleaner_offset_map import OffsetMap
 from storage.cleaner_transactions import CleanedTransactions
 from storage.errors import SegmentOffsetOverflow
-from storage.file_names import CLEANED_SUFFIX, INDEX_SUFFIXES, LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name
+from storage.file_names import CLEANED_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name
 from storage.filesystem import File, FileSystem
+from storage.leftovers import remove_cleaned
 from storage.log_settings import LogSettings
 from storage.offset_index import MAX_RELATIVE_OFFSET
 from storage.segment import Segment
@@ -254,14 +255,6 @@ def group_segments(segments: list[Segment], settings: LogSettings, first_unclean
             groups.append([segment])
             bytes_of_group = sizes
     return groups
-
-
-def remove_cleaned(filesystem: FileSystem, directory: str, base_offset: int) -> None:
-    """Removes what a cleaning that was called off left of a group. May raise OSError."""
-    for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
-        path = f"{directory}/{file_name(base_offset, suffix)}{CLEANED_SUFFIX}"
-        if filesystem.exists(path):
-            filesystem.unlink(path)
 
 
 def _position_of(file: File, source: SourceSegment, start_offset: int) -> int:

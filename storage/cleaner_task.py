@@ -18,9 +18,9 @@ from config.topic import DELETE_RETENTION_MS, MAX_MESSAGE_BYTES
 from storage.cleaner_choice import LogToClean
 from storage.cleaner_job import CleanedGroup, CleaningJob, CleaningStats, SourceSegment
 from storage.cleaner_process import CleanerWorker
-from storage.cleaner_run import remove_cleaned
 from storage.filesystem import FileSystem
 from storage.giving_way import give_way
+from storage.leftovers import remove_cleaned
 from storage.log_deletion import Then
 from storage.producer_state import NONE
 from storage.swaps import Swap

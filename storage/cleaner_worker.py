@@ -1,9 +1,8 @@
 """The process that cleans logs, so that the interpreter of the event loop is not held up by it: `python -m storage.cleaner_worker`.
 
 `cleaner_process` starts it when there is something to clean and ends it when there has been nothing for a while. Job by job comes in on its
-standard input, groups and results go out on its standard output, as frames: four bytes of length and JSON. After each group it waits until
-it is told to go on. It ends when its input does, or its parent, and it is killed when a cleaning is called off: it changes no file that the
-log needs.
+standard input, groups and results go out on its standard output (`cleaner_frames`). After each group it waits until it is told to go on. It
+ends when its input does, or its parent, and it is killed when a cleaning is called off: it changes no file that the log needs.
 
 It gives way to the broker (`nice`), for a compaction that takes longer hurts nobody.
 """
@@ -12,19 +11,18 @@ import contextlib
 import json
 import os
 import signal
-import struct
 import sys
 import time
 from collections.abc import Callable
 from typing import IO
 
 from protocol.record_errors import RecordFormatError
+from storage.cleaner_frames import read_frame, write_frame
 from storage.cleaner_job import CleaningAborted, decode_job, encode_stats
 from storage.cleaner_run import CleanerPorts, clean
 from storage.errors import StorageError
 from storage.filesystem import RealFileSystem
 
-_LENGTH = struct.Struct(">I")
 _NICE = 5
 _SHORTEST_SLEEP_SECONDS = 0.02
 
@@ -45,34 +43,6 @@ class Throttle:
         ahead = self._due - now
         if ahead > _SHORTEST_SLEEP_SECONDS:
             self._sleep(ahead)
-
-
-def write_frame(file: IO[bytes], data: bytes) -> None:
-    """One frame, flushed. Raises OSError."""
-    file.write(_LENGTH.pack(len(data)) + data)
-    file.flush()
-
-
-def read_frame(file: IO[bytes]) -> bytes | None:
-    """The next frame; None at the end. Blocks."""
-    head = file.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
-        return None
-    length = _LENGTH.unpack(head)[0]
-    data = file.read(length)
-    return data if len(data) == length else None
-
-
-def take_frame(buffer: bytearray) -> bytes | None:
-    """The first frame of what was read so far, taken out of it; None if it is not complete."""
-    if len(buffer) < _LENGTH.size:
-        return None
-    end = _LENGTH.size + _LENGTH.unpack_from(buffer)[0]
-    if len(buffer) < end:
-        return None
-    data = bytes(buffer[_LENGTH.size : end])
-    del buffer[:end]
-    return data
 
 
 def serve(requests: IO[bytes], answers: IO[bytes], parent: int) -> None:

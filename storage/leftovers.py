@@ -2,12 +2,21 @@
 
 `.deleted` files go. `.cleaned` ones go, for the cleaner had not finished them. `.swap` ones are finished: the segments they replace go,
 and they take the names. Called by `recovery` before it looks at segments; the rules are those of Apache Kafka's LogLoader. The `.tmp` of
-a small file goes, too: LogLoader leaves it where it is.
+a small file goes, too: LogLoader leaves it where it is. A cleaning that is called off removes its own files while the log is open.
 """
 
 import logging
 
-from storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX, offset_of_file_name
+from storage.file_names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    TEMPORARY_SUFFIX,
+    file_name,
+    offset_of_file_name,
+)
 from storage.filesystem import FileSystem
 from storage.leader_epochs import LEADER_EPOCH_CHECKPOINT
 from storage.log_settings import LogSettings
@@ -28,6 +37,14 @@ def settle_leftovers(filesystem: FileSystem, directory: str, settings: LogSettin
     if swaps:
         _finish_swaps(filesystem, directory, swaps, settings, now_ms)
     return filesystem.list_directory(directory)
+
+
+def remove_cleaned(filesystem: FileSystem, directory: str, base_offset: int) -> None:
+    """Removes what a cleaning that was called off left of a group. May raise OSError."""
+    for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
+        path = f"{directory}/{file_name(base_offset, suffix)}{CLEANED_SUFFIX}"
+        if filesystem.exists(path):
+            filesystem.unlink(path)
 
 
 def _remove_temporary_files(filesystem: FileSystem, directory: str, names: list[str]) -> list[str]:

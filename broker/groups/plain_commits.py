@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from broker.groups.offset_records import KEY_VERSION, PLAIN_VALUE_SIZE, VALUE_VERSION, OffsetAndMetadata
 from protocol.offset_commit_fast_path import MOST_OFFSETS, PlainTopic
-from protocol.record_builder import encode_varint
+from protocol.record_builder import VARINTS, encode_varint
 from storage.topic_partition import TopicPartition
 
 _KEY_START = Struct(">hh")
@@ -27,7 +27,7 @@ _NO_METADATA: Final = b"\0\0"
 _NO_HEADERS: Final = b"\0"
 _ATTRIBUTES_AND_TIME: Final = b"\0\0"
 _PARTITION_SIZE: Final = 4
-_DELTAS: Final = [encode_varint(delta) for delta in range(MOST_OFFSETS)]
+_DELTAS: Final = VARINTS[:MOST_OFFSETS]
 _ONE_BYTE_DELTAS: Final = 64
 """So many offset deltas take one byte; the others two."""
 

@@ -18,13 +18,12 @@ from broker.groups.offset_records import (
     offset_keys,
     offset_value,
 )
-from protocol.record_builder import encode_varint
+from protocol.record_builder import VARINTS, encode_varint
 from storage.topic_partition import TopicPartition
 
 Pairs: TypeAlias = Sequence[tuple[bytes, bytes | None]]
 
-_KNOWN_VARINTS: Final = 1024
-_VARINTS: Final = [encode_varint(value) for value in range(_KNOWN_VARINTS)]
+_KNOWN_VARINTS: Final = len(VARINTS)
 _NULL: Final = encode_varint(-1)
 _ATTRIBUTES_AND_TIME: Final = b"\0\0"
 _NO_HEADERS: Final = b"\0"
@@ -61,7 +60,7 @@ def encode_commits(group_id: str, offsets: Sequence[tuple[TopicPartition, Offset
             values.append(value)
             _add_pair(delta, offset_keys(group_id, (pair[0],))[0], value, parts)
             continue
-        delta_bytes = _VARINTS[delta] if delta < _KNOWN_VARINTS else encode_varint(delta)
+        delta_bytes = VARINTS[delta] if delta < _KNOWN_VARINTS else encode_varint(delta)
         if topic is not last_topic:
             last_topic = topic
             name = topic.encode()
@@ -79,7 +78,7 @@ def encode_commits(group_id: str, offsets: Sequence[tuple[TopicPartition, Offset
 
 
 def _add_pair(delta: int, key: bytes, value: bytes | None, parts: list[bytes]) -> None:
-    known = _VARINTS
+    known = VARINTS
     size = len(key)
     key_size = known[size] if size < _KNOWN_VARINTS else encode_varint(size)
     if value is None:

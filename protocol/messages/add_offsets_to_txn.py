@@ -7,7 +7,7 @@ from protocol.api_keys import ApiKey
 from protocol.schema import Int16, Int32, Int64, Message, String, field, request, response
 
 
-@request(ApiKey.ADD_OFFSETS_TO_TXN, versions=(0, 4), flexible=3)
+@request(ApiKey.ADD_OFFSETS_TO_TXN)
 class AddOffsetsToTxnRequest(Message):
     transactional_id: String = field()
     producer_id: Int64 = field()
@@ -15,7 +15,7 @@ class AddOffsetsToTxnRequest(Message):
     group_id: String = field()
 
 
-@response(ApiKey.ADD_OFFSETS_TO_TXN, versions=(0, 4), flexible=3)
+@response(ApiKey.ADD_OFFSETS_TO_TXN)
 class AddOffsetsToTxnResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

@@ -23,7 +23,7 @@ class AddPartitionsToTxnTransaction(Struct):
     topics: Array[AddPartitionsToTxnTopic] = field()
 
 
-@request(ApiKey.ADD_PARTITIONS_TO_TXN, versions=(0, 5), flexible=3)
+@request(ApiKey.ADD_PARTITIONS_TO_TXN)
 class AddPartitionsToTxnRequest(Message):
     transactions: Array[AddPartitionsToTxnTransaction] = since(4)
     v3_and_below_transactional_id: String = until(3)
@@ -50,7 +50,7 @@ class AddPartitionsToTxnResult(Struct):
     topic_results: Array[AddPartitionsToTxnTopicResult] = field()
 
 
-@response(ApiKey.ADD_PARTITIONS_TO_TXN, versions=(0, 5), flexible=3)
+@response(ApiKey.ADD_PARTITIONS_TO_TXN)
 class AddPartitionsToTxnResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = since(4, ignorable=True)

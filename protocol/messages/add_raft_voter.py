@@ -11,7 +11,7 @@ class Listener(Struct):
     port: UInt16 = field()
 
 
-@request(ApiKey.ADD_RAFT_VOTER, versions=(0, 0), flexible=0)
+@request(ApiKey.ADD_RAFT_VOTER)
 class AddRaftVoterRequest(Message):
     cluster_id: NullableString = field()
     timeout_ms: Int32 = field()
@@ -20,7 +20,7 @@ class AddRaftVoterRequest(Message):
     listeners: Array[Listener] = field()
 
 
-@response(ApiKey.ADD_RAFT_VOTER, versions=(0, 0), flexible=0)
+@response(ApiKey.ADD_RAFT_VOTER)
 class AddRaftVoterResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

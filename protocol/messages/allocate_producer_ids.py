@@ -4,13 +4,13 @@ from protocol.api_keys import ApiKey
 from protocol.schema import Int16, Int32, Int64, Message, field, request, response
 
 
-@request(ApiKey.ALLOCATE_PRODUCER_IDS, versions=(0, 0), flexible=0)
+@request(ApiKey.ALLOCATE_PRODUCER_IDS)
 class AllocateProducerIdsRequest(Message):
     broker_id: Int32 = field()
     broker_epoch: Int64 = field(default=-1)
 
 
-@response(ApiKey.ALLOCATE_PRODUCER_IDS, versions=(0, 0), flexible=0)
+@response(ApiKey.ALLOCATE_PRODUCER_IDS)
 class AllocateProducerIdsResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

@@ -23,7 +23,7 @@ class AlterClientQuotasRequestEntryData(Struct):
     ops: Array[OpData] = field()
 
 
-@request(ApiKey.ALTER_CLIENT_QUOTAS, versions=(0, 1), flexible=1)
+@request(ApiKey.ALTER_CLIENT_QUOTAS)
 class AlterClientQuotasRequest(Message):
     entries: Array[AlterClientQuotasRequestEntryData] = field()
     validate_only: Bool = field()
@@ -42,7 +42,7 @@ class AlterClientQuotasResponseEntryData(Struct):
     entity: Array[AlterClientQuotasResponseEntityData] = field()
 
 
-@response(ApiKey.ALTER_CLIENT_QUOTAS, versions=(0, 1), flexible=1)
+@response(ApiKey.ALTER_CLIENT_QUOTAS)
 class AlterClientQuotasResponse(Message):
     throttle_time_ms: Int32 = field()
     entries: Array[AlterClientQuotasResponseEntryData] = field()

@@ -17,7 +17,7 @@ class AlterConfigsResource(Struct):
     configs: Array[AlterableConfig] = field()
 
 
-@request(ApiKey.ALTER_CONFIGS, versions=(0, 2), flexible=2)
+@request(ApiKey.ALTER_CONFIGS)
 class AlterConfigsRequest(Message):
     resources: Array[AlterConfigsResource] = field()
     validate_only: Bool = field()
@@ -31,7 +31,7 @@ class AlterConfigsResourceResponse(Struct):
     resource_name: String = field()
 
 
-@response(ApiKey.ALTER_CONFIGS, versions=(0, 2), flexible=2)
+@response(ApiKey.ALTER_CONFIGS)
 class AlterConfigsResponse(Message):
     throttle_time_ms: Int32 = field()
     responses: Array[AlterConfigsResourceResponse] = field()

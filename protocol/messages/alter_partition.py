@@ -31,7 +31,7 @@ class AlterPartitionRequestTopicData(Struct):
     partitions: Array[AlterPartitionRequestPartitionData] = field()
 
 
-@request(ApiKey.ALTER_PARTITION, versions=(0, 3), flexible=0)
+@request(ApiKey.ALTER_PARTITION)
 class AlterPartitionRequest(Message):
     broker_id: Int32 = field()
     broker_epoch: Int64 = field(default=-1)
@@ -56,7 +56,7 @@ class AlterPartitionResponseTopicData(Struct):
     partitions: Array[AlterPartitionResponsePartitionData] = field()
 
 
-@response(ApiKey.ALTER_PARTITION, versions=(0, 3), flexible=0)
+@response(ApiKey.ALTER_PARTITION)
 class AlterPartitionResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

@@ -16,7 +16,7 @@ class ReassignableTopic(Struct):
     partitions: Array[ReassignablePartition] = field()
 
 
-@request(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 0), flexible=0)
+@request(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
 class AlterPartitionReassignmentsRequest(Message):
     timeout_ms: Int32 = field(default=60000)
     topics: Array[ReassignableTopic] = field()
@@ -35,7 +35,7 @@ class ReassignableTopicResponse(Struct):
     partitions: Array[ReassignablePartitionResponse] = field()
 
 
-@response(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 0), flexible=0)
+@response(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
 class AlterPartitionReassignmentsResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

@@ -16,7 +16,7 @@ class AlterReplicaLogDir(Struct):
     topics: Array[AlterReplicaLogDirTopic] = field()
 
 
-@request(ApiKey.ALTER_REPLICA_LOG_DIRS, versions=(0, 2), flexible=2)
+@request(ApiKey.ALTER_REPLICA_LOG_DIRS)
 class AlterReplicaLogDirsRequest(Message):
     dirs: Array[AlterReplicaLogDir] = field()
 
@@ -33,7 +33,7 @@ class AlterReplicaLogDirTopicResult(Struct):
     partitions: Array[AlterReplicaLogDirPartitionResult] = field()
 
 
-@response(ApiKey.ALTER_REPLICA_LOG_DIRS, versions=(0, 2), flexible=2)
+@response(ApiKey.ALTER_REPLICA_LOG_DIRS)
 class AlterReplicaLogDirsResponse(Message):
     throttle_time_ms: Int32 = field()
     results: Array[AlterReplicaLogDirTopicResult] = field()

@@ -21,7 +21,7 @@ class ScramCredentialUpsertion(Struct):
     salted_password: Bytes = field()
 
 
-@request(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions=(0, 0), flexible=0)
+@request(ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
 class AlterUserScramCredentialsRequest(Message):
     deletions: Array[ScramCredentialDeletion] = field()
     upsertions: Array[ScramCredentialUpsertion] = field()
@@ -34,7 +34,7 @@ class AlterUserScramCredentialsResult(Struct):
     error_message: NullableString = field()
 
 
-@response(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions=(0, 0), flexible=0)
+@response(ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
 class AlterUserScramCredentialsResponse(Message):
     throttle_time_ms: Int32 = field()
     results: Array[AlterUserScramCredentialsResult] = field()

@@ -8,7 +8,7 @@ from protocol.api_keys import ApiKey
 from protocol.schema import Array, Bool, Int16, Int32, Int64, Message, String, Struct, field, request, response, since, struct
 
 
-@request(ApiKey.API_VERSIONS, versions=(0, 4), flexible=3)
+@request(ApiKey.API_VERSIONS)
 class ApiVersionsRequest(Message):
     client_software_name: String = since(3, ignorable=True)
     client_software_version: String = since(3, ignorable=True)
@@ -35,7 +35,7 @@ class FinalizedFeatureKey(Struct):
     min_version_level: Int16 = field()
 
 
-@response(ApiKey.API_VERSIONS, versions=(0, 4), flexible=3)
+@response(ApiKey.API_VERSIONS)
 class ApiVersionsResponse(Message):
     error_code: Int16 = field()
     api_keys: Array[ApiVersion] = field()

@@ -21,7 +21,7 @@ class AssignReplicasToDirsRequestDirectoryData(Struct):
     topics: Array[AssignReplicasToDirsRequestTopicData] = field()
 
 
-@request(ApiKey.ASSIGN_REPLICAS_TO_DIRS, versions=(0, 0), flexible=0)
+@request(ApiKey.ASSIGN_REPLICAS_TO_DIRS)
 class AssignReplicasToDirsRequest(Message):
     broker_id: Int32 = field()
     broker_epoch: Int64 = field(default=-1)
@@ -46,7 +46,7 @@ class AssignReplicasToDirsResponseDirectoryData(Struct):
     topics: Array[AssignReplicasToDirsResponseTopicData] = field()
 
 
-@response(ApiKey.ASSIGN_REPLICAS_TO_DIRS, versions=(0, 0), flexible=0)
+@response(ApiKey.ASSIGN_REPLICAS_TO_DIRS)
 class AssignReplicasToDirsResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

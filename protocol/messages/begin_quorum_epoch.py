@@ -42,7 +42,7 @@ class LeaderEndpoint(Struct):
     port: UInt16 = field()
 
 
-@request(ApiKey.BEGIN_QUORUM_EPOCH, versions=(0, 1), flexible=1)
+@request(ApiKey.BEGIN_QUORUM_EPOCH)
 class BeginQuorumEpochRequest(Message):
     cluster_id: NullableString = field(default=None)
     voter_id: Int32 = since(1, default=-1, ignorable=True)
@@ -71,7 +71,7 @@ class NodeEndpoint(Struct):
     port: UInt16 = field()
 
 
-@response(ApiKey.BEGIN_QUORUM_EPOCH, versions=(0, 1), flexible=1)
+@response(ApiKey.BEGIN_QUORUM_EPOCH)
 class BeginQuorumEpochResponse(Message):
     error_code: Int16 = field()
     topics: Array[BeginQuorumEpochResponseTopicData] = field()

@@ -4,7 +4,7 @@ from protocol.api_keys import ApiKey
 from protocol.schema import Array, Bool, Int16, Int32, Int64, Message, Uuid, field, request, response, since
 
 
-@request(ApiKey.BROKER_HEARTBEAT, versions=(0, 1), flexible=0)
+@request(ApiKey.BROKER_HEARTBEAT)
 class BrokerHeartbeatRequest(Message):
     broker_id: Int32 = field()
     broker_epoch: Int64 = field(default=-1)
@@ -14,7 +14,7 @@ class BrokerHeartbeatRequest(Message):
     offline_log_dirs: Array[Uuid] = since(1, tag=0)
 
 
-@response(ApiKey.BROKER_HEARTBEAT, versions=(0, 1), flexible=0)
+@response(ApiKey.BROKER_HEARTBEAT)
 class BrokerHeartbeatResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

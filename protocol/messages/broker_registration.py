@@ -40,7 +40,7 @@ class Feature(Struct):
     max_supported_version: Int16 = field()
 
 
-@request(ApiKey.BROKER_REGISTRATION, versions=(0, 4), flexible=0)
+@request(ApiKey.BROKER_REGISTRATION)
 class BrokerRegistrationRequest(Message):
     broker_id: Int32 = field()
     cluster_id: String = field()
@@ -53,7 +53,7 @@ class BrokerRegistrationRequest(Message):
     previous_broker_epoch: Int64 = since(3, default=-1, ignorable=True)
 
 
-@response(ApiKey.BROKER_REGISTRATION, versions=(0, 4), flexible=0)
+@response(ApiKey.BROKER_REGISTRATION)
 class BrokerRegistrationResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

@@ -27,7 +27,7 @@ class ConsumerGroupHeartbeatRequestTopicPartitions(Struct):
     partitions: Array[Int32] = field()
 
 
-@request(ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 0), flexible=0)
+@request(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 class ConsumerGroupHeartbeatRequest(Message):
     group_id: String = field()
     member_id: String = field()
@@ -51,7 +51,7 @@ class Assignment(Struct):
     topic_partitions: Array[ConsumerGroupHeartbeatResponseTopicPartitions] = field()
 
 
-@response(ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 0), flexible=0)
+@response(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 class ConsumerGroupHeartbeatResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

@@ -7,7 +7,7 @@ from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Int64, Message, String, Struct, field, request, response, since, struct
 
 
-@request(ApiKey.CONTROLLED_SHUTDOWN, versions=(0, 3), flexible=3)
+@request(ApiKey.CONTROLLED_SHUTDOWN)
 class ControlledShutdownRequest(Message):
     broker_id: Int32 = field()
     broker_epoch: Int64 = since(2, default=-1, ignorable=True)
@@ -19,7 +19,7 @@ class RemainingPartition(Struct):
     partition_index: Int32 = field()
 
 
-@response(ApiKey.CONTROLLED_SHUTDOWN, versions=(0, 3), flexible=3)
+@response(ApiKey.CONTROLLED_SHUTDOWN)
 class ControlledShutdownResponse(Message):
     error_code: Int16 = field()
     remaining_partitions: Array[RemainingPartition] = field()

@@ -34,7 +34,7 @@ class Feature(Struct):
     max_supported_version: Int16 = field()
 
 
-@request(ApiKey.CONTROLLER_REGISTRATION, versions=(0, 0), flexible=0)
+@request(ApiKey.CONTROLLER_REGISTRATION)
 class ControllerRegistrationRequest(Message):
     controller_id: Int32 = field()
     incarnation_id: Uuid = field()
@@ -43,7 +43,7 @@ class ControllerRegistrationRequest(Message):
     features: Array[Feature] = field()
 
 
-@response(ApiKey.CONTROLLER_REGISTRATION, versions=(0, 0), flexible=0)
+@response(ApiKey.CONTROLLER_REGISTRATION)
 class ControllerRegistrationResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

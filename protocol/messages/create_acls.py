@@ -15,7 +15,7 @@ class AclCreation(Struct):
     permission_type: Int8 = field()
 
 
-@request(ApiKey.CREATE_ACLS, versions=(0, 3), flexible=2)
+@request(ApiKey.CREATE_ACLS)
 class CreateAclsRequest(Message):
     creations: Array[AclCreation] = field()
 
@@ -26,7 +26,7 @@ class AclCreationResult(Struct):
     error_message: NullableString = field()
 
 
-@response(ApiKey.CREATE_ACLS, versions=(0, 3), flexible=2)
+@response(ApiKey.CREATE_ACLS)
 class CreateAclsResponse(Message):
     throttle_time_ms: Int32 = field()
     results: Array[AclCreationResult] = field()

@@ -25,7 +25,7 @@ class CreatableRenewers(Struct):
     principal_name: String = field()
 
 
-@request(ApiKey.CREATE_DELEGATION_TOKEN, versions=(0, 3), flexible=2)
+@request(ApiKey.CREATE_DELEGATION_TOKEN)
 class CreateDelegationTokenRequest(Message):
     owner_principal_type: NullableString = since(3)
     owner_principal_name: NullableString = since(3)
@@ -33,7 +33,7 @@ class CreateDelegationTokenRequest(Message):
     max_lifetime_ms: Int64 = field()
 
 
-@response(ApiKey.CREATE_DELEGATION_TOKEN, versions=(0, 3), flexible=2)
+@response(ApiKey.CREATE_DELEGATION_TOKEN)
 class CreateDelegationTokenResponse(Message):
     error_code: Int16 = field()
     principal_type: String = field()

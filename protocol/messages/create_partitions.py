@@ -30,7 +30,7 @@ class CreatePartitionsTopic(Struct):
     assignments: NullableArray[CreatePartitionsAssignment] = field()
 
 
-@request(ApiKey.CREATE_PARTITIONS, versions=(0, 3), flexible=2)
+@request(ApiKey.CREATE_PARTITIONS)
 class CreatePartitionsRequest(Message):
     topics: Array[CreatePartitionsTopic] = field()
     timeout_ms: Int32 = field()
@@ -44,7 +44,7 @@ class CreatePartitionsTopicResult(Struct):
     error_message: NullableString = field(default=None)
 
 
-@response(ApiKey.CREATE_PARTITIONS, versions=(0, 3), flexible=2)
+@response(ApiKey.CREATE_PARTITIONS)
 class CreatePartitionsResponse(Message):
     throttle_time_ms: Int32 = field()
     results: Array[CreatePartitionsTopicResult] = field()

@@ -46,7 +46,7 @@ class CreatableTopic(Struct):
     configs: Array[CreatableTopicConfig] = field()
 
 
-@request(ApiKey.CREATE_TOPICS, versions=(0, 7), flexible=5)
+@request(ApiKey.CREATE_TOPICS)
 class CreateTopicsRequest(Message):
     topics: Array[CreatableTopic] = field()
     timeout_ms: Int32 = field(default=60000)
@@ -74,7 +74,7 @@ class CreatableTopicResult(Struct):
     configs: NullableArray[CreatableTopicConfigs] = since(5, ignorable=True)
 
 
-@response(ApiKey.CREATE_TOPICS, versions=(0, 7), flexible=5)
+@response(ApiKey.CREATE_TOPICS)
 class CreateTopicsResponse(Message):
     throttle_time_ms: Int32 = since(2, ignorable=True)
     topics: Array[CreatableTopicResult] = field()

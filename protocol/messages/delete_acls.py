@@ -15,7 +15,7 @@ class DeleteAclsFilter(Struct):
     permission_type: Int8 = field()
 
 
-@request(ApiKey.DELETE_ACLS, versions=(0, 3), flexible=2)
+@request(ApiKey.DELETE_ACLS)
 class DeleteAclsRequest(Message):
     filters: Array[DeleteAclsFilter] = field()
 
@@ -40,7 +40,7 @@ class DeleteAclsFilterResult(Struct):
     matching_acls: Array[DeleteAclsMatchingAcl] = field()
 
 
-@response(ApiKey.DELETE_ACLS, versions=(0, 3), flexible=2)
+@response(ApiKey.DELETE_ACLS)
 class DeleteAclsResponse(Message):
     throttle_time_ms: Int32 = field()
     filter_results: Array[DeleteAclsFilterResult] = field()

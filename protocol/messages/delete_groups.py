@@ -4,7 +4,7 @@ from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Message, String, Struct, field, request, response, struct
 
 
-@request(ApiKey.DELETE_GROUPS, versions=(0, 2), flexible=2)
+@request(ApiKey.DELETE_GROUPS)
 class DeleteGroupsRequest(Message):
     groups_names: Array[String] = field()
 
@@ -15,7 +15,7 @@ class DeletableGroupResult(Struct):
     error_code: Int16 = field()
 
 
-@response(ApiKey.DELETE_GROUPS, versions=(0, 2), flexible=2)
+@response(ApiKey.DELETE_GROUPS)
 class DeleteGroupsResponse(Message):
     throttle_time_ms: Int32 = field()
     results: Array[DeletableGroupResult] = field()

@@ -16,7 +16,7 @@ class DeleteRecordsTopic(Struct):
     partitions: Array[DeleteRecordsPartition] = field()
 
 
-@request(ApiKey.DELETE_RECORDS, versions=(0, 2), flexible=2)
+@request(ApiKey.DELETE_RECORDS)
 class DeleteRecordsRequest(Message):
     topics: Array[DeleteRecordsTopic] = field()
     timeout_ms: Int32 = field()
@@ -35,7 +35,7 @@ class DeleteRecordsTopicResult(Struct):
     partitions: Array[DeleteRecordsPartitionResult] = field()
 
 
-@response(ApiKey.DELETE_RECORDS, versions=(0, 2), flexible=2)
+@response(ApiKey.DELETE_RECORDS)
 class DeleteRecordsResponse(Message):
     throttle_time_ms: Int32 = field()
     topics: Array[DeleteRecordsTopicResult] = field()

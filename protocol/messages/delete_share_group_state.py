@@ -15,7 +15,7 @@ class DeleteStateData(Struct):
     partitions: Array[PartitionData] = field()
 
 
-@request(ApiKey.DELETE_SHARE_GROUP_STATE, versions=(0, 0), flexible=0)
+@request(ApiKey.DELETE_SHARE_GROUP_STATE)
 class DeleteShareGroupStateRequest(Message):
     group_id: String = field()
     topics: Array[DeleteStateData] = field()
@@ -34,6 +34,6 @@ class DeleteStateResult(Struct):
     partitions: Array[PartitionResult] = field()
 
 
-@response(ApiKey.DELETE_SHARE_GROUP_STATE, versions=(0, 0), flexible=0)
+@response(ApiKey.DELETE_SHARE_GROUP_STATE)
 class DeleteShareGroupStateResponse(Message):
     results: Array[DeleteStateResult] = field()

@@ -27,7 +27,7 @@ class DeleteTopicState(Struct):
     topic_id: Uuid = field()
 
 
-@request(ApiKey.DELETE_TOPICS, versions=(0, 6), flexible=4)
+@request(ApiKey.DELETE_TOPICS)
 class DeleteTopicsRequest(Message):
     topics: Array[DeleteTopicState] = since(6)
     topic_names: Array[String] = until(5, ignorable=True)
@@ -42,7 +42,7 @@ class DeletableTopicResult(Struct):
     error_message: NullableString = since(5, default=None, ignorable=True)
 
 
-@response(ApiKey.DELETE_TOPICS, versions=(0, 6), flexible=4)
+@response(ApiKey.DELETE_TOPICS)
 class DeleteTopicsResponse(Message):
     throttle_time_ms: Int32 = since(1, ignorable=True)
     responses: Array[DeletableTopicResult] = field()

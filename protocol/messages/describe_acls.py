@@ -4,7 +4,7 @@ from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int8, Int16, Int32, Message, NullableString, String, Struct, field, request, response, since, struct
 
 
-@request(ApiKey.DESCRIBE_ACLS, versions=(0, 3), flexible=2)
+@request(ApiKey.DESCRIBE_ACLS)
 class DescribeAclsRequest(Message):
     resource_type_filter: Int8 = field()
     resource_name_filter: NullableString = field()
@@ -31,7 +31,7 @@ class DescribeAclsResource(Struct):
     acls: Array[AclDescription] = field()
 
 
-@response(ApiKey.DESCRIBE_ACLS, versions=(0, 3), flexible=2)
+@response(ApiKey.DESCRIBE_ACLS)
 class DescribeAclsResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

@@ -29,7 +29,7 @@ class ComponentData(Struct):
     match: NullableString = field()
 
 
-@request(ApiKey.DESCRIBE_CLIENT_QUOTAS, versions=(0, 1), flexible=1)
+@request(ApiKey.DESCRIBE_CLIENT_QUOTAS)
 class DescribeClientQuotasRequest(Message):
     components: Array[ComponentData] = field()
     strict: Bool = field()
@@ -53,7 +53,7 @@ class EntryData(Struct):
     values: Array[ValueData] = field()
 
 
-@response(ApiKey.DESCRIBE_CLIENT_QUOTAS, versions=(0, 1), flexible=1)
+@response(ApiKey.DESCRIBE_CLIENT_QUOTAS)
 class DescribeClientQuotasResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

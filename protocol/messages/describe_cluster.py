@@ -19,7 +19,7 @@ from protocol.schema import (
 )
 
 
-@request(ApiKey.DESCRIBE_CLUSTER, versions=(0, 1), flexible=0)
+@request(ApiKey.DESCRIBE_CLUSTER)
 class DescribeClusterRequest(Message):
     include_cluster_authorized_operations: Bool = field()
     endpoint_type: Int8 = since(1, default=1)
@@ -33,7 +33,7 @@ class DescribeClusterBroker(Struct):
     rack: NullableString = field(default=None)
 
 
-@response(ApiKey.DESCRIBE_CLUSTER, versions=(0, 1), flexible=0)
+@response(ApiKey.DESCRIBE_CLUSTER)
 class DescribeClusterResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

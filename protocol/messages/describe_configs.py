@@ -31,7 +31,7 @@ class DescribeConfigsResource(Struct):
     configuration_keys: NullableArray[String] = field()
 
 
-@request(ApiKey.DESCRIBE_CONFIGS, versions=(0, 4), flexible=4)
+@request(ApiKey.DESCRIBE_CONFIGS)
 class DescribeConfigsRequest(Message):
     resources: Array[DescribeConfigsResource] = field()
     include_synonyms: Bool = since(1)
@@ -67,7 +67,7 @@ class DescribeConfigsResult(Struct):
     configs: Array[DescribeConfigsResourceResult] = field()
 
 
-@response(ApiKey.DESCRIBE_CONFIGS, versions=(0, 4), flexible=4)
+@response(ApiKey.DESCRIBE_CONFIGS)
 class DescribeConfigsResponse(Message):
     throttle_time_ms: Int32 = field()
     results: Array[DescribeConfigsResult] = field()

@@ -25,7 +25,7 @@ class DescribeDelegationTokenOwner(Struct):
     principal_name: String = field()
 
 
-@request(ApiKey.DESCRIBE_DELEGATION_TOKEN, versions=(0, 3), flexible=2)
+@request(ApiKey.DESCRIBE_DELEGATION_TOKEN)
 class DescribeDelegationTokenRequest(Message):
     owners: NullableArray[DescribeDelegationTokenOwner] = field()
 
@@ -50,7 +50,7 @@ class DescribedDelegationToken(Struct):
     renewers: Array[DescribedDelegationTokenRenewer] = field()
 
 
-@response(ApiKey.DESCRIBE_DELEGATION_TOKEN, versions=(0, 3), flexible=2)
+@response(ApiKey.DESCRIBE_DELEGATION_TOKEN)
 class DescribeDelegationTokenResponse(Message):
     error_code: Int16 = field()
     tokens: Array[DescribedDelegationToken] = field()

@@ -22,7 +22,7 @@ from protocol.schema import (
 )
 
 
-@request(ApiKey.DESCRIBE_GROUPS, versions=(0, 5), flexible=5)
+@request(ApiKey.DESCRIBE_GROUPS)
 class DescribeGroupsRequest(Message):
     groups: Array[String] = field()
     include_authorized_operations: Bool = since(3)
@@ -49,7 +49,7 @@ class DescribedGroup(Struct):
     authorized_operations: Int32 = since(3, default=-(2**31))
 
 
-@response(ApiKey.DESCRIBE_GROUPS, versions=(0, 5), flexible=5)
+@response(ApiKey.DESCRIBE_GROUPS)
 class DescribeGroupsResponse(Message):
     throttle_time_ms: Int32 = since(1, ignorable=True)
     groups: Array[DescribedGroup] = field()

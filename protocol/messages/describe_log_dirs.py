@@ -27,7 +27,7 @@ class DescribableLogDirTopic(Struct):
     partitions: Array[Int32] = field()
 
 
-@request(ApiKey.DESCRIBE_LOG_DIRS, versions=(0, 4), flexible=2)
+@request(ApiKey.DESCRIBE_LOG_DIRS)
 class DescribeLogDirsRequest(Message):
     topics: NullableArray[DescribableLogDirTopic] = field()
 
@@ -55,7 +55,7 @@ class DescribeLogDirsResult(Struct):
     usable_bytes: Int64 = since(4, default=-1, ignorable=True)
 
 
-@response(ApiKey.DESCRIBE_LOG_DIRS, versions=(0, 4), flexible=2)
+@response(ApiKey.DESCRIBE_LOG_DIRS)
 class DescribeLogDirsResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = since(3, ignorable=True)

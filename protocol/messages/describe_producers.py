@@ -10,7 +10,7 @@ class TopicRequest(Struct):
     partition_indexes: Array[Int32] = field()
 
 
-@request(ApiKey.DESCRIBE_PRODUCERS, versions=(0, 0), flexible=0)
+@request(ApiKey.DESCRIBE_PRODUCERS)
 class DescribeProducersRequest(Message):
     topics: Array[TopicRequest] = field()
 
@@ -39,7 +39,7 @@ class TopicResponse(Struct):
     partitions: Array[PartitionResponse] = field()
 
 
-@response(ApiKey.DESCRIBE_PRODUCERS, versions=(0, 0), flexible=0)
+@response(ApiKey.DESCRIBE_PRODUCERS)
 class DescribeProducersResponse(Message):
     throttle_time_ms: Int32 = field()
     topics: Array[TopicResponse] = field()

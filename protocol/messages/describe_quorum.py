@@ -33,7 +33,7 @@ class DescribeQuorumRequestTopicData(Struct):
     partitions: Array[DescribeQuorumRequestPartitionData] = field()
 
 
-@request(ApiKey.DESCRIBE_QUORUM, versions=(0, 2), flexible=0)
+@request(ApiKey.DESCRIBE_QUORUM)
 class DescribeQuorumRequest(Message):
     topics: Array[DescribeQuorumRequestTopicData] = field()
 
@@ -78,7 +78,7 @@ class Node(Struct):
     listeners: Array[Listener] = field()
 
 
-@response(ApiKey.DESCRIBE_QUORUM, versions=(0, 2), flexible=0)
+@response(ApiKey.DESCRIBE_QUORUM)
 class DescribeQuorumResponse(Message):
     error_code: Int16 = field()
     error_message: NullableString = since(2, ignorable=True)

@@ -30,7 +30,7 @@ class DescribeTopicPartitionsRequestCursor(Struct):
     partition_index: Int32 = field()
 
 
-@request(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions=(0, 0), flexible=0)
+@request(ApiKey.DESCRIBE_TOPIC_PARTITIONS)
 class DescribeTopicPartitionsRequest(Message):
     topics: Array[TopicRequest] = field()
     response_partition_limit: Int32 = field(default=2000)
@@ -66,7 +66,7 @@ class DescribeTopicPartitionsResponseCursor(Struct):
     partition_index: Int32 = field()
 
 
-@response(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions=(0, 0), flexible=0)
+@response(ApiKey.DESCRIBE_TOPIC_PARTITIONS)
 class DescribeTopicPartitionsResponse(Message):
     throttle_time_ms: Int32 = field(ignorable=True)
     topics: Array[DescribeTopicPartitionsResponseTopic] = field()

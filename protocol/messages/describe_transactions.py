@@ -4,7 +4,7 @@ from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Int64, Message, String, Struct, field, request, response, struct
 
 
-@request(ApiKey.DESCRIBE_TRANSACTIONS, versions=(0, 0), flexible=0)
+@request(ApiKey.DESCRIBE_TRANSACTIONS)
 class DescribeTransactionsRequest(Message):
     transactional_ids: Array[String] = field()
 
@@ -27,7 +27,7 @@ class TransactionState(Struct):
     topics: Array[TopicData] = field()
 
 
-@response(ApiKey.DESCRIBE_TRANSACTIONS, versions=(0, 0), flexible=0)
+@response(ApiKey.DESCRIBE_TRANSACTIONS)
 class DescribeTransactionsResponse(Message):
     throttle_time_ms: Int32 = field()
     transaction_states: Array[TransactionState] = field()

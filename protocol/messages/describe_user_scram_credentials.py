@@ -23,7 +23,7 @@ class UserName(Struct):
     name: String = field()
 
 
-@request(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions=(0, 0), flexible=0)
+@request(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS)
 class DescribeUserScramCredentialsRequest(Message):
     users: NullableArray[UserName] = field()
 
@@ -42,7 +42,7 @@ class DescribeUserScramCredentialsResult(Struct):
     credential_infos: Array[CredentialInfo] = field()
 
 
-@response(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions=(0, 0), flexible=0)
+@response(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS)
 class DescribeUserScramCredentialsResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

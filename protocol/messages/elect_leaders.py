@@ -25,7 +25,7 @@ class TopicPartitions(Struct):
     partitions: Array[Int32] = field()
 
 
-@request(ApiKey.ELECT_LEADERS, versions=(0, 2), flexible=2)
+@request(ApiKey.ELECT_LEADERS)
 class ElectLeadersRequest(Message):
     """election_type is 0 preferred, 1 unclean."""
 
@@ -47,7 +47,7 @@ class ReplicaElectionResult(Struct):
     partition_result: Array[PartitionResult] = field()
 
 
-@response(ApiKey.ELECT_LEADERS, versions=(0, 2), flexible=2)
+@response(ApiKey.ELECT_LEADERS)
 class ElectLeadersResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = since(1)

@@ -48,7 +48,7 @@ class LeaderEndpoint(Struct):
     port: UInt16 = field()
 
 
-@request(ApiKey.END_QUORUM_EPOCH, versions=(0, 1), flexible=1)
+@request(ApiKey.END_QUORUM_EPOCH)
 class EndQuorumEpochRequest(Message):
     cluster_id: NullableString = field(default=None)
     topics: Array[EndQuorumEpochRequestTopicData] = field()
@@ -76,7 +76,7 @@ class NodeEndpoint(Struct):
     port: UInt16 = field()
 
 
-@response(ApiKey.END_QUORUM_EPOCH, versions=(0, 1), flexible=1)
+@response(ApiKey.END_QUORUM_EPOCH)
 class EndQuorumEpochResponse(Message):
     error_code: Int16 = field()
     topics: Array[EndQuorumEpochResponseTopicData] = field()

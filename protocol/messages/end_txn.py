@@ -4,7 +4,7 @@ from protocol.api_keys import ApiKey
 from protocol.schema import Bool, Int16, Int32, Int64, Message, String, field, request, response
 
 
-@request(ApiKey.END_TXN, versions=(0, 4), flexible=3)
+@request(ApiKey.END_TXN)
 class EndTxnRequest(Message):
     transactional_id: String = field()
     producer_id: Int64 = field()
@@ -12,7 +12,7 @@ class EndTxnRequest(Message):
     committed: Bool = field()
 
 
-@response(ApiKey.END_TXN, versions=(0, 4), flexible=3)
+@response(ApiKey.END_TXN)
 class EndTxnResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

@@ -7,14 +7,14 @@ from protocol.api_keys import ApiKey
 from protocol.schema import Bytes, Int16, Message, NullableBytes, field, request, response
 
 
-@request(ApiKey.ENVELOPE, versions=(0, 0), flexible=0)
+@request(ApiKey.ENVELOPE)
 class EnvelopeRequest(Message):
     request_data: Bytes = field()
     request_principal: NullableBytes = field()
     client_host_address: Bytes = field()
 
 
-@response(ApiKey.ENVELOPE, versions=(0, 0), flexible=0)
+@response(ApiKey.ENVELOPE)
 class EnvelopeResponse(Message):
     response_data: NullableBytes = field(default=None)
     error_code: Int16 = field()

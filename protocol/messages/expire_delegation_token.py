@@ -4,13 +4,13 @@ from protocol.api_keys import ApiKey
 from protocol.schema import Bytes, Int16, Int32, Int64, Message, field, request, response
 
 
-@request(ApiKey.EXPIRE_DELEGATION_TOKEN, versions=(0, 2), flexible=2)
+@request(ApiKey.EXPIRE_DELEGATION_TOKEN)
 class ExpireDelegationTokenRequest(Message):
     hmac: Bytes = field()
     expiry_time_period_ms: Int64 = field()
 
 
-@response(ApiKey.EXPIRE_DELEGATION_TOKEN, versions=(0, 2), flexible=2)
+@response(ApiKey.EXPIRE_DELEGATION_TOKEN)
 class ExpireDelegationTokenResponse(Message):
     error_code: Int16 = field()
     expiry_timestamp_ms: Int64 = field()

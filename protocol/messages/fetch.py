@@ -63,7 +63,7 @@ class ForgottenTopic(Struct):
     partitions: Array[Int32] = field()
 
 
-@request(ApiKey.FETCH, versions=(0, 17), flexible=12)
+@request(ApiKey.FETCH)
 class FetchRequest(Message):
     """Sessions: epoch -1 is none, 0 begins one, above 0 continues it. replica_id is -1 for consumers."""
 
@@ -137,7 +137,7 @@ class NodeEndpoint(Struct):
     rack: NullableString = field(default=None)
 
 
-@response(ApiKey.FETCH, versions=(0, 17), flexible=12)
+@response(ApiKey.FETCH)
 class FetchResponse(Message):
     throttle_time_ms: Int32 = since(1, ignorable=True)
     error_code: Int16 = since(7, ignorable=True)

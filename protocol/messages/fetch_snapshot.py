@@ -44,7 +44,7 @@ class FetchSnapshotRequestTopicSnapshot(Struct):
     partitions: Array[FetchSnapshotRequestPartitionSnapshot] = field()
 
 
-@request(ApiKey.FETCH_SNAPSHOT, versions=(0, 1), flexible=0)
+@request(ApiKey.FETCH_SNAPSHOT)
 class FetchSnapshotRequest(Message):
     cluster_id: NullableString = field(default=None, tag=0)
     replica_id: Int32 = field(default=-1)
@@ -88,7 +88,7 @@ class NodeEndpoint(Struct):
     port: UInt16 = field()
 
 
-@response(ApiKey.FETCH_SNAPSHOT, versions=(0, 1), flexible=0)
+@response(ApiKey.FETCH_SNAPSHOT)
 class FetchSnapshotResponse(Message):
     throttle_time_ms: Int32 = field(ignorable=True)
     error_code: Int16 = field()

@@ -23,7 +23,7 @@ from protocol.schema import (
 )
 
 
-@request(ApiKey.FIND_COORDINATOR, versions=(0, 6), flexible=3)
+@request(ApiKey.FIND_COORDINATOR)
 class FindCoordinatorRequest(Message):
     """key_type is 0 group, 1 transaction, 2 share."""
 
@@ -42,7 +42,7 @@ class Coordinator(Struct):
     error_message: NullableString = field(ignorable=True)
 
 
-@response(ApiKey.FIND_COORDINATOR, versions=(0, 6), flexible=3)
+@response(ApiKey.FIND_COORDINATOR)
 class FindCoordinatorResponse(Message):
     throttle_time_ms: Int32 = since(1, ignorable=True)
     error_code: Int16 = until(3)

@@ -4,12 +4,12 @@ from protocol.api_keys import ApiKey
 from protocol.schema import Array, Bool, Int8, Int16, Int32, Message, String, Uuid, field, request, response
 
 
-@request(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions=(0, 0), flexible=0)
+@request(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS)
 class GetTelemetrySubscriptionsRequest(Message):
     client_instance_id: Uuid = field()
 
 
-@response(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions=(0, 0), flexible=0)
+@response(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS)
 class GetTelemetrySubscriptionsResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

@@ -4,7 +4,7 @@ from protocol.api_keys import ApiKey
 from protocol.schema import Int16, Int32, Message, NullableString, String, field, request, response, since
 
 
-@request(ApiKey.HEARTBEAT, versions=(0, 4), flexible=4)
+@request(ApiKey.HEARTBEAT)
 class HeartbeatRequest(Message):
     group_id: String = field()
     generation_id: Int32 = field()
@@ -12,7 +12,7 @@ class HeartbeatRequest(Message):
     group_instance_id: NullableString = since(3, default=None)
 
 
-@response(ApiKey.HEARTBEAT, versions=(0, 4), flexible=4)
+@response(ApiKey.HEARTBEAT)
 class HeartbeatResponse(Message):
     throttle_time_ms: Int32 = since(1, ignorable=True)
     error_code: Int16 = field()

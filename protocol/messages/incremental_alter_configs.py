@@ -20,7 +20,7 @@ class AlterConfigsResource(Struct):
     configs: Array[AlterableConfig] = field()
 
 
-@request(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(0, 1), flexible=1)
+@request(ApiKey.INCREMENTAL_ALTER_CONFIGS)
 class IncrementalAlterConfigsRequest(Message):
     resources: Array[AlterConfigsResource] = field()
     validate_only: Bool = field()
@@ -34,7 +34,7 @@ class AlterConfigsResourceResponse(Struct):
     resource_name: String = field()
 
 
-@response(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(0, 1), flexible=1)
+@response(ApiKey.INCREMENTAL_ALTER_CONFIGS)
 class IncrementalAlterConfigsResponse(Message):
     throttle_time_ms: Int32 = field()
     responses: Array[AlterConfigsResourceResponse] = field()

@@ -8,7 +8,7 @@ from protocol.api_keys import ApiKey
 from protocol.schema import Int16, Int32, Int64, Message, NullableString, field, request, response, since
 
 
-@request(ApiKey.INIT_PRODUCER_ID, versions=(0, 5), flexible=2)
+@request(ApiKey.INIT_PRODUCER_ID)
 class InitProducerIdRequest(Message):
     transactional_id: NullableString = field()
     transaction_timeout_ms: Int32 = field()
@@ -16,7 +16,7 @@ class InitProducerIdRequest(Message):
     producer_epoch: Int16 = since(3, default=-1)
 
 
-@response(ApiKey.INIT_PRODUCER_ID, versions=(0, 5), flexible=2)
+@response(ApiKey.INIT_PRODUCER_ID)
 class InitProducerIdResponse(Message):
     throttle_time_ms: Int32 = field(ignorable=True)
     error_code: Int16 = field()

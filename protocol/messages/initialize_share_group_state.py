@@ -17,7 +17,7 @@ class InitializeStateData(Struct):
     partitions: Array[PartitionData] = field()
 
 
-@request(ApiKey.INITIALIZE_SHARE_GROUP_STATE, versions=(0, 0), flexible=0)
+@request(ApiKey.INITIALIZE_SHARE_GROUP_STATE)
 class InitializeShareGroupStateRequest(Message):
     group_id: String = field()
     topics: Array[InitializeStateData] = field()
@@ -36,6 +36,6 @@ class InitializeStateResult(Struct):
     partitions: Array[PartitionResult] = field()
 
 
-@response(ApiKey.INITIALIZE_SHARE_GROUP_STATE, versions=(0, 0), flexible=0)
+@response(ApiKey.INITIALIZE_SHARE_GROUP_STATE)
 class InitializeShareGroupStateResponse(Message):
     results: Array[InitializeStateResult] = field()

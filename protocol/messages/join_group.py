@@ -30,7 +30,7 @@ class JoinGroupRequestProtocol(Struct):
     metadata: Bytes = field()
 
 
-@request(ApiKey.JOIN_GROUP, versions=(0, 9), flexible=6)
+@request(ApiKey.JOIN_GROUP)
 class JoinGroupRequest(Message):
     """Without a rebalance timeout (version 0) the session timeout stands for it."""
 
@@ -51,7 +51,7 @@ class JoinGroupResponseMember(Struct):
     metadata: Bytes = field()
 
 
-@response(ApiKey.JOIN_GROUP, versions=(0, 9), flexible=6)
+@response(ApiKey.JOIN_GROUP)
 class JoinGroupResponse(Message):
     throttle_time_ms: Int32 = since(2, ignorable=True)
     error_code: Int16 = field()

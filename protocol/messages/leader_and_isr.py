@@ -56,7 +56,7 @@ class LeaderAndIsrLiveLeader(Struct):
     port: Int32 = field()
 
 
-@request(ApiKey.LEADER_AND_ISR, versions=(0, 7), flexible=4)
+@request(ApiKey.LEADER_AND_ISR)
 class LeaderAndIsrRequest(Message):
     """type is 0 unknown, 1 incremental, 2 full."""
 
@@ -83,7 +83,7 @@ class LeaderAndIsrTopicError(Struct):
     partition_errors: Array[LeaderAndIsrPartitionError] = field()
 
 
-@response(ApiKey.LEADER_AND_ISR, versions=(0, 7), flexible=4)
+@response(ApiKey.LEADER_AND_ISR)
 class LeaderAndIsrResponse(Message):
     error_code: Int16 = field()
     partition_errors: Array[LeaderAndIsrPartitionError] = until(4)

@@ -13,7 +13,7 @@ class MemberIdentity(Struct):
     reason: NullableString = since(5, default=None, ignorable=True)
 
 
-@request(ApiKey.LEAVE_GROUP, versions=(0, 5), flexible=4)
+@request(ApiKey.LEAVE_GROUP)
 class LeaveGroupRequest(Message):
     group_id: String = field()
     member_id: String = until(2)
@@ -27,7 +27,7 @@ class MemberResponse(Struct):
     error_code: Int16 = field()
 
 
-@response(ApiKey.LEAVE_GROUP, versions=(0, 5), flexible=4)
+@response(ApiKey.LEAVE_GROUP)
 class LeaveGroupResponse(Message):
     throttle_time_ms: Int32 = since(1, ignorable=True)
     error_code: Int16 = field()

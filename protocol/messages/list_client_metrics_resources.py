@@ -4,7 +4,7 @@ from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Message, String, Struct, field, request, response, struct
 
 
-@request(ApiKey.LIST_CLIENT_METRICS_RESOURCES, versions=(0, 0), flexible=0)
+@request(ApiKey.LIST_CLIENT_METRICS_RESOURCES)
 class ListClientMetricsResourcesRequest(Message):
     """Carries nothing."""
 
@@ -14,7 +14,7 @@ class ClientMetricsResource(Struct):
     name: String = field()
 
 
-@response(ApiKey.LIST_CLIENT_METRICS_RESOURCES, versions=(0, 0), flexible=0)
+@response(ApiKey.LIST_CLIENT_METRICS_RESOURCES)
 class ListClientMetricsResourcesResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

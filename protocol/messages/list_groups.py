@@ -4,7 +4,7 @@ from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Message, String, Struct, field, request, response, since, struct
 
 
-@request(ApiKey.LIST_GROUPS, versions=(0, 5), flexible=3)
+@request(ApiKey.LIST_GROUPS)
 class ListGroupsRequest(Message):
     states_filter: Array[String] = since(4)
     types_filter: Array[String] = since(5)
@@ -18,7 +18,7 @@ class ListedGroup(Struct):
     group_type: String = since(5, ignorable=True)
 
 
-@response(ApiKey.LIST_GROUPS, versions=(0, 5), flexible=3)
+@response(ApiKey.LIST_GROUPS)
 class ListGroupsResponse(Message):
     throttle_time_ms: Int32 = since(1, ignorable=True)
     error_code: Int16 = field()

@@ -23,7 +23,7 @@ class ListOffsetsTopic(Struct):
     partitions: Array[ListOffsetsPartition] = field()
 
 
-@request(ApiKey.LIST_OFFSETS, versions=(0, 9), flexible=6)
+@request(ApiKey.LIST_OFFSETS)
 class ListOffsetsRequest(Message):
     """replica_id is -1 for consumers; followers may see up to the end of the log."""
 
@@ -48,7 +48,7 @@ class ListOffsetsTopicResponse(Struct):
     partitions: Array[ListOffsetsPartitionResponse] = field()
 
 
-@response(ApiKey.LIST_OFFSETS, versions=(0, 9), flexible=6)
+@response(ApiKey.LIST_OFFSETS)
 class ListOffsetsResponse(Message):
     throttle_time_ms: Int32 = since(2, ignorable=True)
     topics: Array[ListOffsetsTopicResponse] = field()

@@ -10,7 +10,7 @@ class ListPartitionReassignmentsTopics(Struct):
     partition_indexes: Array[Int32] = field()
 
 
-@request(ApiKey.LIST_PARTITION_REASSIGNMENTS, versions=(0, 0), flexible=0)
+@request(ApiKey.LIST_PARTITION_REASSIGNMENTS)
 class ListPartitionReassignmentsRequest(Message):
     timeout_ms: Int32 = field(default=60000)
     topics: NullableArray[ListPartitionReassignmentsTopics] = field(default=None)
@@ -30,7 +30,7 @@ class OngoingTopicReassignment(Struct):
     partitions: Array[OngoingPartitionReassignment] = field()
 
 
-@response(ApiKey.LIST_PARTITION_REASSIGNMENTS, versions=(0, 0), flexible=0)
+@response(ApiKey.LIST_PARTITION_REASSIGNMENTS)
 class ListPartitionReassignmentsResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

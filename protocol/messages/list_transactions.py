@@ -4,7 +4,7 @@ from protocol.api_keys import ApiKey
 from protocol.schema import Array, Int16, Int32, Int64, Message, String, Struct, field, request, response, since, struct
 
 
-@request(ApiKey.LIST_TRANSACTIONS, versions=(0, 1), flexible=0)
+@request(ApiKey.LIST_TRANSACTIONS)
 class ListTransactionsRequest(Message):
     state_filters: Array[String] = field()
     producer_id_filters: Array[Int64] = field()
@@ -18,7 +18,7 @@ class TransactionState(Struct):
     transaction_state: String = field()
 
 
-@response(ApiKey.LIST_TRANSACTIONS, versions=(0, 1), flexible=0)
+@response(ApiKey.LIST_TRANSACTIONS)
 class ListTransactionsResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

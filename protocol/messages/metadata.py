@@ -32,7 +32,7 @@ class MetadataRequestTopic(Struct):
     name: NullableString = field(nullable_since=10)
 
 
-@request(ApiKey.METADATA, versions=(0, 12), flexible=9)
+@request(ApiKey.METADATA)
 class MetadataRequest(Message):
     topics: NullableArray[MetadataRequestTopic] = field(nullable_since=1)
     allow_auto_topic_creation: Bool = since(4, default=True)
@@ -69,7 +69,7 @@ class MetadataResponseTopic(Struct):
     topic_authorized_operations: Int32 = since(8, default=-(2**31))
 
 
-@response(ApiKey.METADATA, versions=(0, 12), flexible=9)
+@response(ApiKey.METADATA)
 class MetadataResponse(Message):
     """Authorized operations are bit sets; the smallest int32 says that they were not asked for."""
 

@@ -39,7 +39,7 @@ class OffsetCommitRequestTopic(Struct):
     partitions: Array[OffsetCommitRequestPartition] = field()
 
 
-@request(ApiKey.OFFSET_COMMIT, versions=(0, 9), flexible=8)
+@request(ApiKey.OFFSET_COMMIT)
 class OffsetCommitRequest(Message):
     """retention_time_ms -1 asks for the broker's own."""
 
@@ -63,7 +63,7 @@ class OffsetCommitResponseTopic(Struct):
     partitions: Array[OffsetCommitResponsePartition] = field()
 
 
-@response(ApiKey.OFFSET_COMMIT, versions=(0, 9), flexible=8)
+@response(ApiKey.OFFSET_COMMIT)
 class OffsetCommitResponse(Message):
     throttle_time_ms: Int32 = since(3, ignorable=True)
     topics: Array[OffsetCommitResponseTopic] = field()

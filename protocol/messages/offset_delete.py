@@ -15,7 +15,7 @@ class OffsetDeleteRequestTopic(Struct):
     partitions: Array[OffsetDeleteRequestPartition] = field()
 
 
-@request(ApiKey.OFFSET_DELETE, versions=(0, 0), flexible=None)
+@request(ApiKey.OFFSET_DELETE)
 class OffsetDeleteRequest(Message):
     group_id: String = field()
     topics: Array[OffsetDeleteRequestTopic] = field()
@@ -33,7 +33,7 @@ class OffsetDeleteResponseTopic(Struct):
     partitions: Array[OffsetDeleteResponsePartition] = field()
 
 
-@response(ApiKey.OFFSET_DELETE, versions=(0, 0), flexible=None)
+@response(ApiKey.OFFSET_DELETE)
 class OffsetDeleteResponse(Message):
     error_code: Int16 = field()
     throttle_time_ms: Int32 = field(ignorable=True)

@@ -46,7 +46,7 @@ class OffsetFetchRequestGroup(Struct):
     topics: NullableArray[OffsetFetchRequestTopics] = field()
 
 
-@request(ApiKey.OFFSET_FETCH, versions=(0, 9), flexible=6)
+@request(ApiKey.OFFSET_FETCH)
 class OffsetFetchRequest(Message):
     group_id: String = until(7)
     topics: NullableArray[OffsetFetchRequestTopic] = until(7, nullable_since=2)
@@ -91,7 +91,7 @@ class OffsetFetchResponseGroup(Struct):
     error_code: Int16 = field()
 
 
-@response(ApiKey.OFFSET_FETCH, versions=(0, 9), flexible=6)
+@response(ApiKey.OFFSET_FETCH)
 class OffsetFetchResponse(Message):
     throttle_time_ms: Int32 = since(3, ignorable=True)
     topics: Array[OffsetFetchResponseTopic] = until(7)

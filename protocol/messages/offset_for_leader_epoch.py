@@ -21,7 +21,7 @@ class OffsetForLeaderTopic(Struct):
     partitions: Array[OffsetForLeaderPartition] = field()
 
 
-@request(ApiKey.OFFSET_FOR_LEADER_EPOCH, versions=(0, 4), flexible=4)
+@request(ApiKey.OFFSET_FOR_LEADER_EPOCH)
 class OffsetForLeaderEpochRequest(Message):
     replica_id: Int32 = since(3, default=-2, ignorable=True)
     topics: Array[OffsetForLeaderTopic] = field()
@@ -41,7 +41,7 @@ class OffsetForLeaderTopicResult(Struct):
     partitions: Array[EpochEndOffset] = field()
 
 
-@response(ApiKey.OFFSET_FOR_LEADER_EPOCH, versions=(0, 4), flexible=4)
+@response(ApiKey.OFFSET_FOR_LEADER_EPOCH)
 class OffsetForLeaderEpochResponse(Message):
     throttle_time_ms: Int32 = since(2, ignorable=True)
     topics: Array[OffsetForLeaderTopicResult] = field()

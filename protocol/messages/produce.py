@@ -37,7 +37,7 @@ class TopicProduceData(Struct):
     partition_data: Array[PartitionProduceData] = field()
 
 
-@request(ApiKey.PRODUCE, versions=(0, 11), flexible=9)
+@request(ApiKey.PRODUCE)
 class ProduceRequest(Message):
     """acks is 0, 1 or -1 (all in-sync replicas)."""
 
@@ -85,7 +85,7 @@ class NodeEndpoint(Struct):
     rack: NullableString = field(default=None)
 
 
-@response(ApiKey.PRODUCE, versions=(0, 11), flexible=9)
+@response(ApiKey.PRODUCE)
 class ProduceResponse(Message):
     responses: Array[TopicProduceResponse] = field()
     throttle_time_ms: Int32 = since(1, ignorable=True)

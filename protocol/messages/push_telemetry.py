@@ -4,7 +4,7 @@ from protocol.api_keys import ApiKey
 from protocol.schema import Bool, Bytes, Int8, Int16, Int32, Message, Uuid, field, request, response
 
 
-@request(ApiKey.PUSH_TELEMETRY, versions=(0, 0), flexible=0)
+@request(ApiKey.PUSH_TELEMETRY)
 class PushTelemetryRequest(Message):
     client_instance_id: Uuid = field()
     subscription_id: Int32 = field()
@@ -13,7 +13,7 @@ class PushTelemetryRequest(Message):
     metrics: Bytes = field()
 
 
-@response(ApiKey.PUSH_TELEMETRY, versions=(0, 0), flexible=0)
+@response(ApiKey.PUSH_TELEMETRY)
 class PushTelemetryResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

@@ -31,7 +31,7 @@ class ReadStateData(Struct):
     partitions: Array[PartitionData] = field()
 
 
-@request(ApiKey.READ_SHARE_GROUP_STATE, versions=(0, 0), flexible=0)
+@request(ApiKey.READ_SHARE_GROUP_STATE)
 class ReadShareGroupStateRequest(Message):
     group_id: String = field()
     topics: Array[ReadStateData] = field()
@@ -61,6 +61,6 @@ class ReadStateResult(Struct):
     partitions: Array[PartitionResult] = field()
 
 
-@response(ApiKey.READ_SHARE_GROUP_STATE, versions=(0, 0), flexible=0)
+@response(ApiKey.READ_SHARE_GROUP_STATE)
 class ReadShareGroupStateResponse(Message):
     results: Array[ReadStateResult] = field()

@@ -18,7 +18,7 @@ class ReadStateSummaryData(Struct):
     partitions: Array[PartitionData] = field()
 
 
-@request(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, versions=(0, 0), flexible=0)
+@request(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY)
 class ReadShareGroupStateSummaryRequest(Message):
     group_id: String = field()
     topics: Array[ReadStateSummaryData] = field()
@@ -39,6 +39,6 @@ class ReadStateSummaryResult(Struct):
     partitions: Array[PartitionResult] = field()
 
 
-@response(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, versions=(0, 0), flexible=0)
+@response(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY)
 class ReadShareGroupStateSummaryResponse(Message):
     results: Array[ReadStateSummaryResult] = field()

@@ -4,14 +4,14 @@ from protocol.api_keys import ApiKey
 from protocol.schema import Int16, Int32, Message, NullableString, Uuid, field, request, response
 
 
-@request(ApiKey.REMOVE_RAFT_VOTER, versions=(0, 0), flexible=0)
+@request(ApiKey.REMOVE_RAFT_VOTER)
 class RemoveRaftVoterRequest(Message):
     cluster_id: NullableString = field()
     voter_id: Int32 = field()
     voter_directory_id: Uuid = field()
 
 
-@response(ApiKey.REMOVE_RAFT_VOTER, versions=(0, 0), flexible=0)
+@response(ApiKey.REMOVE_RAFT_VOTER)
 class RemoveRaftVoterResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

@@ -4,13 +4,13 @@ from protocol.api_keys import ApiKey
 from protocol.schema import Bytes, Int16, Int32, Int64, Message, field, request, response
 
 
-@request(ApiKey.RENEW_DELEGATION_TOKEN, versions=(0, 2), flexible=2)
+@request(ApiKey.RENEW_DELEGATION_TOKEN)
 class RenewDelegationTokenRequest(Message):
     hmac: Bytes = field()
     renew_period_ms: Int64 = field()
 
 
-@response(ApiKey.RENEW_DELEGATION_TOKEN, versions=(0, 2), flexible=2)
+@response(ApiKey.RENEW_DELEGATION_TOKEN)
 class RenewDelegationTokenResponse(Message):
     error_code: Int16 = field()
     expiry_timestamp_ms: Int64 = field()

@@ -4,12 +4,12 @@ from protocol.api_keys import ApiKey
 from protocol.schema import Bytes, Int16, Int64, Message, NullableString, field, request, response, since
 
 
-@request(ApiKey.SASL_AUTHENTICATE, versions=(0, 2), flexible=2)
+@request(ApiKey.SASL_AUTHENTICATE)
 class SaslAuthenticateRequest(Message):
     auth_bytes: Bytes = field()
 
 
-@response(ApiKey.SASL_AUTHENTICATE, versions=(0, 2), flexible=2)
+@response(ApiKey.SASL_AUTHENTICATE)
 class SaslAuthenticateResponse(Message):
     error_code: Int16 = field()
     error_message: NullableString = field()

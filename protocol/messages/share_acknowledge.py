@@ -38,7 +38,7 @@ class AcknowledgeTopic(Struct):
     partitions: Array[AcknowledgePartition] = field()
 
 
-@request(ApiKey.SHARE_ACKNOWLEDGE, versions=(0, 0), flexible=0)
+@request(ApiKey.SHARE_ACKNOWLEDGE)
 class ShareAcknowledgeRequest(Message):
     group_id: NullableString = field(default=None)
     member_id: NullableString = field()
@@ -74,7 +74,7 @@ class NodeEndpoint(Struct):
     rack: NullableString = field(default=None)
 
 
-@response(ApiKey.SHARE_ACKNOWLEDGE, versions=(0, 0), flexible=0)
+@response(ApiKey.SHARE_ACKNOWLEDGE)
 class ShareAcknowledgeResponse(Message):
     throttle_time_ms: Int32 = field(ignorable=True)
     error_code: Int16 = field(ignorable=True)

@@ -46,7 +46,7 @@ class ForgottenTopic(Struct):
     partitions: Array[Int32] = field()
 
 
-@request(ApiKey.SHARE_FETCH, versions=(0, 0), flexible=0)
+@request(ApiKey.SHARE_FETCH)
 class ShareFetchRequest(Message):
     group_id: NullableString = field(default=None)
     member_id: NullableString = field()
@@ -97,7 +97,7 @@ class NodeEndpoint(Struct):
     rack: NullableString = field(default=None)
 
 
-@response(ApiKey.SHARE_FETCH, versions=(0, 0), flexible=0)
+@response(ApiKey.SHARE_FETCH)
 class ShareFetchResponse(Message):
     throttle_time_ms: Int32 = field(ignorable=True)
     error_code: Int16 = field(ignorable=True)

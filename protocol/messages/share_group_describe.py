@@ -4,7 +4,7 @@ from protocol.api_keys import ApiKey
 from protocol.schema import Array, Bool, Int16, Int32, Message, NullableString, String, Struct, Uuid, field, request, response, struct
 
 
-@request(ApiKey.SHARE_GROUP_DESCRIBE, versions=(0, 0), flexible=0)
+@request(ApiKey.SHARE_GROUP_DESCRIBE)
 class ShareGroupDescribeRequest(Message):
     group_ids: Array[String] = field()
     include_authorized_operations: Bool = field()
@@ -46,7 +46,7 @@ class DescribedGroup(Struct):
     authorized_operations: Int32 = field(default=-(2**31))
 
 
-@response(ApiKey.SHARE_GROUP_DESCRIBE, versions=(0, 0), flexible=0)
+@response(ApiKey.SHARE_GROUP_DESCRIBE)
 class ShareGroupDescribeResponse(Message):
     throttle_time_ms: Int32 = field()
     groups: Array[DescribedGroup] = field()

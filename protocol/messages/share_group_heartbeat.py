@@ -18,7 +18,7 @@ from protocol.schema import (
 )
 
 
-@request(ApiKey.SHARE_GROUP_HEARTBEAT, versions=(0, 0), flexible=0)
+@request(ApiKey.SHARE_GROUP_HEARTBEAT)
 class ShareGroupHeartbeatRequest(Message):
     group_id: String = field()
     member_id: String = field()
@@ -38,7 +38,7 @@ class Assignment(Struct):
     topic_partitions: Array[TopicPartitions] = field()
 
 
-@response(ApiKey.SHARE_GROUP_HEARTBEAT, versions=(0, 0), flexible=0)
+@response(ApiKey.SHARE_GROUP_HEARTBEAT)
 class ShareGroupHeartbeatResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

@@ -49,7 +49,7 @@ class StopReplicaTopicState(Struct):
     partition_states: Array[StopReplicaPartitionState] = field()
 
 
-@request(ApiKey.STOP_REPLICA, versions=(0, 4), flexible=2)
+@request(ApiKey.STOP_REPLICA)
 class StopReplicaRequest(Message):
     controller_id: Int32 = field()
     is_kraft_controller: Bool = since(4)
@@ -68,7 +68,7 @@ class StopReplicaPartitionError(Struct):
     error_code: Int16 = field()
 
 
-@response(ApiKey.STOP_REPLICA, versions=(0, 4), flexible=2)
+@response(ApiKey.STOP_REPLICA)
 class StopReplicaResponse(Message):
     error_code: Int16 = field()
     partition_errors: Array[StopReplicaPartitionError] = field()

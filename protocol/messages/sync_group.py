@@ -13,7 +13,7 @@ class SyncGroupRequestAssignment(Struct):
     assignment: Bytes = field()
 
 
-@request(ApiKey.SYNC_GROUP, versions=(0, 5), flexible=4)
+@request(ApiKey.SYNC_GROUP)
 class SyncGroupRequest(Message):
     group_id: String = field()
     generation_id: Int32 = field()
@@ -24,7 +24,7 @@ class SyncGroupRequest(Message):
     assignments: Array[SyncGroupRequestAssignment] = field()
 
 
-@response(ApiKey.SYNC_GROUP, versions=(0, 5), flexible=4)
+@response(ApiKey.SYNC_GROUP)
 class SyncGroupResponse(Message):
     throttle_time_ms: Int32 = since(1, ignorable=True)
     error_code: Int16 = field()

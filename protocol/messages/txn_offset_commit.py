@@ -22,7 +22,7 @@ class TxnOffsetCommitRequestTopic(Struct):
     partitions: Array[TxnOffsetCommitRequestPartition] = field()
 
 
-@request(ApiKey.TXN_OFFSET_COMMIT, versions=(0, 4), flexible=3)
+@request(ApiKey.TXN_OFFSET_COMMIT)
 class TxnOffsetCommitRequest(Message):
     transactional_id: String = field()
     group_id: String = field()
@@ -46,7 +46,7 @@ class TxnOffsetCommitResponseTopic(Struct):
     partitions: Array[TxnOffsetCommitResponsePartition] = field()
 
 
-@response(ApiKey.TXN_OFFSET_COMMIT, versions=(0, 4), flexible=3)
+@response(ApiKey.TXN_OFFSET_COMMIT)
 class TxnOffsetCommitResponse(Message):
     throttle_time_ms: Int32 = field()
     topics: Array[TxnOffsetCommitResponseTopic] = field()

@@ -4,12 +4,12 @@ from protocol.api_keys import ApiKey
 from protocol.schema import Int16, Int32, Message, NullableString, field, request, response
 
 
-@request(ApiKey.UNREGISTER_BROKER, versions=(0, 0), flexible=0)
+@request(ApiKey.UNREGISTER_BROKER)
 class UnregisterBrokerRequest(Message):
     broker_id: Int32 = field()
 
 
-@response(ApiKey.UNREGISTER_BROKER, versions=(0, 0), flexible=0)
+@response(ApiKey.UNREGISTER_BROKER)
 class UnregisterBrokerResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

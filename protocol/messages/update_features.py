@@ -32,7 +32,7 @@ class FeatureUpdateKey(Struct):
     upgrade_type: Int8 = since(1, default=1)
 
 
-@request(ApiKey.UPDATE_FEATURES, versions=(0, 1), flexible=0)
+@request(ApiKey.UPDATE_FEATURES)
 class UpdateFeaturesRequest(Message):
     timeout_ms: Int32 = field(default=60000)
     feature_updates: Array[FeatureUpdateKey] = field()
@@ -46,7 +46,7 @@ class UpdatableFeatureResult(Struct):
     error_message: NullableString = field()
 
 
-@response(ApiKey.UPDATE_FEATURES, versions=(0, 1), flexible=0)
+@response(ApiKey.UPDATE_FEATURES)
 class UpdateFeaturesResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

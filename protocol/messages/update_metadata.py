@@ -63,7 +63,7 @@ class UpdateMetadataBroker(Struct):
     rack: NullableString = since(2, ignorable=True)
 
 
-@request(ApiKey.UPDATE_METADATA, versions=(0, 8), flexible=6)
+@request(ApiKey.UPDATE_METADATA)
 class UpdateMetadataRequest(Message):
     """type is 0 unknown, 1 incremental, 2 full."""
 
@@ -77,6 +77,6 @@ class UpdateMetadataRequest(Message):
     live_brokers: Array[UpdateMetadataBroker] = field()
 
 
-@response(ApiKey.UPDATE_METADATA, versions=(0, 8), flexible=6)
+@response(ApiKey.UPDATE_METADATA)
 class UpdateMetadataResponse(Message):
     error_code: Int16 = field()

@@ -17,7 +17,7 @@ class KRaftVersionFeature(Struct):
     max_supported_version: Int16 = field()
 
 
-@request(ApiKey.UPDATE_RAFT_VOTER, versions=(0, 0), flexible=0)
+@request(ApiKey.UPDATE_RAFT_VOTER)
 class UpdateRaftVoterRequest(Message):
     cluster_id: NullableString = field()
     current_leader_epoch: Int32 = field()
@@ -35,7 +35,7 @@ class CurrentLeader(Struct):
     port: Int32 = field()
 
 
-@response(ApiKey.UPDATE_RAFT_VOTER, versions=(0, 0), flexible=0)
+@response(ApiKey.UPDATE_RAFT_VOTER)
 class UpdateRaftVoterResponse(Message):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()

@@ -38,7 +38,7 @@ class VoteRequestTopicData(Struct):
     partitions: Array[VoteRequestPartitionData] = field()
 
 
-@request(ApiKey.VOTE, versions=(0, 1), flexible=0)
+@request(ApiKey.VOTE)
 class VoteRequest(Message):
     cluster_id: NullableString = field(default=None)
     voter_id: Int32 = since(1, default=-1, ignorable=True)
@@ -67,7 +67,7 @@ class NodeEndpoint(Struct):
     port: UInt16 = field()
 
 
-@response(ApiKey.VOTE, versions=(0, 1), flexible=0)
+@response(ApiKey.VOTE)
 class VoteResponse(Message):
     error_code: Int16 = field()
     topics: Array[VoteResponseTopicData] = field()

@@ -42,7 +42,7 @@ class WriteStateData(Struct):
     partitions: Array[PartitionData] = field()
 
 
-@request(ApiKey.WRITE_SHARE_GROUP_STATE, versions=(0, 0), flexible=0)
+@request(ApiKey.WRITE_SHARE_GROUP_STATE)
 class WriteShareGroupStateRequest(Message):
     group_id: String = field()
     topics: Array[WriteStateData] = field()
@@ -61,6 +61,6 @@ class WriteStateResult(Struct):
     partitions: Array[PartitionResult] = field()
 
 
-@response(ApiKey.WRITE_SHARE_GROUP_STATE, versions=(0, 0), flexible=0)
+@response(ApiKey.WRITE_SHARE_GROUP_STATE)
 class WriteShareGroupStateResponse(Message):
     results: Array[WriteStateResult] = field()

@@ -21,7 +21,7 @@ class WritableTxnMarker(Struct):
     coordinator_epoch: Int32 = field()
 
 
-@request(ApiKey.WRITE_TXN_MARKERS, versions=(0, 1), flexible=1)
+@request(ApiKey.WRITE_TXN_MARKERS)
 class WriteTxnMarkersRequest(Message):
     markers: Array[WritableTxnMarker] = field()
 
@@ -44,6 +44,6 @@ class WritableTxnMarkerResult(Struct):
     topics: Array[WritableTxnMarkerTopicResult] = field()
 
 
-@response(ApiKey.WRITE_TXN_MARKERS, versions=(0, 1), flexible=1)
+@response(ApiKey.WRITE_TXN_MARKERS)
 class WriteTxnMarkersResponse(Message):
     markers: Array[WritableTxnMarkerResult] = field()

@@ -19,9 +19,9 @@ import pytest
 from broker.background import LoopBackground
 from config.broker import BrokerConfig
 from config.topic import TopicConfig
+from storage.cleaner_frames import write_frame
 from storage.cleaner_job import CleaningJob, encode_job
 from storage.cleaner_process import CleanerProcess
-from storage.cleaner_worker import write_frame
 from storage.filesystem import RealFileSystem
 from storage.log_manager import LogManager
 from storage.log_settings import LogSettings

@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.compression import CODEC_BY_NAME
+from protocol.offset_commit_fast_path import MOST_OFFSETS
 from protocol.record_builder import (
+    VARINTS,
     ControlRecordType,
     EndTransactionMarker,
     build_end_transaction_marker,
@@ -69,6 +71,11 @@ def test_varlongs_come_back(value: int) -> None:
 )
 def test_zigzag_is_kafkas(value: int, data: str) -> None:
     assert encode_varint(value).hex() == encode_varlong(value).hex() == data
+
+
+def test_the_table_of_varints_holds_what_is_encoded() -> None:
+    assert [encode_varint(value) for value in range(len(VARINTS))] == VARINTS
+    assert len(VARINTS) >= MOST_OFFSETS
 
 
 def test_varints_that_are_too_long_or_cut_off_are_refused() -> None:

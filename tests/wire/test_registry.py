@@ -1,10 +1,13 @@
 """What is advertised, which header precedes what, the error codes, and ids as text."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
 from protocol.api_keys import ApiKey
+from protocol.api_versions import versions_of
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsResponse
 from protocol.messages.header import ResponseHeader
@@ -39,12 +42,21 @@ def test_only_what_has_a_handler_is_advertised() -> None:
     assert advertised([ApiKey.FETCH, ApiKey.PRODUCE]) == [(ApiKey.PRODUCE, 0, 11), (ApiKey.FETCH, 0, 17)]
 
 
-def test_request_and_response_of_an_api_have_the_same_versions() -> None:
+def test_every_key_finds_the_request_and_the_response_of_its_api() -> None:
     for key in ApiKey:
         found = api(key)
         assert found.request.SCHEMA.api_key == found.response.SCHEMA.api_key == key
-        assert found.request.SCHEMA.versions == found.response.SCHEMA.versions
-        assert found.request.SCHEMA.flexible == found.response.SCHEMA.flexible
+        assert (found.versions, found.flexible) == versions_of(key)
+
+
+def test_what_is_advertised_is_known_without_importing_the_messages() -> None:
+    code = """if True:
+        import sys
+        from protocol.registry import ZOOKEEPER_MODE_APIS, advertised
+        advertised(ZOOKEEPER_MODE_APIS)
+        print(*(name for name in sys.modules if name.startswith("protocol.messages.")))
+    """
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split() == []
 
 
 @pytest.mark.parametrize(
