@@ -46,13 +46,22 @@ def peak_resident_bytes(pid: int) -> int:
 
 def machine_busy_s() -> float:
     """Seconds that all cores together were not idle since the machine started, time stolen by its host included."""
-    user, nice, system, _idle, _iowait, irq, softirq, steal = (int(field) for field in _read(Path("/proc/stat")).split()[1:9])
+    user, nice, system, _idle, _iowait, irq, softirq, steal = _machine_ticks()
     return (user + nice + system + irq + softirq + steal) / _TICKS_PER_S
+
+
+def stolen_s() -> float:
+    """Seconds, of all cores together, in which the machine's host let something else run though there was work; 0 if it does not tell."""
+    return _machine_ticks()[-1] / _TICKS_PER_S
 
 
 def own_s() -> float:
     """Processor seconds of this process and of the children it has waited for."""
     return sum(os.times()[:4])
+
+
+def _machine_ticks() -> list[int]:
+    return [int(field) for field in _read(Path("/proc/stat")).split()[1:9]]
 
 
 def _used_s(stat: Path) -> float:

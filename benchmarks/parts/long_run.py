@@ -149,14 +149,17 @@ def _measure(bench: Bench) -> None:
         interval_s=max(size.long_s / _INTERVALS, 0.5),
     )
     courses = turn.courses
-    for name in ("memory", "files", "p50", "p99", "longest"):
+    for name in ("memory", "files", "p50", "p99", "longest", "stolen"):
         courses[name] = []
+    stolen = [process.stolen_s()]
     pid = bench.broker.pid
 
     def on_interval(interval: Interval) -> None:
         at, latency = interval.at_s, interval.latency_ns
         courses["memory"].append((at, process.resident_bytes(pid) / 1e6))
         courses["files"].append((at, sum(len(os.listdir(f"/proc/{one}/fd")) for one in process.tree(pid))))
+        stolen.append(process.stolen_s())
+        courses["stolen"].append((at, (stolen[-1] - stolen[-2]) * 1e3))
         if latency.count:  # in a stall nothing is answered, and what comes after it says how long that was
             courses["p50"].append((at, latency.percentile(50) / 1e6))
             courses["p99"].append((at, latency.percentile(99) / 1e6))
@@ -174,6 +177,7 @@ def _measure(bench: Bench) -> None:
     turn.numbers["files_growth"] = max(growth(second_half(courses["files"])), 0.0)
     turn.numbers["p99_drift"] = drift(courses["p99"])
     turn.numbers["cpu_share"] = measured.broker_cpu_s / measured.window_s
+    turn.numbers["stolen_share"] = (stolen[-1] - stolen[0]) / measured.window_s
 
 
 def second_half(course: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
@@ -203,6 +207,7 @@ def lines(size: Size) -> Sequence[Line]:
         Line("memory-growth", "growth of it in the second half", "MB", number("memory_growth_mb"), 1, True, at_most=5, is_compared=False),
         Line("files-growth", "growth of open files in the second half", "files", number("files_growth"), 0, True, is_compared=False),
         Line("cpu-share", "processor share", "%", number("cpu_share", 0.01), 1, True),
+        Line("stolen-share", "time that the machine's host withheld", "%", number("stolen_share", 0.01), 2, True, is_compared=False),
     )
 
 
@@ -220,6 +225,6 @@ PART = Part(
     kinds=BROKER_LABELS,
     curves=(
         Curve("long-memory", "resident memory", "seconds", "MB", partial(_courses, ("memory",))),
-        Curve("long-latency", "latency", "seconds", "ms", partial(_courses, ("p50", "p99", "longest")), is_log=True),
+        Curve("long-latency", "latency", "seconds", "ms", partial(_courses, ("p50", "p99", "longest", "stolen")), is_log=True),
     ),
 )

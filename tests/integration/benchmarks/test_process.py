@@ -63,3 +63,4 @@ def test_binding_reaches_every_thread() -> None:
 
 def test_this_machine_has_been_busy_for_longer_than_this_process() -> None:
     assert process.machine_busy_s() > process.own_s() > 0
+    assert process.machine_busy_s() >= process.stolen_s() >= 0
