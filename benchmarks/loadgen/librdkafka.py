@@ -4,7 +4,7 @@ import ctypes.util
 import importlib.util
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,9 +47,14 @@ def produce(bootstrap: str, topic: str, warm_up_s: float, duration_s: float, pro
     return _run(["produce", bootstrap, topic, str(warm_up_s), str(duration_s)], probe)
 
 
-def consume(bootstrap: str, topic: str, messages: int, partitions: int, probe: Callable[[], float], *, group: bool) -> Messages:
-    """Read so many messages from the beginning, as the only member of a group or by assignment. Raises LoadFailedError."""
-    return _run(["group" if group else "assign", bootstrap, topic, str(messages), str(partitions)], probe)
+def consume(
+    bootstrap: str, topic: str, messages: int, partitions: int, probe: Callable[[], float], *, group: bool, settings: Sequence[str] = ()
+) -> Messages:
+    """Read so many messages from the beginning, as the only member of a group or by assignment. Raises LoadFailedError.
+
+    `settings` are of the client, as `key=value`.
+    """
+    return _run(["group" if group else "assign", bootstrap, topic, str(messages), str(partitions), *settings], probe)
 
 
 def _run(arguments: list[str], probe: Callable[[], float]) -> Messages:

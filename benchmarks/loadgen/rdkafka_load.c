@@ -4,6 +4,7 @@
  *       messages of 100 bytes, linger 5 ms, everything else librdkafka's default; counts acknowledged messages in the window
  *   rdkafka_load LIBRARY group|assign BOOTSTRAP TOPIC MESSAGES PARTITIONS
  *       reads that many messages from the beginning; the window runs from the first message to the last
+ * KEY=VALUE after these is set in the client's configuration.
  *
  * LIBRARY is the shared object that the confluent-kafka package brings, opened at run time: no headers and no second librdkafka needed.
  * Prints {"event":"measuring"} and {"event":"done","messages":N,"window_s":S,"errors":E} like loadgen.c.
@@ -79,6 +80,8 @@ static void set(void *conf, const char *key, const char *value) {
         fail(key, why);
 }
 
+static char **settings;                             /* KEY=VALUE of the client, up to a NULL */
+
 static void *client(int type, const char *bootstrap, const char *group) {
     char why[512];
     void *conf = CALL(void *, "rd_kafka_conf_new", (void))();
@@ -89,6 +92,12 @@ static void *client(int type, const char *bootstrap, const char *group) {
     } else {
         set(conf, "group.id", group);
         set(conf, "auto.offset.reset", "earliest");
+    }
+    for (char **setting = settings; *setting; setting++) {
+        char *value = strchr(*setting, '=');
+        if (!value) fail(*setting, "KEY=VALUE is needed");
+        *value = 0;
+        set(conf, *setting, value + 1);
     }
     void *made = CALL(void *, "rd_kafka_new", (int, void *, char *, size_t))(type, conf, why, sizeof why);
     if (!made) fail("rd_kafka_new", why);
@@ -186,7 +195,8 @@ static void consume(const char *mode, const char *bootstrap, const char *topic, 
 }
 
 int main(int argc, char **argv) {
-    if (argc != 7) fail("usage", "rdkafka_load LIBRARY produce|group|assign BOOTSTRAP TOPIC WARM_UP_S|MESSAGES DURATION_S|PARTITIONS");
+    if (argc < 7) fail("usage", "rdkafka_load LIBRARY produce|group|assign BOOTSTRAP TOPIC WARM_UP_S|MESSAGES DURATION_S|PARTITIONS [KEY=VALUE...]");
+    settings = argv + 7;
     if (!(library = dlopen(argv[1], RTLD_NOW))) fail(argv[1], dlerror());
     if (!strcmp(argv[2], "produce")) produce(argv[3], argv[4], atof(argv[5]), atof(argv[6]));
     else consume(argv[2], argv[3], argv[4], strtoull(argv[5], NULL, 10), atoi(argv[6]));
