@@ -89,6 +89,7 @@ def _take_turns(part: Part, kinds: Sequence[str], plan: Plan, scratch: Path, con
     for repeat in range(repeats):
         for kind, (label, turns) in zip(chosen, sides.items(), strict=True):
             console.print(f"{part.title}, turn {repeat + 1} of {repeats}: {label}", style="bold", highlight=False)
+            os.sync()  # what the turn before left to the disk (deleted files, with `discard`) would be done in this one
             turn, share = Turn(label), foreign_share()
             try:
                 part.take_turn(kind, turn, scratch / "broker", plan)

@@ -120,6 +120,7 @@ def _warm_up(bench: Bench) -> None:
         topic = admin.create_topic("warm-up", workloads.PRODUCE_CONNECTIONS)
         bench.warm_up(workloads.warm_up(topic, _WARM_UP_S))
         admin.delete_topic(topic.name)
+    bench.until_deleted(topic.name)
 
 
 def _produce(bench: Bench, load: Produce) -> Measured:
