@@ -2,10 +2,20 @@
 
 import ctypes
 import os
+from collections.abc import Callable
+from typing import cast
 
-_syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)  # Linux has it
-if _syncfs is not None:
-    _syncfs.argtypes = [ctypes.c_int]
+
+def _found() -> Callable[[int], int] | None:
+    try:
+        found = ctypes.CDLL(None, use_errno=True).syncfs  # Linux has it
+    except (OSError, AttributeError):
+        return None
+    found.argtypes = [ctypes.c_int]
+    return cast("Callable[[int], int]", found)
+
+
+_syncfs = _found()
 
 
 def syncfs(path: str) -> bool:
