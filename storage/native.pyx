@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Lookups of a read, what they find, the check of plain batches, and their index entries, compiled.
+"""Lookups of a read, what they find, the check of plain batches, and how they are written, compiled.
 
 Stands in for functions of `segment_search`, `plain_append`, `segment_append` and `offset_index` and for the fields of `file_region`, which
 are the authority; `tests/unit/test_compiled.py` holds both equal.
@@ -7,8 +7,11 @@ are the authority; `tests/unit/test_compiled.py` holds both equal.
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcpy
+from posix.types cimport off_t
 
 from protocol.big_endian cimport i32, i64, put32, put64, u16, u32
 from storage.cached_read cimport read_cached
@@ -16,8 +19,17 @@ from storage.slots cimport number, set_slot, slot, slot_of_type
 
 from protocol.checksum import crc32c
 
+cdef extern from "<sys/uio.h>" nogil:
+    cdef struct iovec:
+        void *iov_base
+        size_t iov_len
+
+    ssize_t pwritev(int file, iovec *vector, int count, off_t at)
+
 cdef enum:
+    MAX_BATCHES = 16
     ENTRY_SIZE = 8
+    TIME_ENTRY_SIZE = 12
     POSITION = 4
     BOUNDS_SIZE = 27
     LOG_OVERHEAD = 12
@@ -284,21 +296,28 @@ cdef struct Slots:
     Py_ssize_t rules, latest_epoch, log_end_offset, next_flush_offset, active_segment, context
     Py_ssize_t takes_plain
     Py_ssize_t size, settings, base_offset, rolling_based_timestamp, roll_jitter_ms, offset_index, time_index, reserve_at
-    Py_ssize_t segment_bytes, roll_after_ms
-    Py_ssize_t entries, full_at
+    Py_ssize_t file, max_timestamp, since_last_entry
+    Py_ssize_t segment_bytes, roll_after_ms, index_interval_bytes
+    Py_ssize_t entries, full_at, tail, index_base_offset, last_offset, last_entry
+    Py_ssize_t descriptor
 
 cdef Slots slots
 cdef type log_type = None, rules_type = None, segment_type = None, settings_type = None, offset_index_type = None, time_index_type = None
-cdef object append_several_in_python = None, are_new_in_python = None, take_in_python = None
+cdef type file_type = None
+cdef object append_several_in_python = None, are_new_in_python = None, take_in_python = None, timestamp_offset = None
+cdef Py_ssize_t tail_bytes = 0
 
 
 def stand_before(
     type log not None, type rules not None, type segment not None, type settings not None, type offset_index not None,
-    type time_index not None, append_several, are_new, take_in,
+    type time_index not None, type file not None, append_several, are_new, take_in, new_timestamp_offset, Py_ssize_t bytes_of_a_tail,
 ):
-    """The classes whose slots `append_several_plain` reads from now on; what does what it leaves, and knows of producers."""
-    global log_type, rules_type, segment_type, settings_type, offset_index_type, time_index_type
-    global append_several_in_python, are_new_in_python, take_in_python
+    """The classes whose slots `append_several_plain` reads from now on; what does what it leaves, and knows of producers.
+
+    `new_timestamp_offset` makes what a segment holds as its largest timestamp of a pair; a tail of an index with so many bytes is written.
+    """
+    global log_type, rules_type, segment_type, settings_type, offset_index_type, time_index_type, file_type
+    global append_several_in_python, are_new_in_python, take_in_python, timestamp_offset, tail_bytes
     slots.rules = slot_of_type(log, "rules")
     slots.latest_epoch = slot_of_type(log, "latest_epoch")
     slots.log_end_offset = slot_of_type(log, "log_end_offset")
@@ -314,14 +333,25 @@ def stand_before(
     slots.offset_index = slot_of_type(segment, "_offset_index")
     slots.time_index = slot_of_type(segment, "_time_index")
     slots.reserve_at = slot_of_type(segment, "reserve_at")
+    slots.file = slot_of_type(segment, "_file")
+    slots.max_timestamp = slot_of_type(segment, "_max_timestamp")
+    slots.since_last_entry = slot_of_type(segment, "bytes_since_last_index_entry")
     slots.segment_bytes = slot_of_type(settings, "segment_bytes")
     slots.roll_after_ms = slot_of_type(settings, "roll_after_ms")
+    slots.index_interval_bytes = slot_of_type(settings, "index_interval_bytes")
     slots.entries = slot_of_type(offset_index, "entries")
     slots.full_at = slot_of_type(offset_index, "full_at")
-    if slots.entries != slot_of_type(time_index, "entries") or slots.full_at != slot_of_type(time_index, "full_at"):
-        raise ImportError("the indexes have not got their slots from one class")
+    slots.tail = slot_of_type(offset_index, "_tail")
+    slots.index_base_offset = slot_of_type(offset_index, "base_offset")
+    slots.last_offset = slot_of_type(offset_index, "last_offset")
+    slots.last_entry = slot_of_type(time_index, "last_entry")
+    slots.descriptor = slot_of_type(file, "descriptor")
+    for name in ("entries", "full_at", "_tail", "base_offset"):
+        if slot_of_type(offset_index, name) != slot_of_type(time_index, name):
+            raise ImportError("the indexes have not got their slots from one class")
     log_type, rules_type, segment_type, settings_type, offset_index_type, time_index_type = log, rules, segment, settings, offset_index, time_index
     append_several_in_python, are_new_in_python, take_in_python = append_several, are_new, take_in
+    file_type, timestamp_offset, tail_bytes = file, new_timestamp_offset, bytes_of_a_tail
 
 
 cdef bint has_room(
@@ -351,6 +381,116 @@ cdef bint has_room(
     return not segment.should_roll(length, last_offset, max_timestamp, now_ms, entries)
 
 
+cdef bint append_to(segment, list batches, list placed, int64_t total) except -1:
+    """`segment_append.append_several`, step by step, of a segment with whose indexes `has_room` was asked.
+
+    False where that is to do it: other kinds of files, entries that go to the disk or are not allowed, a write that fails or ends early, which
+    it finds in doing the same again.
+    """
+    cdef uint8_t[MAX_BATCHES * ENTRY_SIZE] offsets
+    cdef uint8_t[MAX_BATCHES * TIME_ENTRY_SIZE] times
+    cdef Py_ssize_t count = len(placed), entries = 0, time_entries = 0, i
+    cdef int64_t start = number(segment, slots.size), since_last_entry = number(segment, slots.since_last_entry)
+    cdef int64_t position = start, base_offset, interval, largest, of_largest, latest, last_offset = 0, relative
+    cdef tuple each
+    file = slot(segment, slots.file)
+    settings = slot(segment, slots.settings)
+    offset_index = slot(segment, slots.offset_index)
+    time_index = slot(segment, slots.time_index)
+    last_max = slot(segment, slots.max_timestamp)
+    if (
+        count > MAX_BATCHES
+        or count != len(batches)
+        or type(file) is not file_type
+        or type(settings) is not settings_type
+        or type(offset_index) is not offset_index_type
+        or type(time_index) is not time_index_type
+        or last_max is None
+    ):
+        return False
+    base_offset = number(offset_index, slots.index_base_offset)
+    interval = number(settings, slots.index_interval_bytes)
+    largest = last_max[0]
+    of_largest = last_max[1]
+    last_entry = slot(time_index, slots.last_entry)
+    latest = last_entry[0]
+    for i in range(count):
+        each = placed[i]
+        if <int64_t>each[2] > largest:
+            largest = each[2]
+            of_largest = each[1]
+            last_max = timestamp_offset((each[2], each[1]))
+        if since_last_entry > interval:
+            last_offset = each[1]
+            relative = last_offset - base_offset
+            if not (INT32_MIN <= relative <= INT32_MAX and INT32_MIN <= position <= INT32_MAX):
+                return False
+            if not entries and last_offset <= number(offset_index, slots.last_offset) and number(offset_index, slots.entries):
+                return False
+            put32(put32(offsets + entries * ENTRY_SIZE, <int32_t>relative), <int32_t>position)
+            entries += 1
+            if largest > latest:
+                relative = of_largest - base_offset
+                if of_largest < <int64_t>last_entry[1] or not INT32_MIN <= relative <= INT32_MAX:
+                    return False
+                put32(put64(times + time_entries * TIME_ENTRY_SIZE, largest), <int32_t>relative)
+                time_entries += 1
+                latest = largest
+                last_entry = last_max
+            since_last_entry = 0
+        position += <int64_t>each[0]
+        since_last_entry += <int64_t>each[0]
+    if not has_tail_room(offset_index, entries * ENTRY_SIZE) or not has_tail_room(time_index, time_entries * TIME_ENTRY_SIZE):
+        return False
+    if not write_all(number(file, slots.descriptor), batches, total, start):
+        return False
+    if entries:
+        add_entries(offset_index, offsets, entries, ENTRY_SIZE)
+        set_slot(offset_index, slots.last_offset, last_offset)
+    if time_entries:
+        add_entries(time_index, times, time_entries, TIME_ENTRY_SIZE)
+        set_slot(time_index, slots.last_entry, last_entry)
+    set_slot(segment, slots.max_timestamp, last_max)
+    set_slot(segment, slots.size, position)
+    set_slot(segment, slots.since_last_entry, since_last_entry)
+    return True
+
+
+cdef bint has_tail_room(index, Py_ssize_t size) except -1:
+    tail = slot(index, slots.tail)
+    return type(tail) is bytearray and PyByteArray_GET_SIZE(tail) + size < tail_bytes
+
+
+cdef int add_entries(index, const uint8_t *entries, Py_ssize_t count, Py_ssize_t size) except -1:
+    tail = slot(index, slots.tail)
+    cdef Py_ssize_t before = PyByteArray_GET_SIZE(tail)
+    PyByteArray_Resize(tail, before + count * size)
+    memcpy(PyByteArray_AS_STRING(tail) + before, entries, count * size)
+    set_slot(index, slots.entries, number(index, slots.entries) + count)
+    return 0
+
+
+cdef bint write_all(int file, list batches, int64_t total, int64_t at) except -1:
+    """Whether all of them were written with one system call. Other threads run meanwhile."""
+    cdef Py_buffer[MAX_BATCHES] buffers
+    cdef iovec[MAX_BATCHES] vector
+    cdef int held = 0
+    cdef ssize_t written = -1
+    try:
+        for batch in batches:
+            PyObject_GetBuffer(batch, &buffers[held], PyBUF_SIMPLE)
+            vector[held].iov_base = buffers[held].buf
+            vector[held].iov_len = <size_t>buffers[held].len
+            held += 1
+        with nogil:
+            written = pwritev(file, vector, held, at)
+    finally:
+        while held:
+            held -= 1
+            PyBuffer_Release(&buffers[held])
+    return written == total
+
+
 def append_several_plain(self, list batches not None, leader_epoch, int64_t now_ms, int api_version):
     """`plain_append.append_several_plain`, step by step."""
     cdef tuple found
@@ -378,7 +518,8 @@ def append_several_plain(self, list batches not None, leader_epoch, int64_t now_
         if not number(segment, slots.size) or not has_room(segment, total, end_offset - 1, found[4], now_ms, len(placed)):
             return [], 0
         stamp_all(batches, first_offsets, leader_epoch)
-        segment.append_several(batches, placed)
+        if not append_to(segment, batches, placed, total):
+            segment.append_several(batches, placed)
     except OSError as error:
         raise self.disk_failure(segment.path, error) from error
     set_slot(self, slots.log_end_offset, end_offset)
@@ -387,25 +528,6 @@ def append_several_plain(self, list batches not None, leader_epoch, int64_t now_
     if found[6]:
         take_in_python(self, headers, first_offsets)
     return first_offsets, total
-
-
-def entries_of(list placed not None, int64_t position, int64_t since_last_entry, int64_t interval, last_max, new):
-    """`segment_append._entries_of`."""
-    cdef list entries = []
-    cdef int64_t largest = last_max[0], timestamp, length
-    cdef tuple each
-    for each in placed:
-        length = each[0]
-        timestamp = each[2]
-        if timestamp > largest:
-            last_max = new((timestamp, each[1]))
-            largest = timestamp
-        if since_last_entry > interval:
-            entries.append((each[1], position, last_max))
-            since_last_entry = 0
-        position += length
-        since_last_entry += length
-    return entries, position, since_last_entry, last_max
 
 
 def pack_entries(added, int64_t base_offset):

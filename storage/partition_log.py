@@ -17,6 +17,7 @@ from storage import log_append, log_deletion, log_flush, log_read, log_roll, log
 from storage.closed_segment import ClosedSegment
 from storage.discards import Discard
 from storage.errors import LogClosed, LogDirFailure, OffsetOutOfRange
+from storage.index_file import TAIL_BYTES
 from storage.leader_epochs import LeaderEpochCache
 from storage.log_context import LogContext
 from storage.log_flush import FlushPlan
@@ -26,9 +27,10 @@ from storage.offset_index import OffsetIndex
 from storage.partition_metadata import ZERO_UUID
 from storage.producer_state import ProducerStateEntry
 from storage.producer_state_manager import ProducerStateManager
+from storage.real_file import RealFile
 from storage.segment import Segment
 from storage.small_files import SmallFiles
-from storage.time_index import TimeIndex
+from storage.time_index import TimeIndex, timestamp_offset
 from storage.topic_partition import TopicPartition
 from storage.validation_rules import ValidationRules
 
@@ -286,7 +288,7 @@ class PartitionLog:
 
 if not TYPE_CHECKING and (_native := compiled("storage.native")) is not None:
     _native.stand_before(
-        PartitionLog, ValidationRules, Segment, LogSettings, OffsetIndex, TimeIndex,
-        plain_append.append_several_plain, plain_append.are_new, plain_append.take_in,
+        PartitionLog, ValidationRules, Segment, LogSettings, OffsetIndex, TimeIndex, RealFile,
+        plain_append.append_several_plain, plain_append.are_new, plain_append.take_in, timestamp_offset, TAIL_BYTES,
     )  # fmt: skip
     PartitionLog.append_several_plain = _native.append_several_plain

@@ -4,10 +4,9 @@ The hottest code of the storage floor: `append` runs on the event loop for every
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from protocol.compiled import compiled
 from protocol.records import Buffer
 from storage.offset_index import MAX_RELATIVE_OFFSET
 from storage.time_index import TimestampOffset, timestamp_offset
@@ -81,7 +80,6 @@ def append_several(self: "Segment", batches: Sequence[memoryview], placed: Seque
         self.bytes_since_last_index_entry,
         self._settings.index_interval_bytes,
         self._max_timestamp or self.max_timestamp,
-        timestamp_offset,
     )
     try:
         file.pwritev(batches, end - start, start)
@@ -101,14 +99,13 @@ def _entries_of(
     since_last_entry: int,
     interval: int,
     last_max: TimestampOffset,
-    new: Callable[[tuple[int, int]], TimestampOffset],
 ) -> tuple[list[IndexEntry], int, int, TimestampOffset]:
     """The index entries of batches that stand behind one another from `position` on; where these end, how many bytes stand behind the last
-    entry then, and the largest timestamp. `new` makes that of a timestamp and an offset."""
+    entry then, and the largest timestamp."""
     entries = []
     for length, last_offset, max_timestamp in placed:
         if max_timestamp > last_max[0]:
-            last_max = new((max_timestamp, last_offset))
+            last_max = timestamp_offset((max_timestamp, last_offset))
         if since_last_entry > interval:
             entries.append((last_offset, position, last_max))
             since_last_entry = 0
@@ -140,7 +137,3 @@ def cut_torn_write(self: "Segment", position: int) -> None:
         self.file.truncate(position)
     except OSError as error:
         log.error("%s: cannot cut a torn write at byte %d: %s; the next start will", self.path, position, error)
-
-
-if not TYPE_CHECKING and (_native := compiled("storage.native")) is not None:
-    _entries_of = _native.entries_of

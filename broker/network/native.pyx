@@ -8,6 +8,7 @@ a fraction of what that does.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_SetFromErrno
 from libc.errno cimport EAGAIN, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
@@ -15,7 +16,7 @@ from posix.types cimport off_t
 
 from protocol.big_endian cimport i32, put32
 from storage.cached_read cimport read_cached
-from storage.native cimport INLINE_BYTES, PAGE_BYTES, Region, bytes_to_copy
+from storage.native cimport INLINE_BYTES, PACKET_BYTES, PAGE_BYTES, Region, bytes_to_copy
 from storage.slots cimport number, set_slot, slot, slot_of_type
 
 from storage.file_region import FileRegion
@@ -160,6 +161,26 @@ cdef bint send_parts(int out, list parts, Py_ssize_t *gone, int64_t *of_next) ex
                 return sent > 0
             gone[0] += 1
     return False
+
+
+def send_pieces(int out, int source, int64_t position, int64_t length, int64_t piece):
+    """As `broker.network.sendfile.send_pieces`; other threads run meanwhile."""
+    cdef int64_t left = length
+    cdef size_t asked
+    cdef ssize_t sent = 0
+    cdef off_t at = position
+    with nogil:
+        while left > 0:
+            asked = <size_t>(left if left < piece or left <= PACKET_BYTES else piece)
+            sent = sendfile(out, source, &at, asked)
+            if sent < 0:
+                break
+            left -= sent
+            if <size_t>sent != asked:
+                break
+    if sent < 0 and left == length:
+        PyErr_SetFromErrno(OSError)
+    return length - left
 
 
 cdef enum:

@@ -55,6 +55,29 @@ def piece_of(sock: socket.socket | None) -> int:
     return TURN_BYTES
 
 
+def send_pieces(out: int, source: int, position: int, length: int, piece: int) -> int:
+    """Send so much of a file in pieces until the socket takes no more; how many bytes have left, 0 where the file ends.
+
+    Raises OSError when none has: BlockingIOError when there is no room. What fails later will fail again when the rest is sent.
+    """
+    left = length
+    try:
+        while left:
+            asked = left if left < piece or left <= PACKET_BYTES else piece
+            sent = os.sendfile(out, source, position, asked)
+            position += sent
+            left -= sent
+            if sent != asked:
+                break
+    except OSError:
+        if left == length:
+            raise
+    return length - left
+
+
+_send_pieces: Callable[[int, int, int, int, int], int] = send_pieces if _native is None else _native.send_pieces
+
+
 def _pull_in(region: FileRegion, position: int, length: int) -> None:
     """Runs in a thread: read the range into the page cache."""
     descriptor = region.file.fileno()
@@ -146,17 +169,10 @@ class FileSender:
                     data = b""
                 if is_cold:
                     break
-                asked = piece = self._piece
-                out, source = sock.fileno(), file.fileno()
-                while True:
-                    if warm < piece or warm <= PACKET_BYTES:
-                        asked = warm
-                    sent = os.sendfile(out, source, position, asked)
-                    position += sent
-                    length -= sent
-                    warm -= sent
-                    if sent != asked or not warm:
-                        break
+                sent = _send_pieces(sock.fileno(), file.fileno(), position, warm, self._piece)
+                position += sent
+                length -= sent
+                warm -= sent
                 if length:
                     if not sent:
                         raise OSError(errno.EIO, SHORT_FILE)
@@ -224,7 +240,7 @@ class FileSender:
                     asked = min(length - self._position, budget)
                     if self._position >= self._warm and not self._ensure_cached(part, asked):
                         return False
-                    asked = min(asked, self._warm - self._position, self._piece)
+                    asked = min(asked, self._warm - self._position)
                     sent = self._send_region(part, asked)
                 else:
                     length = len(part)
@@ -272,7 +288,7 @@ class FileSender:
     def _send_region(self, region: FileRegion, length: int) -> int:
         position = region.position + self._position
         if self._sock is not None:
-            sent = os.sendfile(self._sock.fileno(), region.file.fileno(), position, length)
+            sent = _send_pieces(self._sock.fileno(), region.file.fileno(), position, length, self._piece)
             if sent == 0:
                 raise OSError(errno.EIO, SHORT_FILE)
             return sent

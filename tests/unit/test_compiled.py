@@ -20,7 +20,6 @@ from protocol.messages.header import RequestHeader
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from storage.file_region import FileRegion
 from storage.filesystem import File, RealFileSystem
-from storage.time_index import TimestampOffset, timestamp_offset
 from tests.support.batches import a_batch
 from tests.support.golden_frames import all_golden_frames
 from tests.support.logs import a_context, a_log, append
@@ -311,21 +310,6 @@ def test_an_index_of_anything_leads_nowhere(entries: bytes, count: int, offset: 
     with open("/dev/zero", "rb") as zeros:
         file = SimpleNamespace(descriptor=zeros.fileno())
         assert native("storage.native").between_entries(file, entries, count, 0, 1 << 30, offset, max_bytes) is None
-
-
-@needed
-@given(
-    st.lists(st.tuples(st.integers(1, 2**31), INT64, INT64), max_size=20),
-    st.integers(0, 2**31),
-    st.integers(0, 2**40),
-    st.integers(-1, 2**31),
-    st.tuples(INT64, INT64),
-)
-def test_index_entries_are_made_the_same(
-    placed: list[tuple[int, int, int]], position: int, since_last_entry: int, interval: int, last_max: tuple[int, int]
-) -> None:
-    arguments = (placed, position, since_last_entry, interval, TimestampOffset(*last_max), timestamp_offset)
-    assert native("storage.native").entries_of(*arguments) == without("storage.segment_append")._entries_of(*arguments)
 
 
 @needed

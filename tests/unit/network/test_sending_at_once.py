@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.network import sendfile as sendfile_module
 from broker.network.gather import INLINE_BYTES, PAGE_BYTES
 from broker.network.request_channel import Parts
 from broker.network.sendfile import PACED_BYTES, PACKET_BYTES, SHORT_FILE, TURN_BYTES, FileSender, piece_of
@@ -310,6 +311,7 @@ def test_a_turn_sends_no_more_than_its_share(side: Side, file: WarmFile, monkeyp
         return count
 
     monkeypatch.setattr(os, "sendfile", sendfile)
+    monkeypatch.setattr(sendfile_module, "_send_pieces", sendfile_module.send_pieces)
     parts, _ = an_answer(file, 0, 2 * TURN_BYTES + 5)
     assert not side.sender.send(parts)
     assert counts == [TURN_BYTES]
@@ -356,8 +358,19 @@ def test_a_socket_that_paces_its_packets_is_given_one_at_a_time() -> None:
         assert piece_of(without_the_option) == TURN_BYTES
 
 
+@pytest.fixture(params=[False, True], ids=["python", "compiled"])
+def send_pieces(request: pytest.FixtureRequest) -> Callable[[int, int, int, int, int], int]:
+    if not request.param:
+        return sendfile_module.send_pieces
+    found: Callable[[int, int, int, int, int], int] = pytest.importorskip("broker.network.native").send_pieces
+    return found
+
+
 @pytest.mark.parametrize("length", [PACKET_BYTES, PACKET_BYTES + 1, 1_000_000, TURN_BYTES + PACKET_BYTES])
-def test_in_pieces_the_same_leaves(side: Side, file: WarmFile, length: int) -> None:
+def test_in_pieces_the_same_leaves(
+    side: Side, file: WarmFile, length: int, send_pieces: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sendfile_module, "_send_pieces", send_pieces)
     side.sender._piece = PACED_BYTES
     one, first = an_answer(file, 77, length)
     other, second = an_answer(file, 4096, length)
@@ -374,7 +387,32 @@ def test_a_region_that_fits_a_packet_is_not_cut(side: Side, file: WarmFile, monk
         return count
 
     monkeypatch.setattr(os, "sendfile", sendfile)
+    monkeypatch.setattr(sendfile_module, "_send_pieces", sendfile_module.send_pieces)
     side.sender._piece = PACED_BYTES
     for length in (PACKET_BYTES, 2 * PACED_BYTES + PACKET_BYTES):
         assert side.sender.send(an_answer(file, 0, length)[0])
     assert counts == [PACKET_BYTES, PACED_BYTES, PACED_BYTES, PACKET_BYTES]
+
+
+def test_pieces_leave_until_there_is_no_room(side: Side, file: WarmFile, send_pieces: Callable[..., int]) -> None:
+    out, source = side.ours.fileno(), file.fileno()
+    gone = send_pieces(out, source, 77, 2_000_000, PACED_BYTES)
+    assert 0 < gone < 2_000_000
+    with pytest.raises(BlockingIOError):
+        send_pieces(out, source, 77 + gone, 2_000_000 - gone, PACED_BYTES)
+    assert side.received() == DATA[77 : 77 + gone]
+
+
+def test_of_a_file_that_ends_too_soon_leaves_what_it_has(side: Side, file: WarmFile, send_pieces: Callable[..., int]) -> None:
+    out, source = side.ours.fileno(), file.fileno()
+    assert send_pieces(out, source, len(DATA) - 100_000, 200_000, PACED_BYTES) == 100_000
+    assert side.received() == DATA[-100_000:]
+    assert send_pieces(out, source, len(DATA), 200_000, PACED_BYTES) == 0
+
+
+def test_what_fails_before_anything_has_left_is_raised(side: Side, file: WarmFile, send_pieces: Callable[..., int]) -> None:
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        send_pieces(side.ours.fileno(), -1, 0, 10, PACED_BYTES)
+    side.client.close()
+    with pytest.raises(BrokenPipeError):
+        send_pieces(side.ours.fileno(), file.fileno(), 0, 10, PACED_BYTES)
