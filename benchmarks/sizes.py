@@ -44,7 +44,7 @@ class Size:
 
 NORMAL = Size(
     pace=Pace(warm_up_limit_s=60, warm_up_s=1.5, duration_s=3.0, max_bytes=1024 * _MIB, prefill_bytes=512 * _MIB),
-    repeats=2,
+    repeats=3,
     produce_rates=(1000, 4000, 8000, 12000, 16000),
     fetch_rates=(1000, 4000, 8000),
     topics=1000,
@@ -70,5 +70,5 @@ QUICK = Size(
     settle_s=0.5,
     is_brief=True,
 )
-LONG = replace(NORMAL, pace=replace(NORMAL.pace, duration_s=4.0), repeats=3, produce_rates=(1000, 2000, 4000, 8000, 12000, 16000))
+LONG = replace(NORMAL, pace=replace(NORMAL.pace, duration_s=4.0), repeats=5, produce_rates=(1000, 2000, 4000, 8000, 12000, 16000))
 SIZES = {"quick": QUICK, "normal": NORMAL, "long": LONG}

@@ -293,7 +293,7 @@ cdef int stamp_all(list batches, list first_offsets, int32_t leader_epoch) excep
 
 
 cdef struct Slots:
-    Py_ssize_t rules, latest_epoch, log_end_offset, next_flush_offset, active_segment, context
+    Py_ssize_t rules, latest_epoch, log_start_offset, log_end_offset, next_flush_offset, active_segment, log_settings, context
     Py_ssize_t takes_plain
     Py_ssize_t size, settings, base_offset, rolling_based_timestamp, roll_jitter_ms, offset_index, time_index, reserve_at
     Py_ssize_t file, max_timestamp, since_last_entry
@@ -303,24 +303,29 @@ cdef struct Slots:
 
 cdef Slots slots
 cdef type log_type = None, rules_type = None, segment_type = None, settings_type = None, offset_index_type = None, time_index_type = None
-cdef type file_type = None
-cdef object append_several_in_python = None, are_new_in_python = None, take_in_python = None, timestamp_offset = None
+cdef type file_type = None, appended_type = None
+cdef object append_several_in_python = None, append_as_follower_in_python = None, are_new_in_python = None, take_in_python = None
+cdef object timestamp_offset = None
 cdef Py_ssize_t tail_bytes = 0
 
 
 def stand_before(
     type log not None, type rules not None, type segment not None, type settings not None, type offset_index not None,
-    type time_index not None, type file not None, append_several, are_new, take_in, new_timestamp_offset, Py_ssize_t bytes_of_a_tail,
+    type time_index not None, type file not None, type appended not None, append_several, append_as_follower, are_new, take_in,
+    new_timestamp_offset, Py_ssize_t bytes_of_a_tail,
 ):
-    """The classes whose slots `append_several_plain` reads from now on; what does what it leaves, and knows of producers.
+    """The classes whose slots the functions below read from now on; what does what they leave, and knows of producers.
 
     `new_timestamp_offset` makes what a segment holds as its largest timestamp of a pair; a tail of an index with so many bytes is written.
     """
     global log_type, rules_type, segment_type, settings_type, offset_index_type, time_index_type, file_type
-    global append_several_in_python, are_new_in_python, take_in_python, timestamp_offset, tail_bytes
+    global append_several_in_python, append_as_follower_in_python, are_new_in_python, take_in_python, timestamp_offset, tail_bytes
+    global appended_type
     slots.rules = slot_of_type(log, "rules")
     slots.latest_epoch = slot_of_type(log, "latest_epoch")
+    slots.log_start_offset = slot_of_type(log, "log_start_offset")
     slots.log_end_offset = slot_of_type(log, "log_end_offset")
+    slots.log_settings = slot_of_type(log, "settings")
     slots.next_flush_offset = slot_of_type(log, "next_flush_offset")
     slots.active_segment = slot_of_type(log, "active_segment")
     slots.context = slot_of_type(log, "context")
@@ -350,39 +355,53 @@ def stand_before(
         if slot_of_type(offset_index, name) != slot_of_type(time_index, name):
             raise ImportError("the indexes have not got their slots from one class")
     log_type, rules_type, segment_type, settings_type, offset_index_type, time_index_type = log, rules, segment, settings, offset_index, time_index
-    append_several_in_python, are_new_in_python, take_in_python = append_several, are_new, take_in
-    file_type, timestamp_offset, tail_bytes = file, new_timestamp_offset, bytes_of_a_tail
+    append_several_in_python, append_as_follower_in_python = append_several, append_as_follower
+    are_new_in_python, take_in_python = are_new, take_in
+    file_type, appended_type, timestamp_offset, tail_bytes = file, appended, new_timestamp_offset, bytes_of_a_tail
 
 
-cdef bint has_room(
-    segment, int64_t length, int64_t last_offset, int64_t max_timestamp, int64_t now_ms, int64_t entries
-) except -1:
-    """Whether batches need no new segment; the segment is asked about whatever cannot be told from its slots."""
+cdef enum Room:
+    FULL
+    FREE
+    UNKNOWN
+
+
+cdef Room room_in(segment, int64_t length, int64_t last_offset, int64_t max_timestamp, int64_t entries) except? UNKNOWN:
+    """Whether batches need no new segment, if that can be told from its slots."""
     cdef int64_t first
     settings = slot(segment, slots.settings)
     offset_index = slot(segment, slots.offset_index)
     time_index = slot(segment, slots.time_index)
     rolling_based_timestamp = slot(segment, slots.rolling_based_timestamp)
     if (
-        type(settings) is settings_type
-        and type(offset_index) is offset_index_type
-        and type(time_index) is time_index_type
-        and rolling_based_timestamp is not None
+        type(settings) is not settings_type
+        or type(offset_index) is not offset_index_type
+        or type(time_index) is not time_index_type
+        or rolling_based_timestamp is None
     ):
-        first = rolling_based_timestamp
-        if first > 0 and max_timestamp >= 0:
-            return (
-                number(segment, slots.size) <= number(settings, slots.segment_bytes) - length
-                and last_offset - number(segment, slots.base_offset) <= INT32_MAX
-                and max_timestamp - first <= number(settings, slots.roll_after_ms) - number(segment, slots.roll_jitter_ms)
-                and number(offset_index, slots.entries) + entries <= number(offset_index, slots.full_at)
-                and number(time_index, slots.entries) + entries <= number(time_index, slots.full_at)
-            )
-    return not segment.should_roll(length, last_offset, max_timestamp, now_ms, entries)
+        return UNKNOWN
+    first = rolling_based_timestamp
+    if first <= 0 or max_timestamp < 0:
+        return UNKNOWN
+    return FREE if (
+        number(segment, slots.size) <= number(settings, slots.segment_bytes) - length
+        and last_offset - number(segment, slots.base_offset) <= INT32_MAX
+        and max_timestamp - first <= number(settings, slots.roll_after_ms) - number(segment, slots.roll_jitter_ms)
+        and number(offset_index, slots.entries) + entries <= number(offset_index, slots.full_at)
+        and number(time_index, slots.entries) + entries <= number(time_index, slots.full_at)
+    ) else FULL
+
+
+cdef bint has_room(
+    segment, int64_t length, int64_t last_offset, int64_t max_timestamp, int64_t now_ms, int64_t entries
+) except -1:
+    """Whether batches need no new segment; the segment is asked about whatever cannot be told from its slots."""
+    cdef Room found = room_in(segment, length, last_offset, max_timestamp, entries)
+    return found == FREE if found != UNKNOWN else not segment.should_roll(length, last_offset, max_timestamp, now_ms, entries)
 
 
 cdef bint append_to(segment, list batches, list placed, int64_t total) except -1:
-    """`segment_append.append_several`, step by step, of a segment with whose indexes `has_room` was asked.
+    """`segment_append.append_several`, step by step. Where the largest timestamp is not that of a batch's end, its offset is a fourth number.
 
     False where that is to do it: other kinds of files, entries that go to the disk or are not allowed, a write that fails or ends early, which
     it finds in doing the same again.
@@ -418,8 +437,8 @@ cdef bint append_to(segment, list batches, list placed, int64_t total) except -1
         each = placed[i]
         if <int64_t>each[2] > largest:
             largest = each[2]
-            of_largest = each[1]
-            last_max = timestamp_offset((each[2], each[1]))
+            of_largest = each[3] if len(each) > 3 else each[1]
+            last_max = timestamp_offset((largest, of_largest))
         if since_last_entry > interval:
             last_offset = each[1]
             relative = last_offset - base_offset
@@ -528,6 +547,61 @@ def append_several_plain(self, list batches not None, leader_epoch, int64_t now_
     if found[6]:
         take_in_python(self, headers, first_offsets)
     return first_offsets, total
+
+
+def append_as_follower(self, records, leader_epoch):
+    """`log_append.append_as_follower`, step by step: sound batches of the epoch that the log is in, without producer ids, the last one whole."""
+    cdef Py_buffer buffer
+    cdef const uint8_t *p
+    cdef int64_t end, position = 0, size, last_offset = -1, first_offset = -1, newest = -1, of_newest = -1, last, epoch
+    if type(self) is not log_type:
+        return append_as_follower_in_python(self, records, leader_epoch)
+    segment = slot(self, slots.active_segment)
+    settings = slot(self, slots.log_settings)
+    latest_epoch = slot(self, slots.latest_epoch)
+    if type(segment) is not segment_type or type(settings) is not settings_type or latest_epoch is None or latest_epoch > leader_epoch:
+        return append_as_follower_in_python(self, records, leader_epoch)
+    epoch = latest_epoch
+    PyObject_GetBuffer(records, &buffer, PyBUF_SIMPLE)
+    try:
+        end = buffer.len
+        while end - position >= HEADER_SIZE:
+            p = <const uint8_t *>buffer.buf + position
+            size = <int64_t>i32(p + 8) + LOG_OVERHEAD
+            last = i64(p) + i32(p + 23)
+            if (
+                p[16] != CURRENT_MAGIC
+                or not HEADER_SIZE <= size <= end - position
+                or i32(p + 12) != epoch
+                or i64(p + 43) >= 0
+                or last <= last_offset
+                or crc32c(records[position + ATTRIBUTES_OFFSET : position + size]) != u32(p + 17)
+            ):
+                break
+            if not position:
+                first_offset = i64(p)
+            last_offset = last
+            if i64(p + 35) > newest:
+                newest = i64(p + 35)
+                of_newest = last
+            position += size
+    finally:
+        PyBuffer_Release(&buffer)
+    if (
+        not end
+        or position != end
+        or first_offset < number(self, slots.log_end_offset)
+        or last_offset >= number(self, slots.next_flush_offset)
+        or end > number(settings, slots.segment_bytes)
+        or not number(segment, slots.size)
+        or room_in(segment, end, last_offset, newest, 1) != FREE
+        or not append_to(segment, [records], [(end, last_offset, newest, of_newest)], end)
+    ):
+        return append_as_follower_in_python(self, records, leader_epoch)
+    set_slot(self, slots.log_end_offset, last_offset + 1)
+    if number(segment, slots.size) >= number(segment, slots.reserve_at):
+        slot(self, slots.context).reserve(self)
+    return appended_type(first_offset, last_offset, -1, slot(self, slots.log_start_offset))
 
 
 def pack_entries(added, int64_t base_offset):

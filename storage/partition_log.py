@@ -288,7 +288,9 @@ class PartitionLog:
 
 if not TYPE_CHECKING and (_native := compiled("storage.native")) is not None:
     _native.stand_before(
-        PartitionLog, ValidationRules, Segment, LogSettings, OffsetIndex, TimeIndex, RealFile,
-        plain_append.append_several_plain, plain_append.are_new, plain_append.take_in, timestamp_offset, TAIL_BYTES,
+        PartitionLog, ValidationRules, Segment, LogSettings, OffsetIndex, TimeIndex, RealFile, log_append.Appended,
+        plain_append.append_several_plain, log_append.append_as_follower, plain_append.are_new, plain_append.take_in,
+        timestamp_offset, TAIL_BYTES,
     )  # fmt: skip
+    PartitionLog.append_as_follower = _native.append_as_follower
     PartitionLog.append_several_plain = _native.append_several_plain

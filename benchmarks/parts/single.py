@@ -24,6 +24,8 @@ MESSAGE_BYTES = 100  # as loadgen/rdkafka_load.c sends them
 _GROUP_APIS = (ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_FETCH, ApiKey.OFFSET_COMMIT)
 _FETCH_PARTITIONS = 4
 _LIBRDKAFKA_PARTITIONS = 4
+_READINGS = 3
+"""By librdkafka, each as a new group: it leaves a partition alone for a second now and then, so that one differs from the next."""
 
 _RATE_TARGETS = {"produce-1": 1.5, "produce-16k": 3, "produce-16k-lz4": 3, "produce-1m": 2.5, "fetch-64k": 3, "fetch-1m": 1}
 _COSTS = {
@@ -116,7 +118,10 @@ def _drive_librdkafka(bench: Bench) -> None:
     if not is_group:
         turn.remarks.append("does not list the group requests; librdkafka consumed by assignment")
     produced = librdkafka.produce(bootstrap, topic.name, broker.librdkafka_warm_up_s, duration_s, probe)
-    consumed = librdkafka.consume(bootstrap, topic.name, produced.in_all, topic.partitions, probe, group=is_group)
+    readings = [
+        librdkafka.consume(bootstrap, topic.name, produced.in_all, topic.partitions, probe, group=is_group) for _ in range(_READINGS)
+    ]
+    consumed = sorted(readings, key=lambda reading: reading.per_second)[_READINGS // 2]
     for key, messages in (("produce", produced), ("consume", consumed)):
         turn.numbers[f"{LIBRDKAFKA}_{key}"] = messages.per_second
         turn.numbers[f"{LIBRDKAFKA}_{key}_cpu_s_per_gb"] = messages.broker_cpu_s / max(messages.count, 1) / MESSAGE_BYTES * 1e9

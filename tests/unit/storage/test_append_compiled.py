@@ -3,7 +3,7 @@
 import os
 import random
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from protocol.compiled import describe
-from storage import plain_append, segment_append
-from storage.errors import LogDirFailure
+from storage import log_append, plain_append, segment_append
+from storage.errors import LogDirFailure, StorageError
 from storage.filesystem import RealFileSystem
+from storage.log_append import Appended
 from storage.partition_log import PartitionLog
 from storage.segment import Segment
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
@@ -112,6 +113,104 @@ def test_python_has_what_is_out_of_the_ordinary(tmp_path: Path, left_to_python: 
     assert not offsets._tail
     assert at_once(log, [a_batch()] * 2)[0]
     assert left_to_python == [17, 2]
+
+
+def at_offset(offset: int, chosen: random.Random) -> bytearray:
+    count = chosen.choice([1, 1, 3])
+    times = [FIRST_TIMESTAMP + chosen.choice([-50, 0, chosen.randrange(1000)]) for _ in range(count)]
+    return a_batch(count, base_offset=offset, leader_epoch=0, timestamps=times, value_bytes=chosen.choice([1, 50, 400]))
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("index_interval_bytes", [0, 300, 4096])
+def test_followers_append_the_same(tmp_path: Path, seed: int, index_interval_bytes: int) -> None:
+    chosen = random.Random(seed)
+    config = {
+        "index_interval_bytes": index_interval_bytes,
+        "segment_index_bytes": chosen.choice([600, 1 << 20]),
+        "segment_bytes": chosen.choice([5_000, 50_000, 1 << 30]),
+        "flush_messages": chosen.choice([100, 2**63 - 1]),
+    }
+    compiled, python = a_real_log(tmp_path / "compiled", **config), a_real_log(tmp_path / "python", **config)
+    for _ in range(400):
+        sent = bytearray()
+        offset = compiled.log_end_offset + chosen.choice([0, 0, 0, 0, 5])
+        for _ in range(chosen.choice([1, 1, 2, 5])):
+            batch = at_offset(offset, chosen)
+            offset += batch[26] + 1
+            sent += batch
+        sent += batch[: chosen.choice([0, 0, 0, 30, 70])]
+        found = compiled.append_as_follower(memoryview(sent), 0)
+        assert vars_of(found) == vars_of(log_append.append_as_follower(python, memoryview(sent), 0))
+        assert state(compiled) == state(python)
+        assert compiled.flush_due_offset == python.flush_due_offset
+    assert contents(compiled) == contents(python)
+
+
+def test_python_has_nothing_of_what_is_ordinary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = a_real_log(tmp_path)
+    log.append_as_follower(memoryview(a_batch(3, leader_epoch=0)), 0)
+    monkeypatch.delattr(Segment, "append")
+    both = a_batch(2, base_offset=3, leader_epoch=0) + a_batch(1, base_offset=5, leader_epoch=0)
+    assert vars_of(log.append_as_follower(memoryview(both), 0)) == [False, 3, 5, -1, 0]
+
+
+def vars_of(appended: Appended) -> list[object]:
+    return [getattr(appended, name) for name in Appended.__slots__]
+
+
+def damaged(batch: bytearray, at: int, changed: int) -> bytearray:
+    batch[at] ^= changed
+    return batch
+
+
+PRODUCED = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+
+
+@pytest.mark.parametrize(
+    ("sent", "epoch"),
+    [
+        (a_batch(2, base_offset=3, leader_epoch=1), 1),
+        (a_batch(2, base_offset=3, leader_epoch=2), 1),
+        (a_batch(2, base_offset=3, leader_epoch=0, **PRODUCED), 0),
+        (a_batch(2, base_offset=2, leader_epoch=0), 0),
+        (a_batch(2, base_offset=3, leader_epoch=0) + a_batch(2, base_offset=4, leader_epoch=0), 0),
+        (a_batch(2, base_offset=3, leader_epoch=0) + a_batch(2, base_offset=5, leader_epoch=1), 0),
+        (a_batch(2, base_offset=2**31 + 3, leader_epoch=0), 0),
+        (a_batch(2, base_offset=2**63 - 2, leader_epoch=0), 0),
+        *((damaged(a_batch(2, base_offset=3, leader_epoch=0), at, 0x81), 0) for at in (0, 7, 8, 11, 16, 17, 23, 26, 60)),
+        (bytearray(), 0),
+        (bytearray(40), 0),
+    ],
+)
+def test_what_a_follower_is_sent_ends_the_same(tmp_path: Path, sent: bytearray, epoch: int) -> None:
+    def outcome(log: PartitionLog, append: Callable[[PartitionLog, memoryview, int], Appended]) -> object:
+        try:
+            return vars_of(append(log, memoryview(sent), epoch))
+        except StorageError as error:
+            return type(error).__name__, str(error).replace(log.log_dir, "")
+
+    logs = []
+    outcomes = []
+    for name, append in (("compiled", PartitionLog.append_as_follower), ("python", log_append.append_as_follower)):
+        log = a_real_log(tmp_path / name)
+        log_append.append_as_follower(log, memoryview(a_batch(3, leader_epoch=0)), 0)
+        outcomes.append(outcome(log, append))
+        logs.append(log)
+    assert outcomes[0] == outcomes[1]
+    assert state(logs[0]) == state(logs[1])
+    assert contents(logs[0]) == contents(logs[1])
+
+
+def test_a_follower_whose_disk_is_full_leaves_the_log_as_it_was(tmp_path: Path) -> None:
+    log = a_real_log(tmp_path, index_interval_bytes=0)
+    log.append_as_follower(memoryview(a_batch(3, leader_epoch=0)), 0)
+    before = state(log)
+    batch = memoryview(a_batch(3, base_offset=3, leader_epoch=0))
+    with files_of_at_most(log.active_segment.size + 100), pytest.raises(LogDirFailure, match="File too large"):
+        log.append_as_follower(batch, 0)
+    assert state(log) == before
+    assert log.append_as_follower(batch, 0).last_offset == 5
 
 
 @contextmanager
