@@ -1,9 +1,9 @@
 """The Fetch that goes on between brokers all day, by hand: an incremental request of a follower, and the answer to it.
 
-`read_follower_fetch` and `encode_follower_answer` are the leader's side, `read_follower_answer` is the follower's. The messages in
-`protocol.messages.fetch` are the authority, and tests hold both equal, on recorded frames of Apache Kafka's followers, too. Whatever is not
-the common shape (forgotten topics, racks, directory ids, other tags, anything malformed) is answered with None, and the generated decoder
-reads it. Versions 15 to 17, which say the same. A request that names four partitions takes 2 µs, where the generated decoder takes 4.
+`read_follower_fetch` and `encode_follower_answer` are the leader's side, `encode_follower_fetch` and `read_follower_answer` the follower's.
+The messages in `protocol.messages.fetch` are the authority, and tests hold both equal, on recorded frames of Apache Kafka's followers, too.
+Whatever is not the common shape (forgotten topics, racks, directory ids, other tags, anything malformed) is answered with None, and what is
+generated does it, in twice the time and more. Versions 15 to 17, which say the same.
 """
 
 from __future__ import annotations
@@ -12,7 +12,15 @@ import struct
 from collections.abc import Sequence
 from typing import Final, Protocol, TypeVar
 
-from protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, LeaderIdAndEpoch, PartitionData, SnapshotId
+from protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+    SnapshotId,
+)
 from protocol.wire import uvarint
 
 FIRST_VERSION: Final = 15
@@ -23,12 +31,58 @@ _HEAD: Final = struct.Struct(">iiibii")  # max wait, min bytes, max bytes, isola
 _PARTITION: Final = struct.Struct(">iiqiqib")  # and its empty section of tags
 _END: Final = struct.Struct(">BB3siqB")  # no forgotten topics, no rack, one tag (1) of 13 bytes: replica id and epoch, which has no tags
 _REPLICA_STATE: Final = b"\x01\x01\x0d"
+_NO_TAGS: Final = b"\x00"
+_NO_DIRECTORY: Final = bytes(16)
 _EMPTY: Final = 1  # the lengths of arrays and strings are one larger
 _ONE_BYTE: Final = 0x80
 
 NamedPartition = tuple[int, int, int, int, int, int, int]
 """(partition, current leader epoch, fetch offset, last fetched epoch, log start offset, partition_max_bytes, 0)."""
 FollowerFetch = tuple[int, int, int, int, int, int, list[tuple[bytes, list[NamedPartition]]]]
+
+
+def encode_follower_fetch(request: FetchRequest) -> bytes | None:
+    """The bytes of a follower's request, or None to encode it the general way. Raises struct.error for numbers that do not fit."""
+    state = request.replica_state
+    if (
+        request.forgotten_topics_data
+        or request.isolation_level
+        or request.rack_id
+        or request.cluster_id is not None
+        or request.unknown_tagged_fields
+        or request.replica_id != -1
+        or state.replica_id < 0
+        or state.unknown_tagged_fields
+    ):
+        return None
+    topics = request.topics
+    out = [
+        _HEAD.pack(request.max_wait_ms, request.min_bytes, request.max_bytes, 0, request.session_id, request.session_epoch),
+        uvarint(len(topics) + 1),
+    ]
+    for topic in topics:
+        partitions = topic.partitions
+        out.append(topic.topic_id)
+        out.append(uvarint(len(partitions) + 1))
+        for asked in partitions:
+            if asked.replica_directory_id != _NO_DIRECTORY or asked.unknown_tagged_fields:
+                return None
+            out.append(
+                _PARTITION.pack(
+                    asked.partition,
+                    asked.current_leader_epoch,
+                    asked.fetch_offset,
+                    asked.last_fetched_epoch,
+                    asked.log_start_offset,
+                    asked.partition_max_bytes,
+                    0,
+                )
+            )
+        if topic.unknown_tagged_fields:
+            return None
+        out.append(_NO_TAGS)
+    out.append(_END.pack(_EMPTY, _EMPTY, _REPLICA_STATE, state.replica_id, state.replica_epoch, 0))
+    return b"".join(out)
 
 
 def read_follower_fetch(frame: memoryview, offset: int) -> FollowerFetch | None:
@@ -79,7 +133,6 @@ _Region = TypeVar("_Region", bound=Sized)
 
 _ANSWER: Final = struct.Struct(">iBihi")  # correlation id, no tags; throttle time, error code, session id
 _ANSWERED: Final = struct.Struct(">ihqqqBi")  # no aborted transactions (null), no preferred replica
-_NO_TAGS: Final = b"\x00"
 _NO_RECORDS_NO_TAGS: Final = b"\x01\x00"
 
 

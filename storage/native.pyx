@@ -143,7 +143,7 @@ cdef Region region_between(
             return None
         copied = bytes_to_copy(position, end - position)
         if copied >= BOUNDS_SIZE:
-            # The header, and what is sent together with it: one call reads both (0.65 µs less).
+            # The header, and what is sent together with it: one call reads both.
             begun = PyBytes_FromStringAndSize(NULL, copied)
             into = <uint8_t *>PyBytes_AS_STRING(begun)
         else:

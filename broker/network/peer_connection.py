@@ -12,14 +12,15 @@ import asyncio
 import struct
 from collections.abc import Generator
 from struct import Struct
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar, cast
 
 from broker.network.peer_wire import WINDOW_BYTES, Wire
 from config.listeners import SecurityProtocol
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.fields import Versions
-from protocol.follower_fetch import read_follower_answer
+from protocol.follower_fetch import FIRST_VERSION, encode_follower_fetch, read_follower_answer
+from protocol.messages.fetch import FetchRequest
 from protocol.registry import api
 from protocol.schema import Message
 from protocol.wire import ProtocolError, skip_tagged_fields
@@ -128,8 +129,9 @@ class PeerConnection(Peer):
         """What fetchers ask all day."""
         form = self._forms.get(ApiKey.FETCH << 16 | version) or self._form(ApiKey.FETCH, version)
         wire.keep_window()
+        body = encode_follower_fetch(cast(FetchRequest, request)) if version >= FIRST_VERSION else None
         try:
-            frame = await wire.exchange(ApiKey.FETCH, version, form.client_id, request.encode(version), deadline)
+            frame = await wire.exchange(ApiKey.FETCH, version, form.client_id, body or request.encode(version), deadline)
         except asyncio.CancelledError:
             wire.lose("nobody waits for the answer any more")
             raise

@@ -1,11 +1,20 @@
 """The hand-made reader of a follower's Fetch and the hand-made answer, held equal to the generated ones."""
 
+from typing import Any
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
 from protocol.api_keys import ApiKey
-from protocol.follower_fetch import FIRST_VERSION, LAST_VERSION, encode_follower_answer, read_follower_answer, read_follower_fetch
+from protocol.follower_fetch import (
+    FIRST_VERSION,
+    LAST_VERSION,
+    encode_follower_answer,
+    encode_follower_fetch,
+    read_follower_answer,
+    read_follower_fetch,
+)
 from protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -92,6 +101,50 @@ def test_requests_of_followers_are_read_as_the_generated_decoder_reads_them(requ
     found = read_follower_fetch(frame, offset)
     is_common = not request.forgotten_topics_data and not request.rack_id and all(topic.partitions for topic in request.topics)
     assert found == (values_of(request) if is_common else None)
+
+
+@settings(max_examples=150, deadline=None)
+@given(requests(), versions)
+def test_requests_of_followers_are_encoded_as_the_generated_encoder_encodes_them(request: FetchRequest, version: int) -> None:
+    encoded = encode_follower_fetch(request)
+    if request.forgotten_topics_data or request.rack_id:
+        assert encoded is None
+    else:
+        assert encoded == request.encode(version)
+
+
+@pytest.mark.parametrize("count", [126, 127, 128, 16_384])
+def test_long_lists_of_partitions_are_encoded_the_same(count: int) -> None:
+    named = [FetchPartition(partition=index) for index in range(count)]
+    for topics in ([FetchTopic(topic_id=bytes(16), partitions=named)], [FetchTopic(topic_id=bytes(16), partitions=named[:1])] * count):
+        request = FetchRequest(replica_state=ReplicaState(replica_id=1), topics=topics)
+        assert encode_follower_fetch(request) == request.encode(LAST_VERSION)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"cluster_id": "one"},
+        {"isolation_level": 1},
+        {"replica_id": 3},
+        {"replica_state": ReplicaState()},
+        {"topics": [FetchTopic(partitions=[FetchPartition(replica_directory_id=bytes(15) + b"x")])]},
+    ],
+)
+def test_requests_that_say_more_are_left_to_the_generated_encoder(changed: dict[str, Any]) -> None:
+    assert encode_follower_fetch(FetchRequest(**{"replica_state": ReplicaState(replica_id=1), **changed})) is None
+
+
+def test_requests_with_other_tags_are_left_to_the_generated_encoder() -> None:
+    asked = FetchPartition()
+    topic = FetchTopic(topic_id=bytes(16), partitions=[asked])
+    request = FetchRequest(replica_state=ReplicaState(replica_id=1), topics=[topic])
+    assert encode_follower_fetch(request) == request.encode(LAST_VERSION)
+    for each in (request, request.replica_state, topic, asked):
+        each.unknown_tagged_fields = {9: b"x"}
+        assert encode_follower_fetch(request) is None
+        each.unknown_tagged_fields = None
+    assert encode_follower_fetch(request) == request.encode(LAST_VERSION)
 
 
 @settings(max_examples=120, deadline=None)
