@@ -3,7 +3,7 @@
 `read_follower_fetch` and `encode_follower_answer` are the leader's side, `encode_follower_fetch` and `read_follower_answer` the follower's.
 The messages in `protocol.messages.fetch` are the authority, and tests hold both equal, on recorded frames of Apache Kafka's followers, too.
 Whatever is not the common shape (forgotten topics, racks, directory ids, other tags, anything malformed) is answered with None, and what is
-generated does it, in twice the time and more. Versions 15 to 17, which say the same.
+generated does it. Versions 15 to 17, which say the same.
 """
 
 from __future__ import annotations

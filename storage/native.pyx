@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Lookups of a read, what they find, the check of plain batches, and how they are written, compiled.
 
-Stands in for functions of `segment_search`, `plain_append`, `segment_append` and `offset_index` and for the fields of `file_region`, which
-are the authority; `tests/unit/test_compiled.py` holds both equal.
+Stands in for functions of `segment_search`, `plain_append`, `segment_append`, `log_append` and `offset_index` and for the fields of
+`file_region`, which are the authority; `tests/unit/test_compiled.py` and `tests/unit/storage/test_append_compiled.py` hold both equal.
 """
 
 cimport cython
