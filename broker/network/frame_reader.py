@@ -5,7 +5,7 @@ unfinished frame, or frames that must wait) is copied into memory of the connect
 shared buffer before the next read. A frame that does not fit the shared buffer gets a bytearray of exactly its size (`BufferSupplier`), but
 only once FIRST_BYTES of it came and at first not more than FIRST_ALLOCATION: a length that lies costs us little. Before that it needs room
 among those of all connections (`FrameMemory`). Then the kernel may keep as much for the connection, too, so that such frames come in few
-reads: 1 MB in two or three, where with 100 KiB it took eight.
+reads.
 """
 
 from __future__ import annotations

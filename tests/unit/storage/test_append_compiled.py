@@ -32,6 +32,12 @@ def a_real_log(directory: Path, **config: str | int) -> PartitionLog:
     return log
 
 
+def two_logs(directory: Path, chosen: random.Random, **config: int) -> tuple[PartitionLog, PartitionLog]:
+    """Of the same configuration, with indexes that fill soon or never."""
+    config["segment_index_bytes"] = chosen.choice([600, 1 << 20])
+    return a_real_log(directory / "compiled", **config), a_real_log(directory / "python", **config)
+
+
 def at_once(log: PartitionLog, sent: list[bytearray]) -> tuple[list[int], int]:
     return log.append_several_plain([memoryview(bytearray(batch)) for batch in sent], 0, NOW_MS, VERSION)
 
@@ -72,12 +78,7 @@ def left_to_python(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize("index_interval_bytes", [0, 300, 4096])
 def test_both_leave_the_same_files(tmp_path: Path, seed: int, index_interval_bytes: int) -> None:
     chosen = random.Random(seed)
-    config = {
-        "index_interval_bytes": index_interval_bytes,
-        "segment_index_bytes": chosen.choice([600, 1 << 20]),
-        "segment_bytes": chosen.choice([50_000, 1 << 30]),
-    }
-    compiled, python = a_real_log(tmp_path / "compiled", **config), a_real_log(tmp_path / "python", **config)
+    compiled, python = two_logs(tmp_path, chosen, index_interval_bytes=index_interval_bytes, segment_bytes=chosen.choice([50_000, 1 << 30]))
     for log in (compiled, python):
         assert short_way(log, a_batch()) == 0
     taken = 0
@@ -125,13 +126,10 @@ def at_offset(offset: int, chosen: random.Random) -> bytearray:
 @pytest.mark.parametrize("index_interval_bytes", [0, 300, 4096])
 def test_followers_append_the_same(tmp_path: Path, seed: int, index_interval_bytes: int) -> None:
     chosen = random.Random(seed)
-    config = {
-        "index_interval_bytes": index_interval_bytes,
-        "segment_index_bytes": chosen.choice([600, 1 << 20]),
-        "segment_bytes": chosen.choice([5_000, 50_000, 1 << 30]),
-        "flush_messages": chosen.choice([100, 2**63 - 1]),
-    }
-    compiled, python = a_real_log(tmp_path / "compiled", **config), a_real_log(tmp_path / "python", **config)
+    segment_bytes, flush_messages = chosen.choice([5_000, 50_000, 1 << 30]), chosen.choice([100, 2**63 - 1])
+    compiled, python = two_logs(
+        tmp_path, chosen, index_interval_bytes=index_interval_bytes, segment_bytes=segment_bytes, flush_messages=flush_messages
+    )
     for _ in range(400):
         sent = bytearray()
         offset = compiled.log_end_offset + chosen.choice([0, 0, 0, 0, 5])
@@ -140,8 +138,8 @@ def test_followers_append_the_same(tmp_path: Path, seed: int, index_interval_byt
             offset += batch[26] + 1
             sent += batch
         sent += batch[: chosen.choice([0, 0, 0, 30, 70])]
-        found = compiled.append_as_follower(memoryview(sent), 0)
-        assert vars_of(found) == vars_of(log_append.append_as_follower(python, memoryview(sent), 0))
+        found = outcome(compiled, PartitionLog.append_as_follower, sent)
+        assert found == outcome(python, log_append.append_as_follower, sent)
         assert state(compiled) == state(python)
         assert compiled.flush_due_offset == python.flush_due_offset
     assert contents(compiled) == contents(python)
@@ -153,6 +151,16 @@ def test_python_has_nothing_of_what_is_ordinary(tmp_path: Path, monkeypatch: pyt
     monkeypatch.delattr(Segment, "append")
     both = a_batch(2, base_offset=3, leader_epoch=0) + a_batch(1, base_offset=5, leader_epoch=0)
     assert vars_of(log.append_as_follower(memoryview(both), 0)) == [False, 3, 5, -1, 0]
+
+
+def outcome(
+    log: PartitionLog, append: Callable[[PartitionLog, memoryview, int], Appended], sent: bytearray, epoch: int = 0
+) -> list[object] | tuple[str, str]:
+    """What an append gave, or its error."""
+    try:
+        return vars_of(append(log, memoryview(sent), epoch))
+    except StorageError as error:
+        return type(error).__name__, str(error).replace(log.log_dir, "")
 
 
 def vars_of(appended: Appended) -> list[object]:
@@ -184,18 +192,12 @@ PRODUCED = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
     ],
 )
 def test_what_a_follower_is_sent_ends_the_same(tmp_path: Path, sent: bytearray, epoch: int) -> None:
-    def outcome(log: PartitionLog, append: Callable[[PartitionLog, memoryview, int], Appended]) -> object:
-        try:
-            return vars_of(append(log, memoryview(sent), epoch))
-        except StorageError as error:
-            return type(error).__name__, str(error).replace(log.log_dir, "")
-
     logs = []
     outcomes = []
     for name, append in (("compiled", PartitionLog.append_as_follower), ("python", log_append.append_as_follower)):
         log = a_real_log(tmp_path / name)
         log_append.append_as_follower(log, memoryview(a_batch(3, leader_epoch=0)), 0)
-        outcomes.append(outcome(log, append))
+        outcomes.append(outcome(log, append, sent, epoch))
         logs.append(log)
     assert outcomes[0] == outcomes[1]
     assert state(logs[0]) == state(logs[1])
