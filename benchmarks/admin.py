@@ -14,8 +14,8 @@ from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from protocol.messages.header import ResponseHeader
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
-from protocol.registry import api
-from protocol.schema import Message
+from protocol.schema.message import Message
+from protocol.schema.registry import api
 
 NOTHING: Final[Mapping[str, str]] = {}
 _TIMEOUT_S = 60.0

@@ -4,9 +4,9 @@ import random
 from collections.abc import Sequence
 from typing import Literal
 
-from protocol.compression import CODEC_BY_NAME
-from protocol.record_builder import build_batch
-from protocol.record_reader import Record
+from protocol.records.builder import build_batch
+from protocol.records.compression import CODEC_BY_NAME
+from protocol.records.reader import Record
 
 Codec = Literal["none", "lz4"]
 _WORDS = ("amount", "city", "currency", "customer", "delivered", "order", "payment", "pending", "price", "quantity", "region", "shipped")

@@ -25,17 +25,17 @@ from pathlib import Path
 import uvloop
 
 from benchmarks.present_memory import free_memory_present
-from broker.background import LoopBackground
+from broker.loop.background import LoopBackground
 from config.broker import BrokerConfig
 from config.topic import TopicConfig
-from protocol.record_builder import build_batch
-from protocol.record_reader import Record
-from storage.cleaner_job import CleaningJob
-from storage.cleaner_process import CleanerMessage, CleanerProcess, CleanerWorker
-from storage.cleaner_run import CleanerPorts, clean
-from storage.filesystem import RealFileSystem
-from storage.log_manager import LogManager
-from storage.topic_partition import TopicPartition
+from protocol.records.builder import build_batch
+from protocol.records.reader import Record
+from storage.cleaner.job import CleaningJob
+from storage.cleaner.process import CleanerMessage, CleanerProcess, CleanerWorker
+from storage.cleaner.run import CleanerPorts, clean
+from storage.disk.filesystem import RealFileSystem
+from storage.disk.topic_partition import TopicPartition
+from storage.manager.log_manager import LogManager
 
 TOPIC = TopicPartition("compacted", 0)
 OVERRIDES = {"cleanup.policy": "compact", "segment.bytes": str(64 << 20), "min.cleanable.dirty.ratio": "0.01"}

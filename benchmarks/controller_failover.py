@@ -16,15 +16,15 @@ from functools import partial
 from pathlib import Path
 
 from config.broker import BrokerConfig
-from controller.channels import InProcessChannel
+from controller.admin.metadata_waits import MetadataWaits
 from controller.controller import Controller
-from controller.embedded_store import EmbeddedStore
-from controller.isr_changes import IsrChange
-from controller.memory_store import MemoryEnsemble
-from controller.metadata_waits import MetadataWaits
+from controller.events.isr_changes import IsrChange
 from controller.registration import prepare_store
-from controller.store import Create, MetadataStore
-from controller.znodes import BrokerRegistration, Endpoint, ReplicaAssignment, TopicAssignment, config_path, encode_topic, topic_path
+from controller.state.channels import InProcessChannel
+from controller.store.embedded_store import EmbeddedStore
+from controller.store.memory_store import MemoryEnsemble
+from controller.store.metadata_store import Create, MetadataStore
+from controller.znodes.layout import BrokerRegistration, Endpoint, ReplicaAssignment, TopicAssignment, config_path, encode_topic, topic_path
 from tests.support.clocks import ManualClock
 from tests.support.controlled_cluster import FixedRandom, RecordingBroker
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from broker.network.request_channel import Pending
 from protocol.api_keys import ApiKey
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-from storage.validation import validate_produce
+from storage.validation.batch import validate_produce
 from tests.support.batches import a_batch
 from tests.support.golden_replay import request_frame
 from tests.support.handler_bench import HandlerBench

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 
 from protocol.api_keys import ApiKey
-from protocol.framing import frame
 from protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -25,8 +24,9 @@ from protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.registry import api
-from protocol.schema import Message
+from protocol.schema.framing import frame
+from protocol.schema.message import Message
+from protocol.schema.registry import api
 
 VERSIONS = {
     ApiKey.PRODUCE: 11,

@@ -55,8 +55,8 @@ from protocol.messages.offset_commit import (
 )
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from protocol.registry import api
-from protocol.schema import Message
+from protocol.schema.message import Message
+from protocol.schema.registry import api
 
 TOPIC = "groups"
 PARTITIONS = 200

@@ -30,15 +30,15 @@ from benchmarks.groups import TOPIC as COMMITTED
 from benchmarks.groups import commit_frame
 from benchmarks.sizes import Pace
 from benchmarks.workloads import FETCH, PRODUCE, RECORDS_OF_16_KIB, batch_of_16_kib
-from broker.dispatch import Dispatcher
-from broker.internal_topics import GROUP_METADATA_TOPIC
 from broker.network.request_channel import ConnectionInfo
+from broker.request.internal_topics import GROUP_METADATA_TOPIC
 from broker.server import Broker
+from broker.serving.dispatch import Dispatcher
 from config.broker import BrokerConfig
-from controller.topic_admin import NewTopic
-from protocol.records import ATTRIBUTES_OFFSET
-from storage.file_region import FileRegion
-from storage.partition_log import PartitionLog
+from controller.admin.topic_admin import NewTopic
+from protocol.records.batch import ATTRIBUTES_OFFSET
+from storage.log.partition_log import PartitionLog
+from storage.segment.file_region import FileRegion
 
 ROUNDS = 12
 REQUESTS = 400  # per round

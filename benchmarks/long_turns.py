@@ -25,13 +25,13 @@ from typing import Any, Final
 from broker.network.peer_connection import PeerConnections
 from broker.server import Broker
 from config.broker import BrokerConfig
-from controller.znodes import CONTROLLER
+from controller.znodes.layout import CONTROLLER
 from protocol.api_keys import ApiKey
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.metadata import MetadataRequest
-from protocol.schema import Message
-from replication.peer import PeerAddress
+from protocol.schema.message import Message
+from replication.ports.peer import PeerAddress
 
 BROKERS: Final = 3
 PARTITIONS_PER_TOPIC: Final = 100

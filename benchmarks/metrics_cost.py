@@ -22,14 +22,14 @@ from typing import Any, cast
 import uvloop
 
 from benchmarks import frames
-from broker.dispatch import Dispatcher
 from broker.metrics.request_metrics import RequestMetrics
 from broker.network.connection import Connection
 from broker.network.request_channel import Answer, ConnectionInfo
 from broker.network.timings import on_sent, on_write
 from broker.server import Broker
+from broker.serving.dispatch import Dispatcher
 from config.broker import BrokerConfig
-from controller.topic_admin import NewTopic
+from controller.admin.topic_admin import NewTopic
 from protocol.api_keys import ApiKey
 from protocol.messages.api_versions import ApiVersionsRequest
 from tests.support.batches import a_batch

@@ -14,14 +14,14 @@ from functools import partial
 
 from config.broker import BrokerConfig
 from config.topic import TopicConfig
-from protocol.record_builder import build_batch
-from protocol.record_reader import Record
-from storage.filesystem import RealFileSystem
-from storage.log_context import LogContext
-from storage.partition_log import PartitionLog
-from storage.recovery import open_log
-from storage.topic_partition import TopicPartition
-from storage.validation import ValidatedBatch, validate_produce
+from protocol.records.builder import build_batch
+from protocol.records.reader import Record
+from storage.disk.filesystem import RealFileSystem
+from storage.disk.topic_partition import TopicPartition
+from storage.log.context import LogContext
+from storage.log.partition_log import PartitionLog
+from storage.log.recovery import open_log
+from storage.validation.batch import ValidatedBatch, validate_produce
 
 NOW_MS = 1_700_000_000_000
 REPEAT = 5

@@ -9,13 +9,13 @@ import timeit
 from collections.abc import Callable
 from functools import partial
 
-from protocol.compression import CODEC_BY_NAME
-from protocol.record_builder import build_batch
-from protocol.record_reader import Record, parse_records, record_data, walk_records
-from protocol.records import crc_is_valid, parse_header
-from storage.topic_partition import TopicPartition
-from storage.validation import check_request, validate_produce
-from storage.validation_rules import ValidationRules
+from protocol.records.batch import crc_is_valid, parse_header
+from protocol.records.builder import build_batch
+from protocol.records.compression import CODEC_BY_NAME
+from protocol.records.reader import Record, parse_records, record_data, walk_records
+from storage.disk.topic_partition import TopicPartition
+from storage.validation.batch import check_request, validate_produce
+from storage.validation.rules import ValidationRules
 
 FIRST_TIMESTAMP = 1_700_000_000_000
 REPEAT = 7

@@ -10,8 +10,8 @@ import os
 from collections.abc import Sequence
 
 from config.broker import BrokerConfig
-from config.broker_own import OTTLA_METADATA_FILE, OTTLA_ZOOKEEPER_AUTH
-from config.broker_zookeeper import (
+from config.keys.own import OTTLA_METADATA_FILE, OTTLA_ZOOKEEPER_AUTH
+from config.keys.zookeeper import (
     ZOOKEEPER_CONNECT,
     ZOOKEEPER_CONNECTION_TIMEOUT_MS,
     ZOOKEEPER_MAX_IN_FLIGHT_REQUESTS,
@@ -25,11 +25,11 @@ from config.broker_zookeeper import (
     ZOOKEEPER_SSL_TRUSTSTORE_LOCATION,
     ZOOKEEPER_SSL_TRUSTSTORE_TYPE,
 )
-from config.key import Key
+from config.schema.key import Key
 from controller.errors import StoreUnavailable
-from controller.store import MetadataStore
-from storage.clock import Clock
-from storage.log_directories import LogDirectory
+from controller.store.metadata_store import MetadataStore
+from storage.disk.clock import Clock
+from storage.manager.log_directories import LogDirectory
 
 METADATA_FILE = "ottla-metadata.sqlite3"
 """In the first log directory, next to Kafka's own files: whatever is in no log of its own, Apache Kafka reads the names of
@@ -42,7 +42,7 @@ def open_metadata_store(config: BrokerConfig, clock: Clock, directories: Sequenc
     """The store, without a session yet. Raises StoreUnavailable when the configuration or the directories forbid it."""
     if not config.standalone:
         return _zookeeper(config)
-    from controller.embedded_store import EmbeddedStore
+    from controller.store.embedded_store import EmbeddedStore
 
     return EmbeddedStore(metadata_file(config, directories), clock, config[ZOOKEEPER_SESSION_TIMEOUT_MS])
 
@@ -68,8 +68,8 @@ def metadata_file(config: BrokerConfig, directories: Sequence[LogDirectory]) -> 
 
 
 def _zookeeper(config: BrokerConfig) -> MetadataStore:
-    from controller.zookeeper_client import TlsFiles
-    from controller.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
+    from controller.store.zookeeper_client import TlsFiles
+    from controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
 
     credentials = config[OTTLA_ZOOKEEPER_AUTH]
     tls = None

@@ -18,65 +18,65 @@ from contextlib import AsyncExitStack, nullcontext
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from broker.auto_topics import AutoTopics
-from broker.background import LoopBackground, in_thread
-from broker.cluster_wiring import ClusterWiring
-from broker.collector import collector_paused, collector_resting
-from broker.control_requests import ControlRequests
-from broker.dispatch import Dispatcher
-from broker.dynamic_config import DynamicConfig
-from broker.fetch_sessions import FetchSessionCache
+from broker.cluster.auto_topics import AutoTopics
+from broker.cluster.cluster_wiring import ClusterWiring
+from broker.cluster.control_requests import ControlRequests
+from broker.cluster.log_dir_failures import LogDirFailures
+from broker.cluster.producer_ids import ProducerIds
+from broker.configuration.dynamic_config import DynamicConfig
+from broker.configuration.ip_quotas import IpQuotas
+from broker.configuration.reconfiguration import Reconfiguration
+from broker.fetching.fetch_sessions import FetchSessionCache
 from broker.groups.coordinator import GroupCoordinator
-from broker.ip_quotas import IpQuotas
-from broker.log_dir_failures import LogDirFailures
+from broker.loop.background import LoopBackground, in_thread
+from broker.loop.collector import collector_paused, collector_resting
+from broker.loop.purgatory import Purgatory
+from broker.loop.timing_wheel import TimingWheel
 from broker.metadata_store import open_metadata_store
 from broker.network.acceptor import BindFailed
 from broker.network.host_names import known_hosts
 from broker.network.limits import limits_of
-from broker.producer_ids import ProducerIds
-from broker.purgatory import Purgatory
-from broker.reconfiguration import Reconfiguration
+from broker.request.services import Services
+from broker.request.turns import Turns
 from broker.security.authorizer import AllowAll
-from broker.services import Services
+from broker.serving.dispatch import Dispatcher
 from broker.start_checks import check_belongings, check_broker_id
 from broker.surroundings import Surroundings
-from broker.timing_wheel import TimingWheel
-from broker.turns import Turns
 from config.broker import BrokerConfig
-from config.broker_general import BROKER_ID, BROKER_RACK, RESERVED_BROKER_MAX_ID
-from config.broker_network import (
+from config.errors import ConfigError
+from config.keys.general import BROKER_ID, BROKER_RACK, RESERVED_BROKER_MAX_ID
+from config.keys.network import (
     DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS,
     FETCH_MAX_BYTES,
     FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS,
     MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS,
     PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS,
 )
-from config.broker_own import OTTLA_METRICS_LISTENER
-from config.broker_replication import (
+from config.keys.own import OTTLA_METRICS_LISTENER
+from config.keys.replication import (
     INTER_BROKER_PROTOCOL_VERSION,
     REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS,
     REPLICA_LAG_TIME_MAX_MS,
     REPLICA_SELECTOR_CLASS,
 )
-from config.broker_security import AUTHORIZER_CLASS_NAME
-from config.errors import ConfigError
+from config.keys.security import AUTHORIZER_CLASS_NAME
 from config.listeners import EndPoint, SecurityProtocol
 from config.passwords import encoder_of, old_encoder_of
 from config.topic import TopicConfig
-from controller.config_admin import ConfigAdmin
+from controller.admin.config_admin import ConfigAdmin
+from controller.admin.metadata_waits import MetadataWaits
+from controller.admin.partition_growth import PartitionGrowth
+from controller.admin.topic_admin import TopicAdmin
 from controller.controller import Controller
 from controller.errors import ControllerError, StoreError
-from controller.metadata_waits import MetadataWaits
-from controller.partition_growth import PartitionGrowth
 from controller.registration import in_session, next_broker_sequence, prepare_store, registration_version
-from controller.topic_admin import TopicAdmin
-from controller.znode_json import MalformedZNode
-from controller.znodes import BrokerRegistration, Endpoint
-from replication.cluster import MetadataCache
-from replication.replica_manager import ReplicaManager
-from replication.replica_selector import selector_of
+from controller.znodes.layout import BrokerRegistration, Endpoint
+from controller.znodes.znode_json import MalformedZNode
+from replication.control.replica_manager import ReplicaManager
+from replication.ports.cluster import MetadataCache
+from replication.ports.replica_selector import selector_of
 from storage.errors import StorageError
-from storage.log_manager import LogManager
+from storage.manager.log_manager import LogManager
 
 if TYPE_CHECKING:
     from broker.metrics.endpoint import MetricsEndpoint

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from config.broker import BrokerConfig
-from config.broker_general import BROKER_ID
-from config.broker_zookeeper import ZOOKEEPER_SESSION_TIMEOUT_MS
+from config.keys.general import BROKER_ID
+from config.keys.zookeeper import ZOOKEEPER_SESSION_TIMEOUT_MS
 from config.listeners import EndPoint
 from controller.controller import SESSION_PATIENCE
 from controller.registration import SomebodyListens, check_id_is_free, stored_cluster_id
-from controller.store import MetadataStore
-from storage.log_directories import LogDirectory
-from storage.meta_properties import META_PROPERTIES, check_meta_properties
-from storage.start_errors import InconsistentClusterId
+from controller.store.metadata_store import MetadataStore
+from storage.disk.meta_properties import META_PROPERTIES, check_meta_properties
+from storage.disk.start_errors import InconsistentClusterId
+from storage.manager.log_directories import LogDirectory
 
 _NO_CLUSTER = "not there, for nothing has been kept in that place yet"
 _LOCAL = "127.0.0.1"

@@ -11,18 +11,18 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from random import Random, SystemRandom
 
-from broker.clock import SystemClock
+from broker.loop.clock import SystemClock
+from broker.loop.worker_threads import WorkerThreads
 from broker.metadata_store import somebody_listens
 from broker.network.limits import NetworkLimits
 from broker.network.peer_connection import PeerConnections
 from broker.network.socket_server import SocketServer
-from broker.worker_threads import WorkerThreads
 from config.broker import BrokerConfig
 from controller.registration import RandomBytes
-from controller.store import MetadataStore
-from replication.peer import Connect
-from storage.clock import Clock
-from storage.filesystem import FileSystem, RealFileSystem
+from controller.store.metadata_store import MetadataStore
+from replication.ports.peer import Connect
+from storage.disk.clock import Clock
+from storage.disk.filesystem import FileSystem, RealFileSystem
 
 
 class Surroundings:

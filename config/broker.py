@@ -12,12 +12,12 @@ from typing import Any, TypeVar, cast
 
 from config.broker_keys import BROKER_KEYS, broker_synonyms, key_of
 from config.broker_properties import BrokerProperties, ListenerConfig, with_broker_id
-from config.describe import ConfigEntry, ConfigSource, ConfigSynonym
 from config.dynamic import check_change, check_dynamic, overridden, without_invalid
 from config.errors import ConfigError
-from config.key import Key
 from config.listeners import BrokerListeners
-from config.types import ConfigKind
+from config.schema.describe import ConfigEntry, ConfigSource, ConfigSynonym
+from config.schema.key import Key
+from config.schema.types import ConfigKind
 from config.validation import validate
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class BrokerConfig:
         return cast(T, self._values[key])
 
     def quota(self, key: Key[int]) -> int:
-        """The value of a key of `config.broker_quotas`, which only the dynamic configuration of this broker can set."""
+        """The value of a key of `config.keys.quotas`, which only the dynamic configuration of this broker can set."""
         text = self._dynamic_broker.get(key.name)
         return cast(int, key.default) if text is None else key.parse(text)
 

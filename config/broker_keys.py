@@ -8,25 +8,23 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from config import (
-    broker_cleaner,
-    broker_general,
-    broker_groups,
-    broker_groups_next,
-    broker_kraft,
-    broker_log,
-    broker_metrics,
-    broker_network,
-    broker_own,
-    broker_quotas,
-    broker_replication,
-    broker_security,
-    broker_tiered,
-    broker_tls,
-    broker_transactions,
-    broker_zookeeper,
-)
-from config.key import Key
+from config.keys import cleaner as broker_cleaner
+from config.keys import general as broker_general
+from config.keys import groups as broker_groups
+from config.keys import groups_next as broker_groups_next
+from config.keys import kraft as broker_kraft
+from config.keys import log as broker_log
+from config.keys import metrics as broker_metrics
+from config.keys import network as broker_network
+from config.keys import own as broker_own
+from config.keys import quotas as broker_quotas
+from config.keys import replication as broker_replication
+from config.keys import security as broker_security
+from config.keys import tiered as broker_tiered
+from config.keys import tls as broker_tls
+from config.keys import transactions as broker_transactions
+from config.keys import zookeeper as broker_zookeeper
+from config.schema.key import Key
 
 SUBJECTS = (
     broker_general,

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY_KEYS, SUBJECTS
-from config.key import DynamicScope, Key
-from config.metadata_version import MetadataVersion
+from config.schema.key import DynamicScope, Key
+from config.schema.metadata_version import MetadataVersion
 from config.topic import BROKER_KEY_OF, TOPIC_KEYS
 
 PAGE = Path("docs/configuration.md")

@@ -7,17 +7,17 @@ state.
 import logging
 from collections.abc import Iterable, Mapping
 
-from config.broker_cleaner import LOG_CLEANER_THREADS
-from config.broker_general import BACKGROUND_THREADS
 from config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY_KEYS, broker_synonyms, key_of, listener_base_name
-from config.broker_log import LOG_RETENTION_BYTES, LOG_RETENTION_MS, NUM_RECOVERY_THREADS_PER_DATA_DIR
-from config.broker_network import MAX_CONNECTION_CREATION_RATE, MAX_CONNECTIONS, NUM_IO_THREADS, NUM_NETWORK_THREADS
 from config.broker_properties import BrokerProperties
-from config.broker_replication import NUM_REPLICA_FETCHERS
-from config.broker_tiered import LOG_LOCAL_RETENTION_BYTES, LOG_LOCAL_RETENTION_MS
 from config.errors import ConfigError, ConfigValueError, DynamicConfigError
-from config.key import DynamicScope, Key
+from config.keys.cleaner import LOG_CLEANER_THREADS
+from config.keys.general import BACKGROUND_THREADS
+from config.keys.log import LOG_RETENTION_BYTES, LOG_RETENTION_MS, NUM_RECOVERY_THREADS_PER_DATA_DIR
+from config.keys.network import MAX_CONNECTION_CREATION_RATE, MAX_CONNECTIONS, NUM_IO_THREADS, NUM_NETWORK_THREADS
+from config.keys.replication import NUM_REPLICA_FETCHERS
+from config.keys.tiered import LOG_LOCAL_RETENTION_BYTES, LOG_LOCAL_RETENTION_MS
 from config.listeners import BrokerListeners
+from config.schema.key import DynamicScope, Key
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from config.broker_kraft import CONTROLLER_LISTENER_NAMES
-from config.broker_network import (
+from config.broker_properties import BrokerProperties
+from config.errors import ConfigConflictError, ConfigError
+from config.keys.kraft import CONTROLLER_LISTENER_NAMES
+from config.keys.network import (
     ADVERTISED_LISTENERS,
     CONTROL_PLANE_LISTENER_NAME,
     INTER_BROKER_LISTENER_NAME,
@@ -20,8 +22,6 @@ from config.broker_network import (
     LISTENERS,
     SECURITY_INTER_BROKER_PROTOCOL,
 )
-from config.broker_properties import BrokerProperties
-from config.errors import ConfigConflictError, ConfigError
 
 _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 _COMMA = re.compile(r"\s*,\s*")

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from config.broker_security import (
+from config.errors import ConfigError
+from config.keys.security import (
     PASSWORD_ENCODER_CIPHER_ALGORITHM,
     PASSWORD_ENCODER_ITERATIONS,
     PASSWORD_ENCODER_KEY_LENGTH,
@@ -22,8 +23,7 @@ from config.broker_security import (
     PASSWORD_ENCODER_OLD_SECRET,
     PASSWORD_ENCODER_SECRET,
 )
-from config.errors import ConfigError
-from config.types import Password
+from config.schema.types import Password
 
 if TYPE_CHECKING:
     from config.broker import BrokerConfig

@@ -7,8 +7,8 @@ import logging
 from typing import NamedTuple
 
 from controller.errors import BadVersion, NodeExists, NoNode
-from controller.store import Create, Delete, Exists, Get, MetadataStore, SetData, Stat, Watch, data_and_stat
-from controller.znodes import (
+from controller.store.metadata_store import Create, Delete, Exists, Get, MetadataStore, SetData, Stat, Watch, data_and_stat
+from controller.znodes.layout import (
     CONTROLLER,
     CONTROLLER_EPOCH,
     ControllerNode,
@@ -17,7 +17,7 @@ from controller.znodes import (
     encode_controller,
     encode_controller_epoch,
 )
-from storage.clock import Clock
+from storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
 

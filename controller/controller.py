@@ -12,14 +12,9 @@ from contextlib import nullcontext, suppress
 from functools import partial
 
 from config.broker import BrokerConfig
-from config.broker_zookeeper import ZOOKEEPER_SESSION_TIMEOUT_MS
-from controller.broker_changes import BrokerChanges
-from controller.broker_responses import BrokerResponses
+from config.keys.zookeeper import ZOOKEEPER_SESSION_TIMEOUT_MS
+from controller.admin.producer_ids import allocate_block
 from controller.candidacy import Won, stand
-from controller.change_znodes import ProducerIdBlock
-from controller.channels import BrokerSenders, ChannelFactory, OnSent
-from controller.context import ControllerContext
-from controller.core import ControllerCore, WhileLarge
 from controller.errors import (
     BrokerIdNotRegistered,
     ControllerError,
@@ -30,25 +25,30 @@ from controller.errors import (
     StaleBrokerEpoch,
     StoreError,
 )
-from controller.event_queue import EventQueue, OnEventDone
-from controller.failover import Failover
-from controller.isr_changes import IsrChange, IsrChanges, IsrResult
-from controller.leader_elections import ElectionResult, LeaderElections
-from controller.leader_rebalance import LeaderRebalance
-from controller.pauses import Pause, let_go, no_pause
-from controller.producer_ids import allocate_block
-from controller.reassignment import Reassignments, Targets
-from controller.refused_writes import RefusedWrites
+from controller.events.broker_changes import BrokerChanges
+from controller.events.broker_responses import BrokerResponses
+from controller.events.failover import Failover
+from controller.events.isr_changes import IsrChange, IsrChanges, IsrResult
+from controller.events.leader_elections import ElectionResult, LeaderElections
+from controller.events.leader_rebalance import LeaderRebalance
+from controller.events.reassignment import Reassignments, Targets
+from controller.events.refused_writes import RefusedWrites
+from controller.events.topic_changes import TopicChanges
 from controller.registration import RandomBytes, SomebodyListens, nobody_listens, register_broker
-from controller.store import Delete, Exists, Get, MetadataStore, data_and_stat
-from controller.topic_changes import TopicChanges
-from controller.znodes import (
+from controller.state.channels import BrokerSenders, ChannelFactory, OnSent
+from controller.state.context import ControllerContext
+from controller.state.core import ControllerCore, WhileLarge
+from controller.state.event_queue import EventQueue, OnEventDone
+from controller.store.metadata_store import Delete, Exists, Get, MetadataStore, data_and_stat
+from controller.znodes.changes import ProducerIdBlock
+from controller.znodes.layout import (
     CONTROLLER,
     BrokerRegistration,
     decode_controller,
 )
-from storage.clock import Clock
-from storage.topic_partition import TopicPartition
+from controller.znodes.pauses import Pause, let_go, no_pause
+from storage.disk.clock import Clock
+from storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

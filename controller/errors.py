@@ -1,6 +1,7 @@
 """What the metadata store and the controller raise: the facts in fields, Kafka's sentence as the text, no wire codes.
 
-`broker/error_map.py` turns them into error codes; the texts are those a Kafka 3.9 broker sends, since tools print and tests compare them.
+`broker/request/error_map.py` turns them into error codes; the texts are those a Kafka 3.9 broker sends, since tools print and tests
+compare them.
 """
 
 

@@ -7,11 +7,10 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from config.metadata_version import is_at_least
+from config.schema.metadata_version import is_at_least
 from controller.errors import BrokerIdInUse, NodeExists, NoNode, SessionExpired, StoreError
-from controller.store import Create, Get, MetadataStore, Multi, SetData, WatchedEvent, data_and_stat, parent_of
-from controller.topic_ids import random_uuid
-from controller.znodes import (
+from controller.store.metadata_store import Create, Get, MetadataStore, Multi, SetData, WatchedEvent, data_and_stat, parent_of
+from controller.znodes.layout import (
     BROKER_SEQUENCE_ID,
     CLUSTER_ID,
     PERSISTENT_PATHS,
@@ -22,6 +21,7 @@ from controller.znodes import (
     encode_broker,
     encode_cluster_id,
 )
+from controller.znodes.topic_ids import random_uuid
 from protocol.uuid import to_text
 
 logger = logging.getLogger(__name__)

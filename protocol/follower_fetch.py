@@ -21,7 +21,7 @@ from protocol.messages.fetch import (
     PartitionData,
     SnapshotId,
 )
-from protocol.wire import uvarint
+from protocol.schema.wire import uvarint
 
 FIRST_VERSION: Final = 15
 """The first with topic ids whose follower says who it is at the end."""

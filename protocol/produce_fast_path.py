@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 from protocol.compiled import compiled
 from protocol.messages.produce import ProduceRequest
-from protocol.records import NO_TIMESTAMP
-from protocol.wire import ProtocolError
+from protocol.records.batch import NO_TIMESTAMP
+from protocol.schema.wire import ProtocolError
 
 FIRST_VERSION: Final = 3
 LAST_VERSION: Final = 11

@@ -1,6 +1,6 @@
-"""What can be wrong with a request to a replica, with the facts in fields. `broker/error_map.py` alone knows the wire codes."""
+"""What can be wrong with a request to a replica, with the facts in fields. `broker/request/error_map.py` alone knows the wire codes."""
 
-from storage.topic_partition import TopicPartition
+from storage.disk.topic_partition import TopicPartition
 
 
 class ReplicationError(Exception):

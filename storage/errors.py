@@ -1,11 +1,12 @@
 """What can go wrong in the log, as exceptions with the facts in fields.
 
-Raised by the storage floor only; wire error codes are `broker/error_map.py`'s business: whoever adds a class here adds its row there.
+Raised by the storage floor only; wire error codes are `broker/request/error_map.py`'s business: whoever adds a class here adds its row
+there.
 """
 
 from collections.abc import Sequence
 
-from storage.topic_partition import TopicPartition
+from storage.disk.topic_partition import TopicPartition
 
 
 class StorageError(Exception):

@@ -17,7 +17,7 @@ from protocol.big_endian cimport i32, i64, put32, put64, u16, u32
 from storage.cached_read cimport read_cached
 from storage.slots cimport number, set_slot, slot, slot_of_type
 
-from protocol.checksum import crc32c
+from protocol.records.checksum import crc32c
 
 cdef extern from "<sys/uio.h>" nogil:
     cdef struct iovec:

@@ -13,11 +13,11 @@ from operator import itemgetter
 
 from benchmarks.pipeline.plan import DidNotFinish, Plan
 from benchmarks.pipeline.topic import connected
-from broker.cli.client.cluster import Cluster, TopicPartition
-from broker.cli.client.errors import ClientError, check
+from broker.client.cluster import Cluster, TopicPartition
+from broker.client.errors import ClientError, check
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.record_errors import RecordFormatError
-from protocol.records import BatchHeader, iter_batches
+from protocol.records.batch import BatchHeader, iter_batches
+from protocol.records.errors import RecordFormatError
 
 _AT_ONCE_BYTES = 1 << 16
 

@@ -22,7 +22,7 @@ from benchmarks.pipeline.plan import DidNotFinish, Plan, Unusable, check_input
 from benchmarks.pipeline.reasons import innermost, is_full_disk
 from benchmarks.pipeline.report import ReportFolder, write_html, write_json
 from benchmarks.pipeline.scratch import MadeFolder, OwnFolder, scratch_folder
-from broker.cli.client.errors import ClientError
+from broker.client.errors import ClientError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from benchmarks.pipeline.plan import Plan, Unusable
 from benchmarks.pipeline.sizes import check_topic_limit
-from broker.cli.client.cluster import Cluster, TopicPartition, UnknownTopic
-from broker.cli.client.config_admin import ResourceType, describe_configs
-from broker.cli.client.errors import ClientError
-from broker.cli.client.offsets import end_offsets, start_offsets
-from broker.cli.client.topic_admin import NewTopic, create_topics, delete_topics
+from broker.client.cluster import Cluster, TopicPartition, UnknownTopic
+from broker.client.config_admin import ResourceType, describe_configs
+from broker.client.errors import ClientError
+from broker.client.offsets import end_offsets, start_offsets
+from broker.client.topic_admin import NewTopic, create_topics, delete_topics
 from protocol.messages.describe_configs import DescribeConfigsResourceResult
 
 _TIMEOUT_S = 20.0

@@ -17,7 +17,7 @@ from benchmarks.pipeline.plan import DidNotFinish, Plan
 from benchmarks.pipeline.reasons import innermost
 from benchmarks.pipeline.source import Source
 from benchmarks.pipeline.topic import Offsets, Topic
-from broker.cli.client.errors import ClientError
+from broker.client.errors import ClientError
 
 _ENDS_S = 60.0
 _ASK_EVERY_S = 1.0

@@ -94,8 +94,8 @@ def _make(directory: Path) -> None:
 def _check_configuration(layout: Layout) -> None:
     """A bad value is told here, once, and not by every broker."""
     from config.broker import BrokerConfig
-    from config.broker_general import BROKER_ID
     from config.errors import ConfigError
+    from config.keys.general import BROKER_ID
 
     try:
         ids = [BrokerConfig(layout.properties(broker_id))[BROKER_ID] for broker_id in layout.broker_ids]
@@ -208,8 +208,8 @@ def status(directory: Path, as_json: bool) -> None:
 
 def _add_what_brokers_say(brokers: list[dict[str, Any]]) -> None:
     """How many partitions each leads, of how many it is no in-sync replica, and who is the controller; nothing when none answers."""
-    from broker.cli.client.cluster import Cluster
-    from broker.cli.client.errors import ClientError
+    from broker.client.cluster import Cluster
+    from broker.client.errors import ClientError
 
     bootstrap = ",".join(f"{broker['host']}:{broker['port']}" for broker in brokers if broker["state"] == "ready")
     if not bootstrap:

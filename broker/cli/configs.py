@@ -10,8 +10,8 @@ from broker.cli.options import cluster_command, json_option, key_values
 from broker.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
-    from broker.cli.client.cluster import Cluster
-    from broker.cli.client.config_admin import ResourceType
+    from broker.client.cluster import Cluster
+    from broker.client.config_admin import ResourceType
 
 _KINDS = ("topic", "broker", "broker-logger")
 _DEFAULT = "default"
@@ -35,7 +35,7 @@ def configs() -> None:
 @cluster_command
 def describe(cluster: Cluster, kind: str, name: str, everything: bool, synonyms: bool, keys: tuple[str, ...], as_json: bool) -> None:
     """Show dynamic configurations, which `alter` or the making of a topic set, and where they come from."""
-    from broker.cli.client.config_admin import DYNAMIC, SOURCES, describe_configs
+    from broker.client.config_admin import DYNAMIC, SOURCES, describe_configs
 
     resource, name = _resource(cluster, kind, name)
     found = [
@@ -98,7 +98,7 @@ def alter(
     validate_only: bool,
 ) -> None:
     """Change what is configured, all of it or nothing."""
-    from broker.cli.client.config_admin import Change, Operation, alter_configs
+    from broker.client.config_admin import Change, Operation, alter_configs
 
     changes = [Change(key, Operation.SET, value) for key, value in key_values(sets, "--set").items()]
     changes += [Change(key, Operation.DELETE, None) for key in deletes]
@@ -112,7 +112,7 @@ def alter(
 
 
 def _resource(cluster: Cluster, kind: str, name: str) -> tuple[ResourceType, str]:
-    from broker.cli.client.config_admin import ResourceType
+    from broker.client.config_admin import ResourceType
 
     resource = ResourceType[kind.upper().replace("-", "_")]
     if resource is ResourceType.TOPIC:

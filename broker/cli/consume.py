@@ -14,15 +14,15 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from broker.cli.client.errors import ClientError
 from broker.cli.options import cluster_command, numbers
 from broker.cli.output import progress_bar, say
+from broker.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from broker.cli.client.cluster import Cluster, TopicPartition
-    from broker.cli.client.fetcher import FetchedBatch, Fetcher
-    from broker.cli.client.group_member import GroupMember
     from broker.cli.consume_range import Limits
+    from broker.client.cluster import Cluster, TopicPartition
+    from broker.client.fetcher import FetchedBatch, Fetcher
+    from broker.client.group_member import GroupMember
 
 _POLL_SECONDS = 0.5
 _COMMIT_SECONDS = 5.0
@@ -97,8 +97,8 @@ def consume(
     ottla consume -o @-1h --json orders            # the last hour, then go on
     ottla consume -G readers orders                # as a member of a group
     """
-    from broker.cli.client.fetcher import FetchSettings
-    from broker.cli.client.offsets import READ_COMMITTED, READ_UNCOMMITTED
+    from broker.client.fetcher import FetchSettings
+    from broker.client.offsets import READ_COMMITTED, READ_UNCOMMITTED
 
     if as_base64 and not as_json:
         raise click.UsageError("--base64 goes with --json.")
@@ -222,8 +222,8 @@ def _chosen(cluster: Cluster, topics: tuple[str, ...], partitions: str | None) -
 def _read(
     cluster: Cluster, partitions: list[TopicPartition], offset: str, until: str | None, sink: _Sink, *, quiet: bool, isolation: int
 ) -> None:
-    from broker.cli.client.fetcher import Fetcher, FetchSettings
     from broker.cli.consume_range import limits, start_positions
+    from broker.client.fetcher import Fetcher, FetchSettings
 
     positions = start_positions(cluster, partitions, offset, isolation)
     bounds = limits(cluster, partitions, until, isolation)
@@ -267,7 +267,7 @@ def _is_past(batch: FetchedBatch, bounds: Limits) -> bool:
 
 
 def _member(cluster: Cluster, group: str, topics: tuple[str, ...], instance_id: str | None) -> GroupMember:
-    from broker.cli.client.group_member import GroupMember
+    from broker.client.group_member import GroupMember
 
     for topic in topics:
         cluster.topic(topic)
@@ -292,7 +292,7 @@ class _Membership:
 
     def run(self, settings: object, offset: str, *, quiet: bool) -> None:
         """Until enough was read. Leaves the group at the end, whatever happens."""
-        from broker.cli.client.fetcher import Fetcher, FetchSettings
+        from broker.client.fetcher import Fetcher, FetchSettings
 
         assert isinstance(settings, FetchSettings)
         fetcher = Fetcher(self._cluster, {}, settings)
@@ -310,8 +310,8 @@ class _Membership:
             self._member.leave()
 
     def _positions(self, assigned: list[TopicPartition], offset: str) -> dict[TopicPartition, int]:
-        from broker.cli.client.committed import committed_offsets
         from broker.cli.consume_range import start_positions
+        from broker.client.committed import committed_offsets
 
         committed = committed_offsets(self._cluster, self._group, assigned) if assigned else {}
         new = [name for name in assigned if name not in committed]

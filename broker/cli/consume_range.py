@@ -14,7 +14,7 @@ import click
 from broker.cli.times import parse_time
 
 if TYPE_CHECKING:
-    from broker.cli.client.cluster import Cluster, TopicPartition
+    from broker.client.cluster import Cluster, TopicPartition
 
 _STARTS = {"start", "beginning", "earliest", "oldest"}
 _ENDS = {"end", "latest", "newest"}
@@ -29,7 +29,7 @@ class Limits(NamedTuple):
 
 def start_positions(cluster: Cluster, partitions: Sequence[TopicPartition], text: str, isolation: int) -> dict[TopicPartition, int]:
     """The first offset to read of each partition. Raises UsageError, ClientError."""
-    from broker.cli.client.offsets import end_offsets, offsets_at, start_offsets
+    from broker.client.offsets import end_offsets, offsets_at, start_offsets
 
     if text in _STARTS:
         return start_offsets(cluster, partitions)
@@ -50,7 +50,7 @@ def start_positions(cluster: Cluster, partitions: Sequence[TopicPartition], text
 
 def limits(cluster: Cluster, partitions: Sequence[TopicPartition], text: str | None, isolation: int) -> Limits:
     """Where to stop. Raises UsageError, ClientError."""
-    from broker.cli.client.offsets import end_offsets
+    from broker.client.offsets import end_offsets
 
     if text is None:
         return Limits(None, None)

@@ -11,7 +11,7 @@ from broker.cli.options import cluster_command, json_option, topic_partitions
 from broker.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
-    from broker.cli.client.cluster import Cluster
+    from broker.client.cluster import Cluster
 
 
 @click.command()
@@ -25,8 +25,8 @@ def elect(cluster: Cluster, names: tuple[str, ...], everything: bool, unclean: b
 
     Status 1 when one could not be elected; that none was needed is no error.
     """
-    from broker.cli.client.errors import Refused
-    from broker.cli.client.reassignments import elect as elect_leaders
+    from broker.client.errors import Refused
+    from broker.client.reassignments import elect as elect_leaders
     from protocol.errors import ErrorCode
 
     if bool(names) is everything:

@@ -8,14 +8,14 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from broker.cli.client.errors import ClientError
 from broker.cli.options import cluster_command, json_option, report_outcomes, topic_partitions
 from broker.cli.output import print_json, print_table, say
 from broker.cli.times import parse_span, parse_time
+from broker.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from broker.cli.client.cluster import Cluster, TopicPartition
-    from broker.cli.client.group_admin import DescribedGroup, Member
+    from broker.client.cluster import Cluster, TopicPartition
+    from broker.client.group_admin import DescribedGroup, Member
 
 _INACTIVE = ("Empty", "Dead")
 _STATES = click.Choice(
@@ -36,7 +36,7 @@ def groups() -> None:
 @cluster_command
 def list_groups(cluster: Cluster, states: tuple[str, ...], types: tuple[str, ...], as_json: bool) -> None:
     """List groups with their states and types."""
-    from broker.cli.client.group_admin import list_groups as listed
+    from broker.client.group_admin import list_groups as listed
 
     found = listed(cluster, states, types)
     if as_json:
@@ -51,9 +51,9 @@ def list_groups(cluster: Cluster, states: tuple[str, ...], types: tuple[str, ...
 @cluster_command
 def describe(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> None:
     """Describe groups (all without NAMES): state, members, what they have, how far they are behind."""
-    from broker.cli.client.committed import committed_offsets
-    from broker.cli.client.group_admin import describe_group
-    from broker.cli.client.group_admin import list_groups as listed
+    from broker.client.committed import committed_offsets
+    from broker.client.group_admin import describe_group
+    from broker.client.group_admin import list_groups as listed
 
     shown = []
     for name in names or [group.group for group in listed(cluster)]:
@@ -73,8 +73,8 @@ def describe(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> None:
 
 def _lags(cluster: Cluster, partitions: list[TopicPartition], committed: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
     """The end of each partition; None for one that is gone."""
-    from broker.cli.client.errors import Refused
-    from broker.cli.client.offsets import end_offsets
+    from broker.client.errors import Refused
+    from broker.client.offsets import end_offsets
 
     found: dict[TopicPartition, int | None] = dict.fromkeys(partitions)
     for topic in sorted({partition.topic for partition in partitions}):
@@ -139,7 +139,7 @@ def _group_json(
 @cluster_command
 def offsets(cluster: Cluster, name: str, as_json: bool) -> None:
     """Show a group's committed offsets."""
-    from broker.cli.client.committed import committed_offsets
+    from broker.client.committed import committed_offsets
 
     found = sorted(committed_offsets(cluster, name).items())
     if as_json:
@@ -186,9 +186,9 @@ def reset_offsets(
     as_json: bool,
 ) -> None:
     """Put a group's offsets elsewhere. The group must have no members."""
-    from broker.cli.client.committed import commit_offsets, committed_offsets
-    from broker.cli.client.group_admin import describe_group
     from broker.cli.offset_reset import planned_offsets, read_plan
+    from broker.client.committed import commit_offsets, committed_offsets
+    from broker.client.group_admin import describe_group
 
     modes = [to_earliest, to_latest, to_current, to_offset is not None, shift_by is not None, to_datetime, by_duration, from_file]
     if sum(map(bool, modes)) != 1:
@@ -245,7 +245,7 @@ def reset_offsets(
 @cluster_command
 def delete_offsets(cluster: Cluster, name: str, names: tuple[str, ...]) -> None:
     """Forget a group's offsets of topics that no member subscribes to."""
-    from broker.cli.client.committed import delete_offsets as forget
+    from broker.client.committed import delete_offsets as forget
 
     outcomes = forget(cluster, name, topic_partitions(cluster, names))
     report_outcomes(((str(partition), error) for partition, error in outcomes.items()), "offset deleted")
@@ -256,7 +256,7 @@ def delete_offsets(cluster: Cluster, name: str, names: tuple[str, ...]) -> None:
 @cluster_command
 def delete(cluster: Cluster, names: tuple[str, ...]) -> None:
     """Delete groups that have no members, with their offsets."""
-    from broker.cli.client.group_admin import delete_groups
+    from broker.client.group_admin import delete_groups
 
     report_outcomes(delete_groups(cluster, names).items(), "deleted")
 

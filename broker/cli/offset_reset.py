@@ -9,11 +9,11 @@ import csv
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from broker.cli.client.cluster import TopicPartition
-from broker.cli.client.errors import ClientError
+from broker.client.cluster import TopicPartition
+from broker.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from broker.cli.client.cluster import Cluster
+    from broker.client.cluster import Cluster
 
 Scenario = dict[TopicPartition, int]
 _WITH_GROUP = 4
@@ -35,7 +35,7 @@ def planned_offsets(
     from_file: Mapping[TopicPartition, int] | None = None,
 ) -> Scenario:
     """The new offset of each partition by the one mode that is given. Raises ClientError."""
-    from broker.cli.client.offsets import end_offsets, offsets_at, start_offsets
+    from broker.client.offsets import end_offsets, offsets_at, start_offsets
 
     wanted = list(partitions)
     ends = end_offsets(cluster, wanted)

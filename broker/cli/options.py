@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker.cli.client.errors import ClientError
 from broker.cli.output import say
+from broker.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from broker.cli.client.cluster import Cluster, TopicPartition
+    from broker.client.cluster import Cluster, TopicPartition
 
 _DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
@@ -64,7 +64,7 @@ def cluster_command(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @functools.wraps(command)
     def connected(bootstrap: str, timeout_seconds: float, **options: Any) -> Any:
-        from broker.cli.client.cluster import Cluster, parse_bootstrap
+        from broker.client.cluster import Cluster, parse_bootstrap
 
         try:
             parse_bootstrap(bootstrap)
@@ -134,7 +134,7 @@ def numbers(text: str) -> list[int]:
 
 def topic_partitions(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
     """`topic` (all its partitions) or `topic:0,2-4`. Raises UsageError, ClientError when there is no such topic."""
-    from broker.cli.client.cluster import TopicPartition
+    from broker.client.cluster import TopicPartition
 
     found: list[TopicPartition] = []
     for text in texts:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from broker.cli.client.errors import ClientError
 from broker.cli.options import Amount, cluster_command
 from broker.cli.output import progress_bar, say
+from broker.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from broker.cli.client.cluster import Cluster
-    from broker.cli.client.producer import Delivery, OutgoingRecord, Producer
+    from broker.client.cluster import Cluster
+    from broker.client.producer import Delivery, OutgoingRecord, Producer
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _ACKS = {"0": 0, "1": 1, "all": -1, "-1": -1}
@@ -86,12 +86,12 @@ def produce(
     """
     import random
 
-    from broker.cli.client.producer import Producer, ProducerSettings
     from broker.cli.options import key_values
     from broker.cli.record_format import unescape
     from broker.cli.record_input import LineReader
     from broker.cli.times import parse_time
-    from protocol.compression import CODEC_BY_NAME
+    from broker.client.producer import Producer, ProducerSettings
+    from protocol.records.compression import CODEC_BY_NAME
 
     if as_base64 and not as_json:
         raise click.UsageError("--base64 goes with --json.")

@@ -8,13 +8,13 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from broker.cli.client.errors import ClientError
 from broker.cli.options import check_brokers, cluster_command, json_option, numbers, report_outcomes, topic_partitions
 from broker.cli.output import print_json, print_table, progress_bar, say
+from broker.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from broker.cli.client.cluster import Cluster, TopicPartition
-    from broker.cli.client.reassignment_plan import Plan
+    from broker.client.cluster import Cluster, TopicPartition
+    from broker.client.reassignment_plan import Plan
 
 _POLL_SECONDS = 0.2
 
@@ -55,8 +55,8 @@ def generate(
     """
     import json
 
-    from broker.cli.client.reassignment_plan import balanced, to_json
-    from broker.cli.client.reassignments import replicas_of
+    from broker.client.reassignment_plan import balanced, to_json
+    from broker.client.reassignments import replicas_of
 
     current = replicas_of(cluster, topic_partitions(cluster, names))
     racks = {broker.node_id: None if ignore_racks else broker.rack for broker in cluster.refresh([]).brokers}
@@ -90,8 +90,8 @@ def execute(cluster: Cluster, plan: IO[str], throttle: int | None, additional: b
     """Move partitions as PLAN.json says."""
     import json
 
-    from broker.cli.client import reassignments
-    from broker.cli.client.reassignment_plan import from_json, to_json
+    from broker.client import reassignments
+    from broker.client.reassignment_plan import from_json, to_json
 
     wanted = from_json(plan.read())
     current = reassignments.replicas_of(cluster, wanted)
@@ -116,7 +116,7 @@ def execute(cluster: Cluster, plan: IO[str], throttle: int | None, additional: b
 
 
 def _wait(cluster: Cluster, partitions: list[TopicPartition]) -> None:
-    from broker.cli.client.reassignments import moves
+    from broker.client.reassignments import moves
 
     with progress_bar("moving", len(partitions), unit="partitions") as advance:
         while left := len(moves(cluster, partitions)):
@@ -131,8 +131,8 @@ def _wait(cluster: Cluster, partitions: list[TopicPartition]) -> None:
 @cluster_command
 def verify(cluster: Cluster, plan: IO[str], preserve_throttles: bool, as_json: bool) -> None:
     """See how far PLAN.json is; status 1 unless all is done. When nothing is moved any more, throttles are taken away."""
-    from broker.cli.client import reassignments
-    from broker.cli.client.reassignment_plan import from_json
+    from broker.client import reassignments
+    from broker.client.reassignment_plan import from_json
 
     wanted: Plan = from_json(plan.read())
     current = reassignments.replicas_of(cluster, wanted)
@@ -165,8 +165,8 @@ def verify(cluster: Cluster, plan: IO[str], preserve_throttles: bool, as_json: b
 @cluster_command
 def cancel(cluster: Cluster, plan: IO[str] | None, everything: bool, preserve_throttles: bool) -> None:
     """Give up the moves of PLAN.json that are under way; partitions stay where they were."""
-    from broker.cli.client import reassignments
-    from broker.cli.client.reassignment_plan import from_json
+    from broker.client import reassignments
+    from broker.client.reassignment_plan import from_json
 
     if (plan is None) is not everything:
         raise click.UsageError("Name a PLAN.json or say --all.")
@@ -186,7 +186,7 @@ def cancel(cluster: Cluster, plan: IO[str] | None, everything: bool, preserve_th
 @cluster_command
 def list_moves(cluster: Cluster, as_json: bool) -> None:
     """Show the moves under way."""
-    from broker.cli.client.reassignments import moves
+    from broker.client.reassignments import moves
 
     found = sorted(moves(cluster).items())
     if as_json:

@@ -9,8 +9,8 @@ Lengths of null are -1. Parsed once; formatting a record is joining what the par
 
 from collections.abc import Callable
 
-from broker.cli.client.cluster import TopicPartition
-from protocol.record_reader import Record
+from broker.client.cluster import TopicPartition
+from protocol.records.reader import Record
 
 Formatter = Callable[[TopicPartition, Record], bytes]
 _Part = Callable[[TopicPartition, Record], bytes]

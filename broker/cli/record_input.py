@@ -7,8 +7,8 @@ import os
 import select
 from collections.abc import Callable, Iterator
 
-from broker.cli.client.producer import OutgoingRecord
-from protocol.record_reader import Header
+from broker.client.producer import OutgoingRecord
+from protocol.records.reader import Header
 
 _READ_BYTES = 256 * 1024
 MAX_PIECE_BYTES = 256 * 1024 * 1024

@@ -11,10 +11,10 @@ import binascii
 import json
 from typing import Any
 
-from broker.cli.client.cluster import TopicPartition
-from broker.cli.client.producer import OutgoingRecord
-from protocol.record_reader import Header, Record
-from protocol.records import TimestampType
+from broker.client.cluster import TopicPartition
+from broker.client.producer import OutgoingRecord
+from protocol.records.batch import TimestampType
+from protocol.records.reader import Header, Record
 
 _SUFFIX = "_base64"
 _NAMES = {TimestampType.CREATE_TIME: "CreateTime", TimestampType.LOG_APPEND_TIME: "LogAppendTime"}

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from broker.cli.client.errors import ClientError
 from broker.cli.elect import elect
 from broker.cli.options import (
     check_brokers,
@@ -22,9 +21,10 @@ from broker.cli.options import (
 from broker.cli.output import print_json, print_table
 from broker.cli.reassign import reassign
 from broker.cli.times import parse_time
+from broker.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from broker.cli.client.cluster import Cluster
+    from broker.client.cluster import Cluster
     from protocol.messages.metadata import MetadataResponseTopic
 
 
@@ -43,7 +43,7 @@ topics.add_command(elect)
 @cluster_command
 def list_topics(cluster: Cluster, internal: bool, as_json: bool) -> None:
     """List topics with their partitions and replication factor."""
-    from broker.cli.client.topic_admin import all_topics
+    from broker.client.topic_admin import all_topics
 
     found = [topic for topic in all_topics(cluster) if internal or not topic.is_internal]
     if as_json:
@@ -61,8 +61,8 @@ def list_topics(cluster: Cluster, internal: bool, as_json: bool) -> None:
 @cluster_command
 def describe(cluster: Cluster, names: tuple[str, ...], under_replicated: bool, unavailable: bool, as_json: bool) -> None:
     """Describe topics (all without NAMES): leaders, replicas, what is configured."""
-    from broker.cli.client.config_admin import DYNAMIC, ResourceType, describe_configs
-    from broker.cli.client.topic_admin import all_topics
+    from broker.client.config_admin import DYNAMIC, ResourceType, describe_configs
+    from broker.client.topic_admin import all_topics
     from protocol.uuid import ZERO_UUID, to_text
 
     found = [cluster.topic(name) for name in names] if names else all_topics(cluster)
@@ -115,8 +115,8 @@ def create(
     validate_only: bool,
 ) -> None:
     """Create topics."""
-    from broker.cli.client.errors import Refused
-    from broker.cli.client.topic_admin import NewTopic, create_topics
+    from broker.client.errors import Refused
+    from broker.client.topic_admin import NewTopic, create_topics
     from protocol.errors import ErrorCode
 
     if assignment and (partitions != -1 or replication_factor != -1):
@@ -139,8 +139,8 @@ def create(
 @cluster_command
 def delete(cluster: Cluster, names: tuple[str, ...], if_exists: bool) -> None:
     """Delete topics with all that is in them."""
-    from broker.cli.client.errors import Refused
-    from broker.cli.client.topic_admin import delete_topics
+    from broker.client.errors import Refused
+    from broker.client.topic_admin import delete_topics
     from protocol.errors import ErrorCode
 
     outcomes = delete_topics(cluster, names)
@@ -159,7 +159,7 @@ def delete(cluster: Cluster, names: tuple[str, ...], if_exists: bool) -> None:
 @cluster_command
 def alter(cluster: Cluster, names: tuple[str, ...], partitions: int, assignment: str | None) -> None:
     """Give topics more partitions. Configurations: `ottla configs alter topic NAME`."""
-    from broker.cli.client.topic_admin import grow_topic
+    from broker.client.topic_admin import grow_topic
 
     replicas = replica_assignment(assignment) if assignment else None
     check_brokers(cluster, replicas or ())
@@ -184,7 +184,7 @@ def offsets(cluster: Cluster, names: tuple[str, ...], moments: tuple[str, ...], 
 
     TIME is 2024-05-01T12:00, milliseconds since 1970, -1h for an hour ago, or `max-timestamp` for the record with the largest one.
     """
-    from broker.cli.client.offsets import MAX_TIMESTAMP, end_offsets, list_offsets, start_offsets
+    from broker.client.offsets import MAX_TIMESTAMP, end_offsets, list_offsets, start_offsets
 
     partitions = topic_partitions(cluster, names)
     starts, ends = start_offsets(cluster, partitions), end_offsets(cluster, partitions)
@@ -223,8 +223,8 @@ def offsets(cluster: Cluster, names: tuple[str, ...], moments: tuple[str, ...], 
 @cluster_command
 def delete_records(cluster: Cluster, names: tuple[str, ...], before: str, as_json: bool) -> None:
     """Delete records from the beginning of partitions."""
-    from broker.cli.client.offsets import offsets_at
-    from broker.cli.client.topic_admin import delete_records as delete_below
+    from broker.client.offsets import offsets_at
+    from broker.client.topic_admin import delete_records as delete_below
 
     partitions = topic_partitions(cluster, names)
     if before == "end":

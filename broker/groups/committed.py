@@ -21,7 +21,7 @@ from broker.groups.offset_records import (
     offset_value,
     read_offset_value,
 )
-from storage.topic_partition import TopicPartition
+from storage.disk.topic_partition import TopicPartition
 
 Stored: TypeAlias = bytes
 

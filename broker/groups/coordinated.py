@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from broker.groups.group import Group, GroupSettings
-from broker.internal_topics import GROUP_METADATA_TOPIC
-from controller.java_order import java_hash
+from broker.request.internal_topics import GROUP_METADATA_TOPIC
+from controller.znodes.java_order import java_hash
 from protocol.errors import ErrorCode
-from replication.cluster import MetadataCache
+from replication.ports.cluster import MetadataCache
 
 
 class OffsetsPartition:

@@ -32,11 +32,11 @@ from broker.groups.offset_commits import OffsetCommits
 from broker.groups.offsets_log import OffsetsLog
 from broker.groups.runner import EffectRunner
 from broker.groups.syncing import Sync, on_sync
-from broker.internal_topics import GROUP_METADATA_TOPIC
-from broker.purgatory import Purgatory
-from broker.timing_wheel import TimerTask, TimingWheel
+from broker.loop.purgatory import Purgatory
+from broker.loop.timing_wheel import TimerTask, TimingWheel
+from broker.request.internal_topics import GROUP_METADATA_TOPIC
 from config.broker import BrokerConfig
-from config.broker_groups import (
+from config.keys.groups import (
     GROUP_INITIAL_REBALANCE_DELAY_MS,
     GROUP_MAX_SESSION_TIMEOUT_MS,
     GROUP_MAX_SIZE,
@@ -48,10 +48,10 @@ from config.broker_groups import (
     OFFSETS_TOPIC_NUM_PARTITIONS,
 )
 from protocol.errors import ErrorCode
-from replication.partition import Partition
-from replication.replica_manager import ReplicaManager
-from storage.clock import Clock
-from storage.topic_partition import TopicPartition
+from replication.control.replica_manager import ReplicaManager
+from replication.leader.partition import Partition
+from storage.disk.clock import Clock
+from storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

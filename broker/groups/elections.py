@@ -18,9 +18,9 @@ from broker.groups.group import Group
 from broker.groups.loading import GroupLoader
 from broker.groups.membership import on_loaded, on_unloaded
 from broker.groups.runner import EffectRunner
-from broker.internal_topics import GROUP_METADATA_TOPIC
-from replication.partition import Partition
-from storage.clock import Clock
+from broker.request.internal_topics import GROUP_METADATA_TOPIC
+from replication.leader.partition import Partition
+from storage.disk.clock import Clock
 from storage.errors import StorageError
 
 logger = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from broker.groups.group import NO_MEMBER_ID, Group, GroupState, Member, Protoco
 from broker.groups.rebalance import joined, maybe_complete_join, maybe_prepare_rebalance, prepare_rebalance
 from broker.groups.records import group_value, member_part
 from protocol.errors import ErrorCode
-from protocol.wire import MAX_STRING_BYTES
+from protocol.schema.wire import MAX_STRING_BYTES
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """How long a newcomer may wait for its first rebalance; its client, which cannot send heartbeats meanwhile, may be gone."""

@@ -22,10 +22,7 @@ from broker.groups.group import Group, GroupSettings, GroupState, Member
 from broker.groups.offset_records import KEY_VERSION, OffsetKey, read_offset_key, read_offset_value
 from broker.groups.records import GroupKey, read_group_value, read_key
 from broker.groups.repeated_commits import FEWEST_RECORDS, RepeatedCommits
-from protocol.record_builder import ControlRecordType, control_record_type
-from protocol.record_errors import RecordFormatError
-from protocol.record_reader import iter_keys_and_values, iter_records, read_varint, read_varlong, record_data
-from protocol.records import (
+from protocol.records.batch import (
     CODEC_MASK,
     CONTROL_MASK,
     CURRENT_MAGIC,
@@ -36,7 +33,10 @@ from protocol.records import (
     next_batch_size,
     parse_header,
 )
-from protocol.wire import ProtocolError
+from protocol.records.builder import ControlRecordType, control_record_type
+from protocol.records.errors import RecordFormatError
+from protocol.records.reader import iter_keys_and_values, iter_records, read_varint, read_varlong, record_data
+from protocol.schema.wire import ProtocolError
 
 logger = logging.getLogger(__name__)
 

@@ -24,9 +24,9 @@ from broker.groups.records import group_key
 from broker.groups.runner import EffectRunner
 from protocol.errors import ErrorCode
 from protocol.messages.offset_fetch import OffsetFetchResponsePartitions
-from protocol.wire import MAX_STRING_BYTES
-from storage.clock import Clock
-from storage.topic_partition import TopicPartition
+from protocol.schema.wire import MAX_STRING_BYTES
+from storage.disk.clock import Clock
+from storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from protocol.messages.offset_commit_records import OffsetCommitKey, OffsetCommitValue
-from protocol.wire import ProtocolError
-from storage.topic_partition import TopicPartition
+from protocol.schema.wire import ProtocolError
+from storage.disk.topic_partition import TopicPartition
 
 KEY_VERSION: Final = 1
 VALUE_VERSION: Final = 3

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Sequence
 from broker.groups.committed import CommittedOffset, CommittedOffsets, record_offset_of
 from broker.groups.offset_records import OffsetAndMetadata, offset_value
 from broker.groups.plain_commits import PlainCommit
-from storage.topic_partition import TopicPartition
+from storage.disk.topic_partition import TopicPartition
 
 NO_RECORD_OFFSET = -1
 

@@ -10,23 +10,23 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from broker.error_map import error_code
 from broker.groups.record_encoding import encode_pairs
-from broker.internal_topics import GROUP_METADATA_TOPIC
-from broker.purgatory import DelayedOperation, Purgatory
+from broker.loop.purgatory import DelayedOperation, Purgatory
+from broker.request.error_map import error_code
+from broker.request.internal_topics import GROUP_METADATA_TOPIC
 from config.broker import BrokerConfig
-from config.broker_groups import OFFSETS_COMMIT_REQUIRED_ACKS, OFFSETS_COMMIT_TIMEOUT_MS, OFFSETS_TOPIC_COMPRESSION_CODEC
-from protocol.compression import compress
+from config.keys.groups import OFFSETS_COMMIT_REQUIRED_ACKS, OFFSETS_COMMIT_TIMEOUT_MS, OFFSETS_TOPIC_COMPRESSION_CODEC
 from protocol.errors import ErrorCode
-from protocol.record_builder import frame_batch
-from protocol.records import NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TRANSACTIONAL_MASK
+from protocol.records.batch import NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TRANSACTIONAL_MASK
+from protocol.records.builder import frame_batch
+from protocol.records.compression import compress
+from replication.control.replica_manager import ReplicaManager
 from replication.errors import ReplicationError
-from replication.partition import Partition
-from replication.replica_manager import ReplicaManager
-from storage.clock import Clock
+from replication.leader.partition import Partition
+from storage.disk.clock import Clock
 from storage.errors import LogDirFailure, StorageError
-from storage.log_append import AppendOrigin
-from storage.validation import complete_validation, validate_produce
+from storage.log.append import AppendOrigin
+from storage.validation.batch import complete_validation, validate_produce
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 
 from broker.groups.offset_records import KEY_VERSION, PLAIN_VALUE_SIZE, VALUE_VERSION, OffsetAndMetadata
 from protocol.offset_commit_fast_path import MOST_OFFSETS, PlainTopic
-from protocol.record_builder import VARINTS, encode_varint
-from storage.topic_partition import TopicPartition
+from protocol.records.builder import VARINTS, encode_varint
+from storage.disk.topic_partition import TopicPartition
 
 _KEY_START = Struct(">hh")
 _LENGTH = Struct(">h")

@@ -1,6 +1,6 @@
 """The records of the coordinator's batches as they stand in the body: all of the batch's own time, without headers.
 
-What `protocol.record_builder.encode_records` does in general, 1 µs a record, for the two that are written here; a test holds them equal.
+What `protocol.records.builder.encode_records` does in general, 1 µs a record, for the two that are written here; a test holds them equal.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from broker.groups.offset_records import (
     offset_keys,
     offset_value,
 )
-from protocol.record_builder import VARINTS, encode_varint
-from storage.topic_partition import TopicPartition
+from protocol.records.builder import VARINTS, encode_varint
+from storage.disk.topic_partition import TopicPartition
 
 Pairs: TypeAlias = Sequence[tuple[bytes, bytes | None]]
 

@@ -14,8 +14,8 @@ from operator import itemgetter
 from struct import Struct
 
 from broker.groups.committed import RECORD_OFFSET_SIZE, Stored
-from protocol.record_errors import InvalidRecord
-from protocol.record_reader import read_varint, read_varlong
+from protocol.records.errors import InvalidRecord
+from protocol.records.reader import read_varint, read_varlong
 
 FEWEST_RECORDS = 8
 """A smaller batch is read as fast as it is compared."""

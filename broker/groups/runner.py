@@ -23,9 +23,9 @@ from broker.groups.rebalance import on_timer
 from broker.groups.record_encoding import encode_pairs
 from broker.groups.records import group_key
 from broker.groups.syncing import on_stored
-from broker.timing_wheel import TimerTask, TimingWheel
+from broker.loop.timing_wheel import TimerTask, TimingWheel
 from protocol.errors import ErrorCode
-from storage.clock import Clock
+from storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
 

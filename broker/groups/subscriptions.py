@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from struct import Struct
 
 from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from protocol.wire import ProtocolError
+from protocol.schema.wire import ProtocolError
 
 _VERSION = Struct(">h")
 

@@ -7,11 +7,11 @@ ZooKeeper mode finalizes no features, so the list is empty; its epoch is the ver
 import re
 
 from broker.handlers.table import IMPLEMENTED
-from broker.request_context import RequestContext
+from broker.request.context import RequestContext
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from protocol.registry import advertised, api
+from protocol.schema.registry import advertised, api
 
 FIRST_VERSION_WITH_SOFTWARE_NAME = 3
 VERSION_OF_FEATURE_ZNODE = 0

@@ -6,9 +6,9 @@ A service may call back while it is called, and often does; then the response go
 from __future__ import annotations
 
 from broker.network.request_channel import Answer, Completion, Pending
-from broker.request_context import RequestContext
-from broker.turns import Steps, Unfinished
-from protocol.schema import Message
+from broker.request.context import RequestContext
+from broker.request.turns import Steps, Unfinished
+from protocol.schema.message import Message
 
 
 class DelayedAnswer:

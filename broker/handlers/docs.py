@@ -6,13 +6,14 @@ import sys
 from pathlib import Path
 
 import protocol.messages
-from broker.handlers.table import IMPLEMENTED, UNLISTED
+from broker.handlers.table import IMPLEMENTED, UNLISTED, module_of
 from broker.handlers.unread_fields import UNREAD_FIELDS
 from protocol.api_keys import ApiKey
-from protocol.registry import INTER_BROKER_APIS, ZOOKEEPER_MODE_APIS, api
+from protocol.schema.registry import INTER_BROKER_APIS, ZOOKEEPER_MODE_APIS, api
 
 PAGE = Path("docs/protocol-support.md")
 
+_ROOT = Path(__file__).parents[2]
 _MESSAGES = Path(protocol.messages.__path__[0])
 _SENTENCE_END = re.compile(r"(?<=[^.]{2})\. ")
 
@@ -102,14 +103,14 @@ def _versions(key: ApiKey) -> str:
 
 def _purpose(key: ApiKey) -> str:
     """What the messages' module says of the API: the first sentence behind its name; else the name says enough."""
-    paragraph = _paragraphs(_MESSAGES, key)[0]
+    paragraph = _paragraphs(_MESSAGES / f"{key.name.lower()}.py")[0]
     sentence = _SENTENCE_END.split(paragraph.partition(": ")[2])[0].rstrip(".") or key.name.lower().replace("_", " ")
     return sentence[:1].upper() + sentence[1:]
 
 
 def _notes(key: ApiKey) -> str:
     """What the handler's module says of itself, without the API's name and versions, which stand in other columns."""
-    title, *rest = _paragraphs(Path(__file__).parent, key)
+    title, *rest = _paragraphs(_ROOT / f"{module_of(key).replace('.', '/')}.py")
     head = re.compile(rf"{_name(key)} \(api {int(key)}\), versions? {_versions(key)}[ :;,.]*")
     text = head.sub("", title)
     if not text and rest:
@@ -117,9 +118,9 @@ def _notes(key: ApiKey) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _paragraphs(directory: Path, key: ApiKey) -> list[str]:
+def _paragraphs(path: Path) -> list[str]:
     # Read, not imported: what a page says does not depend on what can be loaded.
-    source = (directory / f"{key.name.lower()}.py").read_text(encoding="utf-8")
+    source = path.read_text(encoding="utf-8")
     docstring = (ast.get_docstring(ast.parse(source)) or "").replace("|", "\\|")
     return [" ".join(paragraph.split()) for paragraph in docstring.split("\n\n")]
 

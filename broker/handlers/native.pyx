@@ -18,30 +18,30 @@ from protocol.native cimport HEAD_WITH_ID_BYTES, FetchOfOne, parse_with_id, put_
 from storage.native cimport INLINE_BYTES, Region, region_between
 from storage.slots cimport number, set_slot, slot, slot_of_type
 
-from broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, FetchSessionCache, SessionPartition
-from broker.handlers.partition_errors import partition_error
-from broker.internal_topics import INTERNAL_TOPICS
+from broker.fetching.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, FetchSessionCache, SessionPartition
+from broker.handlers.data.partition_errors import partition_error
+from broker.request.internal_topics import INTERNAL_TOPICS
 from broker.network.answer_writer import TURN_BYTES
-from broker.services import Services
+from broker.request.services import Services
 from protocol.compiled import compiled
 from protocol.fetch_fast_path import END_WITH_ID, FIRST_VERSION_WITH_IDS
 from protocol.produce_fast_path import MAX_TOGETHER, encode_produce_responses, read_several
-from replication.cluster import MetadataCache
+from replication.ports.cluster import MetadataCache
 from replication.errors import ReplicationError
-from replication.fetch_read import CONSUMER, READ_COMMITTED
-from replication.partition import Partition
-from replication.replica_manager import ReplicaManager
-from replication.topic_stats import TopicStats
-from storage.clock import elapsed_ms
-from storage.cold_lookups import ColdRead
+from replication.reading.fetch_read import CONSUMER, READ_COMMITTED
+from replication.leader.partition import Partition
+from replication.control.replica_manager import ReplicaManager
+from replication.ports.topic_stats import TopicStats
+from storage.disk.clock import elapsed_ms
+from storage.segment.cold_lookups import ColdRead
 from storage.errors import StorageError
-from storage.file_region import FileRegion
-from storage.offset_index import OffsetIndex
-from storage.partition_log import PartitionLog
-from storage.producer_state import ProducerState
-from storage.producer_state_manager import ProducerStateManager
-from storage.real_file import RealFile
-from storage.segment import Segment
+from storage.segment.file_region import FileRegion
+from storage.segment.offset_index import OffsetIndex
+from storage.log.partition_log import PartitionLog
+from storage.producers.state import ProducerState
+from storage.producers.state_manager import ProducerStateManager
+from storage.disk.real_file import RealFile
+from storage.segment.segment import Segment
 
 if compiled("protocol.native") is None or not issubclass(FileRegion, Region):
     raise ImportError("protocol.native or storage.native is not in use, on which this is built")

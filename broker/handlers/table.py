@@ -1,7 +1,7 @@
 """Which APIs this broker implements: the source of ApiVersions, of what the dispatcher lets in, and of docs/protocol-support.md.
 
-Each has its module `broker/handlers/<api>.py` with `handle_<api>`. Modules are imported when the first request of their API comes, so
-that the broker is ready early and pays only for what its clients use.
+Each has its module `broker/handlers/<room>/<api>.py` with `handle_<api>`. Modules are imported when the first request of their API comes,
+so that the broker is ready early and pays only for what its clients use.
 """
 
 from collections.abc import Callable
@@ -13,8 +13,8 @@ from protocol.api_keys import ApiKey
 if TYPE_CHECKING:
     from broker.network.connection import Connection
     from broker.network.request_channel import Answer, Several
-    from broker.request_context import RequestContext
-    from broker.services import Services
+    from broker.request.context import RequestContext
+    from broker.request.services import Services
 
 Handler = Callable[[Any, "RequestContext"], Any]
 """(request, context) -> the response message, a coroutine of it, or an Answer of the network floor."""
@@ -26,82 +26,124 @@ SeveralHandler = Callable[[memoryview, int, int, int, "Connection", "Services"],
 """(received bytes, where frames of the same API and version begin in them, where they end, version, connection, services) -> answers to the
 first of them, or None to take the ordinary way with each, nothing done."""
 
-IMPLEMENTED: frozenset[ApiKey] = frozenset(
-    {
-        ApiKey.PRODUCE,
-        ApiKey.FETCH,
-        ApiKey.LIST_OFFSETS,
-        ApiKey.METADATA,
-        ApiKey.LEADER_AND_ISR,
-        ApiKey.STOP_REPLICA,
-        ApiKey.UPDATE_METADATA,
-        ApiKey.CONTROLLED_SHUTDOWN,
-        ApiKey.OFFSET_COMMIT,
-        ApiKey.OFFSET_FETCH,
-        ApiKey.FIND_COORDINATOR,
-        ApiKey.JOIN_GROUP,
-        ApiKey.HEARTBEAT,
-        ApiKey.LEAVE_GROUP,
-        ApiKey.SYNC_GROUP,
-        ApiKey.DESCRIBE_GROUPS,
-        ApiKey.LIST_GROUPS,
-        ApiKey.SASL_HANDSHAKE,
-        ApiKey.API_VERSIONS,
-        ApiKey.CREATE_TOPICS,
-        ApiKey.DELETE_TOPICS,
-        ApiKey.DELETE_RECORDS,
-        ApiKey.INIT_PRODUCER_ID,
-        ApiKey.OFFSET_FOR_LEADER_EPOCH,
-        ApiKey.ADD_PARTITIONS_TO_TXN,
-        ApiKey.END_TXN,
-        ApiKey.DESCRIBE_ACLS,
-        ApiKey.CREATE_ACLS,
-        ApiKey.DELETE_ACLS,
-        ApiKey.DESCRIBE_CONFIGS,
-        ApiKey.ALTER_CONFIGS,
-        ApiKey.ALTER_REPLICA_LOG_DIRS,
-        ApiKey.DESCRIBE_LOG_DIRS,
-        ApiKey.SASL_AUTHENTICATE,
-        ApiKey.CREATE_PARTITIONS,
-        ApiKey.CREATE_DELEGATION_TOKEN,
-        ApiKey.RENEW_DELEGATION_TOKEN,
-        ApiKey.EXPIRE_DELEGATION_TOKEN,
-        ApiKey.DESCRIBE_DELEGATION_TOKEN,
-        ApiKey.DELETE_GROUPS,
-        ApiKey.ELECT_LEADERS,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-        ApiKey.LIST_PARTITION_REASSIGNMENTS,
-        ApiKey.OFFSET_DELETE,
-        ApiKey.DESCRIBE_CLIENT_QUOTAS,
-        ApiKey.ALTER_CLIENT_QUOTAS,
-        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
-        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-        ApiKey.ALTER_PARTITION,
-        ApiKey.UPDATE_FEATURES,
-        ApiKey.DESCRIBE_CLUSTER,
-        ApiKey.DESCRIBE_PRODUCERS,
-        ApiKey.ALLOCATE_PRODUCER_IDS,
-        ApiKey.CONSUMER_GROUP_HEARTBEAT,
-        ApiKey.CONSUMER_GROUP_DESCRIBE,
-    }
-)
+ROOMS: dict[str, frozenset[ApiKey]] = {
+    "": frozenset(
+        {
+            ApiKey.API_VERSIONS,
+        }
+    ),
+    "configs": frozenset(
+        {
+            ApiKey.DESCRIBE_CONFIGS,
+            ApiKey.ALTER_CONFIGS,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            ApiKey.DESCRIBE_CLIENT_QUOTAS,
+            ApiKey.ALTER_CLIENT_QUOTAS,
+            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        }
+    ),
+    "control": frozenset(
+        {
+            ApiKey.LEADER_AND_ISR,
+            ApiKey.STOP_REPLICA,
+            ApiKey.UPDATE_METADATA,
+            ApiKey.CONTROLLED_SHUTDOWN,
+            ApiKey.ALTER_PARTITION,
+            ApiKey.UPDATE_FEATURES,
+            ApiKey.DESCRIBE_CLUSTER,
+            ApiKey.ALLOCATE_PRODUCER_IDS,
+        }
+    ),
+    "data": frozenset(
+        {
+            ApiKey.PRODUCE,
+            ApiKey.FETCH,
+            ApiKey.LIST_OFFSETS,
+            ApiKey.DELETE_RECORDS,
+            ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        }
+    ),
+    "groups": frozenset(
+        {
+            ApiKey.OFFSET_COMMIT,
+            ApiKey.OFFSET_FETCH,
+            ApiKey.FIND_COORDINATOR,
+            ApiKey.JOIN_GROUP,
+            ApiKey.HEARTBEAT,
+            ApiKey.LEAVE_GROUP,
+            ApiKey.SYNC_GROUP,
+            ApiKey.DESCRIBE_GROUPS,
+            ApiKey.LIST_GROUPS,
+            ApiKey.DELETE_GROUPS,
+            ApiKey.OFFSET_DELETE,
+            ApiKey.CONSUMER_GROUP_HEARTBEAT,
+            ApiKey.CONSUMER_GROUP_DESCRIBE,
+        }
+    ),
+    "security": frozenset(
+        {
+            ApiKey.SASL_HANDSHAKE,
+            ApiKey.DESCRIBE_ACLS,
+            ApiKey.CREATE_ACLS,
+            ApiKey.DELETE_ACLS,
+            ApiKey.SASL_AUTHENTICATE,
+            ApiKey.CREATE_DELEGATION_TOKEN,
+            ApiKey.RENEW_DELEGATION_TOKEN,
+            ApiKey.EXPIRE_DELEGATION_TOKEN,
+            ApiKey.DESCRIBE_DELEGATION_TOKEN,
+        }
+    ),
+    "topics": frozenset(
+        {
+            ApiKey.METADATA,
+            ApiKey.CREATE_TOPICS,
+            ApiKey.DELETE_TOPICS,
+            ApiKey.ALTER_REPLICA_LOG_DIRS,
+            ApiKey.DESCRIBE_LOG_DIRS,
+            ApiKey.CREATE_PARTITIONS,
+            ApiKey.ELECT_LEADERS,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS,
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        }
+    ),
+    "transactions": frozenset(
+        {
+            ApiKey.INIT_PRODUCER_ID,
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            ApiKey.END_TXN,
+            ApiKey.DESCRIBE_PRODUCERS,
+        }
+    ),
+}
+"""The folder below `broker/handlers` in which the handler of an API stands."""
 
 UNLISTED: frozenset[ApiKey] = frozenset({ApiKey.DESCRIBE_TOPIC_PARTITIONS})
 """Served to a client that asks, but not in ApiVersions, because Apache Kafka 3.9 in ZooKeeper mode does not list it and clients choose by
 that list."""
 
-SERVED = IMPLEMENTED | UNLISTED
+_ROOM_OF = {key: room for room, keys in ROOMS.items() for key in keys}
+
+SERVED = frozenset(_ROOM_OF)
+
+IMPLEMENTED = SERVED - UNLISTED
+"""The APIs that ApiVersions lists."""
 
 
-_FRAME_MODULES = {ApiKey.FETCH: "fetch_one_partition"}
+_FRAME_MODULES = {ApiKey.FETCH: "broker.handlers.data.fetch_one_partition"}
 """Where the handler that reads frames is not beside the other, because it builds on it."""
+
+
+def module_of(key: ApiKey) -> str:
+    """The dotted name of the module in which the handler of an implemented API stands."""
+    return ".".join(filter(None, ("broker.handlers", _ROOM_OF[key], key.name.lower())))
 
 
 def handlers_of(key: ApiKey) -> tuple[Handler, FrameHandler | None, SeveralHandler | None]:
     """The handler of an implemented API and, where it has them, the one that reads a frame itself and the one that reads several."""
     name = key.name.lower()
-    module = import_module(f"broker.handlers.{name}")
-    of_frames = import_module(f"broker.handlers.{_FRAME_MODULES.get(key, name)}")
+    module = import_module(module_of(key))
+    of_frames = import_module(_FRAME_MODULES[key]) if key in _FRAME_MODULES else module
     several = getattr(of_frames, f"handle_{name}_frames", None)
     return getattr(module, f"handle_{name}"), getattr(of_frames, f"handle_{name}_frame", None), several

@@ -11,7 +11,7 @@ from broker.metrics.families import Family, Kind, Reading, counter, gauge
 
 if TYPE_CHECKING:
     from broker.metrics.view import View
-    from controller.store import SessionEvents
+    from controller.store.metadata_store import SessionEvents
 
 
 def _groups(mbean: str, doc: str, read: Callable[[View], float]) -> Family:

@@ -41,12 +41,12 @@ from broker.metrics.replica_families import REPLICA_FAMILIES
 from broker.metrics.request_families import REQUEST_FAMILIES
 from broker.metrics.request_metrics import RequestMetrics
 from broker.metrics.view import BrokerState, View
-from config.broker_own import OTTLA_METRICS_LISTENER, address
 from config.errors import ConfigError
+from config.keys.own import OTTLA_METRICS_LISTENER, address
 
 if TYPE_CHECKING:
     from broker.network.socket_server import SocketServer
-    from broker.services import Services
+    from broker.request.services import Services
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from broker.metrics.families import Family, Kind, Reading, labels_text
 
 if TYPE_CHECKING:
     from broker.metrics.view import View
-    from replication.fetcher import Fetcher
-    from replication.fetcher_pool import FetcherPool
+    from replication.follower.fetcher import Fetcher
+    from replication.follower.fetcher_pool import FetcherPool
 
 _POOL_LABELS: Final = labels_text(("clientId",), ("Replica",))
 _LAG: Final = ("clientId", "partition", "topic")

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from broker.metrics.families import Family, Kind, Reading, gauge, labels_text
 from broker.metrics.view import PARTITION_LABELS
-from storage.clock import elapsed_ms
+from storage.disk.clock import elapsed_ms
 
 if TYPE_CHECKING:
     from broker.metrics.view import View
-    from storage.compaction import LogCleaner
-    from storage.partition_log import PartitionLog
+    from storage.cleaner.compaction import LogCleaner
+    from storage.log.partition_log import PartitionLog
 
 
 def _of_log(mbean: str, doc: str, value: Callable[[PartitionLog], int]) -> Family:

@@ -9,10 +9,10 @@ from broker.metrics.families import Family, Kind, Reading, counter, gauge, label
 from broker.metrics.view import PARTITION_LABELS
 
 if TYPE_CHECKING:
+    from broker.loop.purgatory import Purgatory
     from broker.metrics.view import View
-    from broker.purgatory import Purgatory
-    from replication.isr import IsrChanges
-    from replication.partition import Partition
+    from replication.leader.isr import IsrChanges
+    from replication.leader.partition import Partition
 
 
 def _by_topic(mbean: str, attribute: str, doc: str, *, has_topics: bool = True) -> Family:

@@ -26,8 +26,8 @@ from protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from broker.network.connection import Connection
-    from broker.route import Route
-    from replication.topic_stats import BrokerTopicStats
+    from broker.serving.route import Route
+    from replication.ports.topic_stats import BrokerTopicStats
 
 MAX_INTERVAL: Final = 1024
 """At most this many requests share one sample."""

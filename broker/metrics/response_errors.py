@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.fields import ArrayOf, StructOf
-from protocol.registry import api
+from protocol.schema.fields import ArrayOf, StructOf
+from protocol.schema.registry import api
 
 if TYPE_CHECKING:
     from broker.network.request_channel import Completion
-    from broker.route import Route
-    from protocol.fields import Field
-    from protocol.schema import Message
+    from broker.serving.route import Route
+    from protocol.schema.fields import Field
+    from protocol.schema.message import Message
 
 HOT_APIS: dict[int, int] = {ApiKey.PRODUCE: 1, ApiKey.FETCH: 2}
 """Those with hand-made answers, and how many error codes such an answer has: one partition's, and Fetch one of the request."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.groups.group import GroupState
 from broker.metrics.families import Family, Found, Value, labels_text
-from storage.topic_partition import TopicPartition
+from storage.disk.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from broker.metrics.controller_metrics import ControllerMetrics
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from broker.metrics.loop_watch import LoopWatch
     from broker.metrics.request_metrics import RequestMetrics
     from broker.network.socket_server import SocketServer
-    from broker.services import Services
-    from controller.context import ControllerContext
-    from replication.partition import Partition
+    from broker.request.services import Services
+    from controller.state.context import ControllerContext
+    from replication.leader.partition import Partition
 
 PER_TURN: Final = 200
 """Values that are read in one turn of the event loop; they take about a tenth of a millisecond."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.network.request_channel import Parts
 from protocol.compiled import compiled
-from storage.file_region import FileRegion
+from storage.segment.file_region import FileRegion
 
 INLINE_BYTES: Final = 16 * 1024
 """A region up to this size is cheaper to read and write together with its header than to send by itself."""

@@ -9,8 +9,8 @@ import socket
 from collections.abc import Iterable, Mapping
 
 from config.broker import BrokerConfig
-from config.broker_network import MAX_CONNECTIONS_PER_IP_OVERRIDES
 from config.errors import ConfigError
+from config.keys.network import MAX_CONNECTIONS_PER_IP_OVERRIDES
 from config.validation import max_connections_per_ip_overrides
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from broker.network.host_names import HostNames
 from config.broker import BrokerConfig
-from config.broker_network import (
+from config.keys.network import (
     CONNECTIONS_MAX_IDLE_MS,
     MAX_CONNECTION_CREATION_RATE,
     MAX_CONNECTIONS,
@@ -22,7 +22,7 @@ from config.broker_network import (
     SOCKET_REQUEST_MAX_BYTES,
     SOCKET_SEND_BUFFER_BYTES,
 )
-from config.key import Key
+from config.schema.key import Key
 from config.validation import max_connections_per_ip_overrides
 
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024

@@ -19,8 +19,8 @@ from storage.cached_read cimport read_cached
 from storage.native cimport INLINE_BYTES, PACKET_BYTES, PAGE_BYTES, Region, bytes_to_copy
 from storage.slots cimport number, set_slot, slot, slot_of_type
 
-from storage.file_region import FileRegion
-from storage.real_file import RealFile
+from storage.segment.file_region import FileRegion
+from storage.disk.real_file import RealFile
 
 if not issubclass(FileRegion, Region):
     raise ImportError("storage.native is not in use, whose fields are read here")

@@ -1,4 +1,4 @@
-"""The port to other brokers (`replication.peer`) on sockets: one connection, one request under way, as Apache Kafka's brokers talk.
+"""The port to other brokers (`replication.ports.peer`) on sockets: one connection, one request under way, as Apache Kafka's brokers talk.
 
 Made by `broker.server` for the follower fetchers, the controller's channels and the broker's channel to the controller. A peer owns its
 connection and nothing that runs: it connects with a request, and again with the request after the connection was lost. A request costs one
@@ -18,13 +18,13 @@ from broker.network.peer_wire import WINDOW_BYTES, Wire
 from config.listeners import SecurityProtocol
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.fields import Versions
 from protocol.follower_fetch import FIRST_VERSION, encode_follower_fetch, read_follower_answer
 from protocol.messages.fetch import FetchRequest
-from protocol.registry import api
-from protocol.schema import Message
-from protocol.wire import ProtocolError, skip_tagged_fields
-from replication.peer import Peer, PeerUnavailable, Resolve
+from protocol.schema.fields import Versions
+from protocol.schema.message import Message
+from protocol.schema.registry import api
+from protocol.schema.wire import ProtocolError, skip_tagged_fields
+from replication.ports.peer import Peer, PeerUnavailable, Resolve
 
 CLIENT_SOFTWARE_NAME = "apache-kafka-java"
 CLIENT_SOFTWARE_VERSION = "3.9.1"
@@ -48,7 +48,7 @@ _NO_TAGGED_FIELDS: Final = b"\x00"
 
 
 class PeerConnections:
-    """Makes peers (`replication.peer.Connect`); they share one window, for a read is taken out of it at once."""
+    """Makes peers (`replication.ports.peer.Connect`); they share one window, for a read is taken out of it at once."""
 
     __slots__ = ("_max_response_bytes", "_window")
 
@@ -70,7 +70,7 @@ class _Form(NamedTuple):
 
 
 class PeerConnection(Peer):
-    """See the module and `replication.peer.Peer`. Belongs to one event loop."""
+    """See the module and `replication.ports.peer.Peer`. Belongs to one event loop."""
 
     __slots__ = ("_client_id", "_closed", "_forms", "_max_response_bytes", "_negotiate", "_resolve", "_supported", "_window", "_wire")
 

@@ -14,7 +14,7 @@ import logging
 from struct import Struct
 from typing import Final, cast
 
-from replication.peer import PeerAddress, PeerUnavailable
+from replication.ports.peer import PeerAddress, PeerUnavailable
 
 logger = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 from broker.network.frame_memory import FrameMemory
 from broker.security.principals import ANONYMOUS, Principal
 from protocol.api_keys import ApiKey
-from storage.file_region import FileRegion
+from storage.segment.file_region import FileRegion
 
 if TYPE_CHECKING:
     from broker.network.connection import Connection

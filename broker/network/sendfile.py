@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from broker.network.gather import ALIGNED_BYTES, INLINE_BYTES, PAGE_BYTES, from_next_page, without_sent
 from broker.network.request_channel import Parts
 from protocol.compiled import compiled
-from storage.file_region import FileRegion
+from storage.segment.file_region import FileRegion
 
 if TYPE_CHECKING:
     from broker.network.answer_writer import AnswerWriter

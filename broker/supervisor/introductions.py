@@ -6,8 +6,8 @@ Asked as any client asks; blocking, so the supervisor does it in a thread.
 import time
 from collections.abc import Iterable, Sequence
 
-from broker.cli.client.cluster import Cluster
-from broker.cli.client.errors import ClientError
+from broker.client.cluster import Cluster
+from broker.client.errors import ClientError
 
 _ASK_SECONDS = 2.0
 _PAUSE_SECONDS = 0.02

@@ -10,18 +10,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from config.broker_general import (
+from config.keys.general import (
     BROKER_ID,
     BROKER_RACK,
     CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS,
     DEFAULT_REPLICATION_FACTOR,
     MIN_INSYNC_REPLICAS,
 )
-from config.broker_groups import OFFSETS_TOPIC_REPLICATION_FACTOR
-from config.broker_network import LISTENERS
-from config.broker_own import OTTLA_METADATA_FILE
-from config.broker_transactions import TRANSACTION_STATE_LOG_MIN_ISR, TRANSACTION_STATE_LOG_REPLICATION_FACTOR
-from config.broker_zookeeper import ZOOKEEPER_CONNECT
+from config.keys.groups import OFFSETS_TOPIC_REPLICATION_FACTOR
+from config.keys.network import LISTENERS
+from config.keys.own import OTTLA_METADATA_FILE
+from config.keys.transactions import TRANSACTION_STATE_LOG_MIN_ISR, TRANSACTION_STATE_LOG_REPLICATION_FACTOR
+from config.keys.zookeeper import ZOOKEEPER_CONNECT
 from config.loader import parse_assignment
 
 MOST_REPLICAS = 3

@@ -4,7 +4,7 @@
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Int16, Int32, Int64, Message, String, field, request, response
+from protocol.schema.message import Int16, Int32, Int64, Message, String, field, request, response
 
 
 @request(ApiKey.ADD_OFFSETS_TO_TXN)

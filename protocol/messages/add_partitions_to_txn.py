@@ -5,7 +5,22 @@ in (KIP-890). 2 may answer PRODUCER_FENCED (KIP-588), 5 TRANSACTION_ABORTABLE.
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Int16, Int32, Int64, Message, String, Struct, field, request, response, since, struct, until
+from protocol.schema.message import (
+    Array,
+    Bool,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    String,
+    Struct,
+    field,
+    request,
+    response,
+    since,
+    struct,
+    until,
+)
 
 
 @struct

@@ -1,7 +1,21 @@
 """AddRaftVoter (api 80, KIP-853): add a voter to a KRaft quorum. Declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Message, NullableString, String, Struct, UInt16, Uuid, field, request, response, struct
+from protocol.schema.message import (
+    Array,
+    Int16,
+    Int32,
+    Message,
+    NullableString,
+    String,
+    Struct,
+    UInt16,
+    Uuid,
+    field,
+    request,
+    response,
+    struct,
+)
 
 
 @struct

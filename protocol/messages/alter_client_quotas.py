@@ -1,7 +1,21 @@
 """AlterClientQuotas (api 49, KIP-546): set or remove quotas of entities."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Float64, Int16, Int32, Message, NullableString, String, Struct, field, request, response, struct
+from protocol.schema.message import (
+    Array,
+    Bool,
+    Float64,
+    Int16,
+    Int32,
+    Message,
+    NullableString,
+    String,
+    Struct,
+    field,
+    request,
+    response,
+    struct,
+)
 
 
 @struct

@@ -1,7 +1,21 @@
 """AlterConfigs (api 33): replace all dynamic values of a resource (KIP-133). Superseded by IncrementalAlterConfigs."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Int8, Int16, Int32, Message, NullableString, String, Struct, field, request, response, struct
+from protocol.schema.message import (
+    Array,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Message,
+    NullableString,
+    String,
+    Struct,
+    field,
+    request,
+    response,
+    struct,
+)
 
 
 @struct

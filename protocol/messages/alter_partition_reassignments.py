@@ -1,7 +1,20 @@
 """AlterPartitionReassignments (api 45, KIP-455): move replicas to other brokers; null replicas cancel a move."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Message, NullableArray, NullableString, String, Struct, field, request, response, struct
+from protocol.schema.message import (
+    Array,
+    Int16,
+    Int32,
+    Message,
+    NullableArray,
+    NullableString,
+    String,
+    Struct,
+    field,
+    request,
+    response,
+    struct,
+)
 
 
 @struct

@@ -1,7 +1,21 @@
 """AlterUserScramCredentials (api 51, KIP-554): the client salts and hashes the password; the broker stores what it is given."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bytes, Int8, Int16, Int32, Message, NullableString, String, Struct, field, request, response, struct
+from protocol.schema.message import (
+    Array,
+    Bytes,
+    Int8,
+    Int16,
+    Int32,
+    Message,
+    NullableString,
+    String,
+    Struct,
+    field,
+    request,
+    response,
+    struct,
+)
 
 
 @struct

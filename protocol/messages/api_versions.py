@@ -5,7 +5,7 @@ feature's minimum to be 0. The response's header is always version 0.
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Int16, Int32, Int64, Message, String, Struct, field, request, response, since, struct
+from protocol.schema.message import Array, Bool, Int16, Int32, Int64, Message, String, Struct, field, request, response, since, struct
 
 
 @request(ApiKey.API_VERSIONS)

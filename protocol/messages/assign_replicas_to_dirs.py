@@ -1,7 +1,7 @@
 """AssignReplicasToDirs (api 73, KIP-858): a broker of a KRaft cluster says which directory holds which replica. Declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Int64, Message, Struct, Uuid, field, request, response, struct
+from protocol.schema.message import Array, Int16, Int32, Int64, Message, Struct, Uuid, field, request, response, struct
 
 
 @struct

@@ -3,7 +3,7 @@ served.
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Int16,
     Int32,

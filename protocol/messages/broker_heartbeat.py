@@ -1,7 +1,7 @@
 """BrokerHeartbeat (api 63): a broker stays in a KRaft cluster (KIP-631). Version 1 reports failed log directories (KIP-858). Not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Int16, Int32, Int64, Message, Uuid, field, request, response, since
+from protocol.schema.message import Array, Bool, Int16, Int32, Int64, Message, Uuid, field, request, response, since
 
 
 @request(ApiKey.BROKER_HEARTBEAT)

@@ -1,7 +1,21 @@
 """ConsumerGroupDescribe (api 69, KIP-848): groups of the new protocol with their members and assignments."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Int16, Int32, Message, NullableString, String, Struct, Uuid, field, request, response, struct
+from protocol.schema.message import (
+    Array,
+    Bool,
+    Int16,
+    Int32,
+    Message,
+    NullableString,
+    String,
+    Struct,
+    Uuid,
+    field,
+    request,
+    response,
+    struct,
+)
 
 
 @request(ApiKey.CONSUMER_GROUP_DESCRIBE)

@@ -4,7 +4,7 @@ Null and -1 mean "as before". Member epoch 0 joins, -1 leaves, -2 leaves as a st
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Int16,
     Int32,

@@ -4,7 +4,7 @@ The version of a key tells what it is: 3 the group, 4 its topics, 5 a member, 6 
 member has now.
 """
 
-from protocol.schema import Array, Bytes, Int8, Int32, Message, NullableString, String, Struct, Uuid, data, field, struct
+from protocol.schema.message import Array, Bytes, Int8, Int32, Message, NullableString, String, Struct, Uuid, data, field, struct
 
 
 @data(versions=(8, 8), flexible=None)

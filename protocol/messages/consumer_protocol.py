@@ -4,7 +4,7 @@ Opaque to the broker, which reads them only to show them and to know the topics 
 adds the partitions already owned (KIP-429), 2 the generation they were owned in (KIP-792), 3 the rack (KIP-881).
 """
 
-from protocol.schema import Array, Int32, Message, NullableBytes, NullableString, String, Struct, data, field, since, struct
+from protocol.schema.message import Array, Int32, Message, NullableBytes, NullableString, String, Struct, data, field, since, struct
 
 
 @struct

@@ -1,10 +1,10 @@
 """Values of the control records in the KRaft metadata log: change of leader, borders of a snapshot, version and voters (KIP-595, 630,
 853).
 
-Transaction markers, the control records of ordinary topics, are built in `protocol.record_builder`. Declared, not used in ZooKeeper mode.
+Transaction markers, the control records of ordinary topics, are built in `protocol.records.builder`. Declared, not used in ZooKeeper mode.
 """
 
-from protocol.schema import Array, Int16, Int32, Int64, Message, String, Struct, UInt16, Uuid, data, field, since, struct
+from protocol.schema.message import Array, Int16, Int32, Int64, Message, String, Struct, UInt16, Uuid, data, field, since, struct
 
 
 @data(versions=(0, 0), flexible=0)

@@ -4,7 +4,7 @@ Version 0 alone of all requests has a header without a client id. 2 adds the bro
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Int64, Message, String, Struct, field, request, response, since, struct
+from protocol.schema.message import Array, Int16, Int32, Int64, Message, String, Struct, field, request, response, since, struct
 
 
 @request(ApiKey.CONTROLLED_SHUTDOWN)

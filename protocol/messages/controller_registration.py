@@ -1,7 +1,7 @@
 """ControllerRegistration (api 70): a KRaft controller says what it is (KIP-919). Declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Bool,
     Int16,

@@ -1,7 +1,7 @@
 """CreateDelegationToken (api 38, KIP-48). 3 creates tokens for another owner and answers who asked (KIP-373)."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Bytes,
     Int16,

@@ -1,7 +1,7 @@
 """CreatePartitions (api 37): let topics grow (KIP-195). Version 3 may be throttled (KIP-599)."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Bool,
     Int16,

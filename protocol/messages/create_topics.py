@@ -3,7 +3,7 @@ answers the configuration of what was made (KIP-525); 6 may be throttled (KIP-59
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Bool,
     Int8,

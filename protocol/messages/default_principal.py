@@ -1,6 +1,6 @@
 """A principal as bytes, in Envelope requests (KIP-590); preceded by its version as an int16."""
 
-from protocol.schema import Bool, Message, String, data, field
+from protocol.schema.message import Bool, Message, String, data, field
 
 
 @data(versions=(0, 0), flexible=0)

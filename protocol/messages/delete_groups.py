@@ -1,7 +1,7 @@
 """DeleteGroups (api 42, KIP-229): forget groups without members, with their offsets."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Message, String, Struct, field, request, response, struct
+from protocol.schema.message import Array, Int16, Int32, Message, String, Struct, field, request, response, struct
 
 
 @request(ApiKey.DELETE_GROUPS)

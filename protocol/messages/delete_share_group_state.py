@@ -1,7 +1,7 @@
 """DeleteShareGroupState (api 86, KIP-932): forget the stored state of a share partition. Between brokers; declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Message, NullableString, String, Struct, Uuid, field, request, response, struct
+from protocol.schema.message import Array, Int16, Int32, Message, NullableString, String, Struct, Uuid, field, request, response, struct
 
 
 @struct

@@ -3,7 +3,7 @@ by name or by id (KIP-516).
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Int16,
     Int32,

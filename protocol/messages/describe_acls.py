@@ -1,7 +1,21 @@
 """DescribeAcls (api 29): the ACLs that match a filter (KIP-140). 1 has prefixed patterns (KIP-290), 3 user resources (KIP-373)."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int8, Int16, Int32, Message, NullableString, String, Struct, field, request, response, since, struct
+from protocol.schema.message import (
+    Array,
+    Int8,
+    Int16,
+    Int32,
+    Message,
+    NullableString,
+    String,
+    Struct,
+    field,
+    request,
+    response,
+    since,
+    struct,
+)
 
 
 @request(ApiKey.DESCRIBE_ACLS)

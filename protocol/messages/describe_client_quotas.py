@@ -1,7 +1,7 @@
 """DescribeClientQuotas (api 48, KIP-546): the quotas of users, client ids and addresses that match all components."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Bool,
     Float64,

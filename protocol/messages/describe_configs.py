@@ -4,7 +4,7 @@
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Bool,
     Int8,

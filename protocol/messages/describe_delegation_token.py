@@ -1,7 +1,7 @@
 """DescribeDelegationToken (api 41, KIP-48): the tokens of some owners, or (null) of all. 3 answers who asked for them (KIP-373)."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Bytes,
     Int16,

@@ -1,7 +1,7 @@
 """DescribeTopicPartitions (api 75, KIP-966): partitions of topics page by page, with eligible leader replicas. Declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Bool,
     Int16,

@@ -1,7 +1,7 @@
 """DescribeTransactions (api 65, KIP-664): what the coordinator knows of transactional ids."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Int64, Message, String, Struct, field, request, response, struct
+from protocol.schema.message import Array, Int16, Int32, Int64, Message, String, Struct, field, request, response, struct
 
 
 @request(ApiKey.DESCRIBE_TRANSACTIONS)

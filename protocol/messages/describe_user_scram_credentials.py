@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials (api 50, KIP-554): mechanisms and iterations of users, never their secrets."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Int8,
     Int16,

@@ -1,7 +1,7 @@
 """ElectLeaders (api 43, KIP-183): elect preferred leaders now; from version 1 also unclean ones (KIP-460). Null partitions are all."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Int8,
     Int16,

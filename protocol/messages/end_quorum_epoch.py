@@ -1,7 +1,7 @@
 """EndQuorumEpoch (api 54): a KRaft leader resigns (KIP-595). Version 1 names candidates and end points (KIP-853). Declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Int16,
     Int32,

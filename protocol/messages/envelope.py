@@ -4,7 +4,7 @@ A broker in ZooKeeper mode lists it and closes the connection of whoever sends i
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Bytes, Int16, Message, NullableBytes, field, request, response
+from protocol.schema.message import Bytes, Int16, Message, NullableBytes, field, request, response
 
 
 @request(ApiKey.ENVELOPE)

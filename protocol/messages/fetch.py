@@ -8,7 +8,7 @@ names (KIP-516); 14 may answer that an offset is in tiered storage (KIP-405); 15
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Int8,
     Int16,

@@ -1,7 +1,7 @@
 """GetTelemetrySubscriptions (api 71, KIP-714): which metrics a client should push, and when. Declared, not served in ZooKeeper mode."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Int8, Int16, Int32, Message, String, Uuid, field, request, response
+from protocol.schema.message import Array, Bool, Int8, Int16, Int32, Message, String, Uuid, field, request, response
 
 
 @request(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS)

@@ -4,7 +4,7 @@ Keys and values are preceded by their version as an int16; a null value is a tom
 of the last change of state, 3 static members (KIP-345), 4 is flexible. Apache Kafka 3.9 writes 3.
 """
 
-from protocol.schema import Array, Bytes, Int32, Int64, Message, NullableString, String, Struct, data, field, since, struct
+from protocol.schema.message import Array, Bytes, Int32, Int64, Message, NullableString, String, Struct, data, field, since, struct
 
 
 @data(versions=(2, 2), flexible=None)

@@ -2,10 +2,10 @@
 
 Requests: version 0 without client id (ControlledShutdown 0 alone), 1 with it, 2 with tagged fields (KIP-482); the client id keeps its old
 encoding in 2, so that a broker can read it before it knows whether it speaks the version. Responses: 0 the correlation id, 1 with tagged
-fields. `protocol.registry` says which version precedes which message.
+fields. `protocol.schema.registry` says which version precedes which message.
 """
 
-from protocol.schema import Int16, Int32, Message, NullableString, field, header, since
+from protocol.schema.message import Int16, Int32, Message, NullableString, field, header, since
 
 
 @header(versions=(0, 2), flexible=2)

@@ -1,7 +1,7 @@
 """Heartbeat (api 12): a member is alive, and learns whether a rebalance runs. Version 3 names static members (KIP-345)."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Int16, Int32, Message, NullableString, String, field, request, response, since
+from protocol.schema.message import Int16, Int32, Message, NullableString, String, field, request, response, since
 
 
 @request(ApiKey.HEARTBEAT)

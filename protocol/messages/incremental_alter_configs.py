@@ -1,7 +1,21 @@
 """IncrementalAlterConfigs (api 44, KIP-339): set, delete, append to or subtract from single values."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Int8, Int16, Int32, Message, NullableString, String, Struct, field, request, response, struct
+from protocol.schema.message import (
+    Array,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Message,
+    NullableString,
+    String,
+    Struct,
+    field,
+    request,
+    response,
+    struct,
+)
 
 
 @struct

@@ -5,7 +5,7 @@
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Int16, Int32, Int64, Message, NullableString, field, request, response, since
+from protocol.schema.message import Int16, Int32, Int64, Message, NullableString, field, request, response, since
 
 
 @request(ApiKey.INIT_PRODUCER_ID)

@@ -6,7 +6,7 @@ leader to skip the assignment (KIP-814).
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Bool,
     Bytes,

@@ -6,7 +6,7 @@ whether the leader was elected uncleanly and recovers (KIP-704), 7 whether a KRa
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Bool,
     Int8,

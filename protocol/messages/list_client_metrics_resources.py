@@ -1,7 +1,7 @@
 """ListClientMetricsResources (api 74, KIP-1000): names of client metrics subscriptions. Declared, not served in ZooKeeper mode."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Message, String, Struct, field, request, response, struct
+from protocol.schema.message import Array, Int16, Int32, Message, String, Struct, field, request, response, struct
 
 
 @request(ApiKey.LIST_CLIENT_METRICS_RESOURCES)

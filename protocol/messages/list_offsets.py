@@ -6,7 +6,22 @@ epoch (KIP-320); 7, 8 and 9 allow -3 (KIP-734), -4 (KIP-405) and -5 (KIP-1005).
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int8, Int16, Int32, Int64, Message, String, Struct, field, request, response, since, struct, until
+from protocol.schema.message import (
+    Array,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    String,
+    Struct,
+    field,
+    request,
+    response,
+    since,
+    struct,
+    until,
+)
 
 
 @struct

@@ -1,7 +1,20 @@
 """ListPartitionReassignments (api 46, KIP-455): the moves under way."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Message, NullableArray, NullableString, String, Struct, field, request, response, struct
+from protocol.schema.message import (
+    Array,
+    Int16,
+    Int32,
+    Message,
+    NullableArray,
+    NullableString,
+    String,
+    Struct,
+    field,
+    request,
+    response,
+    struct,
+)
 
 
 @struct

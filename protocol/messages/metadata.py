@@ -6,7 +6,7 @@ those of the cluster left again in 11, KIP-700), 10 topic ids, 12 asking by id (
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Bool,
     Int16,

@@ -6,7 +6,7 @@ generation's place (KIP-848).
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Int16,
     Int32,

@@ -4,7 +4,7 @@ Values: 1 alone has an expiry of its own (KIP-211 ended that), 3 adds the leader
 3, or 1 when a client gave a retention time.
 """
 
-from protocol.schema import Int32, Int64, Message, String, between, data, field, since
+from protocol.schema.message import Int32, Int64, Message, String, between, data, field, since
 
 
 @data(versions=(0, 1), flexible=None)

@@ -1,7 +1,7 @@
 """OffsetDelete (api 47, KIP-496): forget a group's offsets of topics that no member subscribes to."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Message, String, Struct, field, request, response, struct
+from protocol.schema.message import Array, Int16, Int32, Message, String, Struct, field, request, response, struct
 
 
 @struct

@@ -5,7 +5,7 @@ open transaction may still change (KIP-447), 8 asks for many groups at once (KIP
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Bool,
     Int16,

@@ -5,7 +5,7 @@
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Int64, Message, String, Struct, field, request, response, since, struct
+from protocol.schema.message import Array, Int16, Int32, Int64, Message, String, Struct, field, request, response, since, struct
 
 
 @struct

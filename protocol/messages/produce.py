@@ -7,7 +7,7 @@ formats the client understands.
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Int16,
     Int32,

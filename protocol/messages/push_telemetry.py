@@ -1,7 +1,7 @@
 """PushTelemetry (api 72, KIP-714): a client's metrics as OTLP. Declared, not served in ZooKeeper mode."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Bool, Bytes, Int8, Int16, Int32, Message, Uuid, field, request, response
+from protocol.schema.message import Bool, Bytes, Int8, Int16, Int32, Message, Uuid, field, request, response
 
 
 @request(ApiKey.PUSH_TELEMETRY)

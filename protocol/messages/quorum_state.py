@@ -1,6 +1,6 @@
 """The file `quorum-state` of a KRaft voter (KIP-595; version 1: KIP-853). Declared, not used in ZooKeeper mode."""
 
-from protocol.schema import Int32, Int64, Message, NullableArray, String, Struct, Uuid, data, field, since, struct, until
+from protocol.schema.message import Int32, Int64, Message, NullableArray, String, Struct, Uuid, data, field, since, struct, until
 
 
 @struct

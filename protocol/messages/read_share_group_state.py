@@ -1,7 +1,7 @@
 """ReadShareGroupState (api 84, KIP-932): the stored state of a share partition, for its leader. Between brokers; declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Int8,
     Int16,

@@ -1,7 +1,7 @@
 """RemoveRaftVoter (api 81, KIP-853): remove a voter from a KRaft quorum. Declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Int16, Int32, Message, NullableString, Uuid, field, request, response
+from protocol.schema.message import Int16, Int32, Message, NullableString, Uuid, field, request, response
 
 
 @request(ApiKey.REMOVE_RAFT_VOTER)

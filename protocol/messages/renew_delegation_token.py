@@ -1,7 +1,7 @@
 """RenewDelegationToken (api 39, KIP-48): move the expiry of a token, found by its HMAC."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Bytes, Int16, Int32, Int64, Message, field, request, response
+from protocol.schema.message import Bytes, Int16, Int32, Int64, Message, field, request, response
 
 
 @request(ApiKey.RENEW_DELEGATION_TOKEN)

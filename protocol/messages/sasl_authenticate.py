@@ -1,7 +1,7 @@
 """SaslAuthenticate (api 36): the tokens of a SASL exchange (KIP-152). 1 answers how long the session lives (KIP-368)."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Bytes, Int16, Int64, Message, NullableString, field, request, response, since
+from protocol.schema.message import Bytes, Int16, Int64, Message, NullableString, field, request, response, since
 
 
 @request(ApiKey.SASL_AUTHENTICATE)

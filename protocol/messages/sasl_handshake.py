@@ -5,7 +5,7 @@ old clients cannot cope with another version.
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Message, String, field, request, response
+from protocol.schema.message import Array, Int16, Message, String, field, request, response
 
 
 @request(ApiKey.SASL_HANDSHAKE)

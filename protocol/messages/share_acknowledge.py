@@ -1,7 +1,7 @@
 """ShareAcknowledge (api 79, KIP-932): acknowledge acquired records without fetching. Declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Int8,
     Int16,

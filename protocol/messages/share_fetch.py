@@ -1,7 +1,7 @@
 """ShareFetch (api 78, KIP-932): acquire records of a share group, and acknowledge earlier ones. Declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Int8,
     Int16,

@@ -1,7 +1,21 @@
 """ShareGroupDescribe (api 77, KIP-932): share groups with their members and assignments. Declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Int16, Int32, Message, NullableString, String, Struct, Uuid, field, request, response, struct
+from protocol.schema.message import (
+    Array,
+    Bool,
+    Int16,
+    Int32,
+    Message,
+    NullableString,
+    String,
+    Struct,
+    Uuid,
+    field,
+    request,
+    response,
+    struct,
+)
 
 
 @request(ApiKey.SHARE_GROUP_DESCRIBE)

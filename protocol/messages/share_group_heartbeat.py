@@ -1,7 +1,7 @@
 """ShareGroupHeartbeat (api 76, KIP-932): join, stay in and leave a share group. Declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Int16,
     Int32,

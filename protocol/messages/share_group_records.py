@@ -1,6 +1,6 @@
 """Share groups as records of `__consumer_offsets` (KIP-932), keyed by version: 9 topics, 10 a member, 11 the group. Declared, not used."""
 
-from protocol.schema import Array, Int32, Message, NullableString, String, Struct, Uuid, data, field, struct
+from protocol.schema.message import Array, Int32, Message, NullableString, String, Struct, Uuid, data, field, struct
 
 
 @data(versions=(10, 10), flexible=None)

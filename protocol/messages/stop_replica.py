@@ -5,7 +5,7 @@ the broker epoch fences (KIP-380); 4 says whether a KRaft controller asks (KIP-8
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Bool,
     Int16,

@@ -4,7 +4,21 @@
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bytes, Int16, Int32, Message, NullableString, String, Struct, field, request, response, since, struct
+from protocol.schema.message import (
+    Array,
+    Bytes,
+    Int16,
+    Int32,
+    Message,
+    NullableString,
+    String,
+    Struct,
+    field,
+    request,
+    response,
+    since,
+    struct,
+)
 
 
 @struct

@@ -1,7 +1,7 @@
 """UnregisterBroker (api 64): forget a broker of a KRaft cluster (KIP-631). Declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Int16, Int32, Message, NullableString, field, request, response
+from protocol.schema.message import Int16, Int32, Message, NullableString, field, request, response
 
 
 @request(ApiKey.UNREGISTER_BROKER)

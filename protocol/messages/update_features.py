@@ -3,7 +3,7 @@
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Bool,
     Int8,

@@ -5,7 +5,7 @@ broker epoch (KIP-380), 7 topic ids (KIP-516), 8 whether a KRaft controller asks
 """
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Bool,
     Int8,

@@ -1,7 +1,21 @@
 """UpdateRaftVoter (api 82, KIP-853): a KRaft voter tells its end points and versions. Declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Int16, Int32, Message, NullableString, String, Struct, UInt16, Uuid, field, request, response, struct
+from protocol.schema.message import (
+    Array,
+    Int16,
+    Int32,
+    Message,
+    NullableString,
+    String,
+    Struct,
+    UInt16,
+    Uuid,
+    field,
+    request,
+    response,
+    struct,
+)
 
 
 @struct

@@ -1,7 +1,7 @@
 """Vote (api 52): a KRaft candidate asks for votes (KIP-595). Version 1 names voters by directory (KIP-853). Declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Bool,
     Int16,

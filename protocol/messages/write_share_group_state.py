@@ -1,7 +1,7 @@
 """WriteShareGroupState (api 85, KIP-932): store delivery states of a share partition. Between brokers; declared, not served."""
 
 from protocol.api_keys import ApiKey
-from protocol.schema import (
+from protocol.schema.message import (
     Array,
     Int8,
     Int16,

@@ -13,8 +13,8 @@ import pytest
 
 from protocol.errors import ErrorCode
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.record_reader import iter_records
-from protocol.records import iter_batches
+from protocol.records.batch import iter_batches
+from protocol.records.reader import iter_records
 from tests.support.apache_kafka.java import run_tool
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.batches import a_batch

@@ -13,18 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from controller import session_lock
-from controller.embedded_store import EmbeddedStore
-from controller.embedded_worker import EmbeddedWorker
 from controller.errors import SessionExpired, StoreUnavailable
-from controller.session_lock import ObservedSession, OwnSessionLock
-from controller.sqlite_tree import SqliteTree
-from controller.store import WatchedEvent
+from controller.store import session_lock
+from controller.store.embedded_store import EmbeddedStore
+from controller.store.embedded_worker import EmbeddedWorker
+from controller.store.metadata_store import WatchedEvent
+from controller.store.session_lock import ObservedSession, OwnSessionLock
+from controller.store.sqlite_tree import SqliteTree
 
 OTHER_BROKER = """
 import asyncio, sys, time
-from controller.embedded_store import EmbeddedStore
-from controller.embedded_worker import EmbeddedWorker
+from controller.store.embedded_store import EmbeddedStore
+from controller.store.embedded_worker import EmbeddedWorker
 class Clock:
     now_ms = staticmethod(lambda: time.time_ns() // 1_000_000)
     monotonic = staticmethod(time.monotonic)

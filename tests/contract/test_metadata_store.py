@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from controller.embedded_store import EmbeddedStore
 from controller.errors import (
     BadArguments,
     BadVersion,
@@ -18,9 +17,23 @@ from controller.errors import (
     SessionExpired,
     StoreError,
 )
-from controller.memory_store import MemoryEnsemble
-from controller.store import Check, Children, Create, Delete, EventType, Exists, Get, MetadataStore, Multi, SetData, Stat, WatchedEvent
-from controller.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
+from controller.store.embedded_store import EmbeddedStore
+from controller.store.memory_store import MemoryEnsemble
+from controller.store.metadata_store import (
+    Check,
+    Children,
+    Create,
+    Delete,
+    EventType,
+    Exists,
+    Get,
+    MetadataStore,
+    Multi,
+    SetData,
+    Stat,
+    WatchedEvent,
+)
+from controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
 from tests.support.zookeeper import a_chroot
 
 Opener = Callable[[], MetadataStore]

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.embedded_store import EmbeddedStore
 from controller.errors import StoreError
-from controller.memory_store import MemoryEnsemble
-from controller.store import (
+from controller.store.embedded_store import EmbeddedStore
+from controller.store.memory_store import MemoryEnsemble
+from controller.store.metadata_store import (
     Check,
     Children,
     Create,
@@ -26,7 +26,7 @@ from controller.store import (
     Stat,
     WatchedEvent,
 )
-from controller.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
+from controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
 from tests.support.clocks import ManualClock
 from tests.support.zookeeper import a_chroot
 

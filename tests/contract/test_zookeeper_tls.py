@@ -12,8 +12,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from controller.errors import StoreUnavailable
-from controller.zookeeper_client import TlsFiles
-from controller.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
+from controller.store.zookeeper_client import TlsFiles
+from controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
 from tests.support.apache_kafka.ports import free_ports
 from tests.support.zookeeper import ZooKeeperServer, a_zookeeper
 

@@ -17,7 +17,7 @@ from broker.handlers.table import IMPLEMENTED
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsResponse
-from protocol.records import LOG_OVERHEAD
+from protocol.records.batch import LOG_OVERHEAD
 from tests.support.golden_replay import (
     RECORDED_TOPIC_ID,
     Case,

@@ -10,11 +10,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from protocol.record_reader import Record, iter_records
-from protocol.records import BatchHeader, iter_batches
-from storage.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
-from storage.filesystem import RealFileSystem
-from storage.topic_partition import TopicPartition as StoragePartition
+from protocol.records.batch import BatchHeader, iter_batches
+from protocol.records.reader import Record, iter_records
+from storage.disk.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
+from storage.disk.filesystem import RealFileSystem
+from storage.disk.topic_partition import TopicPartition as StoragePartition
 from tests.support.apache_kafka.brokers import ApacheKafka
 from tests.support.apache_kafka.java import run_tool
 from tests.support.apache_kafka.marks import needs_apache_kafka

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.fetch_sessions import SessionPartition
-from broker.services import Services
-from controller.topic_admin import NewTopic
+from broker.fetching.fetch_sessions import SessionPartition
+from broker.request.services import Services
+from controller.admin.topic_admin import NewTopic
 from protocol.api_keys import ApiKey
 from protocol.compiled import compiled
 from protocol.produce_fast_path import MAX_TOGETHER

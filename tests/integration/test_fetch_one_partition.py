@@ -7,24 +7,24 @@ from typing import Any
 
 import pytest
 
-from broker.fetch_sessions import Partitions, SessionPartition, key_of
-from broker.handlers.fetch import handle_fetch
-from broker.handlers.fetch_one_partition import handle_fetch_frame
+from broker.fetching.fetch_sessions import Partitions, SessionPartition, key_of
+from broker.handlers.data.fetch import handle_fetch
+from broker.handlers.data.fetch_one_partition import handle_fetch_frame
 from broker.network.request_channel import ConnectionInfo, Pending
-from broker.request_context import RequestContext
-from broker.route import Route
-from broker.services import Services
-from controller.topic_admin import NewTopic
+from broker.request.context import RequestContext
+from broker.request.services import Services
+from broker.serving.route import Route
+from controller.admin.topic_admin import NewTopic
 from protocol.api_keys import ApiKey
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
-from protocol.registry import api
-from protocol.schema import Message
+from protocol.schema.message import Message
+from protocol.schema.registry import api
 from protocol.uuid import ZERO_UUID
-from storage.file_region import FileRegion
-from storage.log_read import FetchSlice
-from storage.partition_log import PartitionLog
-from storage.transaction_index import AbortedTransaction
-from storage.validation import validate_produce
+from storage.log.partition_log import PartitionLog
+from storage.log.read import FetchSlice
+from storage.segment.file_region import FileRegion
+from storage.segment.transaction_index import AbortedTransaction
+from storage.validation.batch import validate_produce
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 

@@ -9,9 +9,9 @@ import pytest
 from broker.server import Broker
 from broker.surroundings import Surroundings
 from config.broker import BrokerConfig
+from controller.admin.topic_admin import NewTopic
 from controller.controller import Controller
-from controller.topic_admin import NewTopic
-from storage.topic_partition import TopicPartition
+from storage.disk.topic_partition import TopicPartition
 from tests.support.batches import a_batch
 
 T0 = TopicPartition("topic", 0)

@@ -13,7 +13,7 @@ import pytest
 
 from broker.handlers.table import SERVED
 from protocol.api_keys import ApiKey
-from protocol.registry import INTER_BROKER_APIS
+from protocol.schema.registry import INTER_BROKER_APIS
 from tests.support.huge_requests import huge_requests
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 

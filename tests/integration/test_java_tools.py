@@ -13,7 +13,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from protocol.compression import CompressionCodec
+from protocol.records.compression import CompressionCodec
 from tests.support.apache_kafka import run_tool, run_tools
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.clients import CODECS

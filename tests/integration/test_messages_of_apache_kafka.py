@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import protocol.messages
-from protocol.schema import Message
+from protocol.schema.message import Message
 from tests.support.apache_kafka import ensure_jars
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.message_table import RandomMessages, SlowEncoder, tables, valid_versions

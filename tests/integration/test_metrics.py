@@ -21,7 +21,7 @@ from broker.metrics.families import Kind
 from broker.metrics.http_server import MAX_REQUESTS
 from broker.server import Broker, CannotStart
 from config.broker import BrokerConfig
-from controller.topic_admin import NewTopic
+from controller.admin.topic_admin import NewTopic
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.batches import a_batch

@@ -16,7 +16,7 @@ from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, 
 from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from replication.peer import Peer, PeerAddress, PeerUnavailable
+from replication.ports.peer import Peer, PeerAddress, PeerUnavailable
 from tests.support.peers import LOOPS, run_on, until
 from tests.support.scripted_peer import Received, ScriptedPeer, a_peer
 

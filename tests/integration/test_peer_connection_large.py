@@ -18,7 +18,7 @@ from protocol.messages.leader_and_isr import (
     LeaderAndIsrTopicError,
     LeaderAndIsrTopicState,
 )
-from replication.peer import PeerUnavailable
+from replication.ports.peer import PeerUnavailable
 from tests.support.scripted_peer import Received, a_peer
 
 SECONDS = 20_000

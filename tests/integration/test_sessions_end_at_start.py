@@ -10,13 +10,13 @@ import pytest
 from broker.server import Broker
 from broker.surroundings import Surroundings
 from config.broker import BrokerConfig
-from controller.config_admin import ConfigOp, OpType
-from controller.embedded_store import EmbeddedStore
+from controller.admin.config_admin import ConfigOp, OpType
 from controller.errors import SessionExpired, StoreError
-from controller.sqlite_tree import SqliteTree
-from controller.store import Exists, MetadataStore, Request, Result
-from controller.tree import Attempt, delete_ephemerals
-from controller.znodes import CONTROLLER, broker_id_path
+from controller.store.embedded_store import EmbeddedStore
+from controller.store.metadata_store import Exists, MetadataStore, Request, Result
+from controller.store.sqlite_tree import SqliteTree
+from controller.store.tree import Attempt, delete_ephemerals
+from controller.znodes.layout import CONTROLLER, broker_id_path
 from tests.support.cluster_stores import each_store, zookeeper_of
 
 Carry = Callable[[Sequence[Request]], Awaitable[list[Result | StoreError]]]

@@ -21,8 +21,8 @@ from protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.stop_replica import StopReplicaRequest
 from protocol.messages.update_metadata import UpdateMetadataRequest
-from protocol.schema import Message
-from storage.topic_partition import TopicPartition
+from protocol.schema.message import Message
+from storage.disk.topic_partition import TopicPartition
 from tests.support.admin_requests import BROKER, OK, SET, TOPIC, change
 from tests.support.in_process_broker import InProcessBroker
 from tests.support.several_brokers import create_topic, leaders_of, metadata_of, start_broker, three_brokers, until

@@ -12,8 +12,8 @@ import pytest
 
 from broker.network.limits import NetworkLimits
 from broker.network.request_channel import Answer, Pending
-from storage.file_region import FileRegion
-from storage.filesystem import RealFileSystem
+from storage.disk.filesystem import RealFileSystem
+from storage.segment.file_region import FileRegion
 from tests.support.network import other
 from tests.support.peers import LOOPS, Peer, Scenario, run_on, serving, until
 

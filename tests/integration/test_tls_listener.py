@@ -16,8 +16,8 @@ from broker.network.limits import NetworkLimits
 from broker.network.request_channel import Answer
 from broker.network.socket_server import SocketServer
 from config.listeners import EndPoint, SecurityProtocol
-from storage.file_region import FileRegion
-from storage.filesystem import RealFileSystem
+from storage.disk.filesystem import RealFileSystem
+from storage.segment.file_region import FileRegion
 from tests.support.network import framed, other
 from tests.support.peers import LOOPS, Peer, Scenario, run_on
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from broker.fetch_sessions import NO_SESSION
+from broker.fetching.fetch_sessions import NO_SESSION
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.controlled_shutdown import ControlledShutdownRequest
@@ -32,7 +32,7 @@ from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequ
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from protocol.schema import Message
+from protocol.schema.message import Message
 from tests.support.batches import a_batch
 from tests.support.golden_replay import receive
 from tests.support.in_process_broker import a_broker_in_process

@@ -17,8 +17,8 @@ from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest,
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.schema import Message
-from replication.peer import PeerUnavailable
+from protocol.schema.message import Message
+from replication.ports.peer import PeerUnavailable
 from tests.simulation.clients import Client
 from tests.simulation.cluster import SimulatedCluster
 

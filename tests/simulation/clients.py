@@ -22,12 +22,12 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.record_builder import build_batch
-from protocol.record_reader import Record, iter_records
-from protocol.records import iter_batches
-from protocol.schema import Message
-from replication.peer import Peer, PeerUnavailable
-from storage.topic_partition import TopicPartition
+from protocol.records.batch import iter_batches
+from protocol.records.builder import build_batch
+from protocol.records.reader import Record, iter_records
+from protocol.schema.message import Message
+from replication.ports.peer import Peer, PeerUnavailable
+from storage.disk.topic_partition import TopicPartition
 from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.committed import Committed
 

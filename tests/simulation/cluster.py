@@ -22,12 +22,12 @@ from broker.network.socket_server import SocketServer
 from broker.server import Broker
 from broker.surroundings import Surroundings
 from config.broker import BrokerConfig
-from controller.store import MetadataStore
-from protocol.record_builder import build_batch
-from protocol.record_reader import Record
-from replication.partition import Partition
-from replication.peer import Connect, Peer, PeerAddress, Resolve
-from storage import log_closing, log_loading
+from controller.store.metadata_store import MetadataStore
+from protocol.records.builder import build_batch
+from protocol.records.reader import Record
+from replication.leader.partition import Partition
+from replication.ports.peer import Connect, Peer, PeerAddress, Resolve
+from storage.manager import log_closing, log_loading
 from tests.simulation.elections import WatchedEnsemble
 from tests.simulation.loop import Life, NoThreads, SimulatedLoop
 from tests.simulation.network import CLIENT, SimulatedNetwork, SimulatedPeer, SimulatedServer

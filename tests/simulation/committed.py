@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from protocol.record_reader import iter_records
-from protocol.records import BatchHeader, iter_batches
-from storage.partition_log import PartitionLog
-from storage.topic_partition import TopicPartition
+from protocol.records.batch import BatchHeader, iter_batches
+from protocol.records.reader import iter_records
+from storage.disk.topic_partition import TopicPartition
+from storage.log.partition_log import PartitionLog
 
 
 class Committed:

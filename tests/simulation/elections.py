@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from controller.memory_store import MemoryEnsemble
-from controller.tree import Node
-from controller.znodes import (
+from controller.store.memory_store import MemoryEnsemble
+from controller.store.tree import Node
+from controller.znodes.layout import (
     CONTROLLER_EPOCH,
     NO_LEADER,
     PartitionState,
@@ -21,8 +21,8 @@ from controller.znodes import (
     decode_partition_state,
     partition_state_path,
 )
-from storage.clock import Clock
-from storage.topic_partition import TopicPartition
+from storage.disk.clock import Clock
+from storage.disk.topic_partition import TopicPartition
 
 STOPPED = "stopped"
 """What a session ended by that its owner closed."""

@@ -23,8 +23,8 @@ from protocol.messages.offset_commit import (
 )
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from protocol.schema import Message
-from replication.peer import PeerUnavailable
+from protocol.schema.message import Message
+from replication.ports.peer import PeerUnavailable
 from tests.simulation.clients import BACKOFF_S, Client
 from tests.simulation.cluster import SimulatedCluster
 

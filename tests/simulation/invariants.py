@@ -5,10 +5,10 @@ docs/simulation.md lists them, and where each is looked at; `test_planted_faults
 
 from __future__ import annotations
 
-from controller.znodes import PartitionState
-from replication.partition import Partition
-from storage.partition_log import PartitionLog
-from storage.topic_partition import TopicPartition
+from controller.znodes.layout import PartitionState
+from replication.leader.partition import Partition
+from storage.disk.topic_partition import TopicPartition
+from storage.log.partition_log import PartitionLog
 from tests.simulation.cluster import Node, SimulatedCluster
 from tests.simulation.committed import Committed
 from tests.simulation.elections import Elections

@@ -20,10 +20,10 @@ from broker.network.request_channel import CLOSE, NO_RESPONSE, Completion, Conne
 from config.listeners import EndPoint
 from protocol.api_keys import ApiKey
 from protocol.messages.header import RequestHeader, ResponseHeader
-from protocol.registry import api
-from protocol.schema import Message
-from replication.peer import Peer, PeerAddress, PeerUnavailable, Resolve
-from storage.file_region import FileRegion
+from protocol.schema.message import Message
+from protocol.schema.registry import api
+from replication.ports.peer import Peer, PeerAddress, PeerUnavailable, Resolve
+from storage.segment.file_region import FileRegion
 from tests.simulation.loop import NODE, Life, SimulatedLoop
 
 CLIENT = "client"

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 from controller.errors import SessionExpired, StoreError
-from controller.memory_store import MemoryEnsemble, MemoryStore
-from controller.store import Children, Exists, Get, MetadataStore, Request, Result, WatchedEvent
+from controller.store.memory_store import MemoryEnsemble, MemoryStore
+from controller.store.metadata_store import Children, Exists, Get, MetadataStore, Request, Result, WatchedEvent
 from tests.simulation.elections import STOPPED
 from tests.simulation.loop import Life
 from tests.simulation.network import SimulatedNetwork

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, fields
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from replication.peer import PeerUnavailable
-from storage.topic_partition import TopicPartition
+from replication.ports.peer import PeerUnavailable
+from storage.disk.topic_partition import TopicPartition
 from tests.simulation.administration import Administrator
 from tests.simulation.clients import Consumer, Leaders, Producer
 from tests.simulation.cluster import SimulatedCluster

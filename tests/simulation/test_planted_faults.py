@@ -9,21 +9,23 @@ from typing import Any
 
 import pytest
 
-from broker.dispatch import Dispatcher
 from broker.groups import loading, membership
-from broker.handlers import delayed_produce, produce
-from controller import partition_elections
-from controller.store import Create, SetData
-from controller.znodes import CONTROLLER_EPOCH, PartitionState, encode_partition_state, partition_state_path
+from broker.handlers.data import delayed_produce, produce
+from broker.serving.dispatch import Dispatcher
+from controller.state import partition_elections
+from controller.store.metadata_store import Create, SetData
+from controller.znodes.layout import CONTROLLER_EPOCH, PartitionState, encode_partition_state, partition_state_path
 from protocol.errors import ErrorCode
-from replication import fetch_read
-from replication.alter_partition import AlterPartition
-from replication.isr import IsrChanges
-from replication.partition import Partition
-from storage import log_loading, plain_append, validation
-from storage.partition_log import PartitionLog
-from storage.producer_state import ProducerState
-from storage.topic_partition import TopicPartition
+from replication.control.alter_partition import AlterPartition
+from replication.leader.isr import IsrChanges
+from replication.leader.partition import Partition
+from replication.reading import fetch_read
+from storage.disk.topic_partition import TopicPartition
+from storage.log import plain_append
+from storage.log.partition_log import PartitionLog
+from storage.manager import log_loading
+from storage.producers.state import ProducerState
+from storage.validation import batch as validation
 from tests.simulation import groups
 from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.elections import Elections

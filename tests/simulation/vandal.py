@@ -15,12 +15,12 @@ from protocol.messages.header import RequestHeader
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.record_builder import build_batch
-from protocol.record_reader import Record
-from protocol.records import ATTRIBUTES_OFFSET
-from protocol.registry import api
-from protocol.schema import Message
-from replication.peer import PeerAddress, PeerUnavailable
+from protocol.records.batch import ATTRIBUTES_OFFSET
+from protocol.records.builder import build_batch
+from protocol.records.reader import Record
+from protocol.schema.message import Message
+from protocol.schema.registry import api
+from replication.ports.peer import PeerAddress, PeerUnavailable
 from tests.simulation.clients import Client, Leaders
 from tests.simulation.cluster import PORT, SimulatedCluster
 from tests.simulation.network import CLIENT, Exchange

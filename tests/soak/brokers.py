@@ -15,7 +15,7 @@ from random import Random
 from protocol.errors import ErrorCode
 from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.record_builder import Record
+from protocol.records.builder import Record
 from tests.support.admin_requests import a_topic, create
 from tests.support.batches import a_batch
 from tests.support.broker_process import BrokerProcess

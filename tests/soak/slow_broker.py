@@ -13,28 +13,28 @@ from importlib import import_module
 from random import Random
 
 from broker import server
-from broker.background import LoopBackground
 from broker.cli.main import main
+from broker.loop.background import LoopBackground
 from broker.surroundings import Surroundings
 from tests.support.slow_disk import Delays, SlowFileSystem
 
 SWITCH_SECONDS = 1e-5
 LATE_MS = (0, 0, 1, 5, 30)
 SMALL_TURNS = {
-    ("storage.flusher", "LOGS_PER_TURN"): 2,
-    ("storage.compaction", "_LOGS_PER_TURN"): 15,
-    ("storage.retention_checks", "_LOGS_PER_TURN"): 1,
-    ("storage.log_checkpoints", "LOGS_PER_STEP"): 1,
-    ("storage.deferred_writes", "WRITES_PER_TURN"): 1,
-    ("storage.deferred_writes", "_WRITES_PER_THREAD"): 1,
-    ("storage.producer_expirations", "PRODUCERS_PER_TURN"): 2,
-    ("storage.producer_expirations", "_LOGS_PER_TURN"): 1,
-    ("storage.new_logs", "_LOGS_PER_REST"): 1,
-    ("replication.stopped_replicas", "LOGS_PER_TURN"): 1,
-    ("replication.metadata_updates", "STATES_PER_TURN"): 2,
-    ("replication.followers", "FOLLOWED_PER_TURN"): 2,
-    ("replication.log_dir_moves", "MOVES_PER_TURN"): 1,
-    ("replication.replica_manager", "PARTITIONS_PER_TURN"): 2,
+    ("storage.upkeep.flusher", "LOGS_PER_TURN"): 2,
+    ("storage.cleaner.compaction", "_LOGS_PER_TURN"): 15,
+    ("storage.upkeep.retention_checks", "_LOGS_PER_TURN"): 1,
+    ("storage.upkeep.log_checkpoints", "LOGS_PER_STEP"): 1,
+    ("storage.disk.deferred_writes", "WRITES_PER_TURN"): 1,
+    ("storage.disk.deferred_writes", "_WRITES_PER_THREAD"): 1,
+    ("storage.upkeep.producer_expirations", "PRODUCERS_PER_TURN"): 2,
+    ("storage.upkeep.producer_expirations", "_LOGS_PER_TURN"): 1,
+    ("storage.manager.new_logs", "_LOGS_PER_REST"): 1,
+    ("replication.control.stopped_replicas", "LOGS_PER_TURN"): 1,
+    ("replication.control.metadata_updates", "STATES_PER_TURN"): 2,
+    ("replication.leader.followers", "FOLLOWED_PER_TURN"): 2,
+    ("replication.control.log_dir_moves", "MOVES_PER_TURN"): 1,
+    ("replication.control.replica_manager", "PARTITIONS_PER_TURN"): 2,
 }
 """Module and name -> how much of it makes a turn."""
 
@@ -49,10 +49,10 @@ def put(module: str, name: str, value: int) -> None:
 def hurry(random: Random) -> None:
     """See the module."""
     sys.setswitchinterval(SWITCH_SECONDS)
-    put("storage.idle_files", "PERIOD_MS", 80)
-    put("storage.idle_files", "_SEGMENTS_PER_TURN", random.choice([5, 250]))
-    put("storage.producer_state_manager", "WRITTEN_AT_ONCE", random.choice([0, 2, 500]))
-    put("storage.log_moves", "CHUNK_BYTES", random.choice([2_000, 256 * 1024]))
+    put("storage.upkeep.idle_files", "PERIOD_MS", 80)
+    put("storage.upkeep.idle_files", "_SEGMENTS_PER_TURN", random.choice([5, 250]))
+    put("storage.producers.state_manager", "WRITTEN_AT_ONCE", random.choice([0, 2, 500]))
+    put("storage.manager.log_moves", "CHUNK_BYTES", random.choice([2_000, 256 * 1024]))
     if random.random() < 0.7:
         for (module, name), value in SMALL_TURNS.items():
             put(module, name, value)

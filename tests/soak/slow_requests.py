@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from broker.cli.client.cluster import Cluster, TopicPartition
-from broker.cli.client.errors import ClientError
+from broker.client.cluster import Cluster, TopicPartition
+from broker.client.errors import ClientError
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

@@ -6,13 +6,13 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from broker.clock import SystemClock
+from broker.loop.clock import SystemClock
 from broker.metadata_store import METADATA_FILE
-from controller.change_znodes import encode_config
-from controller.embedded_store import EmbeddedStore
 from controller.registration import prepare_store
-from controller.store import Create, StoreError
-from controller.znodes import (
+from controller.store.embedded_store import EmbeddedStore
+from controller.store.metadata_store import Create, StoreError
+from controller.znodes.changes import encode_config
+from controller.znodes.layout import (
     CLUSTER_ID,
     PartitionState,
     ReplicaAssignment,
@@ -27,7 +27,7 @@ from controller.znodes import (
     topic_path,
 )
 from protocol.uuid import from_text
-from storage.topic_partition import TopicPartition
+from storage.disk.topic_partition import TopicPartition
 
 
 def adopt(source: Path, target: Path, configs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:

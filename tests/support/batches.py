@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import crc32c
 
-from protocol.compression import CODEC_BY_NAME
-from protocol.record_builder import build_batch
-from protocol.record_reader import Header, Record
-from protocol.records import ATTRIBUTES_OFFSET, CRC_OFFSET, TimestampType
+from protocol.records.batch import ATTRIBUTES_OFFSET, CRC_OFFSET, TimestampType
+from protocol.records.builder import build_batch
+from protocol.records.compression import CODEC_BY_NAME
+from protocol.records.reader import Header, Record
 
 FIRST_TIMESTAMP = 1_700_000_000_000
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Generator
 
-from protocol.record_errors import RecordFormatError
-from storage.cleaner_choice import log_to_clean
-from storage.cleaner_job import CleanedGroup, CleaningAborted, CleaningJob, CleaningStats, decode_job, encode_job
-from storage.cleaner_process import CleanerMessage, CleaningEnded
-from storage.cleaner_run import CleanerPorts, clean
-from storage.cleaner_task import CleaningTask, WorkerLimits
+from protocol.records.errors import RecordFormatError
+from storage.cleaner.choice import log_to_clean
+from storage.cleaner.job import CleanedGroup, CleaningAborted, CleaningJob, CleaningStats, decode_job, encode_job
+from storage.cleaner.process import CleanerMessage, CleaningEnded
+from storage.cleaner.run import CleanerPorts, clean
+from storage.cleaner.task import CleaningTask, WorkerLimits
+from storage.disk.filesystem import FileSystem
 from storage.errors import StorageError
-from storage.filesystem import FileSystem
-from storage.partition_log import PartitionLog
+from storage.log.partition_log import PartitionLog
 
 LIMITS = WorkerLimits(map_bytes=1 << 20, load_factor=0.9, io_buffer_bytes=1 << 16, max_bytes_per_second=1e300)
 

@@ -23,9 +23,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-from broker.cli.client.cluster import Cluster as Client
-from broker.cli.client.errors import ClientError
-from broker.cli.client.topic_admin import NewTopic, create_topics
+from broker.client.cluster import Cluster as Client
+from broker.client.errors import ClientError
+from broker.client.topic_admin import NewTopic, create_topics
 from broker.supervisor.layout import Layout
 from protocol.messages.metadata import MetadataResponse, MetadataResponsePartition
 from tests.support.apache_kafka.guard import process_guard

@@ -6,18 +6,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 
 from config.broker import BrokerConfig
-from controller.channels import ControlRequest, InProcessChannel
-from controller.context import Leadership, LiveBroker
+from controller.admin.metadata_waits import MetadataWaits
+from controller.admin.partition_growth import PartitionGrowth
+from controller.admin.topic_admin import CreatedTopic, NewTopic, TopicAdmin
 from controller.controller import Controller
 from controller.errors import StoreError
-from controller.isr_changes import IsrChange
-from controller.memory_store import MemoryEnsemble, MemoryStore
-from controller.metadata_waits import MetadataWaits
-from controller.partition_growth import PartitionGrowth
+from controller.events.isr_changes import IsrChange
 from controller.registration import prepare_store
-from controller.store import Children, Create, Delete, Exists, Get, Multi, Request, Result, SetData, Write
-from controller.topic_admin import CreatedTopic, NewTopic, TopicAdmin
-from controller.znodes import (
+from controller.state.channels import ControlRequest, InProcessChannel
+from controller.state.context import Leadership, LiveBroker
+from controller.store.memory_store import MemoryEnsemble, MemoryStore
+from controller.store.metadata_store import Children, Create, Delete, Exists, Get, Multi, Request, Result, SetData, Write
+from controller.znodes.layout import (
     BrokerRegistration,
     Endpoint,
     PartitionState,
@@ -35,8 +35,8 @@ from protocol.messages.leader_and_isr import (
 )
 from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-from replication.cluster import MetadataCache
-from storage.topic_partition import TopicPartition
+from replication.ports.cluster import MetadataCache
+from storage.disk.topic_partition import TopicPartition
 from tests.support.clocks import ManualClock
 
 

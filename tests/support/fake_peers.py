@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from protocol.api_keys import ApiKey
-from protocol.registry import api
-from protocol.schema import Message
-from replication.peer import PeerAddress, PeerUnavailable, Resolve
+from protocol.schema.message import Message
+from protocol.schema.registry import api
+from replication.ports.peer import PeerAddress, PeerUnavailable, Resolve
 
 
 class Asked(NamedTuple):

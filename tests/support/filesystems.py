@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from storage.filesystem import File, FileSystem
+from storage.disk.filesystem import File, FileSystem
 
 Data = bytes | bytearray | memoryview
 

@@ -7,24 +7,24 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from broker.purgatory import Purgatory
-from broker.timing_wheel import TimingWheel
+from broker.loop.purgatory import Purgatory
+from broker.loop.timing_wheel import TimingWheel
 from protocol.api_keys import ApiKey
 from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from protocol.messages.update_metadata import UpdateMetadataRequest
-from protocol.schema import Message
+from protocol.schema.message import Message
 from protocol.uuid import ZERO_UUID
-from replication.cluster import MetadataCache
-from replication.fetch_session import FollowedPartition
-from replication.fetcher_pool import FetcherPool
-from replication.partition import Partition
-from replication.peer import Peer, PeerUnavailable, Resolve
-from replication.replica_manager import ReplicaManager
-from replication.throttle import ReplicationQuotas
-from storage.filesystem import FileSystem
-from storage.partition_log import PartitionLog
-from storage.topic_partition import TopicPartition
+from replication.control.replica_manager import ReplicaManager
+from replication.follower.fetch_session import FollowedPartition
+from replication.follower.fetcher_pool import FetcherPool
+from replication.leader.partition import Partition
+from replication.ports.cluster import MetadataCache
+from replication.ports.peer import Peer, PeerUnavailable, Resolve
+from replication.ports.throttle import ReplicationQuotas
+from storage.disk.filesystem import FileSystem
+from storage.disk.topic_partition import TopicPartition
+from storage.log.partition_log import PartitionLog
 from tests.support.background import carry_out
 from tests.support.batches import a_batch
 from tests.support.handler_bench import HandlerBench

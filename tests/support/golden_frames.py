@@ -8,8 +8,8 @@ from pathlib import Path
 
 from protocol.api_keys import ApiKey
 from protocol.messages.header import RequestHeader, ResponseHeader
-from protocol.registry import Api, api
-from protocol.schema import Message
+from protocol.schema.message import Message
+from protocol.schema.registry import Api, api
 
 WIRE = Path(__file__).parent.parent / "golden" / "wire"
 CAPTURES = ("clients", "sweep", "interbroker", "sasl")

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from protocol.api_keys import ApiKey
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.header import RequestHeader, ResponseHeader
-from protocol.registry import api
-from protocol.schema import Message
-from protocol.schema import Struct as ProtocolStruct
+from protocol.schema.message import Message
+from protocol.schema.message import Struct as ProtocolStruct
+from protocol.schema.registry import api
 from protocol.uuid import from_text
 
 BAD_INPUT = Path(__file__).parents[1] / "golden" / "wire" / "bad-input.jsonl"

@@ -19,8 +19,8 @@ from broker.groups.group import Protocols
 from broker.groups.joining import Join
 from broker.groups.offset_records import OffsetAndMetadata
 from broker.groups.syncing import Sync
-from broker.purgatory import Purgatory
-from broker.timing_wheel import TimingWheel
+from broker.loop.purgatory import Purgatory
+from broker.loop.timing_wheel import TimingWheel
 from protocol.errors import ErrorCode
 from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from protocol.messages.offset_fetch import OffsetFetchResponsePartitions
@@ -32,13 +32,13 @@ from protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from protocol.record_reader import Record, iter_records
-from protocol.records import iter_batches
-from replication.cluster import MetadataCache
-from replication.partition import Partition
-from replication.replica_manager import ReplicaManager
-from storage.clock import elapsed_ms
-from storage.topic_partition import TopicPartition
+from protocol.records.batch import iter_batches
+from protocol.records.reader import Record, iter_records
+from replication.control.replica_manager import ReplicaManager
+from replication.leader.partition import Partition
+from replication.ports.cluster import MetadataCache
+from storage.disk.clock import elapsed_ms
+from storage.disk.topic_partition import TopicPartition
 from tests.support.groups import RANGE
 from tests.support.log_manager import Disks
 from tests.support.logs import read_all

@@ -20,8 +20,8 @@ from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProto
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from protocol.registry import Api, api
-from protocol.schema import Message
+from protocol.schema.message import Message
+from protocol.schema.registry import Api, api
 from tests.support.wire_client import WireClient, a_wire_client
 
 PATIENCE_SECONDS = 0.05

@@ -7,22 +7,22 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from broker.dispatch import Dispatcher
-from broker.fetch_sessions import FetchSessionCache
-from broker.first_picture import FirstPicture
+from broker.fetching.fetch_sessions import FetchSessionCache
+from broker.loop.purgatory import Purgatory
+from broker.loop.timing_wheel import TimingWheel
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, ConnectionInfo, Control, Pending
-from broker.purgatory import Purgatory
+from broker.request.first_picture import FirstPicture
+from broker.request.services import Services
+from broker.request.turns import Turns
 from broker.security.authorizer import AllowAll
-from broker.services import Services
-from broker.timing_wheel import TimingWheel
-from broker.turns import Turns
-from controller.metadata_waits import MetadataWaits
+from broker.serving.dispatch import Dispatcher
+from controller.admin.metadata_waits import MetadataWaits
 from protocol.api_keys import ApiKey
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
 from protocol.messages.update_metadata import UpdateMetadataRequest
-from protocol.schema import Message
-from storage.file_region import FileRegion
+from protocol.schema.message import Message
+from storage.segment.file_region import FileRegion
 from tests.support.batches import a_batch
 from tests.support.golden_replay import decode, request_frame
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, brokers, metadata

@@ -11,13 +11,13 @@ from typing import Any
 
 from broker.handlers.table import SERVED
 from protocol.api_keys import ApiKey
-from protocol.fields import ArrayOf, Fixed, StructOf, Variable, WireType
-from protocol.framing import frame
 from protocol.messages.header import RequestHeader
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.produce import ProduceRequest
-from protocol.registry import INTER_BROKER_APIS, api
-from protocol.schema import Message, Struct
+from protocol.schema.fields import ArrayOf, Fixed, StructOf, Variable, WireType
+from protocol.schema.framing import frame
+from protocol.schema.message import Message, Struct
+from protocol.schema.registry import INTER_BROKER_APIS, api
 
 _SHAPES = ("wide", "deep")
 

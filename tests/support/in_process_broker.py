@@ -1,7 +1,7 @@
 """A broker inside the test's own process, on a loop in a thread of its own, for tests that look into it or change its state.
 
 `with a_broker_in_process(tmp_path) as broker:` starts it on a free port; `broker.run(function)` calls a plain or async function on its
-loop, which is the only way to touch `broker.services`.
+loop, which is the only way to touch `broker.request.services`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 import uvloop
 
+from broker.request.services import Services
 from broker.server import Broker
-from broker.services import Services
 from config.broker import BrokerConfig
 
 SECONDS = 90.0

@@ -5,11 +5,11 @@ from random import Random
 
 from config.broker import BrokerConfig
 from config.topic import TopicConfig
-from storage.filesystem import FileSystem
-from storage.log_manager import LogManager
-from storage.new_logs import NEW_LOGS, NewLog
-from storage.partition_log import PartitionLog
-from storage.retirements import RETIRE_LOG
+from storage.disk.filesystem import FileSystem
+from storage.log.partition_log import PartitionLog
+from storage.manager.log_manager import LogManager
+from storage.manager.new_logs import NEW_LOGS, NewLog
+from storage.upkeep.retirements import RETIRE_LOG
 from tests.support.background import ManualBackground
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

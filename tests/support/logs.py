@@ -5,13 +5,13 @@ from functools import cache
 
 from config.broker import BrokerConfig
 from config.topic import TopicConfig
-from storage.filesystem import FileSystem
-from storage.log_append import Appended, AppendOrigin
-from storage.log_context import LogContext
-from storage.partition_log import PartitionLog
-from storage.recovery import open_log
-from storage.topic_partition import TopicPartition
-from storage.validation import validate_produce
+from storage.disk.filesystem import FileSystem
+from storage.disk.topic_partition import TopicPartition
+from storage.log.append import Appended, AppendOrigin
+from storage.log.context import LogContext
+from storage.log.partition_log import PartitionLog
+from storage.log.recovery import open_log
+from storage.validation.batch import validate_produce
 from tests.support.batches import a_batch
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import MemoryFileSystem

@@ -1,7 +1,7 @@
 """Moves of partitions and elections of preferred leaders, asked of the controller of a test's cluster, whoever that is."""
 
-from broker.cli.client.cluster import Cluster as Client
-from broker.cli.client.errors import ClientError, check
+from broker.client.cluster import Cluster as Client
+from broker.client.errors import ClientError, check
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

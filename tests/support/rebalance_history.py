@@ -18,8 +18,8 @@ from typing import Self
 from broker.groups.offset_records import OffsetKey, read_offset_value
 from broker.groups.records import GroupKey, read_group_value, read_key
 from protocol.messages.consumer_protocol import ConsumerProtocolAssignment
-from protocol.record_reader import iter_records
-from protocol.records import iter_batches
+from protocol.records.batch import iter_batches
+from protocol.records.reader import iter_records
 from tests.support.rebalance_members import Member, MemberProcess, Partition, Seen
 
 SECONDS = 90.0

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from controller.embedded_store import EmbeddedStore
-from controller.store import Create, Delete
-from controller.znodes import CONTROLLER, ControllerNode, encode_controller
+from controller.store.embedded_store import EmbeddedStore
+from controller.store.metadata_store import Create, Delete
+from controller.znodes.layout import CONTROLLER, ControllerNode, encode_controller
 from protocol.api_keys import ApiKey
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -24,7 +24,7 @@ from protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from protocol.records import LOG_OVERHEAD
+from protocol.records.batch import LOG_OVERHEAD
 from tests.support.broker_process import eventually
 from tests.support.golden_logs import golden_batches
 from tests.support.golden_replay import exchange

@@ -16,15 +16,15 @@ from protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from protocol.uuid import ZERO_UUID
-from replication.cluster import MetadataCache
-from replication.fetch_read import READ_UNCOMMITTED, FetchParams, read_partition
-from replication.isr_proposals import IsrDecision, IsrProposal
-from replication.partition import Partition
-from replication.replica_manager import ReplicaManager
-from storage.clock import elapsed_ms
-from storage.filesystem import FileSystem
-from storage.log_append import Appended
-from storage.validation import validate_produce
+from replication.control.replica_manager import ReplicaManager
+from replication.leader.partition import Partition
+from replication.ports.cluster import MetadataCache
+from replication.ports.isr_proposals import IsrDecision, IsrProposal
+from replication.reading.fetch_read import READ_UNCOMMITTED, FetchParams, read_partition
+from storage.disk.clock import elapsed_ms
+from storage.disk.filesystem import FileSystem
+from storage.log.append import Appended
+from storage.validation.batch import validate_produce
 from tests.support.batches import a_batch
 from tests.support.log_manager import Disks
 

@@ -12,15 +12,15 @@ from random import Random
 from typing import Any, NamedTuple
 
 from protocol.api_keys import ApiKey
-from protocol.fields import ArrayOf, Field, Fixed, StructOf
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.registry import api
-from protocol.schema import Message, Struct
+from protocol.schema.fields import ArrayOf, Field, Fixed, StructOf
+from protocol.schema.message import Message, Struct
+from protocol.schema.registry import api
 from tests.support.request_pools import (
     APIS,
     BROKER_CONFIGS,

@@ -20,8 +20,8 @@ from protocol.messages.fetch import FetchResponse
 from protocol.messages.header import RequestHeader, ResponseHeader
 from protocol.messages.init_producer_id import InitProducerIdResponse
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.registry import api
-from protocol.schema import Message, Struct
+from protocol.schema.message import Message, Struct
+from protocol.schema.registry import api
 from protocol.uuid import ZERO_UUID
 from tests.support.golden_replay import comparable, receive
 from tests.support.request_histories import BROKER_LOGGER, Step

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from protocol.api_keys import ApiKey
 from protocol.messages.header import RequestHeader
-from protocol.registry import api
-from protocol.schema import Message
-from replication.peer import PeerAddress
+from protocol.schema.message import Message
+from protocol.schema.registry import api
+from replication.ports.peer import PeerAddress
 
 
 class Received(NamedTuple):

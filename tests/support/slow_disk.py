@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from storage.filesystem import File, FileSystem
+from storage.disk.filesystem import File, FileSystem
 
 Data = bytes | bytearray | memoryview
 

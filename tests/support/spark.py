@@ -17,8 +17,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from benchmarks.pipeline.console import Console
 from benchmarks.pipeline.plan import Plan, Unusable
 from benchmarks.pipeline.scratch import scratch_folder
-from broker.cli.client.cluster import Cluster
-from broker.cli.client.topic_admin import NewTopic, create_topics
+from broker.client.cluster import Cluster
+from broker.client.topic_admin import NewTopic, create_topics
 from tests.support.apache_kafka import java_available, process_guard
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from protocol.api_keys import ApiKey
 from protocol.messages.header import RequestHeader, ResponseHeader
-from protocol.registry import Api, api
-from protocol.schema import Message
+from protocol.schema.message import Message
+from protocol.schema.registry import Api, api
 
 SECONDS = 90.0
 

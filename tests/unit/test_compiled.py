@@ -18,8 +18,8 @@ import protocol.compiled
 from protocol.compiled import MODULES, compiled, describe
 from protocol.messages.header import RequestHeader
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from storage.file_region import FileRegion
-from storage.filesystem import File, RealFileSystem
+from storage.disk.filesystem import File, RealFileSystem
+from storage.segment.file_region import FileRegion
 from tests.support.batches import a_batch
 from tests.support.golden_frames import all_golden_frames
 from tests.support.logs import a_context, a_log, append
@@ -69,7 +69,7 @@ def test_one_that_reads_the_fields_of_another_is_left_alone_with_it(name: str) -
         "import protocol.compiled\n"
         "is_stale = protocol.compiled._is_stale\n"
         f"protocol.compiled._is_stale = lambda binary: binary.parent.name == {name!r} or is_stale(binary)\n"
-        "import broker.network.sendfile, storage.file_region, storage.segment_search\n"
+        "import broker.network.sendfile, storage.segment.file_region, storage.segment.search\n"
         "print(protocol.compiled.describe())"
     )
     left = {
@@ -183,7 +183,7 @@ def test_answers_are_packed_the_same(
 def test_a_batch_is_plain_for_both_or_the_long_way_decides(batch: bytearray, version: int, is_cut: bool) -> None:
     records = memoryview(batch)[: len(batch) - is_cut]
     found = native("storage.native").read_plain(records, RULES, version)
-    in_python = without("storage.plain_append")._read_plain(records, RULES, version)
+    in_python = without("storage.log.plain_append")._read_plain(records, RULES, version)
     assert found == in_python or (found is None and is_unusual(records))
 
 
@@ -198,7 +198,7 @@ def is_unusual(records: memoryview) -> bool:
 @settings(deadline=None)
 @given(st.lists(batches(), min_size=2, max_size=6), st.integers(0, 2**60))
 def test_several_batches_come_to_stand_at_the_same_places(sent: list[bytearray], end_offset: int) -> None:
-    by_hand = without("storage.plain_append")
+    by_hand = without("storage.log.plain_append")
     views = [memoryview(batch) for batch in sent]
     found = native("storage.native").read_several_plain(views, end_offset, RULES, 11)
     if found is None:
@@ -225,11 +225,11 @@ def test_a_batch_that_may_not_be_written_to_is_not() -> None:
     "arguments", [(1, 2), (1 << 40, (1 << 31) + 1, True), (0, 0, 1), (-1, 5, False), (), (1,), (1, 2, True, 4), ("1", 2)]
 )
 def test_a_region_is_made_of_the_same_and_has_the_same_methods(arguments: tuple[Any, ...]) -> None:
-    forms = native("storage.native").Region, without("storage.file_region").Region
+    forms = native("storage.native").Region, without("storage.segment.file_region").Region
     assert [form in FileRegion.__mro__ for form in forms] == [True, False]
     file = SimpleNamespace(pread=lambda *wanted: wanted, is_cached=lambda *wanted: wanted)
     found = []
-    for form in (FileRegion, without("storage.file_region").FileRegion):
+    for form in (FileRegion, without("storage.segment.file_region").FileRegion):
         try:
             region = form(file, *arguments)
             assert not hasattr(region, "__dict__")
@@ -249,7 +249,7 @@ def test_a_region_stays_what_it_is() -> None:
 
 @needed
 def test_lookups_give_no_other_class() -> None:
-    for other in (bytes, without("storage.file_region").FileRegion):
+    for other in (bytes, without("storage.segment.file_region").FileRegion):
         with pytest.raises(TypeError):
             native("storage.native").find_as(other)
 
@@ -280,7 +280,7 @@ def sent_of(region: FileRegion) -> bytes:
 @pytest.mark.parametrize("index_interval_bytes", [0, 300, 4096])
 @pytest.mark.parametrize("seed", range(4))
 def test_batches_are_found_in_the_same_place(seed: int, index_interval_bytes: int, tmp_path: Path) -> None:
-    by_hand = without("storage.segment_search")
+    by_hand = without("storage.segment.search")
     filesystem = RealFileSystem()
     (tmp_path / "topic-0").mkdir()
     log = a_log(a_context(filesystem), log_dir=str(tmp_path), index_interval_bytes=index_interval_bytes, segment_index_bytes=1 << 20)
@@ -317,7 +317,7 @@ def test_an_index_of_anything_leads_nowhere(entries: bytes, count: int, offset: 
 def test_index_entries_are_packed_the_same(relative: list[tuple[int, int, None]], base_offset: int) -> None:
     added = [(base_offset + offset, position, rest) for offset, position, rest in relative]
     packed = native("storage.native").pack_entries(added, base_offset)
-    assert packed == without("storage.offset_index")._pack_entries(added, base_offset)
+    assert packed == without("storage.segment.offset_index")._pack_entries(added, base_offset)
 
 
 @needed
@@ -337,6 +337,6 @@ def test_every_recorded_batch_is_judged_the_same() -> None:
                     records = memoryview(partition.records or b"")
                     if compiled("storage.native") is not None:
                         found = native("storage.native").read_plain(records, RULES, frame.version)
-                        assert found is None or found == without("storage.plain_append")._read_plain(records, RULES, frame.version)
+                        assert found is None or found == without("storage.log.plain_append")._read_plain(records, RULES, frame.version)
                         checked += found is not None
     assert checked or compiled("storage.native") is None

@@ -16,7 +16,7 @@ import pytest
 from broker.handlers.table import IMPLEMENTED
 from config.broker_keys import BROKER_KEYS
 from protocol.api_keys import ApiKey
-from protocol.records import HEADER_SIZE, HEADER_STRUCT, BatchHeader
+from protocol.records.batch import HEADER_SIZE, HEADER_STRUCT, BatchHeader
 
 ROOT = Path(__file__).parents[2]
 FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config")
@@ -176,7 +176,7 @@ def test_the_interfaces_stand_in_the_files_that_contracts_names() -> None:
 def test_the_log_has_what_contracts_says() -> None:
     block = re.search(r"^```python\n(class PartitionLog.*?)^```", text_of(ROOT / "docs" / "contracts.md"), flags=re.DOTALL | re.MULTILINE)
     assert block is not None
-    text = text_of(ROOT / "storage" / "partition_log.py")
+    text = text_of(ROOT / "storage" / "log" / "partition_log.py")
     for name in re.findall(r"def (\w+)|^    (\w+):", block.group(1), flags=re.MULTILINE):
         assert re.search(rf"\b{''.join(name)}\b", text), "".join(name)
 

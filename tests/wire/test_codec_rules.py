@@ -4,7 +4,6 @@ import linecache
 
 import pytest
 
-from protocol.codegen import source_of
 from protocol.messages.api_versions import ApiVersionsResponse, SupportedFeatureKey
 from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest
 from protocol.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
@@ -13,7 +12,8 @@ from protocol.messages.header import RequestHeader
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.wire import InvalidValue, UnsupportedField, UnsupportedVersion
+from protocol.schema.codegen import source_of
+from protocol.schema.wire import InvalidValue, UnsupportedField, UnsupportedVersion
 
 
 def test_every_field_has_kafkas_default() -> None:

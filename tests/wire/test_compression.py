@@ -13,8 +13,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.compression import CODEC_BY_NAME, CompressionCodec, compress, decompress
-from protocol.record_errors import CorruptCompressedData, DecompressionTooLarge, UnknownCompressionCodec
+from protocol.records.compression import CODEC_BY_NAME, CompressionCodec, compress, decompress
+from protocol.records.errors import CorruptCompressedData, DecompressionTooLarge, UnknownCompressionCodec
 
 CODECS = [CompressionCodec.GZIP, CompressionCodec.SNAPPY, CompressionCodec.LZ4, CompressionCodec.ZSTD]
 LIMIT = 1 << 20

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import protocol.messages
-from protocol.fields import ArrayOf, Field, Fixed, StructOf, Variable, WireType
-from protocol.schema import Message, Struct
+from protocol.schema.fields import ArrayOf, Field, Fixed, StructOf, Variable, WireType
+from protocol.schema.message import Message, Struct
 from tests.support.message_table import (
     RandomMessages,
     SlowEncoder,

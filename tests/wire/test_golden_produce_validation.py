@@ -13,11 +13,11 @@ import pytest
 
 from protocol.messages.header import RequestHeader
 from protocol.messages.produce import ProduceRequest
+from storage.disk.topic_partition import TopicPartition
 from storage.errors import CorruptRecord, InvalidRecord, RecordTooLarge, StorageError, UnsupportedCompressionType
-from storage.record_errors import WITHOUT_LOG_START_OFFSET, UnreadableRecords, error_message
-from storage.topic_partition import TopicPartition
-from storage.validation import ValidatedBatch, check_request, validate_produce
-from storage.validation_rules import ValidationRules
+from storage.validation.batch import ValidatedBatch, check_request, validate_produce
+from storage.validation.record_errors import WITHOUT_LOG_START_OFFSET, UnreadableRecords, error_message
+from storage.validation.rules import ValidationRules
 from tests.support.batches import FIRST_TIMESTAMP
 from tests.support.golden_logs import golden_batches
 

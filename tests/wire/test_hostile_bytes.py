@@ -15,9 +15,9 @@ from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderA
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.produce_fast_path import read_one_batch
-from protocol.registry import api
-from protocol.schema import Message
-from protocol.wire import (
+from protocol.schema.message import Message
+from protocol.schema.registry import api
+from protocol.schema.wire import (
     MAX_ELEMENTS,
     InvalidLength,
     InvalidTaggedField,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from protocol.fields import ArrayOf, StructOf
 from protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from protocol.messages.group_metadata import GroupMetadataValue
-from protocol.schema import Message, Struct
+from protocol.schema.fields import ArrayOf, StructOf
+from protocol.schema.message import Message, Struct
 from tests.support.message_table import GOLDEN, attribute
 
 MODULES = {

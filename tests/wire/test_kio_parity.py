@@ -14,7 +14,7 @@ import pytest
 from kio.serial import entity_reader, entity_writer
 
 from protocol.api_keys import ApiKey
-from protocol.registry import api
+from protocol.schema.registry import api
 from tests.support.message_table import FIXED, RandomMessages, SlowEncoder, Table, tables, valid_versions
 
 # How many versions of an API Apache Kafka 4 began its range without (KIP-896), or early access ended with.

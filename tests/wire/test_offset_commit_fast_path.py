@@ -24,7 +24,7 @@ from protocol.offset_commit_fast_path import (
     encode_offset_commit_response,
     read_offset_commit,
 )
-from protocol.registry import api
+from protocol.schema.registry import api
 from tests.support.golden_frames import all_golden_frames
 
 VERSIONS = range(FIRST_VERSION, LAST_VERSION + 1)

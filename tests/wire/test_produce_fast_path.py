@@ -27,7 +27,7 @@ from protocol.produce_fast_path import (
     read_one_batch,
     read_several,
 )
-from protocol.registry import api
+from protocol.schema.registry import api
 from tests.support.golden_frames import all_golden_frames
 
 VERSIONS = range(FIRST_VERSION, LAST_VERSION + 1)

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.record_errors import CorruptRecord, InvalidMagic, LegacyMessageFormat, RecordFormatError, UnknownCompressionCodec
-from protocol.records import (
+from protocol.records.batch import (
     HEADER_SIZE,
     MAX_INT32,
     TimestampType,
@@ -18,6 +17,7 @@ from protocol.records import (
     stamp,
     stamp_max_timestamp,
 )
+from protocol.records.errors import CorruptRecord, InvalidMagic, LegacyMessageFormat, RecordFormatError, UnknownCompressionCodec
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, with_bytes
 
 MAGIC_1 = bytes.fromhex("00000000000000000000001839268c3301000000018bcfe56800000000016b0000000176")

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.compression import CODEC_BY_NAME
 from protocol.offset_commit_fast_path import MOST_OFFSETS
-from protocol.record_builder import (
+from protocol.records.batch import HEADER_SIZE, crc_is_valid, parse_header
+from protocol.records.builder import (
     VARINTS,
     ControlRecordType,
     EndTransactionMarker,
@@ -20,8 +20,9 @@ from protocol.record_builder import (
     encode_varlong,
     parse_end_transaction_marker,
 )
-from protocol.record_errors import DecompressionTooLarge, InvalidRecord, RecordFormatError
-from protocol.record_reader import (
+from protocol.records.compression import CODEC_BY_NAME
+from protocol.records.errors import DecompressionTooLarge, InvalidRecord, RecordFormatError
+from protocol.records.reader import (
     Record,
     iter_keys_and_values,
     iter_records,
@@ -31,7 +32,6 @@ from protocol.record_reader import (
     record_data,
     walk_records,
 )
-from protocol.records import HEADER_SIZE, crc_is_valid, parse_header
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_record, with_bytes, with_crc
 
 maybe_bytes = st.none() | st.binary(max_size=200)

@@ -10,7 +10,7 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsResponse
 from protocol.messages.header import ResponseHeader
-from protocol.registry import INTER_BROKER_APIS, ZOOKEEPER_MODE_APIS, advertised, api
+from protocol.schema.registry import INTER_BROKER_APIS, ZOOKEEPER_MODE_APIS, advertised, api
 from protocol.uuid import ZERO_UUID, from_text, to_text
 from tests.support.golden_frames import WIRE
 from tests.support.message_table import tables
@@ -52,7 +52,7 @@ def test_every_key_finds_the_request_and_the_response_of_its_api() -> None:
 def test_what_is_advertised_is_known_without_importing_the_messages() -> None:
     code = """if True:
         import sys
-        from protocol.registry import ZOOKEEPER_MODE_APIS, advertised
+        from protocol.schema.registry import ZOOKEEPER_MODE_APIS, advertised
         advertised(ZOOKEEPER_MODE_APIS)
         print(*(name for name in sys.modules if name.startswith("protocol.messages.")))
     """

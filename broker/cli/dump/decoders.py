@@ -14,9 +14,9 @@ from protocol.messages.consumer_protocol import ConsumerProtocolAssignment, Cons
 from protocol.messages.group_metadata import GroupMetadataKey, GroupMetadataValue
 from protocol.messages.offset_commit_records import OffsetCommitKey, OffsetCommitValue
 from protocol.messages.transaction_log import TransactionLogKey, TransactionLogValue
-from protocol.record_reader import Record
-from protocol.schema import Message
-from protocol.wire import ProtocolError
+from protocol.records.reader import Record
+from protocol.schema.message import Message
+from protocol.schema.wire import ProtocolError
 
 Texts = tuple[str | None, str | None]
 Decoder = Callable[[Record], Texts]

@@ -13,23 +13,23 @@ from pathlib import Path
 from typing import NamedTuple
 
 from broker.cli.dump.segment_check import SegmentReport, SegmentTask, check_segment
-from storage.checkpoint import (
+from storage.disk.checkpoint import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     OffsetCheckpoint,
 )
-from storage.directory_names import DirectoryKind, parse_directory_name
+from storage.disk.directory_names import DirectoryKind, parse_directory_name
+from storage.disk.file_names import LOG_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX, offset_of_file_name
+from storage.disk.filesystem import RealFileSystem
+from storage.disk.leader_epochs import LEADER_EPOCH_CHECKPOINT, read_leader_epochs
+from storage.disk.meta_properties import read_meta_properties
+from storage.disk.partition_metadata import read_topic_id
+from storage.disk.start_errors import LogDirectoryError
 from storage.errors import StorageError
-from storage.file_names import LOG_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX, offset_of_file_name
-from storage.filesystem import RealFileSystem
-from storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, read_leader_epochs
-from storage.log_directories import LOCK_FILE
-from storage.meta_properties import read_meta_properties
-from storage.partition_metadata import read_topic_id
-from storage.producer_snapshot import decode_snapshot
-from storage.start_errors import LogDirectoryError
+from storage.manager.log_directories import LOCK_FILE
+from storage.producers.snapshot import decode_snapshot
 
 _CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT)
 _LOCK_REQUEST = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, length, pid

@@ -5,8 +5,8 @@ import json
 import re
 from typing import Any
 
-from protocol.fields import ArrayOf, Field, Fixed, StructOf, WireType
-from protocol.schema import Struct
+from protocol.schema.fields import ArrayOf, Field, Fixed, StructOf, WireType
+from protocol.schema.message import Struct
 
 _AFTER_UNDERSCORE = re.compile(r"_(\w)")
 

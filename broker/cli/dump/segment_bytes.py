@@ -4,8 +4,7 @@ import struct
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
-from protocol.record_errors import CorruptRecord, InvalidMagic, LegacyMessageFormat
-from protocol.records import (
+from protocol.records.batch import (
     CURRENT_MAGIC,
     HEADER_SIZE,
     HEADER_SIZE_UP_TO_MAGIC,
@@ -14,6 +13,7 @@ from protocol.records import (
     BatchHeader,
     parse_header,
 )
+from protocol.records.errors import CorruptRecord, InvalidMagic, LegacyMessageFormat
 
 READ_BYTES = 8 * 1024 * 1024
 

@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 from broker.cli.dump.index_bytes import IndexEntry, TimeEntry, used_offset_entries, used_time_entries
 from broker.cli.dump.segment_bytes import WholeBatch, whole_batches
-from protocol.record_errors import RecordFormatError
-from protocol.record_reader import record_data, walk_records
-from protocol.records import CURRENT_MAGIC, crc_is_valid
+from protocol.records.batch import CURRENT_MAGIC, crc_is_valid
+from protocol.records.errors import RecordFormatError
+from protocol.records.reader import record_data, walk_records
+from storage.disk.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name
+from storage.disk.filesystem import RealFileSystem
 from storage.errors import StorageError
-from storage.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name
-from storage.filesystem import RealFileSystem
-from storage.offset_index import MAX_RELATIVE_OFFSET
-from storage.transaction_index import TransactionIndex
+from storage.segment.offset_index import MAX_RELATIVE_OFFSET
+from storage.segment.transaction_index import TransactionIndex
 
 MAX_PROBLEMS = 20
 """Of one segment: a file of zeros has nothing more to say after that."""

@@ -21,14 +21,14 @@ from broker.cli.dump.index_bytes import (
     used_offset_entries,
 )
 from broker.cli.dump.segment_bytes import WholeBatch, whole_batches
-from protocol.compression import CompressionCodec
-from protocol.record_builder import ControlRecordType, control_record_type, parse_end_transaction_marker
-from protocol.record_errors import RecordFormatError
-from protocol.record_reader import Record, iter_records
-from protocol.records import NO_SEQUENCE, NO_TIMESTAMP, BatchHeader, TimestampType, crc_is_valid, increment_sequence
+from protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP, BatchHeader, TimestampType, crc_is_valid, increment_sequence
+from protocol.records.builder import ControlRecordType, control_record_type, parse_end_transaction_marker
+from protocol.records.compression import CompressionCodec
+from protocol.records.errors import RecordFormatError
+from protocol.records.reader import Record, iter_records
 from storage.errors import StorageError
-from storage.producer_snapshot import decode_snapshot
-from storage.transaction_index import CURRENT_VERSION
+from storage.producers.snapshot import decode_snapshot
+from storage.segment.transaction_index import CURRENT_VERSION
 
 MAX_INT32 = 2**31 - 1
 Print = Callable[[str], None]

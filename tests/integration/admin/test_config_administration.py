@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from config.broker_network import NUM_IO_THREADS
+from config.keys.network import NUM_IO_THREADS
 from protocol.errors import ErrorCode
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
@@ -287,11 +287,11 @@ def test_a_logger_takes_a_level_and_gives_it_back(client: WireClient) -> None:
 
 
 def test_the_level_of_a_package_is_that_of_its_modules(client: WireClient) -> None:
-    before = value(client, BROKER_LOGGER, "0", "storage.log_manager")
+    before = value(client, BROKER_LOGGER, "0", "storage.manager.log_manager")
     assert change(client, BROKER_LOGGER, "0", ("storage", SET, "ERROR")) == OK
-    assert value(client, BROKER_LOGGER, "0", "storage.log_manager") == "ERROR"
+    assert value(client, BROKER_LOGGER, "0", "storage.manager.log_manager") == "ERROR"
     assert change(client, BROKER_LOGGER, "0", ("storage", DELETE, None)) == OK
-    assert value(client, BROKER_LOGGER, "0", "storage.log_manager") == before
+    assert value(client, BROKER_LOGGER, "0", "storage.manager.log_manager") == before
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from config.broker_keys import BROKER_KEYS
-from config.key import DynamicScope
+from config.schema.key import DynamicScope
 from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from tests.support.admin_requests import BROKER, DELETE, OK, SET, a_topic, create, said
 from tests.support.broker_process import eventually

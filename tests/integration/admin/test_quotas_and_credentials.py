@@ -17,8 +17,8 @@ from protocol.messages.alter_client_quotas import (
 from protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialDeletion
 from protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from protocol.messages.header import ResponseHeader
-from protocol.registry import api
-from protocol.schema import Struct
+from protocol.schema.message import Struct
+from protocol.schema.registry import api
 from tests.support.golden_frames import golden_frames
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.wire_client import WireClient, a_wire_client

@@ -17,8 +17,8 @@ from benchmarks.pipeline.plan import DidNotFinish, Plan, Unusable
 from benchmarks.pipeline.report import ReportFolder
 from benchmarks.pipeline.run import run
 from benchmarks.pipeline.topic import check
-from broker.cli.client.cluster import Cluster
-from broker.cli.client.topic_admin import all_topics
+from broker.client.cluster import Cluster
+from broker.client.topic_admin import all_topics
 from tests.support.apache_kafka import free_ports
 from tests.support.broker_process import BrokerProcess, a_broker
 from tests.support.small_disk import a_small_disk

@@ -16,8 +16,8 @@ from confluent_kafka import Producer
 from benchmarks.pipeline import verify
 from benchmarks.pipeline.plan import Plan
 from benchmarks.pipeline.verify import KINDS
-from protocol import record_reader
-from protocol.record_builder import ControlRecordType, EndTransactionMarker, build_batch, build_end_transaction_marker
+from protocol.records import reader as record_reader
+from protocol.records.builder import ControlRecordType, EndTransactionMarker, build_batch, build_end_transaction_marker
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.broker_process import BrokerProcess, a_broker

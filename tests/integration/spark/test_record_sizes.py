@@ -15,8 +15,8 @@ from benchmarks.pipeline import session
 from benchmarks.pipeline.plan import DidNotFinish, Plan, Unusable
 from benchmarks.pipeline.run import run
 from benchmarks.pipeline.topic import check
-from broker.cli.client.cluster import Cluster
-from broker.cli.client.topic_admin import all_topics
+from broker.client.cluster import Cluster
+from broker.client.topic_admin import all_topics
 from tests.support.broker_process import BrokerProcess, a_broker
 from tests.support.spark import make_topic, needs_spark, validated
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.pipeline import session
-from broker.cli.client.cluster import Cluster, TopicPartition
-from broker.cli.client.topic_admin import delete_records, grow_topic
+from broker.client.cluster import Cluster, TopicPartition
+from broker.client.topic_admin import delete_records, grow_topic
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
 from tests.support.spark import Record, make_topic, needs_spark, skip_if_not_fetched, write
 

@@ -20,8 +20,8 @@ from benchmarks.pipeline.generate import generate
 from benchmarks.pipeline.plan import Plan
 from benchmarks.pipeline.source import source_of
 from benchmarks.pipeline.topic import prepare
-from broker.cli.client.cluster import Cluster
-from broker.cli.client.topic_admin import all_topics, delete_topics
+from broker.client.cluster import Cluster
+from broker.client.topic_admin import all_topics, delete_topics
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
 from tests.support.spark import CONF, Record, make_topic, needs_spark, records_in, skip_if_not_fetched, validated, write
 

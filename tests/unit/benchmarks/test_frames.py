@@ -12,8 +12,8 @@ from benchmarks.workloads import FETCH, PREFILL_BATCH_BYTES, PRODUCE, RECORDS_OF
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from protocol.messages.header import RequestHeader, ResponseHeader
 from protocol.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse
-from protocol.records import crc_is_valid, parse_header
-from protocol.schema import Message
+from protocol.records.batch import crc_is_valid, parse_header
+from protocol.schema.message import Message
 
 NOW = 1_700_000_000_000
 TOPIC = Topic("orders", bytes(range(16)), 4)

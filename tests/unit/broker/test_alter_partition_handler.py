@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker.handlers.alter_partition import handle_alter_partition
-from controller.context import Leadership
-from controller.isr_changes import IsrChange
-from controller.znodes import PartitionState
+from broker.handlers.control.alter_partition import handle_alter_partition
+from controller.events.isr_changes import IsrChange
+from controller.state.context import Leadership
+from controller.znodes.layout import PartitionState
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import (
     AlterPartitionRequest,
@@ -16,7 +16,7 @@ from protocol.messages.alter_partition import (
     AlterPartitionRequestTopicData,
     BrokerState,
 )
-from storage.topic_partition import TopicPartition
+from storage.disk.topic_partition import TopicPartition
 from tests.support.replicas import TOPIC, TOPIC_ID
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.auto_topics import AutoTopics, internal_topic_settings
+from broker.cluster.auto_topics import AutoTopics, internal_topic_settings
 from config.broker import BrokerConfig
-from controller.change_znodes import decode_config
-from controller.znodes import config_path
+from controller.znodes.changes import decode_config
+from controller.znodes.layout import config_path
 from protocol.errors import ErrorCode
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble
 

@@ -7,21 +7,21 @@ from typing import Any, cast
 
 import pytest
 
-from broker.handlers.allocate_producer_ids import handle_allocate_producer_ids
-from broker.handlers.alter_partition import handle_alter_partition
-from broker.handlers.controlled_shutdown import handle_controlled_shutdown
-from broker.handlers.create_partitions import handle_create_partitions
-from broker.handlers.create_topics import handle_create_topics
-from broker.handlers.delete_topics import handle_delete_topics
-from broker.handlers.elect_leaders import handle_elect_leaders
-from broker.handlers.list_partition_reassignments import handle_list_partition_reassignments
-from broker.handlers.update_features import handle_update_features
-from broker.request_context import RequestContext
+from broker.handlers.control.allocate_producer_ids import handle_allocate_producer_ids
+from broker.handlers.control.alter_partition import handle_alter_partition
+from broker.handlers.control.controlled_shutdown import handle_controlled_shutdown
+from broker.handlers.control.update_features import handle_update_features
+from broker.handlers.topics.create_partitions import handle_create_partitions
+from broker.handlers.topics.create_topics import handle_create_topics
+from broker.handlers.topics.delete_topics import handle_delete_topics
+from broker.handlers.topics.elect_leaders import handle_elect_leaders
+from broker.handlers.topics.list_partition_reassignments import handle_list_partition_reassignments
+from broker.request.context import RequestContext
+from broker.request.turns import Turns
 from broker.security.authorizer import AllowAll
-from broker.turns import Turns
-from controller.context import ControllerContext
+from controller.admin.metadata_waits import MetadataWaits
 from controller.errors import NotController
-from controller.metadata_waits import MetadataWaits
+from controller.state.context import ControllerContext
 from protocol.errors import ErrorCode
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from protocol.messages.alter_partition import AlterPartitionRequest
@@ -32,7 +32,7 @@ from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicStat
 from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from protocol.messages.update_features import UpdateFeaturesRequest
-from replication.cluster import MetadataCache
+from replication.ports.cluster import MetadataCache
 from tests.support.admin_requests import a_topic, said
 
 

@@ -9,10 +9,10 @@ from typing import cast
 
 import pytest
 
-from broker.broker_channels import BrokerChannels, ControlVersions, control_versions
-from controller.channels import BrokerChannel, InProcessChannel
-from controller.context import LiveBroker
-from controller.znodes import BrokerRegistration, Endpoint
+from broker.cluster.broker_channels import BrokerChannels, ControlVersions, control_versions
+from controller.state.channels import BrokerChannel, InProcessChannel
+from controller.state.context import LiveBroker
+from controller.znodes.layout import BrokerRegistration, Endpoint
 from protocol.api_keys import ApiKey
 from protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
@@ -37,8 +37,8 @@ from protocol.messages.update_metadata import (
     UpdateMetadataResponse,
     UpdateMetadataTopicState,
 )
-from protocol.schema import Message
-from replication.peer import PeerAddress, PeerUnavailable
+from protocol.schema.message import Message
+from replication.ports.peer import PeerAddress, PeerUnavailable
 from tests.support.controlled_cluster import RecordingBroker
 from tests.support.fake_peers import Asked, FakePeers
 

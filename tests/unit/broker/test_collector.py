@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import pytest
 
-from broker.collector import collector_paused, collector_resting
-from broker.control_requests import ControlRequests
+from broker.cluster.control_requests import ControlRequests
 from broker.groups.coordinator import GroupCoordinator
-from controller.core import LARGE
-from controller.metadata_waits import MetadataWaits
+from broker.loop.collector import collector_paused, collector_resting
+from controller.admin.metadata_waits import MetadataWaits
+from controller.state.core import LARGE
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrTopicState
 from protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 from protocol.messages.update_metadata import UpdateMetadataRequest

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.controller_channel import ControllerChannel
+from broker.cluster.controller_channel import ControllerChannel
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from protocol.schema import Message
-from replication.cluster import EndPoint, LiveBroker, MetadataCache
-from replication.peer import PeerUnavailable
+from protocol.schema.message import Message
+from replication.ports.cluster import EndPoint, LiveBroker, MetadataCache
+from replication.ports.peer import PeerUnavailable
 from tests.support.fake_peers import Asked, FakePeers
 
 REQUEST = AllocateProducerIdsRequest(broker_id=1, broker_epoch=47)

@@ -1,6 +1,6 @@
 """DeleteRecords of many partitions: some per turn of the event loop."""
 
-from broker.turns import Turns
+from broker.request.turns import Turns
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic

@@ -6,11 +6,11 @@ from typing import cast
 
 import pytest
 
-from broker.handlers import describe_log_dirs
-from broker.request_context import RequestContext
+from broker.handlers.topics import describe_log_dirs
+from broker.request.context import RequestContext
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from storage.log_manager import LogManager
-from storage.topic_partition import TopicPartition
+from storage.disk.topic_partition import TopicPartition
+from storage.manager.log_manager import LogManager
 from tests.support.log_manager import Disks
 
 

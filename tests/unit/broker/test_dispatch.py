@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.dispatch import name_of
 from broker.handlers.table import IMPLEMENTED
 from broker.network.request_channel import CLOSE
+from broker.serving.dispatch import name_of
 from controller.errors import SessionExpired
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -18,8 +18,8 @@ from protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.header import RequestHeader
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.registry import api
-from protocol.wire import ProtocolError, skip_tagged_fields
+from protocol.schema.registry import api
+from protocol.schema.wire import ProtocolError, skip_tagged_fields
 from tests.support.golden_frames import all_golden_frames
 from tests.support.golden_replay import decode, request_frame
 from tests.support.handler_bench import HandlerBench, on_a_loop

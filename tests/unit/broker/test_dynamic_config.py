@@ -8,16 +8,16 @@ from typing import Any, cast
 
 import pytest
 
-from broker.control_requests import ControlRequests
-from broker.dynamic_config import LOGS_PER_TURN, DynamicConfig
-from config.broker_log import LOG_RETENTION_MS
-from config.broker_network import NUM_IO_THREADS
+from broker.cluster.control_requests import ControlRequests
+from broker.configuration.dynamic_config import LOGS_PER_TURN, DynamicConfig
+from config.keys.log import LOG_RETENTION_MS
+from config.keys.network import NUM_IO_THREADS
 from config.topic import RETENTION_MS, SEGMENT_BYTES, TopicConfig
-from controller.config_admin import ConfigAdmin
+from controller.admin.config_admin import ConfigAdmin
+from controller.admin.metadata_waits import MetadataWaits
 from controller.errors import StoreUnavailable
-from controller.metadata_waits import MetadataWaits
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse, LeaderAndIsrTopicState
-from storage.topic_partition import TopicPartition
+from storage.disk.topic_partition import TopicPartition
 from tests.support.background import ManualBackground
 from tests.support.clocks import ManualClock
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble, until

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker.dynamic_config import DynamicConfig
+from broker.configuration.dynamic_config import DynamicConfig
 from config.passwords import CBC, PasswordEncoder
-from controller.config_admin import ConfigAdmin, ConfigOp, OpType
+from controller.admin.config_admin import ConfigAdmin, ConfigOp, OpType
 from controller.errors import InvalidAdminRequest
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-import storage.start_errors
-from broker.error_map import ERROR_CODES, FLOORS, api_error, error_code
+import storage.disk.start_errors
+from broker.request.error_map import ERROR_CODES, FLOORS, api_error, error_code
 from config.errors import ConfigConflictError, ConfigError, ConfigValueError
 from controller.errors import AdminTimeout, ControllerError, NoNode, StoreError, TopicExists
 from protocol.errors import ErrorCode
@@ -38,7 +38,7 @@ WITHOUT_A_CODE_OF_THEIR_OWN = {
     "UnexpectedAppendOffset",
 }
 
-AT_START_ONLY = {each for each in vars(storage.start_errors).values() if isinstance(each, type) and issubclass(each, StorageError)}
+AT_START_ONLY = {each for each in vars(storage.disk.start_errors).values() if isinstance(each, type) and issubclass(each, StorageError)}
 
 
 def exceptions() -> Iterator[type[Exception]]:
@@ -60,7 +60,7 @@ def test_every_exception_of_a_floor_has_a_code_that_was_chosen(exception: type[E
     elif exception.__name__ in WITHOUT_A_CODE_OF_THEIR_OWN:
         assert ERROR_CODES[row] == ErrorCode.UNKNOWN_SERVER_ERROR
     else:
-        assert row not in BASES, f"{exception.__name__} has no row in broker/error_map.py and is not listed here either"
+        assert row not in BASES, f"{exception.__name__} has no row in broker/request/error_map.py and is not listed here either"
 
 
 def test_the_list_of_those_without_a_code_has_nothing_that_is_gone() -> None:

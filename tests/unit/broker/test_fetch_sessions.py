@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from broker.fetch_sessions import (
+from broker.fetching.fetch_sessions import (
     EVICTION_MS,
     NO_SESSION,
     FetchSessionCache,

@@ -3,7 +3,7 @@
 import asyncio
 
 from protocol.errors import ErrorCode
-from storage.topic_partition import TopicPartition
+from storage.disk.topic_partition import TopicPartition
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.handler_bench import HandlerBench, on_a_loop

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import fetch_one_partition
-from broker.handlers import fetch_reading as handler
-from broker.handlers.follower_fetch import MOST_TURNS
+from broker.handlers.data import fetch_one_partition
+from broker.handlers.data import fetch_reading as handler
+from broker.handlers.data.follower_fetch import MOST_TURNS
 from protocol.errors import ErrorCode
-from storage.clock import elapsed_ms
+from storage.disk.clock import elapsed_ms
 from tests.support.fetching_follower import Follower, told, turns
 from tests.support.handler_bench import on_a_loop
 from tests.support.replicas import LAG_MS, TOPIC, state

@@ -4,12 +4,12 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker.control_requests import ControlRequests
-from broker.ghost_topics import GhostTopics
-from controller.memory_store import MemoryStore
-from controller.metadata_waits import MetadataWaits
+from broker.cluster.control_requests import ControlRequests
+from broker.cluster.ghost_topics import GhostTopics
+from controller.admin.metadata_waits import MetadataWaits
+from controller.store.memory_store import MemoryStore
 from protocol.messages.update_metadata import UpdateMetadataRequest
-from storage.topic_partition import TopicPartition
+from storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import new_ensemble
 from tests.support.handler_bench import on_a_loop
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, brokers, metadata, state

@@ -5,10 +5,10 @@ import random
 
 import pytest
 
-from broker.handlers import fetch_reading
+from broker.handlers.data import fetch_reading
 from protocol.api_keys import ApiKey
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from replication.partition import Partition
+from replication.leader.partition import Partition
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
 from tests.support.replicas import TOPIC, TOPIC_ID, state
 

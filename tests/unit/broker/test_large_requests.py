@@ -7,10 +7,10 @@ import struct
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker.control_requests import ControlRequests
+from broker.cluster.control_requests import ControlRequests
 from broker.network.request_channel import Pending
-from broker.turns import Turns
-from controller.metadata_waits import MetadataWaits
+from broker.request.turns import Turns
+from controller.admin.metadata_waits import MetadataWaits
 from protocol.api_keys import ApiKey
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

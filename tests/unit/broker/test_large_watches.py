@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from broker.handlers.delayed_fetch import DelayedFetch
-from broker.handlers.fetch_reading import MOST_PARTITIONS_AT_ONCE, PARTITIONS_PER_STEP
-from broker.session_watch import LET_GO_PER_TURN, SessionWatch, WatchedPartition
+from broker.fetching.session_watch import LET_GO_PER_TURN, SessionWatch, WatchedPartition
+from broker.handlers.data.delayed_fetch import DelayedFetch
+from broker.handlers.data.fetch_reading import MOST_PARTITIONS_AT_ONCE, PARTITIONS_PER_STEP
 from protocol.api_keys import ApiKey
-from replication.partition import Partition
-from storage.clock import elapsed_ms
+from replication.leader.partition import Partition
+from storage.disk.clock import elapsed_ms
 from tests.support.fetching_follower import Follower, told, turns
 from tests.support.handler_bench import Asking, on_a_loop
 from tests.unit.broker.test_session_watch import expired, partitions_of, settled

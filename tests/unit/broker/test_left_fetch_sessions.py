@@ -1,6 +1,6 @@
 """A follower that is restarted, or loses its connection, leaves its fetch session without a word: nothing of it is watched any more."""
 
-from storage.clock import elapsed_ms
+from storage.disk.clock import elapsed_ms
 from tests.support.fetching_follower import Follower
 from tests.support.handler_bench import OffendingConnection, on_a_loop
 from tests.support.replicas import LAG_MS

@@ -7,8 +7,8 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.update_metadata import UpdateMetadataRequest
-from protocol.records import LOG_OVERHEAD, stamp
-from replication import failed_log_dirs
+from protocol.records.batch import LOG_OVERHEAD, stamp
+from replication.control import failed_log_dirs
 from storage.errors import LogDirFailure
 from tests.support.batches import a_batch, a_record
 from tests.support.controlled_cluster import until
@@ -259,7 +259,7 @@ def test_a_fault_in_a_worker_is_answered_all_the_same(monkeypatch: pytest.Monkey
     def fault(*_: object) -> None:
         raise RuntimeError("a fault")
 
-    monkeypatch.setattr("broker.handlers.produce.complete_validation", fault)
+    monkeypatch.setattr("broker.handlers.data.produce.complete_validation", fault)
 
     @on_a_loop
     async def scenario() -> None:

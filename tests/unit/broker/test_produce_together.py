@@ -16,7 +16,7 @@ from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.produce_fast_path import MAX_TOGETHER
 from storage.errors import LogDirFailure
-from storage.partition_log import PartitionLog
+from storage.log.partition_log import PartitionLog
 from tests.support.batches import a_batch, with_bytes
 from tests.support.golden_replay import decode, request_frame
 from tests.support.handler_bench import HandlerBench, on_a_loop

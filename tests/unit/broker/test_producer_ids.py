@@ -2,9 +2,9 @@
 
 import asyncio
 
-from broker.producer_ids import ProducerIds
-from controller.change_znodes import ProducerIdBlock
+from broker.cluster.producer_ids import ProducerIds
 from controller.errors import NotController
+from controller.znodes.changes import ProducerIdBlock
 
 
 class Blocks:

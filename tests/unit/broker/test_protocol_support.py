@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from broker.handlers.docs import main, page
-from broker.handlers.table import IMPLEMENTED, SERVED, UNLISTED, handlers_of
+from broker.handlers.table import IMPLEMENTED, SERVED, UNLISTED, handlers_of, module_of
 from protocol.api_keys import ApiKey
-from protocol.registry import ZOOKEEPER_MODE_APIS, advertised
+from protocol.schema.registry import ZOOKEEPER_MODE_APIS, advertised
 
 ROOT = Path(__file__).parents[3]
 RECORDED = {
@@ -42,7 +42,7 @@ def test_every_implemented_api_has_its_handler(key: ApiKey) -> None:
     handler = handlers_of(key)[0]
     name = key.name.lower()
     assert handler.__name__ == f"handle_{name}"
-    docstring = import_module(f"broker.handlers.{name}").__doc__
+    docstring = import_module(module_of(key)).__doc__
     assert docstring is not None
     assert f"(api {int(key)}), version" in docstring
 

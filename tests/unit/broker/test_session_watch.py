@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.fetch_sessions import SessionPartition
-from broker.handlers import follower_fetch
-from broker.session_watch import WatchedPartition
+from broker.fetching.fetch_sessions import SessionPartition
+from broker.fetching.session_watch import WatchedPartition
+from broker.handlers.data import follower_fetch
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-from replication.partition import Partition
-from replication.progress import ReplicaProgress
-from storage.clock import elapsed_ms
+from replication.leader.partition import Partition
+from replication.leader.progress import ReplicaProgress
+from storage.disk.clock import elapsed_ms
 from tests.support.fetching_follower import Follower, told, turns
 from tests.support.handler_bench import Asking, on_a_loop
 from tests.support.replicas import LAG_MS, TOPIC, TOPIC_ID, state

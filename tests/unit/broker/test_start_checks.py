@@ -8,12 +8,12 @@ import pytest
 from broker.start_checks import check_belongings, check_broker_id
 from config.broker import BrokerConfig
 from controller.errors import BrokerIdInUse
-from controller.memory_store import MemoryStore
 from controller.registration import nobody_listens, prepare_store
-from controller.znodes import BrokerRegistration, Endpoint, encode_broker
-from storage.log_directories import LogDirectory
-from storage.meta_properties import MetaProperties
-from storage.start_errors import InconsistentBrokerId, InconsistentClusterId
+from controller.store.memory_store import MemoryStore
+from controller.znodes.layout import BrokerRegistration, Endpoint, encode_broker
+from storage.disk.meta_properties import MetaProperties
+from storage.disk.start_errors import InconsistentBrokerId, InconsistentClusterId
+from storage.manager.log_directories import LogDirectory
 from tests.support.controlled_cluster import FixedRandom, new_ensemble
 from tests.support.virtual_time import VirtualLoop
 

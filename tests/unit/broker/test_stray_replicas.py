@@ -3,13 +3,13 @@
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker.stray_replicas import DELAY_MS, StrayReplicas
-from controller.memory_store import MemoryStore
-from controller.store import SetData
-from controller.znodes import ReplicaAssignment, TopicAssignment, encode_topic, topic_path
+from broker.cluster.stray_replicas import DELAY_MS, StrayReplicas
+from controller.store.memory_store import MemoryStore
+from controller.store.metadata_store import SetData
+from controller.znodes.layout import ReplicaAssignment, TopicAssignment, encode_topic, topic_path
 from protocol.messages.update_metadata import UpdateMetadataRequest
-from storage.partition_log import PartitionLog
-from storage.topic_partition import TopicPartition
+from storage.disk.topic_partition import TopicPartition
+from storage.log.partition_log import PartitionLog
 from tests.support.controlled_cluster import new_ensemble
 from tests.support.handler_bench import on_a_loop
 from tests.support.logs import append

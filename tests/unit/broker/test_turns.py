@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from broker.network.request_channel import CLOSE, Pending
-from broker.turns import Steps, Turns, Unfinished, each, how_often, let_go
+from broker.request.turns import Steps, Turns, Unfinished, each, how_often, let_go
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.support.handler_bench import on_a_loop
 from tests.support.network import Turns as Loop

@@ -6,33 +6,33 @@ from pathlib import Path
 
 import pytest
 
-from broker.handlers.table import SERVED
+from broker.handlers.table import SERVED, module_of
 from broker.handlers.unread_fields import UNREAD_FIELDS
 from protocol.api_keys import ApiKey
-from protocol.fields import ArrayOf, StructOf, WireType
-from protocol.registry import api
-from protocol.schema import Message, Struct
+from protocol.schema.fields import ArrayOf, StructOf, WireType
+from protocol.schema.message import Message, Struct
+from protocol.schema.registry import api
 
 ROOT = Path(__file__).parents[3]
 
 CONTROL_REQUESTS = (
-    "broker/control_requests.py",
-    "replication/cluster.py",
-    "replication/controller_requests.py",
-    "replication/partition.py",
-    "replication/replica_manager.py",
+    "broker/cluster/control_requests.py",
+    "replication/ports/cluster.py",
+    "replication/control/controller_requests.py",
+    "replication/leader/partition.py",
+    "replication/control/replica_manager.py",
 )
 READ_ELSEWHERE = {
     ApiKey.FETCH: (
-        "broker/fetch_sessions.py",
-        "broker/handlers/fetch_one_partition.py",
-        "broker/handlers/fetch_reading.py",
-        "replication/fetch_read.py",
+        "broker/fetching/fetch_sessions.py",
+        "broker/handlers/data/fetch_one_partition.py",
+        "broker/handlers/data/fetch_reading.py",
+        "replication/reading/fetch_read.py",
     ),
     ApiKey.LEADER_AND_ISR: CONTROL_REQUESTS,
-    ApiKey.OFFSET_DELETE: ("broker/handlers/group_topics.py",),
+    ApiKey.OFFSET_DELETE: ("broker/handlers/groups/group_topics.py",),
     ApiKey.STOP_REPLICA: CONTROL_REQUESTS,
-    ApiKey.UPDATE_METADATA: (*CONTROL_REQUESTS, "broker/handlers/metadata.py"),
+    ApiKey.UPDATE_METADATA: (*CONTROL_REQUESTS, "broker/handlers/topics/metadata.py"),
 }
 """Who is handed the request, or parts of it, beside the handler."""
 
@@ -50,7 +50,7 @@ def fields_of(cls: type[Struct | Message]) -> Iterator[str]:
 
 def names_read(key: ApiKey) -> set[str]:
     """What stands behind a dot in the handler, and in those to whom it hands the request."""
-    files = (f"broker/handlers/{key.name.lower()}.py", *READ_ELSEWHERE.get(key, ()))
+    files = (f"{module_of(key).replace('.', '/')}.py", *READ_ELSEWHERE.get(key, ()))
     return {name for file in files for name in re.findall(r"\.(\w+)", (ROOT / file).read_text(encoding="utf-8"))}
 
 

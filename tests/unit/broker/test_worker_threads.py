@@ -2,7 +2,7 @@
 
 import threading
 
-from broker.worker_threads import WorkerThreads
+from broker.loop.worker_threads import WorkerThreads
 from config.broker import BrokerConfig
 
 

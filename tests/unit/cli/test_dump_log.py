@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol.record_builder import ControlRecordType as Type
-from protocol.record_builder import EndTransactionMarker, build_batch, build_end_transaction_marker
-from protocol.record_reader import Record
+from protocol.records.builder import ControlRecordType as Type
+from protocol.records.builder import EndTransactionMarker, build_batch, build_end_transaction_marker
+from protocol.records.reader import Record
 from tests.support.command_line import CommandLine
 from tests.support.golden_logs import LOGS
 
@@ -158,4 +158,4 @@ def test_a_command_starts_light(command: str) -> None:
     loaded = {name.partition(".")[0] for name in out.rpartition("LOADED")[2].split()}
     assert not loaded & HEAVY
     assert not loaded & {"storage", "replication", "controller"}
-    assert not any(name.startswith(("broker.server", "broker.cli.client.cluster")) for name in out.rpartition("LOADED")[2].split())
+    assert not any(name.startswith(("broker.server", "broker.client.cluster")) for name in out.rpartition("LOADED")[2].split())

@@ -7,17 +7,17 @@ from contextlib import contextmanager
 
 import pytest
 
-from broker.cli.client.cluster import TopicPartition
-from broker.cli.client.errors import ClientError
-from broker.cli.client.fetcher import AbortedFilter
-from broker.cli.client.producer import OutgoingRecord
 from broker.cli.offset_reset import read_plan
 from broker.cli.output import cell_text, print_table
 from broker.cli.record_input import LineReader, pieces
+from broker.client.cluster import TopicPartition
+from broker.client.errors import ClientError
+from broker.client.fetcher import AbortedFilter
+from broker.client.producer import OutgoingRecord
 from protocol.messages.fetch import AbortedTransaction
-from protocol.records import iter_batches
-from storage.filesystem import RealFileSystem
-from storage.transaction_index import TransactionIndex
+from protocol.records.batch import iter_batches
+from storage.disk.filesystem import RealFileSystem
+from storage.segment.transaction_index import TransactionIndex
 from tests.support.golden_logs import LOGS
 
 

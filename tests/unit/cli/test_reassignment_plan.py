@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.cli.client.cluster import TopicPartition
-from broker.cli.client.errors import ClientError
-from broker.cli.client.reassignment_plan import Plan, balanced, from_json, to_json
+from broker.client.cluster import TopicPartition
+from broker.client.errors import ClientError
+from broker.client.reassignment_plan import Plan, balanced, from_json, to_json
 
 NO_RACKS = dict.fromkeys(range(4))
 

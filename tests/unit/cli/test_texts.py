@@ -5,15 +5,15 @@ from click import BadParameter, UsageError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.cli.client.cluster import TopicPartition, parse_bootstrap
-from broker.cli.client.errors import ClientError
-from broker.cli.client.producer import OutgoingRecord
 from broker.cli.options import Amount, numbers, replica_assignment
 from broker.cli.record_format import parse_format, unescape
 from broker.cli.record_json import NotARecord, json_line, parse_json_line
 from broker.cli.times import parse_span, parse_time
-from protocol.record_reader import Record
-from protocol.records import TimestampType
+from broker.client.cluster import TopicPartition, parse_bootstrap
+from broker.client.errors import ClientError
+from broker.client.producer import OutgoingRecord
+from protocol.records.batch import TimestampType
+from protocol.records.reader import Record
 
 NOW = 1_700_000_000_000
 P0 = TopicPartition("orders", 0)

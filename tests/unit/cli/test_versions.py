@@ -5,12 +5,12 @@ from importlib.metadata import version
 
 import pytest
 
-from broker.cli.client.connection import CLIENT_SOFTWARE, decode_api_versions
-from broker.cli.client.errors import Unreachable, UnsupportedByBroker
-from broker.cli.client.versions import api_table, choose_version
+from broker.client.connection import CLIENT_SOFTWARE, decode_api_versions
+from broker.client.errors import Unreachable, UnsupportedByBroker
+from broker.client.versions import api_table, choose_version
 from protocol.api_keys import ApiKey
-from protocol.fields import Versions
 from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from protocol.schema.fields import Versions
 from tests.support.golden_frames import WIRE, golden_frames
 
 RECORDED = json.loads((WIRE / "api-versions.json").read_text())

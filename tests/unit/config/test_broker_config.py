@@ -3,16 +3,16 @@
 import pytest
 
 from config.broker import BrokerConfig
-from config.broker_general import BROKER_ID
-from config.broker_groups import OFFSETS_TOPIC_REPLICATION_FACTOR
-from config.broker_kraft import NODE_ID
-from config.broker_log import LOG_CLEANUP_POLICY, LOG_DIRS, LOG_FLUSH_INTERVAL_MS, LOG_RETENTION_MS, LOG_ROLL_JITTER_MS, LOG_ROLL_MS
-from config.broker_network import ADVERTISED_LISTENERS, LISTENERS
-from config.broker_security import PASSWORD_ENCODER_SECRET
-from config.broker_transactions import TRANSACTION_STATE_LOG_MIN_ISR
-from config.broker_zookeeper import ZOOKEEPER_CONNECT, ZOOKEEPER_CONNECTION_TIMEOUT_MS
-from config.describe import ConfigEntry, ConfigSource
-from config.types import Password
+from config.keys.general import BROKER_ID
+from config.keys.groups import OFFSETS_TOPIC_REPLICATION_FACTOR
+from config.keys.kraft import NODE_ID
+from config.keys.log import LOG_CLEANUP_POLICY, LOG_DIRS, LOG_FLUSH_INTERVAL_MS, LOG_RETENTION_MS, LOG_ROLL_JITTER_MS, LOG_ROLL_MS
+from config.keys.network import ADVERTISED_LISTENERS, LISTENERS
+from config.keys.security import PASSWORD_ENCODER_SECRET
+from config.keys.transactions import TRANSACTION_STATE_LOG_MIN_ISR
+from config.keys.zookeeper import ZOOKEEPER_CONNECT, ZOOKEEPER_CONNECTION_TIMEOUT_MS
+from config.schema.describe import ConfigEntry, ConfigSource
+from config.schema.types import Password
 
 HOUR = 3_600_000
 

@@ -8,9 +8,9 @@ import pytest
 
 from config.broker import BrokerConfig
 from config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY_KEYS
-from config.broker_own import OTTLA_METADATA_FILE, OTTLA_METRICS_LISTENER, OTTLA_ZOOKEEPER_AUTH
-from config.describe import ConfigEntry, LogLevel, logger_entry
-from config.key import DynamicScope, Key
+from config.keys.own import OTTLA_METADATA_FILE, OTTLA_METRICS_LISTENER, OTTLA_ZOOKEEPER_AUTH
+from config.schema.describe import ConfigEntry, LogLevel, logger_entry
+from config.schema.key import DynamicScope, Key
 from config.topic import TOPIC_KEYS, TopicConfig
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "configs.json").read_text())

@@ -4,9 +4,10 @@ import re
 from functools import cache
 from pathlib import Path
 
-from config import broker_quotas, topic
+from config import topic
 from config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY_KEYS, SUBJECTS
-from config.key import Key
+from config.keys import quotas as broker_quotas
+from config.schema.key import Key
 from config.topic import TOPIC_KEYS
 
 ROOT = Path(__file__).parents[3]

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.broker import BrokerConfig
-from config.broker_general import NUM_PARTITIONS
 from config.errors import ConfigError
+from config.keys.general import NUM_PARTITIONS
 from config.loader import NOT_CONFIGURATION, decode, from_environment, load_properties, parse_assignment, parse_properties, remarks
 
 # Each was given to java.util.Properties.

@@ -3,8 +3,8 @@
 import pytest
 
 from config.broker import BrokerConfig
-from config.describe import ConfigEntry, ConfigSource
 from config.errors import ConfigError, TopicConfigError
+from config.schema.describe import ConfigEntry, ConfigSource
 from config.topic import (
     BROKER_KEY_OF,
     CLEANUP_POLICY,

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import ConfigError
-from config.metadata_version import METADATA_VERSIONS, full_version, is_at_least
-from config.types import Bool, Class, Double, Int, List, Long, Password, PasswordType, Short, String, java_double, java_int
+from config.schema.metadata_version import METADATA_VERSIONS, full_version, is_at_least
+from config.schema.types import Bool, Class, Double, Int, List, Long, Password, PasswordType, Short, String, java_double, java_int
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.client_quotas import QuotaOp, alter_client_quotas, java_double
-from controller.config_admin import ConfigAdmin
+from controller.admin.client_quotas import QuotaOp, alter_client_quotas, java_double
+from controller.admin.config_admin import ConfigAdmin
 from controller.errors import ControllerError, InvalidAdminRequest
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble
 

@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from controller.change_znodes import decode_producer_id_block, encode_log_dir_event, encode_partitions
-from controller.config_admin import ConfigAdmin
-from controller.context import Leadership
+from controller.admin.config_admin import ConfigAdmin
+from controller.admin.topic_admin import NewTopic
 from controller.errors import (
     BrokerIdInUse,
     BrokerIdNotRegistered,
@@ -22,12 +21,13 @@ from controller.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from controller.isr_changes import IsrChange
-from controller.topic_admin import NewTopic
-from controller.znodes import PartitionState
+from controller.events.isr_changes import IsrChange
+from controller.state.context import Leadership
+from controller.znodes.changes import decode_producer_id_block, encode_log_dir_event, encode_partitions
+from controller.znodes.layout import PartitionState
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from protocol.messages.update_metadata import UpdateMetadataRequest
-from storage.topic_partition import TopicPartition
+from storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, Cluster, P, run, until
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from controller.config_admin import ConfigAdmin, ConfigOp, OpType
-from controller.config_changes import EXPIRATION_MS, ConfigChanges
+from controller.admin.config_admin import ConfigAdmin, ConfigOp, OpType
+from controller.admin.config_changes import EXPIRATION_MS, ConfigChanges
+from controller.admin.topic_admin import NewTopic
 from controller.errors import ControllerError, InvalidAdminRequest, InvalidTopicConfig, UnknownTopicOrPartition
-from controller.topic_admin import NewTopic
 from tests.support.clocks import ManualClock
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble, until
 

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from controller.channels import ControlRequest
-from controller.context import ControllerContext, Leadership, LiveBroker, Replica
-from controller.request_batch import RequestBatch
-from controller.znodes import BrokerRegistration, Endpoint, PartitionState, ReplicaAssignment
+from controller.state.channels import ControlRequest
+from controller.state.context import ControllerContext, Leadership, LiveBroker, Replica
+from controller.state.request_batch import RequestBatch
+from controller.znodes.layout import BrokerRegistration, Endpoint, PartitionState, ReplicaAssignment
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from protocol.messages.stop_replica import StopReplicaRequest
 from protocol.messages.update_metadata import UpdateMetadataRequest
-from storage.topic_partition import TopicPartition
+from storage.disk.topic_partition import TopicPartition
 
 INTERBROKER = Path(__file__).parents[2] / "golden" / "wire" / "interbroker.jsonl"
 PROTOCOLS = {0: "PLAINTEXT"}

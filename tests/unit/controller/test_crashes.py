@@ -6,13 +6,13 @@ from contextlib import suppress
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.config_admin import ConfigAdmin
+from controller.admin.config_admin import ConfigAdmin
+from controller.admin.partition_growth import NewPartitions
+from controller.admin.topic_admin import NewTopic
 from controller.errors import ControllerError, SessionExpired
-from controller.memory_store import MemoryEnsemble
-from controller.partition_growth import NewPartitions
-from controller.topic_admin import NewTopic
-from controller.znodes import decode_partition_state, decode_topic
-from storage.topic_partition import TopicPartition
+from controller.store.memory_store import MemoryEnsemble
+from controller.znodes.layout import decode_partition_state, decode_topic
+from storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, Crash, new_ensemble
 
 TOPICS = ("a", "b", "c")

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 
-from controller.change_znodes import encode_log_dir_event
 from controller.errors import StoreError, StoreUnavailable
-from controller.store import Multi, Request, Result, SetData
+from controller.store.metadata_store import Multi, Request, Result, SetData
+from controller.znodes.changes import encode_log_dir_event
 from protocol.errors import ErrorCode
 from protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from controller import event_queue
-from controller.event_queue import EventQueue
+from controller.state import event_queue
+from controller.state.event_queue import EventQueue
 
 
 async def on_error(error: Exception) -> None:

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from controller.topic_admin import NewTopic
-from controller.znodes import CONTROLLER, CONTROLLER_EPOCH
+from controller.admin.topic_admin import NewTopic
+from controller.znodes.layout import CONTROLLER, CONTROLLER_EPOCH
 from tests.support.controlled_cluster import BrokerUnderTest, Cluster, P, new_ensemble, run
 
 

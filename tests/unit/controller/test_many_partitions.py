@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from controller.core import LARGE
+from controller.admin.topic_admin import NewTopic
 from controller.errors import StoreError
-from controller.store import Create, Request, Result
-from controller.topic_admin import NewTopic
-from controller.znodes import (
+from controller.state.core import LARGE
+from controller.store.metadata_store import Create, Request, Result
+from controller.znodes.layout import (
     ReplicaAssignment,
     TopicAssignment,
     config_path,
@@ -18,7 +18,7 @@ from controller.znodes import (
 )
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from protocol.messages.update_metadata import UpdateMetadataRequest
-from storage.topic_partition import TopicPartition
+from storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, Cluster, run
 
 TOPICS = 20

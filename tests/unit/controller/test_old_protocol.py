@@ -7,13 +7,20 @@ import asyncio
 
 import pytest
 
+from controller.admin.topic_admin import NewTopic
 from controller.registration import registration_version
-from controller.topic_admin import NewTopic
-from controller.znodes import BrokerRegistration, Endpoint, decode_broker, encode_broker, encode_partition_state, partition_state_path
+from controller.znodes.layout import (
+    BrokerRegistration,
+    Endpoint,
+    decode_broker,
+    encode_broker,
+    encode_partition_state,
+    partition_state_path,
+)
 from protocol.errors import ErrorCode
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from protocol.uuid import ZERO_UUID
-from storage.topic_partition import TopicPartition
+from storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, Cluster
 
 

@@ -6,6 +6,8 @@ from unittest.mock import patch
 
 import pytest
 
+from controller.admin.partition_growth import NewPartitions
+from controller.admin.topic_admin import NewTopic
 from controller.errors import (
     ControllerError,
     InvalidPartitions,
@@ -15,11 +17,9 @@ from controller.errors import (
     StoreError,
     UnknownTopicOrPartition,
 )
-from controller.partition_growth import NewPartitions
-from controller.store import ANY_VERSION, Request, Result, Stat, Watch
-from controller.topic_admin import NewTopic
-from controller.znodes import ReplicaAssignment, TopicAssignment, decode_topic, encode_topic, topic_path
-from storage.topic_partition import TopicPartition
+from controller.store.metadata_store import ANY_VERSION, Request, Result, Stat, Watch
+from controller.znodes.layout import ReplicaAssignment, TopicAssignment, decode_topic, encode_topic, topic_path
+from storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble
 
 

@@ -6,8 +6,8 @@ from itertools import count
 import pytest
 
 from controller import controller
-from controller.pauses import PER_SLICE, let_go, no_pause, slices
-from controller.znodes import CONTROLLER
+from controller.znodes.layout import CONTROLLER
+from controller.znodes.pauses import PER_SLICE, let_go, no_pause, slices
 from tests.support.controlled_cluster import Cluster, P, run, until
 
 

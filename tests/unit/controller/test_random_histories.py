@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from controller.change_znodes import encode_partitions, encode_reassignments
-from controller.context import Leadership
+from controller.admin.topic_admin import NewTopic
 from controller.errors import ControllerError, StoreError
-from controller.isr_changes import IsrChange
-from controller.topic_admin import NewTopic
-from controller.znodes import (
+from controller.events.isr_changes import IsrChange
+from controller.state.context import Leadership
+from controller.znodes.changes import encode_partitions, encode_reassignments
+from controller.znodes.layout import (
     DELETE_TOPICS,
     PREFERRED_REPLICA_ELECTION,
     REASSIGN_PARTITIONS,
@@ -23,7 +23,7 @@ from controller.znodes import (
     partition_state_path,
     topic_path,
 )
-from storage.topic_partition import TopicPartition
+from storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import Cluster, Crash
 
 Step = tuple[Any, ...]

@@ -4,12 +4,12 @@ from contextlib import suppress
 
 import pytest
 
-from controller.change_znodes import encode_reassignments
+from controller.admin.topic_admin import NewTopic
 from controller.errors import InvalidReplicaAssignment, NoReassignmentInProgress, UnknownTopicOrPartition
-from controller.topic_admin import NewTopic
-from controller.znodes import REASSIGN_PARTITIONS, PartitionState, ReplicaAssignment
+from controller.znodes.changes import encode_reassignments
+from controller.znodes.layout import REASSIGN_PARTITIONS, PartitionState, ReplicaAssignment
 from protocol.messages.stop_replica import StopReplicaRequest
-from storage.topic_partition import TopicPartition
+from storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import Cluster, Crash, P, run
 
 

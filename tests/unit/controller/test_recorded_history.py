@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controller.channels import ControlRequest
+from controller.state.channels import ControlRequest
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from protocol.messages.update_metadata import UpdateMetadataRequest
 from tests.support.recorded_history import ComparableNode, RecordedHistory, recorded_tree

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
+from controller.admin.topic_admin import NewTopic
 from controller.errors import StoreError, StoreUnavailable
-from controller.refused_writes import LONGEST_PAUSE_SECONDS
-from controller.store import Multi, Request, Result, SetData, Write
-from controller.topic_admin import NewTopic
+from controller.events.refused_writes import LONGEST_PAUSE_SECONDS
+from controller.store.metadata_store import Multi, Request, Result, SetData, Write
 from tests.support.controlled_cluster import BrokerUnderTest, Cluster, P
 from tests.support.virtual_time import in_virtual_time
 

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from controller.config_admin import ConfigAdmin
-from controller.scram_credentials import (
+from controller.admin.config_admin import ConfigAdmin
+from controller.admin.scram_credentials import (
     DONE,
     EMPTY_NAME,
     MISSING,

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from controller.channels import BrokerSenders
-from controller.context import LiveBroker
-from controller.znodes import BrokerRegistration, Endpoint
+from controller.state.channels import BrokerSenders
+from controller.state.context import LiveBroker
+from controller.znodes.layout import BrokerRegistration, Endpoint
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
@@ -104,7 +104,7 @@ def test_a_broker_that_cannot_be_reached_is_said_once_and_so_is_that_it_can_agai
         send(senders, 1, 2)
         await senders.delivered()
 
-    with caplog.at_level(logging.INFO, logger="controller.channels"):
+    with caplog.at_level(logging.INFO, logger="controller.state.channels"):
         play(scenario, losses=30)
     assert [record.getMessage() for record in caplog.records] == [
         "controller cannot send UpdateMetadataRequest to broker 1 (not yet); trying again until it can, or the broker's session ends",

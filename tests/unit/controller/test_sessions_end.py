@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from controller import controller
-from controller.store import MetadataStore
-from controller.znodes import CONTROLLER, CONTROLLER_EPOCH, ControllerNode, encode_controller
+from controller.store.metadata_store import MetadataStore
+from controller.znodes.layout import CONTROLLER, CONTROLLER_EPOCH, ControllerNode, encode_controller
 from tests.support.controlled_cluster import Cluster, run, until
 
 

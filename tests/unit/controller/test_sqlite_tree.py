@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from threading import Barrier
 
-from controller.sqlite_tree import SCHEMA_VERSION, SqliteTree
+from controller.store.sqlite_tree import SCHEMA_VERSION, SqliteTree
 
 BROKERS = 6
 ROUNDS = 8

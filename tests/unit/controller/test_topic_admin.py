@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 
+from controller.admin.topic_admin import CreatedTopic, NewTopic
 from controller.errors import (
     AdminTimeout,
     ControllerError,
@@ -21,9 +22,8 @@ from controller.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from controller.topic_admin import CreatedTopic, NewTopic
-from controller.znodes import decode_topic
-from storage.topic_partition import TopicPartition
+from controller.znodes.layout import decode_topic
+from storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble
 
 

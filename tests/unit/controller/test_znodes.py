@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from controller import change_znodes as changes
-from controller import security_znodes as security
-from controller import znodes
-from controller.java_order import properties_order, scala_map_order
-from controller.znode_json import MalformedZNode
-from storage.topic_partition import TopicPartition
+from controller.znodes import changes, security
+from controller.znodes import layout as znodes
+from controller.znodes.java_order import properties_order, scala_map_order
+from controller.znodes.znode_json import MalformedZNode
+from storage.disk.topic_partition import TopicPartition
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "zookeeper"
 

@@ -10,7 +10,7 @@ from kazoo.exceptions import ConnectionDropped
 from kazoo.protocol.connection import ConnectionHandler
 
 from controller.errors import StoreUnavailable
-from controller.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
+from controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
 
 SESSION_TIMEOUT_MS = 60_000
 

@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.groups.group import MemberMetadata
-from broker.handlers.join_group import with_members
+from broker.handlers.groups.join_group import with_members
 from protocol.api_keys import ApiKey
 from protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
-from protocol.registry import api
+from protocol.schema.registry import api
 
 VERSIONS = api(ApiKey.JOIN_GROUP).versions
 NAMES = st.one_of(st.text(max_size=20), st.sampled_from(["", "x" * 126, "x" * 127, "größer" * 3_000]))

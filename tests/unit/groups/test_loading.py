@@ -13,9 +13,9 @@ from broker.groups.group import Group, GroupSettings, GroupState
 from broker.groups.loading import GroupLoader
 from broker.groups.offset_records import OffsetAndMetadata, offset_key, offset_value, read_offset_value
 from broker.groups.records import group_key, group_value, read_group_value, read_key
-from protocol.record_builder import ControlRecordType, EndTransactionMarker, build_batch, build_end_transaction_marker
-from protocol.record_reader import Record
-from storage.topic_partition import TopicPartition
+from protocol.records.builder import ControlRecordType, EndTransactionMarker, build_batch, build_end_transaction_marker
+from protocol.records.reader import Record
+from storage.disk.topic_partition import TopicPartition
 from tests.support.golden_logs import LOGS
 from tests.support.groups import a_stable_group, quiet
 

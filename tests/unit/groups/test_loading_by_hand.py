@@ -10,13 +10,13 @@ from broker.groups.group import Group, GroupSettings
 from broker.groups.loading import GroupLoader
 from broker.groups.offset_records import OffsetAndMetadata, offset_key, offset_keys, offset_value
 from broker.groups.repeated_commits import FEWEST_RECORDS, MOST_RECORDS
-from protocol.compression import CompressionCodec
 from protocol.messages.offset_commit_records import OffsetCommitKey, OffsetCommitValue
-from protocol.record_builder import ControlRecordType, EndTransactionMarker, build_batch, build_end_transaction_marker
-from protocol.record_reader import Record, iter_records
-from protocol.records import iter_batches
-from protocol.wire import ProtocolError
-from storage.topic_partition import TopicPartition
+from protocol.records.batch import iter_batches
+from protocol.records.builder import ControlRecordType, EndTransactionMarker, build_batch, build_end_transaction_marker
+from protocol.records.compression import CompressionCodec
+from protocol.records.reader import Record, iter_records
+from protocol.schema.wire import ProtocolError
+from storage.disk.topic_partition import TopicPartition
 from tests.support.groups import quiet
 
 Found = dict[tuple[str, str, int], tuple[int, OffsetAndMetadata]]

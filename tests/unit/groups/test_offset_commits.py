@@ -10,8 +10,8 @@ from broker.groups.offset_records import OffsetAndMetadata, OffsetKey, offset_va
 from broker.groups.offsets import GroupOffsets
 from broker.groups.records import GroupKey, read_key
 from protocol.errors import ErrorCode
-from protocol.records import iter_batches
-from storage.topic_partition import TopicPartition
+from protocol.records.batch import iter_batches
+from storage.disk.topic_partition import TopicPartition
 from tests.support.group_bench import T0, T1, GroupBench, a_bench, run
 from tests.support.logs import read_all
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.handlers.offset_commit import handle_offset_commit, handle_offset_commit_frame
+from broker.handlers.groups.offset_commit import handle_offset_commit, handle_offset_commit_frame
 from broker.network.request_channel import ConnectionInfo, Pending
-from broker.request_context import RequestContext
-from broker.route import Route
+from broker.request.context import RequestContext
+from broker.request.services import Services
+from broker.request.turns import Turns
 from broker.security.authorizer import AllowAll, Operation, ResourceType
-from broker.services import Services
-from broker.turns import Turns
+from broker.serving.route import Route
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
@@ -23,9 +23,9 @@ from protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from protocol.registry import api
-from protocol.schema import Message
-from storage.topic_partition import TopicPartition
+from protocol.schema.message import Message
+from protocol.schema.registry import api
+from storage.disk.topic_partition import TopicPartition
 from tests.support.group_bench import GroupBench, a_bench, run
 from tests.support.logs import read_all
 

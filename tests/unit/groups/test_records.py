@@ -7,9 +7,9 @@ from broker.groups.offset_records import NO_EXPIRY, OffsetAndMetadata, OffsetKey
 from broker.groups.record_encoding import encode_commits, encode_pairs
 from broker.groups.records import read_key
 from protocol.messages.offset_commit_records import OffsetCommitKey, OffsetCommitValue
-from protocol.record_builder import encode_records
-from protocol.record_reader import Record
-from storage.topic_partition import TopicPartition
+from protocol.records.builder import encode_records
+from protocol.records.reader import Record
+from storage.disk.topic_partition import TopicPartition
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -40,7 +40,7 @@ def test_the_state_is_that_of_the_event_under_way() -> None:
 
 
 def test_every_timer_has_events_and_every_event_is_one_of_the_controller() -> None:
-    source = "".join(path.read_text(encoding="utf-8") for path in CONTROLLER.glob("*.py"))
+    source = "".join(path.read_text(encoding="utf-8") for path in CONTROLLER.rglob("*.py"))
     named = set(re.findall(r'"([A-Z]\w+)"', source))
     assert _TIMER_OF.keys() <= named
     assert set(_TIMER_OF.values()) == STATES.keys()

@@ -5,12 +5,12 @@ import pytest
 from broker.handlers.table import SERVED, handlers_of
 from broker.metrics.response_errors import ErrorCounts, count_answers, walker
 from broker.network.request_channel import CLOSE
-from broker.route import Route
+from broker.serving.route import Route
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from protocol.messages.find_coordinator import FindCoordinatorResponse
-from protocol.registry import api
+from protocol.schema.registry import api
 
 FETCH = int(ApiKey.FETCH)
 

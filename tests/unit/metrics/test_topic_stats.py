@@ -2,11 +2,11 @@
 
 import pytest
 
-from broker.handlers.topic_counters import count_failed_fetch, count_refused_produce
+from broker.handlers.data.topic_counters import count_failed_fetch, count_refused_produce
 from replication.errors import NotEnoughReplicas, NotLeaderOrFollower
-from replication.topic_stats import COUNTERS, BrokerTopicStats, TopicStats
+from replication.ports.topic_stats import COUNTERS, BrokerTopicStats, TopicStats
+from storage.disk.topic_partition import TopicPartition
 from storage.errors import CorruptRecord, OffsetOutOfRange, RecordTooLarge
-from storage.topic_partition import TopicPartition
 
 PARTITION = TopicPartition("orders", 0)
 

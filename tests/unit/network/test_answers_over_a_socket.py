@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from broker.network.connection import Connection
 from broker.network.gather import INLINE_BYTES, PAGE_BYTES
 from broker.network.request_channel import Answer, ConnectionInfo, Several
-from storage.file_region import FileRegion
-from storage.filesystem import RealFileSystem
+from storage.disk.filesystem import RealFileSystem
+from storage.segment.file_region import FileRegion
 from tests.support.network import Bench, FakeTransport, Turns, framed, unframed
 from tests.unit.network.test_sending_at_once import Loop
 

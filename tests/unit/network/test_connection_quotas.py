@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from broker.dynamic_config import DynamicConfig
-from broker.ip_quotas import IpQuotas
+from broker.configuration.dynamic_config import DynamicConfig
+from broker.configuration.ip_quotas import IpQuotas
 from broker.network.connection_quotas import MAX_IP_RATES, ConnectionQuotas
 from broker.network.host_names import HostNames, known_hosts
 from broker.network.limits import NetworkLimits, limits_of
@@ -16,8 +16,8 @@ from broker.network.offenders import LINES_PER_WINDOW, MAX_HOSTS, Offenders
 from broker.security.principals import ANONYMOUS, Principal
 from config.broker import BrokerConfig
 from config.errors import ConfigError
-from controller.config_admin import ConfigAdmin
-from controller.znodes import sanitize
+from controller.admin.config_admin import ConfigAdmin
+from controller.znodes.layout import sanitize
 
 
 def test_a_listener_stops_accepting_at_the_limit_of_the_broker_until_one_closes() -> None:

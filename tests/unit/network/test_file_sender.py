@@ -11,8 +11,8 @@ import pytest
 from broker.network.gather import ALIGNED_BYTES, INLINE_BYTES, PAGE_BYTES, from_next_page
 from broker.network.request_channel import Answer
 from broker.network.sendfile import CHUNK_BYTES
-from storage.file_region import FileRegion
-from storage.filesystem import RealFileSystem
+from storage.disk.filesystem import RealFileSystem
+from storage.segment.file_region import FileRegion
 from tests.support.network import Bench, Turns, framed, other
 
 DATA = random.Random(1).randbytes(3 * 1024 * 1024)

@@ -12,7 +12,7 @@ import pytest
 
 from broker.network.peer_wire import WINDOW_BYTES, Wire
 from config.listeners import SecurityProtocol
-from replication.peer import PeerAddress
+from replication.ports.peer import PeerAddress
 
 
 class Transport:

@@ -19,8 +19,8 @@ from broker.network import sendfile as sendfile_module
 from broker.network.gather import INLINE_BYTES, PAGE_BYTES
 from broker.network.request_channel import Parts
 from broker.network.sendfile import PACED_BYTES, PACKET_BYTES, SHORT_FILE, TURN_BYTES, FileSender, piece_of
-from storage.file_region import FileRegion
-from storage.filesystem import RealFile, RealFileSystem
+from storage.disk.filesystem import RealFile, RealFileSystem
+from storage.segment.file_region import FileRegion
 
 DATA = random.Random(3).randbytes(3 * 1024 * 1024)
 PARTS = st.tuples(

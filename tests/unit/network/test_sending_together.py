@@ -8,8 +8,8 @@ import pytest
 from broker.network.gather import INLINE_BYTES
 from broker.network.processor import MAX_UNSENT
 from broker.network.request_channel import CLOSE, Answer, Pending
-from storage.file_region import FileRegion
-from storage.filesystem import RealFileSystem
+from storage.disk.filesystem import RealFileSystem
+from storage.segment.file_region import FileRegion
 from tests.support.network import Bench, framed, other, produce
 
 

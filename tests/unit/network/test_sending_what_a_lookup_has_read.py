@@ -18,9 +18,9 @@ from broker.network.gather import INLINE_BYTES, PAGE_BYTES, without_sent
 from broker.network.request_channel import Parts
 from broker.network.sendfile import PACKET_BYTES
 from protocol.compiled import compiled
-from storage.file_region import FileRegion
-from storage.filesystem import RealFile, RealFileSystem
-from storage.segment_search import BOUNDS_SIZE
+from storage.disk.filesystem import RealFile, RealFileSystem
+from storage.segment.file_region import FileRegion
+from storage.segment.search import BOUNDS_SIZE
 from tests.unit.network.test_sending_at_once import Side
 
 lookups: Any = compiled("storage.native")

@@ -18,12 +18,12 @@ from protocol.messages.alter_partition import (
     AlterPartitionResponsePartitionData,
     AlterPartitionResponseTopicData,
 )
-from protocol.schema import Message
+from protocol.schema.message import Message
 from protocol.uuid import ZERO_UUID
-from replication.alter_partition import PER_TURN, AlterPartition, put_proposals
-from replication.isr_proposals import IsrDecision, IsrProposal
-from replication.peer import PeerUnavailable
-from storage.topic_partition import TopicPartition
+from replication.control.alter_partition import PER_TURN, AlterPartition, put_proposals
+from replication.ports.isr_proposals import IsrDecision, IsrProposal
+from replication.ports.peer import PeerUnavailable
+from storage.disk.topic_partition import TopicPartition
 
 IDS = {"orders": b"id of the orders", "bills": b"id of the bills.", "old": ZERO_UUID}
 TURNS = 50
@@ -376,7 +376,7 @@ def test_the_requests_are_byte_by_byte_those_of_apache_kafka() -> None:
 @on_a_loop
 async def test_trouble_is_said_once_and_asked_about_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
     controller = Controller()
-    caplog.set_level(logging.INFO, logger="replication.alter_partition")
+    caplog.set_level(logging.INFO, logger="replication.control.alter_partition")
     controller.propose()
     await turns()
     for _ in range(6):

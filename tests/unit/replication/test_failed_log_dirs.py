@@ -3,10 +3,10 @@
 import pytest
 
 from protocol.errors import ErrorCode
-from replication import failed_log_dirs
+from replication.control import failed_log_dirs
 from replication.errors import ReplicaStorageFailure
-from storage import log_manager
-from storage.topic_partition import TopicPartition
+from storage.disk.topic_partition import TopicPartition
+from storage.manager import log_manager
 from tests.support.replicas import TOPIC, Replicas, state
 
 PARTITIONS = 7

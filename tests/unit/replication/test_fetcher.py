@@ -8,9 +8,9 @@ import pytest
 
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse
-from replication.peer import PeerUnavailable
-from replication.waiters import Waiter
-from storage.topic_partition import TopicPartition
+from replication.ports.peer import PeerUnavailable
+from replication.ports.waiters import Waiter
+from storage.disk.topic_partition import TopicPartition
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.followers import (
     BROKER_EPOCH,

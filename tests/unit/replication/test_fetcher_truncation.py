@@ -10,10 +10,10 @@ import pytest
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import EpochEndOffset
 from protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
-from replication import truncation
-from replication.peer import PeerUnavailable
-from storage.partition_log import PartitionLog
-from storage.topic_partition import TopicPartition
+from replication.follower import truncation
+from replication.ports.peer import PeerUnavailable
+from storage.disk.topic_partition import TopicPartition
+from storage.log.partition_log import PartitionLog
 from tests.support.followers import Follower, ScriptedPeer, answer, asked_at, batch, data, failed, until
 from tests.support.logs import append
 from tests.support.replicas import TOPIC

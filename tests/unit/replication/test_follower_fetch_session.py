@@ -7,8 +7,8 @@ import pytest
 
 from protocol.messages.fetch import FetchRequest, FetchResponse, FetchTopic, ReplicaState
 from protocol.uuid import ZERO_UUID
-from replication.fetch_session import FetchSession, FollowedPartition
-from storage.topic_partition import TopicPartition
+from replication.follower.fetch_session import FetchSession, FollowedPartition
+from storage.disk.topic_partition import TopicPartition
 from tests.support.golden_frames import golden_frames
 
 ID = b"id of the topic."

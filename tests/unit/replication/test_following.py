@@ -6,10 +6,10 @@ from typing import Any
 
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrTopicState
 from protocol.uuid import ZERO_UUID
-from replication.followers import FOLLOWED_PER_TURN, hand_over
-from replication.partition import Partition
-from replication.replica_manager import PARTITIONS_PER_TURN
-from storage.topic_partition import TopicPartition
+from replication.control.replica_manager import PARTITIONS_PER_TURN
+from replication.leader.followers import FOLLOWED_PER_TURN, hand_over
+from replication.leader.partition import Partition
+from storage.disk.topic_partition import TopicPartition
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, state
 
 

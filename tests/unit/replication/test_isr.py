@@ -3,9 +3,9 @@
 import pytest
 
 from protocol.errors import ErrorCode
-from replication import replica_manager
-from replication.controller_requests import EPOCH_DURING_DELETE
-from storage.topic_partition import TopicPartition
+from replication.control import replica_manager
+from replication.control.controller_requests import EPOCH_DURING_DELETE
+from storage.disk.topic_partition import TopicPartition
 from tests.support.replicas import LAG_MS, TOPIC, TOPIC_ID, Asked, Replicas, state
 
 

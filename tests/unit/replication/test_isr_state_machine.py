@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from protocol.errors import ErrorCode
-from replication.isr_proposals import IsrProposal
+from replication.ports.isr_proposals import IsrProposal
 from tests.support.replicas import LAG_MS, Replicas, state
 
 FOLLOWERS = (1, 2)

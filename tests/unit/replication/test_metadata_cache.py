@@ -10,8 +10,8 @@ from protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from protocol.uuid import ZERO_UUID
-from replication.cluster import LEADER_DURING_DELETE, EndPoint, MetadataCache
-from storage.topic_partition import TopicPartition
+from replication.ports.cluster import LEADER_DURING_DELETE, EndPoint, MetadataCache
+from storage.disk.topic_partition import TopicPartition
 from tests.support.replicas import brokers, metadata
 
 OLD, NEW = b"the first topic.", b"the second topic"

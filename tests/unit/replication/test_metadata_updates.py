@@ -7,9 +7,9 @@ import pytest
 from protocol.errors import ErrorCode
 from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse, UpdateMetadataTopicState
 from protocol.uuid import ZERO_UUID
-from replication.cluster import STATES_PER_STEP
 from replication.errors import NotLeaderOrFollower
-from storage.topic_partition import TopicPartition
+from replication.ports.cluster import STATES_PER_STEP
+from storage.disk.topic_partition import TopicPartition
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, brokers, metadata, state
 
 T0 = TopicPartition(TOPIC, 0)

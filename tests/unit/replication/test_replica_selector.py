@@ -3,9 +3,9 @@
 import pytest
 
 from config.errors import ConfigError
-from replication.fetch_read import READ_UNCOMMITTED, FetchParams, read_partition
-from replication.replica_selector import SELECTORS, ReplicaView, select_by_rack, select_leader, selector_of
-from storage.clock import elapsed_ms
+from replication.ports.replica_selector import SELECTORS, ReplicaView, select_by_rack, select_leader, selector_of
+from replication.reading.fetch_read import READ_UNCOMMITTED, FetchParams, read_partition
+from storage.disk.clock import elapsed_ms
 from tests.support.replicas import TOPIC, TOPIC_ID, Asked, Replicas, state
 
 LEADER = ReplicaView(0, "r0", 10, 0)

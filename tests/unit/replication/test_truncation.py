@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from replication.truncation import TruncationPoint, truncate, truncation_point
+from replication.follower.truncation import TruncationPoint, truncate, truncation_point
 from storage.errors import LogBeingTruncated, LogDirFailure
-from storage.partition_log import PartitionLog
+from storage.log.partition_log import PartitionLog
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.logs import a_context, a_log, append
 

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from protocol.compiled import describe
-from storage import log_append, plain_append, segment_append
+from storage.disk.filesystem import RealFileSystem
 from storage.errors import LogDirFailure, StorageError
-from storage.filesystem import RealFileSystem
-from storage.log_append import Appended
-from storage.partition_log import PartitionLog
-from storage.segment import Segment
+from storage.log import append as log_append
+from storage.log import plain_append
+from storage.log.append import Appended
+from storage.log.partition_log import PartitionLog
+from storage.segment import append as segment_append
+from storage.segment.segment import Segment
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
 from tests.support.logs import a_context, a_log
 from tests.unit.storage.test_plain_append import NOW_MS, VERSION, contents, short_way

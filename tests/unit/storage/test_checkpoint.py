@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage import checkpoint
-from storage.checkpoint import OffsetCheckpoint, replace_file
+from storage.disk import checkpoint
+from storage.disk.checkpoint import OffsetCheckpoint, replace_file
+from storage.disk.filesystem import RealFileSystem
+from storage.disk.topic_partition import TopicPartition
 from storage.errors import CorruptCheckpoint
-from storage.filesystem import RealFileSystem
-from storage.topic_partition import TopicPartition
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.golden_logs import LOGS
 

@@ -2,12 +2,13 @@
 
 import pytest
 
-from storage import cleaner_job, cleaner_task
-from storage.cleaner_choice import log_to_clean
-from storage.cleaner_job import decode_job, encode_job
-from storage.cleaner_task import CleaningTask
-from storage.partition_log import PartitionLog
-from storage.topic_partition import TopicPartition
+from storage.cleaner import job as cleaner_job
+from storage.cleaner import task as cleaner_task
+from storage.cleaner.choice import log_to_clean
+from storage.cleaner.job import decode_job, encode_job
+from storage.cleaner.task import CleaningTask
+from storage.disk.topic_partition import TopicPartition
+from storage.log.partition_log import PartitionLog
 from tests.support.batches import a_batch
 from tests.support.cleaners import LIMITS, InlineCleaner
 from tests.support.log_manager import Disks, topic

@@ -7,11 +7,11 @@ from typing import TypeVar
 
 import pytest
 
-from protocol.record_builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
-from storage.cold_lookups import ColdRead
-from storage.filesystem import RealFileSystem
-from storage.log_append import AppendOrigin
-from storage.partition_log import PartitionLog
+from protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
+from storage.disk.filesystem import RealFileSystem
+from storage.log.append import AppendOrigin
+from storage.log.partition_log import PartitionLog
+from storage.segment.cold_lookups import ColdRead
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
 from tests.support.cold_files import ColdFileSystem
 from tests.support.logs import a_context, a_log, append, read_all

@@ -6,11 +6,11 @@ from typing import cast
 
 import pytest
 
-from storage.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
-from storage.cleaner_process import CleaningEnded
-from storage.log_manager import LogManager
-from storage.partition_log import PartitionLog
-from storage.topic_partition import TopicPartition
+from storage.cleaner.process import CleaningEnded
+from storage.disk.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
+from storage.disk.topic_partition import TopicPartition
+from storage.log.partition_log import PartitionLog
+from storage.manager.log_manager import LogManager
 from tests.support.batches import FIRST_TIMESTAMP
 from tests.support.cleaners import InlineCleaner
 from tests.support.compacted_logs import Writer, values_of
@@ -318,7 +318,7 @@ def test_a_garbled_checkpoint_takes_its_directory_offline_and_is_named_once(capl
     world.disks.filesystem.open(f"/data/{CLEANER_OFFSET_CHECKPOINT}", create=True).write(b"what?")
     world.start()
     assert world.manager.offline_log_dirs == ["/data"]
-    (line,) = [each.message for each in caplog.records if each.name == "storage.log_directories"]
+    (line,) = [each.message for each in caplog.records if each.name == "storage.manager.log_directories"]
     assert line.count(CLEANER_OFFSET_CHECKPOINT) == 1
 
 

@@ -4,10 +4,10 @@ from typing import cast
 
 import pytest
 
+from storage.disk.filesystem import FileSystem
 from storage.errors import LogDirFailure
-from storage.filesystem import FileSystem
-from storage.partition_log import PartitionLog
-from storage.recovery import open_log
+from storage.log.partition_log import PartitionLog
+from storage.log.recovery import open_log
 from tests.support.cleaners import clean_log
 from tests.support.clocks import ManualClock
 from tests.support.compacted_logs import Writer, a_writer, batches_of, committed_of, latest_of

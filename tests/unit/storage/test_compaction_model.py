@@ -6,9 +6,9 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.record_reader import Record
-from storage.partition_log import PartitionLog
-from storage.recovery import open_log
+from protocol.records.reader import Record
+from storage.log.partition_log import PartitionLog
+from storage.log.recovery import open_log
 from tests.support.cleaners import LIMITS, clean_log
 from tests.support.clocks import ManualClock
 from tests.support.compacted_logs import Writer, a_writer, batches_of, committed_of, latest_of, records_of

@@ -4,15 +4,15 @@ import random
 
 import pytest
 
-from protocol.record_errors import RecordFormatError
-from protocol.record_reader import Record
-from protocol.records import BatchHeader, TimestampType
-from storage.cleaner_offset_map import MAX_LIVE_OFFSETS, OffsetMap
-from storage.cleaner_run import group_segments
-from storage.cleaner_worker import Throttle
-from storage.file_names import file_name
-from storage.log_settings import LogSettings
-from storage.segment import Segment
+from protocol.records.batch import BatchHeader, TimestampType
+from protocol.records.errors import RecordFormatError
+from protocol.records.reader import Record
+from storage.cleaner.offset_map import MAX_LIVE_OFFSETS, OffsetMap
+from storage.cleaner.run import group_segments
+from storage.cleaner.worker import Throttle
+from storage.disk.file_names import file_name
+from storage.segment.log_settings import LogSettings
+from storage.segment.segment import Segment
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
 from tests.support.cleaners import LIMITS, clean_log
 from tests.support.compacted_logs import Writer, a_writer, batches_of, records_of

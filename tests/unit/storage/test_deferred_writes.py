@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage import deferred_writes
-from storage.deferred_writes import Checkpoint, DeferredWrites
+from storage.disk import deferred_writes
+from storage.disk.deferred_writes import Checkpoint, DeferredWrites
 from tests.support.background import ManualBackground
 from tests.support.clocks import ManualClock
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from storage import flusher, producer_expirations
-from storage.log_flush import SEGMENTS_AT_ONCE
-from storage.topic_partition import TopicPartition
+from storage.disk.topic_partition import TopicPartition
+from storage.log.flush import SEGMENTS_AT_ONCE
+from storage.upkeep import flusher, producer_expirations
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, topic

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from storage.checkpoint import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
-from storage.directory_names import parse_directory_name
-from storage.filesystem import RealFileSystem
-from storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, encode_leader_epochs, read_leader_epochs
-from storage.partition_log import PartitionLog
-from storage.producer_snapshot import decode_snapshot
-from storage.topic_partition import TopicPartition
+from storage.disk.checkpoint import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
+from storage.disk.directory_names import parse_directory_name
+from storage.disk.filesystem import RealFileSystem
+from storage.disk.leader_epochs import LEADER_EPOCH_CHECKPOINT, encode_leader_epochs, read_leader_epochs
+from storage.disk.topic_partition import TopicPartition
+from storage.log.partition_log import PartitionLog
+from storage.producers.snapshot import decode_snapshot
 from tests.support.golden_logs import LOGS
 from tests.support.log_manager import Disks
 from tests.support.logs import read_all

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from protocol.records import CONTROL_MASK, TIMESTAMP_TYPE_MASK, iter_batches, stamp
-from storage.checkpoint import RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
-from storage.filesystem import RealFileSystem
-from storage.log_append import AppendOrigin
-from storage.log_context import DAY_MS
-from storage.partition_log import PartitionLog
-from storage.recovery import open_log
-from storage.topic_partition import TopicPartition
-from storage.validation import ValidatedBatch
+from protocol.records.batch import CONTROL_MASK, TIMESTAMP_TYPE_MASK, iter_batches, stamp
+from storage.disk.checkpoint import RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
+from storage.disk.filesystem import RealFileSystem
+from storage.disk.topic_partition import TopicPartition
+from storage.log.append import AppendOrigin
+from storage.log.context import DAY_MS
+from storage.log.partition_log import PartitionLog
+from storage.log.recovery import open_log
+from storage.validation.batch import ValidatedBatch
 from tests.support.clocks import ManualClock
 from tests.support.golden_logs import LOGS
 from tests.support.logs import a_context, a_topic_config, read_all

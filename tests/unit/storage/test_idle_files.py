@@ -12,11 +12,11 @@ import pytest
 
 from config.broker import BrokerConfig
 from config.topic import TopicConfig
-from storage.filesystem import RealFileSystem
-from storage.idle_files import IdleFiles
-from storage.log_flush import SEGMENTS_AT_ONCE
-from storage.log_manager import LogManager
-from storage.topic_partition import TopicPartition
+from storage.disk.filesystem import RealFileSystem
+from storage.disk.topic_partition import TopicPartition
+from storage.log.flush import SEGMENTS_AT_ONCE
+from storage.manager.log_manager import LogManager
+from storage.upkeep.idle_files import IdleFiles
 from tests.support.background import ManualBackground
 from tests.support.batches import a_batch
 from tests.support.clocks import ManualClock
@@ -107,7 +107,7 @@ def test_pressure_that_comes_and_goes_is_said_once(caplog: pytest.LogCaptureFixt
 
     filesystem = Hovering()
     idle_files = IdleFiles(filesystem, ManualBackground(ManualClock()), list)
-    caplog.set_level("INFO", "storage.idle_files")
+    caplog.set_level("INFO", "storage.upkeep.idle_files")
     for at in range(30):
         filesystem.short = at % 3 == 0
         idle_files.relieve()

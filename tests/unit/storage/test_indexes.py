@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.errors import CorruptIndex
-from storage.offset_index import OffsetIndex
-from storage.time_index import TimeIndex, TimestampOffset
-from storage.transaction_index import AbortedTransaction, TransactionIndex
+from storage.segment.offset_index import OffsetIndex
+from storage.segment.time_index import TimeIndex, TimestampOffset
+from storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 
 PATH = "/d/index"

@@ -5,8 +5,9 @@ import struct
 
 import pytest
 
-from protocol.record_builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
-from protocol.records import crc_is_valid, parse_header
+from protocol.records.batch import crc_is_valid, parse_header
+from protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
+from storage.disk.file_names import file_name
 from storage.errors import (
     CorruptRecord,
     InvalidProducerEpoch,
@@ -17,10 +18,9 @@ from storage.errors import (
     TransactionCoordinatorFenced,
     UnexpectedAppendOffset,
 )
-from storage.file_names import file_name
-from storage.log_append import AppendOrigin
-from storage.log_context import LogContext
-from storage.partition_log import PartitionLog
+from storage.log.append import AppendOrigin
+from storage.log.context import LogContext
+from storage.log.partition_log import PartitionLog
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, with_bytes
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

@@ -1,7 +1,7 @@
 """What is synced when a broker stops."""
 
-from storage import log_closing
-from storage.topic_partition import TopicPartition
+from storage.disk.topic_partition import TopicPartition
+from storage.manager import log_closing
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, topic

@@ -4,14 +4,14 @@ import sys
 
 import pytest
 
-from storage import log_closing
-from storage.directory_names import DirectoryKind, parse_directory_name, suffixed_name
+from storage.disk.directory_names import DirectoryKind, parse_directory_name, suffixed_name
+from storage.disk.partition_metadata import read_topic_id
+from storage.disk.start_errors import DuplicateLog, ForeignDirectory, LogDirectoryLocked, NoUsableLogDirectory
+from storage.disk.topic_partition import TopicPartition
 from storage.errors import LogDirFailure
-from storage.log_directories import CLEAN_SHUTDOWN_FILE
-from storage.partition_log import PartitionLog
-from storage.partition_metadata import read_topic_id
-from storage.start_errors import DuplicateLog, ForeignDirectory, LogDirectoryLocked, NoUsableLogDirectory
-from storage.topic_partition import TopicPartition
+from storage.log.partition_log import PartitionLog
+from storage.manager import log_closing
+from storage.manager.log_directories import CLEAN_SHUTDOWN_FILE
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, offsets, topic

@@ -8,10 +8,10 @@ import random
 
 import pytest
 
+from storage.disk.topic_partition import TopicPartition
 from storage.errors import StorageError
-from storage.log_manager import LogManager
-from storage.partition_log import PartitionLog
-from storage.topic_partition import TopicPartition
+from storage.log.partition_log import PartitionLog
+from storage.manager.log_manager import LogManager
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, topic

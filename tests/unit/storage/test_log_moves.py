@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from storage.directory_names import DirectoryKind, parse_directory_name
+from storage.disk.directory_names import DirectoryKind, parse_directory_name
+from storage.disk.topic_partition import TopicPartition
 from storage.errors import LogDirFailure, LogDirNotFound
-from storage.future_logs import may_have_future
-from storage.log_manager import LogManager
-from storage.log_moves import CHUNK_BYTES
-from storage.partition_log import PartitionLog
-from storage.topic_partition import TopicPartition
+from storage.log.partition_log import PartitionLog
+from storage.manager.future_logs import may_have_future
+from storage.manager.log_manager import LogManager
+from storage.manager.log_moves import CHUNK_BYTES
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, a_future_log, offsets, topic

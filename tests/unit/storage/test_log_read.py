@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from protocol.records import iter_batches
+from protocol.records.batch import iter_batches
+from storage.disk.filesystem import RealFileSystem
 from storage.errors import CorruptRecord, LogDirFailure, OffsetOutOfRange
-from storage.file_region import FileRegion
-from storage.filesystem import RealFileSystem
-from storage.log_context import LogContext
-from storage.log_read import MAX_HINTS, FetchSlice
-from storage.partition_log import PartitionLog
-from storage.segment import Segment
+from storage.log.context import LogContext
+from storage.log.partition_log import PartitionLog
+from storage.log.read import MAX_HINTS, FetchSlice
+from storage.segment.file_region import FileRegion
+from storage.segment.segment import Segment
 from tests.support.batches import a_batch
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

@@ -5,13 +5,13 @@ import struct
 
 import pytest
 
-from protocol.record_builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
+from protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
+from storage.disk.topic_partition import TopicPartition
 from storage.errors import LogClosed, LogDirFailure, OffsetOutOfRange
-from storage.log_append import AppendOrigin
-from storage.log_context import LogContext
-from storage.partition_log import PartitionLog
-from storage.segment import Segment
-from storage.topic_partition import TopicPartition
+from storage.log.append import AppendOrigin
+from storage.log.context import LogContext
+from storage.log.partition_log import PartitionLog
+from storage.segment.segment import Segment
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

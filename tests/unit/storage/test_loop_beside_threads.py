@@ -2,14 +2,15 @@
 
 import pytest
 
-from storage import compaction, flusher, log_checkpoints
-from storage.checkpoint import LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint
+from storage.cleaner import compaction
+from storage.disk.checkpoint import LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint
+from storage.disk.partition_metadata import read_topic_id
+from storage.disk.topic_partition import TopicPartition
 from storage.errors import LogClosed
-from storage.log_manager import LogManager
-from storage.partition_log import PartitionLog
-from storage.partition_metadata import read_topic_id
-from storage.retirements import RETIRE_LOG
-from storage.topic_partition import TopicPartition
+from storage.log.partition_log import PartitionLog
+from storage.manager.log_manager import LogManager
+from storage.upkeep import flusher, log_checkpoints
+from storage.upkeep.retirements import RETIRE_LOG
 from tests.support.batches import a_batch
 from tests.support.cleaners import InlineCleaner
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

@@ -2,8 +2,8 @@
 
 import pytest
 
-from storage.partition_log import PartitionLog
-from storage.topic_partition import TopicPartition
+from storage.disk.topic_partition import TopicPartition
+from storage.log.partition_log import PartitionLog
 from tests.support.batches import a_batch
 from tests.support.filesystems import MemoryFileSystem
 from tests.support.log_manager import Disks, a_future_log

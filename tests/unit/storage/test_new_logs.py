@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from config.topic import RETENTION_MS
 from protocol.uuid import ZERO_UUID
-from storage.log_manager import LogManager
-from storage.new_logs import NEW_LOGS, NewLog
-from storage.partition_metadata import read_topic_id
-from storage.topic_partition import TopicPartition
+from storage.disk.partition_metadata import read_topic_id
+from storage.disk.topic_partition import TopicPartition
+from storage.manager.log_manager import LogManager
+from storage.manager.new_logs import NEW_LOGS, NewLog
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks

@@ -4,12 +4,12 @@ from random import Random
 
 import pytest
 
-from protocol.record_builder import build_batch
-from protocol.record_errors import InvalidRecord
-from protocol.record_reader import Record, iter_records, record_data
-from protocol.records import parse_header
-from storage.cleaner_offset_map import LIVE, TOMBSTONE, OffsetMap
-from storage.cleaner_records import keep, keep_by_position
+from protocol.records.batch import parse_header
+from protocol.records.builder import build_batch
+from protocol.records.errors import InvalidRecord
+from protocol.records.reader import Record, iter_records, record_data
+from storage.cleaner.offset_map import LIVE, TOMBSTONE, OffsetMap
+from storage.cleaner.records import keep, keep_by_position
 
 
 def records_of(seed: int, count: int) -> list[Record]:

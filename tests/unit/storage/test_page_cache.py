@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from storage import page_cache
-from storage.filesystem import RealFile, RealFileSystem
-from storage.page_cache import PageCache
+from storage.disk import page_cache
+from storage.disk.filesystem import RealFile, RealFileSystem
+from storage.disk.page_cache import PageCache
 
 PAGE = mmap.PAGESIZE
 LENGTH = 64 * PAGE

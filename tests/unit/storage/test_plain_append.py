@@ -6,13 +6,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from protocol.records import ATTRIBUTES_OFFSET, HEADER_SIZE, TRANSACTIONAL_MASK
+from protocol.records.batch import ATTRIBUTES_OFFSET, HEADER_SIZE, TRANSACTIONAL_MASK
 from storage.errors import LogDirFailure, OutOfOrderSequence, StorageError
-from storage.log_append import Appended
-from storage.log_context import LogContext
-from storage.partition_log import PartitionLog
-from storage.plain_append import NOT_PLAIN
-from storage.validation import check_request, validate_produce
+from storage.log.append import Appended
+from storage.log.context import LogContext
+from storage.log.partition_log import PartitionLog
+from storage.log.plain_append import NOT_PLAIN
+from storage.validation.batch import check_request, validate_produce
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, with_bytes
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

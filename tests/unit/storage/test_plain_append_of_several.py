@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.errors import LogDirFailure, StorageError
-from storage.log_context import LogContext
-from storage.partition_log import PartitionLog
-from storage.plain_append import NOT_PLAIN
+from storage.log.context import LogContext
+from storage.log.partition_log import PartitionLog
+from storage.log.plain_append import NOT_PLAIN
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, with_bytes
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

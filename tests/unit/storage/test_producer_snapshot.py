@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage.disk.topic_partition import TopicPartition
 from storage.errors import CorruptSnapshot
-from storage.producer_snapshot import decode_snapshot, encode_snapshot
-from storage.producer_state import ProducerStateEntry
-from storage.producer_state_manager import ProducerStateManager, snapshot_offsets
-from storage.topic_partition import TopicPartition
+from storage.producers.snapshot import decode_snapshot, encode_snapshot
+from storage.producers.state import ProducerStateEntry
+from storage.producers.state_manager import ProducerStateManager, snapshot_offsets
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.golden_logs import LOGS
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage.disk.topic_partition import TopicPartition
 from storage.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequence, ProducerStateError, TransactionCoordinatorFenced
-from storage.producer_state import LATE_TRANSACTION_BUFFER_MS, MAX_SEQUENCE, BatchMetadata, ProducerState
-from storage.topic_partition import TopicPartition
+from storage.producers.state import LATE_TRANSACTION_BUFFER_MS, MAX_SEQUENCE, BatchMetadata, ProducerState
 
 PRODUCER = 777_000
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from protocol.compression import CODEC_BY_NAME
-from protocol.record_reader import iter_records
-from protocol.records import TimestampType, crc_is_valid, parse_header
+from protocol.records.batch import TimestampType, crc_is_valid, parse_header
+from protocol.records.compression import CODEC_BY_NAME
+from protocol.records.reader import iter_records
+from storage.disk.topic_partition import TopicPartition
 from storage.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge
-from storage.record_errors import UnreadableRecords
-from storage.topic_partition import TopicPartition
-from storage.validation import ValidatedBatch, complete_validation, validate_produce
-from storage.validation_rules import ValidationRules
+from storage.validation.batch import ValidatedBatch, complete_validation, validate_produce
+from storage.validation.record_errors import UnreadableRecords
+from storage.validation.rules import ValidationRules
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_record, with_bytes
 from tests.support.golden_logs import golden_batches
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from storage.directory_names import parse_directory_name
-from storage.filesystem import RealFileSystem
-from storage.log_manager import LogManager
+from storage.disk.directory_names import parse_directory_name
+from storage.disk.filesystem import RealFileSystem
+from storage.manager.log_manager import LogManager
 from tests.support.golden_logs import LOGS
 from tests.support.log_manager import Disks
 from tests.support.logs import read_all

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from storage import disk_space
-from storage.filesystem import RealFileSystem
-from storage.log_context import LogContext
-from storage.partition_log import PartitionLog
-from storage.real_file import RealFile
-from storage.reservations import MOST_BYTES, Reservations
-from storage.segment import FIRST_BYTES, NEVER
+from storage.disk import disk_space
+from storage.disk.filesystem import RealFileSystem
+from storage.disk.real_file import RealFile
+from storage.log.context import LogContext
+from storage.log.partition_log import PartitionLog
+from storage.segment.segment import FIRST_BYTES, NEVER
+from storage.upkeep.reservations import MOST_BYTES, Reservations
 from tests.support.batches import a_batch
 from tests.support.filesystems import MemoryFile, MemoryFileSystem
 from tests.support.logs import a_context, a_log, append, read_all

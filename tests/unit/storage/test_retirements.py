@@ -2,11 +2,11 @@
 
 import re
 
-from storage.log_manager import LogManager
-from storage.new_logs import NEW_LOGS, NewLog
-from storage.partition_log import PartitionLog
-from storage.retirements import RETIRE_LOG
-from storage.topic_partition import TopicPartition
+from storage.disk.topic_partition import TopicPartition
+from storage.log.partition_log import PartitionLog
+from storage.manager.log_manager import LogManager
+from storage.manager.new_logs import NEW_LOGS, NewLog
+from storage.upkeep.retirements import RETIRE_LOG
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, a_future_log

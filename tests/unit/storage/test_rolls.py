@@ -5,12 +5,12 @@ from random import Random
 
 import pytest
 
-from storage.log_context import LogContext
-from storage.log_manager import LogManager
-from storage.log_roll import MOST_UNFINISHED
-from storage.partition_log import PartitionLog
-from storage.producer_snapshot import decode_snapshot
-from storage.topic_partition import TopicPartition
+from storage.disk.topic_partition import TopicPartition
+from storage.log.context import LogContext
+from storage.log.partition_log import PartitionLog
+from storage.log.roll import MOST_UNFINISHED
+from storage.manager.log_manager import LogManager
+from storage.producers.snapshot import decode_snapshot
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from storage import deferred_writes, log_checkpoints
-from storage.checkpoint import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
-from storage.deferred_writes import WRITES_PER_BATCH
-from storage.leader_epochs import read_leader_epochs
-from storage.log_manager import LogManager
-from storage.movable_directory import MovableDirectory
-from storage.partition_log import PartitionLog
-from storage.partition_metadata import read_topic_id
-from storage.small_files import SmallFiles
-from storage.topic_partition import TopicPartition
+from storage.disk import deferred_writes
+from storage.disk.checkpoint import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
+from storage.disk.deferred_writes import WRITES_PER_BATCH
+from storage.disk.leader_epochs import read_leader_epochs
+from storage.disk.movable_directory import MovableDirectory
+from storage.disk.partition_metadata import read_topic_id
+from storage.disk.small_files import SmallFiles
+from storage.disk.topic_partition import TopicPartition
+from storage.log.partition_log import PartitionLog
+from storage.manager.log_manager import LogManager
+from storage.upkeep import log_checkpoints
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import CLUSTER_ID, Disks, a_future_log

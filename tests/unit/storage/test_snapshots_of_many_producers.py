@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage import producer_snapshot, producer_state_manager
+from storage.disk.topic_partition import TopicPartition
 from storage.errors import LogDirFailure
-from storage.log_manager import LogManager
-from storage.partition_log import PartitionLog
-from storage.producer_snapshot import decode_snapshot, encode_snapshot
-from storage.producer_state import ProducerState
-from storage.topic_partition import TopicPartition
+from storage.log.partition_log import PartitionLog
+from storage.manager.log_manager import LogManager
+from storage.producers import snapshot as producer_snapshot
+from storage.producers import state_manager as producer_state_manager
+from storage.producers.snapshot import decode_snapshot, encode_snapshot
+from storage.producers.state import ProducerState
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, topic

@@ -5,13 +5,14 @@ from collections.abc import Callable
 
 import pytest
 
-from protocol.record_builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
-from storage import log_truncation, producer_replay
+from protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
+from storage.disk.topic_partition import TopicPartition
 from storage.errors import LogBeingTruncated, LogClosed, LogDirFailure
-from storage.log_append import AppendOrigin
-from storage.log_manager import LogManager
-from storage.partition_log import PartitionLog
-from storage.topic_partition import TopicPartition
+from storage.log import producer_replay
+from storage.log import truncation as log_truncation
+from storage.log.append import AppendOrigin
+from storage.log.partition_log import PartitionLog
+from storage.manager.log_manager import LogManager
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, topic

@@ -4,12 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.record_reader import iter_records
-from protocol.records import HEADER_SIZE, TimestampType, crc_is_valid, parse_header
+from protocol.records.batch import HEADER_SIZE, TimestampType, crc_is_valid, parse_header
+from protocol.records.reader import iter_records
+from storage.disk.topic_partition import TopicPartition
 from storage.errors import CorruptRecord, InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError, UnsupportedCompressionType
-from storage.record_errors import InvalidProduceRecords, MalformedRecords, UnreadableRecords, error_message
-from storage.topic_partition import TopicPartition
-from storage.validation import (
+from storage.validation.batch import (
     INLINE_CHECK_MAX_RECORDS,
     WALK_MAX_RECORDS,
     ValidatedBatch,
@@ -17,7 +16,8 @@ from storage.validation import (
     complete_validation,
     validate_produce,
 )
-from storage.validation_rules import ValidationRules
+from storage.validation.record_errors import InvalidProduceRecords, MalformedRecords, UnreadableRecords, error_message
+from storage.validation.rules import ValidationRules
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_record, with_bytes
 
 ORDERS = TopicPartition("orders", 0)

@@ -1,0 +1,262 @@
+"""A cluster as a client sees it: bootstrap servers, brokers by id, leaders and coordinators, found anew after they moved.
+
+Everything that needs a broker asks here for its connection. `until_done` tries again what failed because something moves, until the time
+is over.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, TypeVar
+
+from broker.client.connection import Address, AnyResponse, Connection
+from broker.client.errors import ClientError, ConnectionLost, Refused, Unreachable, check
+from protocol.errors import ErrorCode
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.schema.message import Message
+
+DEFAULT_PORT: Final = 9092
+NO_LEADER: Final = -1
+_BACKOFF_SECONDS: Final = 0.1
+
+Result = TypeVar("Result")
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic; its text is `topic-0`."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def parse_bootstrap(text: str) -> list[Address]:
+    """`host:port,host:port`; the port may be left out, IPv6 addresses stand in brackets. Raises ClientError."""
+    found = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        host, colon, port = part.rpartition(":")
+        if not colon or part.endswith("]"):
+            host, port = part, str(DEFAULT_PORT)
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ClientError(f"{part!r} is no address of a broker; write host:port")
+        found.append(Address(host.strip("[]"), int(port)))
+    if not found:
+        raise ClientError("no bootstrap server is given; write host:port")
+    return found
+
+
+class Cluster:
+    """Use as a context manager; leaving it closes the connections."""
+
+    def __init__(self, bootstrap: str, *, client_id: str = "ottla", timeout_seconds: float = 30.0) -> None:
+        self._bootstrap = parse_bootstrap(bootstrap)
+        self._client_id = client_id
+        self.timeout_seconds = timeout_seconds
+        self._brokers: dict[int, Address] = {}
+        self._controller_id = NO_LEADER
+        self._topics: dict[str, MetadataResponseTopic] = {}
+        self._connections: dict[Address, Connection] = {}
+
+    def __enter__(self) -> "Cluster":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    # ---- connections
+
+    def connection(self, address: Address) -> Connection:
+        """The connection to that address, opened when there is none. Raises Unreachable."""
+        found = self._connections.get(address)
+        if found is None:
+            found = self._connections[address] = self.new_connection(address)
+        return found
+
+    def new_connection(self, address: Address) -> Connection:
+        """A connection of one's own, for requests that keep the broker waiting; the caller closes it.
+
+        Raises Unreachable, or ConnectionLost once the cluster was reached: brokers that were there may come back.
+        """
+        try:
+            return Connection(address, self._client_id, self.timeout_seconds)
+        except Unreachable as error:
+            if self._brokers:
+                raise ConnectionLost(str(error)) from None
+            raise
+
+    def drop(self, connection: Connection) -> None:
+        """Forget a connection that failed."""
+        connection.close()
+        if self._connections.get(connection.address) is connection:
+            del self._connections[connection.address]
+
+    def any_connection(self) -> Connection:
+        """A connection to whichever broker can be reached. Raises Unreachable with the reason of each."""
+        for connection in self._connections.values():
+            return connection
+        reasons = []
+        for address in dict.fromkeys((*self._bootstrap, *self._brokers.values())):
+            try:
+                return self.connection(address)
+            except (Unreachable, ConnectionLost) as error:
+                reasons.append(str(error))
+        raise (ConnectionLost if self._brokers else Unreachable)("\n".join(reasons))
+
+    def broker_address(self, broker_id: int) -> Address:
+        """Where a broker of this id listens. Raises ClientError when there is none."""
+        if broker_id not in self._brokers:
+            self.refresh([])
+        if broker_id not in self._brokers:
+            raise ClientError(f"there is no broker {broker_id}; alive are {', '.join(map(str, sorted(self._brokers)))}")
+        return self._brokers[broker_id]
+
+    def broker(self, broker_id: int) -> Connection:
+        """The connection to a broker by its id. Raises ConnectionLost."""
+        address = self.broker_address(broker_id)
+        try:
+            return self.connection(address)
+        except ConnectionLost as error:
+            raise ConnectionLost(f"broker {broker_id} says that it listens at {address}: {error}") from None
+
+    def broker_ids(self) -> list[int]:
+        """The brokers that are alive."""
+        if not self._brokers:
+            self.refresh([])
+        return sorted(self._brokers)
+
+    # ---- asking
+
+    def until_done(self, attempt: Callable[[], Result], *, timeout_seconds: float | None = None) -> Result:
+        """Call `attempt` until it does not raise something that may pass: a lost connection, a moved leader or coordinator."""
+        deadline = time.monotonic() + (self.timeout_seconds if timeout_seconds is None else timeout_seconds)
+        while True:
+            try:
+                return attempt()
+            except (ConnectionLost, Refused) as error:
+                may_pass = isinstance(error, ConnectionLost) or (error.code.retriable and not isinstance(error, UnknownTopic))
+                if not may_pass or time.monotonic() + _BACKOFF_SECONDS > deadline:
+                    raise
+            time.sleep(_BACKOFF_SECONDS)
+            self._topics.clear()
+
+    def ask(
+        self, find: Callable[[], Connection], request: Message, response: type[AnyResponse], *, timeout_seconds: float | None = None
+    ) -> AnyResponse:
+        """One request to the broker that `find` finds, with the connection dropped when it breaks. Raises ConnectionLost."""
+        connection = find()
+        try:
+            return connection.ask(request, response, timeout_seconds=timeout_seconds)
+        except ConnectionLost:
+            self.drop(connection)
+            raise
+
+    def ask_broker(self, broker_id: int, request: Message, response: type[AnyResponse]) -> AnyResponse:
+        """One request to a broker by its id. Raises ConnectionLost."""
+        return self.ask(lambda: self.broker(broker_id), request, response)
+
+    def ask_controller(self, request: Message, response: type[AnyResponse], *, timeout_seconds: float | None = None) -> AnyResponse:
+        """One request to the controller."""
+        return self.until_done(lambda: self.ask(self.controller, request, response, timeout_seconds=timeout_seconds))
+
+    def controller(self) -> Connection:
+        """The connection to the controller."""
+        self.refresh([])
+        if self._controller_id == NO_LEADER:
+            raise Refused("the cluster has no controller now", ErrorCode.NOT_CONTROLLER)
+        return self.broker(self._controller_id)
+
+    def coordinator(self, group: str) -> Address:
+        """Where the coordinator of a group listens. Waits while the internal topic is being made. Raises Refused."""
+
+        def attempt() -> Address:
+            answer = self.ask(self.any_connection, FindCoordinatorRequest(key=group, key_type=0), FindCoordinatorResponse)
+            check(f"the coordinator of group {group}", answer.error_code, answer.error_message)
+            return Address(answer.host, answer.port)
+
+        return self.until_done(attempt)
+
+    # ---- metadata
+
+    def refresh(self, topics: Iterable[str] | None, *, may_create: bool = False) -> MetadataResponse:
+        """Ask for topics, all of them when None, and remember what is told."""
+        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+
+        def attempt() -> MetadataResponse:
+            connection = self.any_connection()
+            request = MetadataRequest(topics=wanted, allow_auto_topic_creation=may_create)
+            return self.ask(lambda: connection, request, MetadataResponse)
+
+        answer = self.until_done(attempt)
+        self._brokers = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
+        self._controller_id = answer.controller_id
+        for topic in answer.topics:
+            if topic.name is not None:
+                self._topics[topic.name] = topic
+        return answer
+
+    def topic(self, name: str, *, may_create: bool = False) -> MetadataResponseTopic:
+        """A topic with its partitions. Raises Refused when there is none."""
+        found = self._topics.get(name)
+        if found is None or found.error_code:
+            self.refresh([name], may_create=may_create)
+            found = self._topics[name]
+            if found.error_code:
+                del self._topics[name]
+                if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not may_create:
+                    raise UnknownTopic(name)
+            check(f"topic {name}", found.error_code)
+        return found
+
+    def partitions(self, topic: str) -> list[int]:
+        """The numbers of a topic's partitions. Raises Refused."""
+        return sorted(partition.partition_index for partition in self.topic(topic).partitions)
+
+    def leader(self, topic_partition: TopicPartition) -> int:
+        """The id of the broker that leads the partition. Raises Refused when there is no such partition, or no leader."""
+        partition = self._partition(topic_partition)
+        if partition is None:
+            self._topics.pop(topic_partition.topic, None)
+            partition = self._partition(topic_partition)
+        if partition is None:
+            count = len(self.topic(topic_partition.topic).partitions)
+            raise ClientError(f"topic {topic_partition.topic} has no partition {topic_partition.partition}, only {count} from 0 on")
+        if partition.leader_id not in self._brokers:  # none, or one that just died
+            self._topics.pop(topic_partition.topic, None)
+            raise Refused(str(topic_partition), ErrorCode.LEADER_NOT_AVAILABLE)
+        return partition.leader_id
+
+    def _partition(self, wanted: TopicPartition) -> MetadataResponsePartition | None:
+        found = (partition for partition in self.topic(wanted.topic).partitions if partition.partition_index == wanted.partition)
+        return next(found, None)
+
+    def forget(self, topic: str) -> None:
+        """What is known of the topic is out of date."""
+        self._topics.pop(topic, None)
+
+    def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """The partitions, by the broker that leads them."""
+        found: dict[int, list[TopicPartition]] = {}
+        for partition in partitions:
+            found.setdefault(self.leader(partition), []).append(partition)
+        return found
+
+
+class UnknownTopic(Refused):
+    """There is no such topic. Not worth a second try, although the code says so: commands do not wait for topics to appear."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"topic {name}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")

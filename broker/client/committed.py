@@ -1,0 +1,136 @@
+"""A group's committed offsets: read, written and forgotten through its coordinator."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from broker.client.cluster import Cluster, TopicPartition
+from broker.client.errors import Refused, SomeRefused, check
+from broker.client.offsets import by_topic
+from protocol.errors import ErrorCode
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
+
+
+class Committed(NamedTuple):
+    """What a group committed for a partition."""
+
+    offset: int
+    metadata: str
+
+
+class Membership(NamedTuple):
+    """Who commits. The default is somebody from outside, which a group with members refuses."""
+
+    generation: int = -1
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+OUTSIDE = Membership()
+
+
+def committed_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, Committed]:
+    """What the group committed for these partitions, or for all; partitions without an offset are left out. Raises Refused."""
+    wanted = None if partitions is None else list(partitions)
+
+    def attempt() -> dict[TopicPartition, Committed]:
+        topics = None
+        if wanted is not None:
+            topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=numbers) for topic, numbers in by_topic(wanted).items()]
+        request = OffsetFetchRequest(group_id=group, topics=topics)
+        answer = cluster.ask(lambda: cluster.connection(cluster.coordinator(group)), request, OffsetFetchResponse)
+        check(f"group {group}", answer.error_code)
+        found = {}
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                name = TopicPartition(topic.name, partition.partition_index)
+                check(f"the offset of group {group} for {name}", partition.error_code)
+                if partition.committed_offset >= 0:
+                    found[name] = Committed(partition.committed_offset, partition.metadata or "")
+        return found
+
+    return cluster.until_done(attempt)
+
+
+def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int], membership: Membership = OUTSIDE) -> None:
+    """Commit. Raises Refused when the membership is not valid (any more), SomeRefused for single partitions."""
+    if not offsets:
+        return
+
+    def attempt() -> None:
+        request = OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=membership.generation,
+            member_id=membership.member_id,
+            group_instance_id=membership.instance_id,
+            topics=[
+                OffsetCommitRequestTopic(
+                    name=topic,
+                    partitions=[
+                        OffsetCommitRequestPartition(
+                            partition_index=number, committed_offset=offsets[TopicPartition(topic, number)], committed_metadata=""
+                        )
+                        for number in numbers
+                    ],
+                )
+                for topic, numbers in by_topic(offsets).items()
+            ],
+        )
+        answer = cluster.ask(lambda: cluster.connection(cluster.coordinator(group)), request, OffsetCommitResponse)
+        errors = {
+            f"{topic.name}-{partition.partition_index}": Refused(
+                f"the offset of group {group} for {topic.name}-{partition.partition_index}", partition.error_code
+            )
+            for topic in answer.topics
+            for partition in topic.partitions
+            if partition.error_code
+        }
+        _raise(errors)
+
+    cluster.until_done(attempt)
+
+
+def _raise(errors: Mapping[str, Refused]) -> None:
+    """One error for all when all are the same, so that it can be tried again."""
+    if len({error.code for error in errors.values()}) == 1:
+        raise next(iter(errors.values()))
+    if errors:
+        raise SomeRefused(errors)
+
+
+def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Refused | None]:
+    """Forget offsets; what became of each. Raises Refused when the group as a whole refuses."""
+    wanted = list(partitions)
+
+    def attempt() -> dict[TopicPartition, Refused | None]:
+        request = OffsetDeleteRequest(
+            group_id=group,
+            topics=[
+                OffsetDeleteRequestTopic(
+                    name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=number) for number in numbers]
+                )
+                for topic, numbers in by_topic(wanted).items()
+            ],
+        )
+        answer = cluster.ask(lambda: cluster.connection(cluster.coordinator(group)), request, OffsetDeleteResponse)
+        check(f"group {group}", answer.error_code)
+        found: dict[TopicPartition, Refused | None] = {}
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                name = TopicPartition(topic.name, partition.partition_index)
+                failed = partition.error_code != ErrorCode.NONE
+                found[name] = Refused(f"the offset of group {group} for {name}", partition.error_code) if failed else None
+        return found
+
+    return cluster.until_done(attempt)

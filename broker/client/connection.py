@@ -1,0 +1,194 @@
+"""One connection to one broker: requests go out in the versions both sides know, answers come in the order of the requests.
+
+Blocking, for one thread. A connection that failed once is of no further use.
+"""
+
+import selectors
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Iterable
+from typing import Final, NamedTuple, TypeVar, cast
+
+from broker.client.errors import ConnectionLost, DoesNotFit, Unreachable
+from broker.client.versions import ApiTable, api_table, choose_version
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.header import RequestHeader, ResponseHeader
+from protocol.schema.framing import FrameReader, InvalidFrame, frame
+from protocol.schema.message import Message
+from protocol.schema.registry import Api, api
+from protocol.schema.wire import InvalidValue, ProtocolError
+
+MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
+_READ_BYTES: Final = 256 * 1024
+CLIENT_SOFTWARE: Final = ("ottla", "0.1.0")
+_ERROR = struct.Struct(">4xh")  # correlation id, error code
+
+AnyResponse = TypeVar("AnyResponse", bound=Message)
+
+
+class Address(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class _Expected(NamedTuple):
+    correlation_id: int
+    api: Api
+    version: int
+
+
+class Connection:
+    """Open, with the broker's versions known, when the constructor returns. Raises Unreachable, ConnectionLost."""
+
+    def __init__(self, address: Address, client_id: str, timeout_seconds: float) -> None:
+        self.address = address
+        self._client_id = client_id
+        self._timeout = timeout_seconds
+        self._correlation_id = 0
+        self._expected: deque[_Expected] = deque()
+        self._frames = FrameReader(MAX_FRAME_BYTES)
+        self._received: deque[bytes] = deque()
+        try:
+            self._socket = socket.create_connection(address, timeout_seconds)
+        except OSError as error:
+            raise Unreachable(f"no broker can be reached at {address}: {error.strerror or error}") from None
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.versions: ApiTable = {}
+        try:
+            self.versions = self._negotiate()
+        except BaseException:
+            self.close()
+            raise
+
+    def fileno(self) -> int:
+        """For selectors."""
+        return self._socket.fileno()
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without an answer so far."""
+        return len(self._expected)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    def version_of(self, key: ApiKey) -> int:
+        """The version that requests of this API are sent in. Raises UnsupportedByBroker."""
+        return choose_version(key, self.versions, str(self.address))
+
+    def ask(self, request: Message, response: type[AnyResponse], *, timeout_seconds: float | None = None) -> AnyResponse:
+        """Send and wait for the answer; nothing else may be in flight. Raises ConnectionLost, UnsupportedByBroker."""
+        assert not self._expected, "answers come in order"
+        self.send(request)
+        answer = self.receive(self._timeout if timeout_seconds is None else timeout_seconds)
+        if answer is None:
+            raise ConnectionLost(f"the broker at {self.address} did not answer in time")
+        assert isinstance(answer, response)
+        return answer
+
+    def send(self, request: Message, *, is_answered: bool = True) -> None:
+        """Send without waiting. A Produce with acks=0 is not answered."""
+        key = ApiKey(cast("int", request.SCHEMA.api_key))
+        self._send(request, api(key), self.version_of(key), is_answered=is_answered)
+
+    def _send(self, request: Message, spoken: Api, version: int, *, is_answered: bool = True) -> None:
+        self._correlation_id += 1
+        header = RequestHeader(
+            request_api_key=spoken.key,
+            request_api_version=version,
+            correlation_id=self._correlation_id,
+            client_id=self._client_id,
+        ).encode(spoken.request_header_version(version))
+        try:
+            data = frame(header, *request.encode_parts(version))
+        except InvalidValue as error:
+            raise DoesNotFit(f"a value that was given does not fit into the request: {error}") from None
+        try:
+            self._socket.settimeout(self._timeout)
+            self._socket.sendall(data)
+        except OSError as error:
+            raise ConnectionLost(f"the connection to {self.address} broke: {error.strerror or error}") from None
+        if is_answered:
+            self._expected.append(_Expected(self._correlation_id, spoken, version))
+
+    def receive(self, timeout_seconds: float) -> Message | None:
+        """The next answer; None when none came in time. 0 only takes what is there already. Raises ConnectionLost."""
+        data = self._receive_frame(timeout_seconds)
+        if data is None:
+            return None
+        expected = self._expected.popleft()
+        try:
+            header, at = ResponseHeader.decode(data, expected.api.response_header_version(expected.version))
+            if header.correlation_id != expected.correlation_id:
+                raise ConnectionLost(f"the broker at {self.address} answers requests in another order than they were sent")
+            return expected.api.response.decode(data, expected.version, at)[0]
+        except ProtocolError as error:
+            name = expected.api.key.name.title().replace("_", "")
+            raise ConnectionLost(
+                f"the broker at {self.address} answers {name} {expected.version} in a way that makes no sense: {error}"
+            ) from None
+
+    def _receive_frame(self, timeout_seconds: float) -> bytes | None:
+        deadline = time.monotonic() + timeout_seconds
+        while not self._received:
+            self._socket.settimeout(max(deadline - time.monotonic(), 0))
+            try:
+                data = self._socket.recv(_READ_BYTES)
+            except (TimeoutError, BlockingIOError):
+                return None
+            except OSError as error:
+                raise ConnectionLost(f"the connection to {self.address} broke: {error.strerror or error}") from None
+            if not data:
+                raise ConnectionLost(f"the broker at {self.address} closed the connection")
+            try:
+                self._received.extend(self._frames.feed(data))
+            except InvalidFrame:
+                raise ConnectionLost(f"what listens at {self.address} does not speak Kafka's protocol, or wants TLS") from None
+        return self._received.popleft()
+
+    def _negotiate(self) -> ApiTable:
+        spoken = api(ApiKey.API_VERSIONS)
+        version = 3
+        request = ApiVersionsRequest(client_software_name=CLIENT_SOFTWARE[0], client_software_version=CLIENT_SOFTWARE[1])
+        while True:
+            self._send(request if version >= 3 else ApiVersionsRequest(), spoken, version)
+            try:
+                data = self._receive_frame(self._timeout)
+            except ConnectionLost as error:
+                raise Unreachable(f"{error} before it said which versions it speaks; does it want TLS or SASL?") from None
+            if data is None:
+                raise Unreachable(f"what listens at {self.address} does not answer; does it speak Kafka's protocol?")
+            self._expected.popleft()
+            answer = decode_api_versions(data, version)
+            if answer.error_code != ErrorCode.UNSUPPORTED_VERSION or version == 0:
+                return api_table(answer.api_keys)
+            listed = api_table(answer.api_keys).get(ApiKey.API_VERSIONS)
+            version = min(listed.last, version - 1) if listed is not None else 0
+
+
+def readable(connections: Iterable[Connection], timeout_seconds: float) -> list[Connection]:
+    """Those that have something to read: waits until one has, or the time is up."""
+    with selectors.DefaultSelector() as selector:
+        for connection in connections:
+            selector.register(connection, selectors.EVENT_READ, connection)
+        return [key.data for key, _ in selector.select(timeout_seconds)]
+
+
+def decode_api_versions(data: bytes, version: int) -> ApiVersionsResponse:
+    """The answer to ApiVersions: in version 0, with an error, when the broker does not know the version asked. Raises Unreachable."""
+    try:
+        if len(data) >= _ERROR.size and _ERROR.unpack_from(data)[0] == ErrorCode.UNSUPPORTED_VERSION:
+            version = 0
+        return ApiVersionsResponse.decode(data, version, 4)[0]
+    except ProtocolError as error:
+        raise Unreachable(f"what answered does not speak Kafka's protocol: {error}") from None

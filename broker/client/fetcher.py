@@ -1,0 +1,214 @@
+"""Reads records from partitions: one Fetch per leader on its way, positions moved on, moved leaders found again.
+
+With read_committed, records of aborted transactions are left out, as the lists of them in the answers say; markers are never handed out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from broker.client.cluster import Cluster, TopicPartition
+from broker.client.connection import Connection, readable
+from broker.client.errors import ClientError, ConnectionLost, Refused
+from broker.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, by_topic
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from protocol.records.batch import BatchHeader, TimestampType, crc_is_valid, iter_batches
+from protocol.records.builder import ControlRecordType, control_record_type
+from protocol.records.errors import RecordFormatError
+from protocol.records.reader import Record, iter_records
+
+_BACKOFF_SECONDS: Final = 0.1
+
+
+class FetchSettings(NamedTuple):
+    """As the Kafka consumer's configuration of the same names."""
+
+    isolation: int = READ_UNCOMMITTED
+    max_wait_ms: int = 500
+    min_bytes: int = 1
+    max_bytes: int = 50 * 1024 * 1024
+    max_partition_bytes: int = 1024 * 1024
+
+
+class FetchedBatch(NamedTuple):
+    """Records of one batch, from the position on; none of a marker or of what was aborted."""
+
+    partition: TopicPartition
+    timestamp_type: TimestampType
+    records: list[Record]
+    next_offset: int
+
+
+class OffsetGone(ClientError):
+    """A position is outside of what the partition holds."""
+
+    def __init__(self, partition: TopicPartition, offset: int) -> None:
+        self.partition = partition
+        self.offset = offset
+        super().__init__(f"{partition}: offset {offset} is out of range")
+
+
+class Fetcher:
+    """`positions` may be changed between polls: a partition that is not in it any more is not read."""
+
+    def __init__(self, cluster: Cluster, positions: dict[TopicPartition, int], settings: FetchSettings) -> None:
+        self.positions = positions
+        self._cluster = cluster
+        self._settings = settings
+        self._in_flight: dict[Connection, dict[TopicPartition, int]] = {}
+        self._connections: dict[int, Connection] = {}
+        self._failing_since: dict[int, float] = {}
+
+    def close(self) -> None:
+        """Close the connections."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+        self._in_flight.clear()
+
+    def poll(self, timeout_seconds: float) -> Iterator[FetchedBatch]:
+        """What one or more leaders answer, batch by batch; nothing when none does in time.
+
+        The position of a partition moves on with each batch that was taken. Raises OffsetGone, Refused.
+        """
+        self._send()
+        if not self._in_flight:
+            time.sleep(min(timeout_seconds, _BACKOFF_SECONDS))
+            return
+        for connection in readable(self._in_flight, timeout_seconds):
+            yield from self._take(connection)
+
+    def _send(self) -> None:
+        asked = {partition for partitions in self._in_flight.values() for partition in partitions}
+        for leader, partitions in self._cluster.until_done(lambda: self._cluster.by_leader(self.positions)).items():
+            wanted = [partition for partition in partitions if partition not in asked]
+            connection = self._connections.get(leader)
+            if not wanted or (connection is not None and connection in self._in_flight):
+                continue
+            positions = {partition: self.positions[partition] for partition in wanted}
+            try:
+                if connection is None:
+                    connection = self._connections[leader] = self._cluster.new_connection(self._cluster.broker_address(leader))
+                connection.send(self._request(positions))
+            except ConnectionLost as error:
+                self._lose(leader, error)
+                continue
+            self._in_flight[connection] = positions
+
+    def _request(self, positions: dict[TopicPartition, int]) -> FetchRequest:
+        settings = self._settings
+        return FetchRequest(
+            max_wait_ms=settings.max_wait_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.max_bytes,
+            isolation_level=settings.isolation,
+            topics=[
+                FetchTopic(
+                    topic=topic,
+                    partitions=[
+                        FetchPartition(
+                            partition=number,
+                            fetch_offset=positions[TopicPartition(topic, number)],
+                            partition_max_bytes=settings.max_partition_bytes,
+                        )
+                        for number in numbers
+                    ],
+                )
+                for topic, numbers in by_topic(positions).items()
+            ],
+        )
+
+    def _take(self, connection: Connection) -> Iterator[FetchedBatch]:
+        leader = next(leader for leader, known in self._connections.items() if known is connection)
+        try:
+            answer = connection.receive(0)
+        except ConnectionLost as error:
+            self._lose(leader, error)
+            return
+        if answer is None:
+            return
+        self._failing_since.pop(leader, None)
+        assert isinstance(answer, FetchResponse)
+        asked = self._in_flight.pop(connection)
+        if answer.error_code:
+            self._wait_or_raise(Refused(f"fetching from {connection.address}", answer.error_code))
+            return
+        for topic in answer.responses:
+            for data in topic.partitions:
+                partition = TopicPartition(topic.topic, data.partition_index)
+                # Taken from the assignment, or moved, while the request was on its way: what came is of no use.
+                if partition in asked and self.positions.get(partition) == asked[partition]:
+                    yield from self._records_of(partition, data)
+
+    def _lose(self, leader: int, error: ConnectionLost) -> None:
+        """Try again with new metadata. Raises ConnectionLost when it has not worked for as long as is tried."""
+        connection = self._connections.pop(leader, None)
+        if connection is not None:
+            connection.close()
+            self._in_flight.pop(connection, None)
+        if time.monotonic() - self._failing_since.setdefault(leader, time.monotonic()) > self._cluster.timeout_seconds:
+            raise error
+        self._look_again()
+
+    def _wait_or_raise(self, error: Refused) -> None:
+        if not error.code.retriable:
+            raise error
+        self._look_again()
+
+    def _look_again(self) -> None:
+        for partition in self.positions:
+            self._cluster.forget(partition.topic)
+        time.sleep(_BACKOFF_SECONDS)
+
+    # ---- records
+
+    def _records_of(self, partition: TopicPartition, data: PartitionData) -> Iterator[FetchedBatch]:
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise OffsetGone(partition, self.positions[partition])
+        if data.error_code:
+            self._wait_or_raise(Refused(str(partition), data.error_code))
+            return
+        if not data.records:
+            return
+        aborted = AbortedFilter(data.aborted_transactions or []) if self._settings.isolation == READ_COMMITTED else None
+        try:
+            for at, header in iter_batches(data.records):
+                if not crc_is_valid(data.records, at):
+                    raise ClientError(f"{partition}: the checksum of the batch at offset {header.base_offset} is wrong")
+                yield self._batch(partition, data.records, at, header, aborted)
+        except RecordFormatError as error:
+            raise ClientError(f"{partition}: the records from offset {self.positions[partition]} on cannot be read: {error}") from None
+
+    def _batch(
+        self, partition: TopicPartition, buffer: memoryview | bytes, at: int, header: BatchHeader, aborted: AbortedFilter | None
+    ) -> FetchedBatch:
+        position = self.positions[partition]
+        records: list[Record] = []
+        hidden = aborted is not None and aborted.hides(header, buffer, at)
+        if not header.is_control and not hidden:
+            records = [record for record in iter_records(buffer, at, header) if record.offset >= position]
+        if partition in self.positions:
+            self.positions[partition] = max(position, header.next_offset)
+        return FetchedBatch(partition, header.timestamp_type, records, header.next_offset)
+
+
+class AbortedFilter:
+    """Which batches of an answer belong to aborted transactions: those of a producer between the first offset and its abort marker."""
+
+    def __init__(self, transactions: list[AbortedTransaction]) -> None:
+        self._to_come = sorted(transactions, key=lambda transaction: transaction.first_offset)
+        self._aborted: set[int] = set()
+
+    def hides(self, header: BatchHeader, buffer: memoryview | bytes, at: int) -> bool:
+        """Whether the batch is not to be seen. To be called for every batch in order."""
+        while self._to_come and self._to_come[0].first_offset <= header.last_offset:
+            self._aborted.add(self._to_come.pop(0).producer_id)
+        if header.is_control:
+            marker = next(iter_records(buffer, at, header), None)
+            if marker is not None and control_record_type(marker.key) is ControlRecordType.ABORT:
+                self._aborted.discard(header.producer_id)
+            return True
+        return header.is_transactional and header.producer_id in self._aborted

@@ -1,0 +1,141 @@
+"""Groups listed, described and deleted, over all coordinators."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from broker.client.assignor import PROTOCOL_TYPE, decode_assignment, decode_topics
+from broker.client.cluster import Cluster, TopicPartition
+from broker.client.errors import ClientError, Refused, check
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+_TYPES_SINCE = 5
+_STATES_SINCE = 4
+NO_GROUP = "Dead"
+
+
+class ListedGroup(NamedTuple):
+    """A group in a list. Old brokers say neither state nor type."""
+
+    group: str
+    protocol_type: str
+    state: str
+    type: str
+    coordinator: int
+
+
+class Member(NamedTuple):
+    """A member of a group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    topics: list[str]
+    partitions: list[TopicPartition]
+
+
+class DescribedGroup(NamedTuple):
+    """A group with its members; `state` is Dead when there is no such group."""
+
+    group: str
+    state: str
+    type: str
+    protocol_type: str
+    assignor: str
+    coordinator: str
+    members: list[Member]
+
+
+def list_groups(cluster: Cluster, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[ListedGroup]:
+    """The groups of all brokers. Raises ClientError when a filter is not known to a broker."""
+
+    def listed(broker_id: int) -> list[ListedGroup]:
+        connection = cluster.broker(broker_id)
+        version = connection.version_of(ApiKey.LIST_GROUPS)
+        if (states and version < _STATES_SINCE) or (types and version < _TYPES_SINCE):
+            raise ClientError(f"the broker at {connection.address} cannot filter groups by {'type' if types else 'state'}")
+        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+        answer = cluster.ask_broker(broker_id, request, ListGroupsResponse)
+        check(f"the groups of broker {broker_id}", answer.error_code)
+        return [
+            ListedGroup(group.group_id, group.protocol_type, group.group_state, group.group_type.capitalize(), broker_id)
+            for group in answer.groups
+        ]
+
+    found = [group for broker_id in cluster.broker_ids() for group in cluster.until_done(partial(listed, broker_id))]
+    return sorted(found)
+
+
+def describe_group(cluster: Cluster, group: str) -> DescribedGroup:
+    """A group of either protocol. Raises Refused."""
+
+    def attempt() -> DescribedGroup:
+        address = cluster.coordinator(group)
+        found = _describe_consumer(cluster, group) if ApiKey.CONSUMER_GROUP_DESCRIBE in cluster.connection(address).versions else None
+        if found is not None:
+            return found
+        answer = cluster.ask(lambda: cluster.connection(address), DescribeGroupsRequest(groups=[group]), DescribeGroupsResponse)
+        (described,) = answer.groups
+        if described.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+            check(f"group {group}", described.error_code)
+        is_consumer = described.protocol_type == PROTOCOL_TYPE
+        members = [
+            Member(
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                decode_topics(member.member_metadata) if is_consumer else [],
+                decode_assignment(member.member_assignment) if is_consumer else [],
+            )
+            for member in described.members
+        ]
+        state = described.group_state or NO_GROUP
+        return DescribedGroup(group, state, "Classic", described.protocol_type, described.protocol_data, str(address), members)
+
+    return cluster.until_done(attempt)
+
+
+def _describe_consumer(cluster: Cluster, group: str) -> DescribedGroup | None:
+    """A group of the new protocol (KIP-848); None when it is no such group."""
+    address = cluster.coordinator(group)
+    answer = cluster.ask(
+        lambda: cluster.connection(address), ConsumerGroupDescribeRequest(group_ids=[group]), ConsumerGroupDescribeResponse
+    )
+    (described,) = answer.groups
+    if described.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+        return None
+    check(f"group {group}", described.error_code, described.error_message)
+    members = [
+        Member(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.subscribed_topic_names,
+            [TopicPartition(topic.topic_name, number) for topic in member.assignment.topic_partitions for number in topic.partitions],
+        )
+        for member in described.members
+    ]
+    return DescribedGroup(group, described.group_state, "Consumer", PROTOCOL_TYPE, described.assignor_name, str(address), members)
+
+
+def delete_groups(cluster: Cluster, groups: Sequence[str]) -> dict[str, ClientError | None]:
+    """Forget groups with their offsets; what became of each."""
+
+    def attempt(group: str) -> ClientError | None:
+        address = cluster.coordinator(group)
+        answer = cluster.ask(lambda: cluster.connection(address), DeleteGroupsRequest(groups_names=[group]), DeleteGroupsResponse)
+        code = answer.results[0].error_code
+        error = Refused(f"group {group}", code) if code else None
+        if error is not None and error.code.retriable:
+            raise error
+        return error
+
+    return {group: cluster.until_done(partial(attempt, group)) for group in groups}

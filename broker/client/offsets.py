@@ -1,0 +1,87 @@
+"""Where partitions begin and end, and which offset a time stands for (ListOffsets), asked of the leaders."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from broker.client.cluster import Cluster, TopicPartition
+from broker.client.errors import check
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+MAX_TIMESTAMP: Final = -3
+
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+
+
+class FoundOffset(NamedTuple):
+    """An offset, and the timestamp of the record there when a time was asked for. Offset -1: no record is as young."""
+
+    offset: int
+    timestamp: int
+
+
+def list_offsets(
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, isolation: int = READ_UNCOMMITTED
+) -> dict[TopicPartition, FoundOffset]:
+    """The offset for a timestamp, or for EARLIEST, LATEST or MAX_TIMESTAMP, of each partition. Raises ClientError."""
+    found: dict[TopicPartition, FoundOffset] = {}
+
+    def attempt() -> None:
+        missing = [partition for partition in wanted if partition not in found]
+        for leader, partitions in cluster.by_leader(missing).items():
+            request = ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=isolation,
+                topics=[
+                    ListOffsetsTopic(
+                        name=topic,
+                        partitions=[
+                            ListOffsetsPartition(partition_index=number, timestamp=wanted[TopicPartition(topic, number)])
+                            for number in numbers
+                        ],
+                    )
+                    for topic, numbers in by_topic(partitions).items()
+                ],
+            )
+            answer = cluster.ask_broker(leader, request, ListOffsetsResponse)
+            for topic in answer.topics:
+                for partition in topic.partitions:
+                    name = TopicPartition(topic.name, partition.partition_index)
+                    check(str(name), partition.error_code)
+                    found[name] = FoundOffset(partition.offset, partition.timestamp)
+
+    cluster.until_done(attempt)
+    return {partition: found[partition] for partition in wanted}
+
+
+def end_offsets(cluster: Cluster, partitions: Iterable[TopicPartition], *, isolation: int = READ_UNCOMMITTED) -> dict[TopicPartition, int]:
+    """Behind the last record that a consumer may read, of each partition."""
+    return {name: found.offset for name, found in list_offsets(cluster, dict.fromkeys(partitions, LATEST), isolation=isolation).items()}
+
+
+def start_offsets(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """The first record of each partition."""
+    return {name: found.offset for name, found in list_offsets(cluster, dict.fromkeys(partitions, EARLIEST)).items()}
+
+
+def offsets_at(cluster: Cluster, partitions: Iterable[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int]:
+    """The first record at that time or later, of each partition; the end where there is none."""
+    found = list_offsets(cluster, dict.fromkeys(partitions, timestamp_ms))
+    late = [name for name, where in found.items() if where.offset < 0]
+    ends = end_offsets(cluster, late) if late else {}
+    return {name: ends.get(name, where.offset) for name, where in found.items()}
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The numbers of the partitions, by topic."""
+    found: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        found.setdefault(topic, []).append(number)
+    return found

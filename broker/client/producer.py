@@ -1,0 +1,346 @@
+"""Sends records: collects them into batches per partition, keeps one batch per partition on its way, and tries again what may pass.
+
+One batch per partition in flight keeps the order of records whatever is tried again; different partitions travel side by side. With
+acks=all the producer is idempotent when the cluster lets it be, so that trying again writes nothing twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from broker.client.cluster import Cluster, TopicPartition
+from broker.client.connection import Connection, readable
+from broker.client.errors import ClientError, ConnectionLost, Refused
+from broker.client.partitioner import StickyPartition, partition_of_key
+from protocol.errors import ErrorCode
+from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, increment_sequence
+from protocol.records.builder import build_batch
+from protocol.records.reader import Header, Record
+
+ACKS_ALL: Final = -1
+_RECORD_OVERHEAD_BYTES: Final = 20
+_BACKOFF_SECONDS: Final = 0.1
+_POLL_SECONDS: Final = 0.5
+_NO_IDEMPOTENCE: Final = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION)
+
+
+class OutgoingRecord(NamedTuple):
+    """What is to be sent. Without a partition the key decides; without a timestamp, now."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[Header, ...] = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+class ProducerSettings(NamedTuple):
+    """As the Kafka producer's configuration of the same names."""
+
+    acks: int = ACKS_ALL
+    codec: int = 0
+    compression_level: int | None = None
+    linger_seconds: float = 0.005
+    batch_bytes: int = 262_144
+    buffer_bytes: int = 32 * 1024 * 1024
+    request_timeout_ms: int = 30_000
+    delivery_timeout_seconds: float = 120.0
+
+
+class Delivery(NamedTuple):
+    """A batch that was acknowledged (offset -1 with acks=0), or given up with an error."""
+
+    partition: TopicPartition
+    base_offset: int
+    records: int
+    bytes: int
+    error: ClientError | None
+
+
+class _Batch:
+    __slots__ = ("begun_at", "bytes", "not_before", "partition", "records", "sent_at", "sequence")
+
+    def __init__(self, partition: TopicPartition, begun_at: float) -> None:
+        self.partition = partition
+        self.records: list[Record] = []
+        self.bytes = 0
+        self.begun_at = begun_at
+        self.not_before = 0.0
+        self.sent_at: float | None = None  # the first time
+        self.sequence = NO_SEQUENCE
+
+
+class Producer:
+    """`send` and `poll` in turn, `flush` at the end. `on_delivery` is called from within them."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        settings: ProducerSettings,
+        on_delivery: Callable[[Delivery], None],
+        *,
+        choose: Callable[[Sequence[int]], int],
+        may_create_topic: bool = False,
+    ) -> None:
+        """`choose` picks a partition at random. Raises ClientError when there is no such topic."""
+        self._cluster = cluster
+        self._topic = topic
+        self._settings = settings
+        self._on_delivery = on_delivery
+        described = cluster.until_done(lambda: cluster.topic(topic, may_create=may_create_topic))
+        self._count = len(described.partitions)
+        self._available = [partition.partition_index for partition in described.partitions if partition.leader_id >= 0]
+        self._sticky = StickyPartition(choose)
+        self._open: dict[int, _Batch] = {}
+        self._waiting: dict[int, deque[_Batch]] = {number: deque() for number in range(self._count)}
+        self._connections: dict[int, Connection] = {}
+        self._in_flight: dict[Connection, deque[list[_Batch]]] = {}
+        self._muted: set[int] = set()
+        self._buffered = 0
+        self._sequences: dict[int, int] = {}
+        self._producer_id, self._producer_epoch = self._ask_producer_id()
+
+    def _ask_producer_id(self) -> tuple[int, int]:
+        if self._settings.acks != ACKS_ALL:
+            return NO_PRODUCER_ID, NO_PRODUCER_EPOCH
+
+        def attempt() -> tuple[int, int]:
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+            answer = self._cluster.ask(self._cluster.any_connection, request, InitProducerIdResponse)
+            if answer.error_code:
+                raise Refused("a producer id", answer.error_code)
+            return answer.producer_id, answer.producer_epoch
+
+        try:
+            return self._cluster.until_done(attempt)
+        except Refused as error:
+            if error.code not in _NO_IDEMPOTENCE:
+                raise
+            return NO_PRODUCER_ID, NO_PRODUCER_EPOCH
+
+    # ---- taking records
+
+    def send(self, record: OutgoingRecord) -> None:
+        """Take a record. Waits for the brokers when too much is buffered. Raises ClientError for a partition that is not there."""
+        number = self._partition_of(record)
+        now = time.monotonic()
+        batch = self._open.get(number)
+        size = _RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
+        size += sum(len(key) + len(value or b"") + 4 for key, value in record.headers)
+        if batch is not None and batch.bytes + size > self._settings.batch_bytes:
+            self._close_batch(number)
+            if record.partition is None and record.key is None:
+                self._sticky.next_batch(self._available or range(self._count))
+                self.send(record)
+                return
+            batch = None
+        if batch is None:
+            batch = self._open[number] = _Batch(TopicPartition(self._topic, number), now)
+        timestamp = int(time.time() * 1000) if record.timestamp_ms is None else record.timestamp_ms
+        batch.records.append(Record(len(batch.records), timestamp, record.key, record.value, record.headers))
+        batch.bytes += size
+        self._buffered += size
+        while self._buffered > self._settings.buffer_bytes:
+            self.poll(_POLL_SECONDS)
+
+    def _partition_of(self, record: OutgoingRecord) -> int:
+        if record.partition is not None:
+            if not 0 <= record.partition < self._count:
+                raise ClientError(f"topic {self._topic} has no partition {record.partition}, only {self._count} from 0 on")
+            return record.partition
+        if record.key is not None:
+            return partition_of_key(record.key, self._count)
+        return self._sticky.current(self._available or range(self._count))
+
+    def _close_batch(self, number: int) -> None:
+        self._waiting[number].append(self._open.pop(number))
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When (monotonic) the oldest open batch has lingered long enough; None when none is open."""
+        if not self._open:
+            return None
+        return min(batch.begun_at for batch in self._open.values()) + self._settings.linger_seconds
+
+    @property
+    def has_work(self) -> bool:
+        """Whether something is not delivered yet."""
+        return bool(self._buffered)
+
+    # ---- sending
+
+    def poll(self, timeout_seconds: float = 0.0) -> None:
+        """Send what is due and take in the answers, waiting for one at most that long."""
+        now = time.monotonic()
+        for number in [number for number, batch in self._open.items() if now - batch.begun_at >= self._settings.linger_seconds]:
+            self._close_batch(number)
+        self._send_waiting(now)
+        self._receive(timeout_seconds)
+
+    def flush(self) -> None:
+        """Send everything and wait until it is delivered or given up."""
+        for number in list(self._open):
+            self._close_batch(number)
+        while self.has_work:
+            self.poll(_POLL_SECONDS)
+
+    def close(self) -> None:
+        """Close the connections; what is not delivered is lost."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+        self._in_flight.clear()
+
+    def _send_waiting(self, now: float) -> None:
+        by_leader: dict[int, list[_Batch]] = {}
+        for number, queue in self._waiting.items():
+            if not queue or number in self._muted or queue[0].not_before > now:
+                continue
+            batch = queue[0]
+            try:
+                leader = self._cluster.leader(batch.partition)
+            except (Refused, ConnectionLost) as error:
+                self._again_or_give_up(batch, error)
+                continue
+            by_leader.setdefault(leader, []).append(batch)
+        for leader, batches in by_leader.items():
+            self._send_to(leader, batches, now)
+
+    def _send_to(self, leader: int, batches: list[_Batch], now: float) -> None:
+        for batch in batches:
+            batch.sent_at = batch.sent_at or now
+        request = ProduceRequest(
+            acks=self._settings.acks,
+            timeout_ms=self._settings.request_timeout_ms,
+            topic_data=[
+                TopicProduceData(
+                    name=self._topic,
+                    partition_data=[
+                        PartitionProduceData(index=batch.partition.partition, records=self._encoded(batch)) for batch in batches
+                    ],
+                )
+            ],
+        )
+        is_answered = self._settings.acks != 0
+        try:
+            # A connection of its own: metadata is asked for while answers to Produce are still to come.
+            connection = self._connections.get(leader)
+            if connection is None:
+                connection = self._connections[leader] = self._cluster.new_connection(self._cluster.broker_address(leader))
+            connection.send(request, is_answered=is_answered)
+        except ConnectionLost as error:
+            broken = self._connections.pop(leader, None)
+            if broken is not None and broken in self._in_flight:
+                self._lose(broken, error)
+            elif broken is not None:
+                broken.close()
+            for batch in batches:
+                self._again_or_give_up(batch, error)
+            return
+        for batch in batches:
+            self._muted.add(batch.partition.partition)
+        if is_answered:
+            self._in_flight.setdefault(connection, deque()).append(batches)
+        else:
+            for batch in batches:
+                self._done(batch, -1, None)
+
+    def _encoded(self, batch: _Batch) -> bytes:
+        number = batch.partition.partition
+        if self._producer_id != NO_PRODUCER_ID and batch.sequence == NO_SEQUENCE:
+            batch.sequence = self._sequences.get(number, 0)
+        return bytes(
+            build_batch(
+                batch.records,
+                self._settings.codec,
+                base_offset=0,
+                level=self._settings.compression_level,
+                producer_id=self._producer_id,
+                producer_epoch=self._producer_epoch,
+                base_sequence=batch.sequence,
+            )
+        )
+
+    # ---- answers
+
+    def _receive(self, timeout_seconds: float) -> None:
+        if not self._in_flight:
+            if self._buffered and timeout_seconds and any(self._waiting.values()):
+                time.sleep(min(timeout_seconds, _BACKOFF_SECONDS))
+            return
+        ready = readable(self._in_flight, timeout_seconds)
+        limit = self._settings.request_timeout_ms / 1000 + self._cluster.timeout_seconds
+        for connection in list(self._in_flight):
+            if connection in ready:
+                self._take_answers(connection)
+            elif time.monotonic() - (self._in_flight[connection][0][0].sent_at or 0.0) > limit + self._settings.delivery_timeout_seconds:
+                self._lose(connection, ConnectionLost(f"the broker at {connection.address} did not answer in time"))
+
+    def _take_answers(self, connection: Connection) -> None:
+        try:
+            while connection.in_flight and (answer := connection.receive(0)) is not None:
+                assert isinstance(answer, ProduceResponse)
+                batches = self._in_flight[connection].popleft()
+                results = {partition.index: partition for topic in answer.responses for partition in topic.partition_responses}
+                for batch in batches:
+                    self._settle(batch, results.get(batch.partition.partition))
+        except ConnectionLost as error:
+            self._lose(connection, error)
+            return
+        if not self._in_flight[connection]:
+            del self._in_flight[connection]
+
+    def _lose(self, connection: Connection, error: ConnectionLost) -> None:
+        connection.close()
+        self._connections = {leader: known for leader, known in self._connections.items() if known is not connection}
+        for batches in self._in_flight.pop(connection):
+            for batch in batches:
+                self._muted.discard(batch.partition.partition)
+                self._again_or_give_up(batch, error)
+
+    def _settle(self, batch: _Batch, result: PartitionProduceResponse | None) -> None:
+        self._muted.discard(batch.partition.partition)
+        if result is None:
+            self._done(batch, -1, ClientError(f"{batch.partition}: the broker did not say what became of the batch"))
+        elif result.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            self._done(batch, result.base_offset, None)
+        elif result.error_code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE) and len(batch.records) > 1:
+            self._split(batch)
+        else:
+            reasons = [error.batch_index_error_message for error in result.record_errors if error.batch_index_error_message]
+            error = Refused(str(batch.partition), result.error_code, result.error_message or next(iter(reasons), None))
+            self._again_or_give_up(batch, error)
+
+    def _split(self, batch: _Batch) -> None:
+        queue = self._waiting[batch.partition.partition]
+        queue.popleft()
+        middle = len(batch.records) // 2
+        for records, size in ((batch.records[middle:], batch.bytes - batch.bytes // 2), (batch.records[:middle], batch.bytes // 2)):
+            half = _Batch(batch.partition, batch.begun_at)
+            half.records = [record._replace(offset=at) for at, record in enumerate(records)]
+            half.bytes = size
+            queue.appendleft(half)
+
+    def _again_or_give_up(self, batch: _Batch, error: ConnectionLost | Refused) -> None:
+        now = time.monotonic()
+        may_pass = isinstance(error, ConnectionLost) or error.code.retriable
+        if may_pass and now - batch.begun_at < self._settings.delivery_timeout_seconds:
+            batch.not_before = now + _BACKOFF_SECONDS
+            self._cluster.forget(self._topic)
+        else:
+            self._done(batch, -1, error)
+
+    def _done(self, batch: _Batch, base_offset: int, error: ClientError | None) -> None:
+        number = batch.partition.partition
+        self._muted.discard(number)
+        self._waiting[number].remove(batch)
+        self._buffered -= batch.bytes
+        if batch.sequence != NO_SEQUENCE and error is None:
+            self._sequences[number] = increment_sequence(batch.sequence, len(batch.records))
+        self._on_delivery(Delivery(batch.partition, base_offset, len(batch.records), batch.bytes, error))

@@ -1,0 +1,182 @@
+"""Partitions moved to other brokers (KIP-455), their throttles (KIP-73), and elections of leaders (KIP-460)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from broker.client.cluster import Cluster, TopicPartition
+from broker.client.config_admin import Change, Operation, ResourceType, alter_configs
+from broker.client.errors import ClientError, Refused, check
+from broker.client.offsets import by_topic
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
+)
+
+LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
+LEADER_RATE: Final = "leader.replication.throttled.rate"
+FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+
+Outcomes = dict[TopicPartition, ClientError | None]
+"""None when it was done."""
+
+
+class Move(NamedTuple):
+    """A partition that is being moved: all replicas, those that come and those that go."""
+
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
+
+    @property
+    def target(self) -> list[int]:
+        """What will be left."""
+        return [broker for broker in self.replicas if broker not in self.removing]
+
+
+def replicas_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, list[int]]:
+    """The replicas now. Raises ClientError for a partition that there is not."""
+    wanted = list(partitions)
+    answer = cluster.refresh(dict.fromkeys(name.topic for name in wanted))
+    found: dict[TopicPartition, list[int]] = {}
+    for topic in answer.topics:
+        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise Refused(f"topic {topic.name}", topic.error_code, "there is no such topic")
+        check(f"topic {topic.name}", topic.error_code)
+        for partition in topic.partitions:
+            found[TopicPartition(topic.name or "", partition.partition_index)] = list(partition.replica_nodes)
+    missing = [str(name) for name in wanted if name not in found]
+    if missing:
+        raise ClientError(f"there is no {', '.join(missing)}")
+    return {name: found[name] for name in wanted}
+
+
+def reassign(cluster: Cluster, plan: Mapping[TopicPartition, Sequence[int] | None]) -> Outcomes:
+    """Begin to move partitions; with None give up their move."""
+    request = AlterPartitionReassignmentsRequest(
+        timeout_ms=_timeout_ms(cluster),
+        topics=[
+            ReassignableTopic(
+                name=topic,
+                partitions=[
+                    ReassignablePartition(partition_index=number, replicas=_listed(plan[TopicPartition(topic, number)]))
+                    for number in numbers
+                ],
+            )
+            for topic, numbers in by_topic(plan).items()
+        ],
+    )
+
+    def attempt() -> Outcomes:
+        answer = cluster.ask(cluster.controller, request, AlterPartitionReassignmentsResponse)
+        check("the controller", answer.error_code, answer.error_message)
+        found: Outcomes = {}
+        for topic in answer.responses:
+            for partition in topic.partitions:
+                name = TopicPartition(topic.name, partition.partition_index)
+                code = partition.error_code
+                found[name] = Refused(str(name), code, partition.error_message) if code else None
+        return found
+
+    return cluster.until_done(attempt)
+
+
+def moves(cluster: Cluster, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, Move]:
+    """The moves under way, of all partitions or of these."""
+    topics = None
+    if partitions is not None:
+        topics = [ListPartitionReassignmentsTopics(name=name, partition_indexes=found) for name, found in by_topic(partitions).items()]
+    request = ListPartitionReassignmentsRequest(timeout_ms=_timeout_ms(cluster), topics=topics)
+
+    def attempt() -> dict[TopicPartition, Move]:
+        answer = cluster.ask(cluster.controller, request, ListPartitionReassignmentsResponse)
+        check("the controller", answer.error_code, answer.error_message)
+        return {
+            TopicPartition(topic.name, each.partition_index): Move(each.replicas, each.adding_replicas, each.removing_replicas)
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+
+    return cluster.until_done(attempt)
+
+
+def throttle(
+    cluster: Cluster, current: Mapping[TopicPartition, Sequence[int]], plan: Mapping[TopicPartition, Sequence[int]], rate: int
+) -> None:
+    """Let what moves from `current` to `plan` take at most `rate` bytes a second of each broker."""
+    leaders: dict[str, list[str]] = {}
+    followers: dict[str, list[str]] = {}
+    brokers: set[int] = set()
+    for name, target in plan.items():
+        sources = current[name]
+        new = [broker for broker in target if broker not in sources]
+        leaders.setdefault(name.topic, []).extend(f"{name.partition}:{broker}" for broker in sources)
+        followers.setdefault(name.topic, []).extend(f"{name.partition}:{broker}" for broker in new)
+        brokers.update(sources, target)
+    for topic in leaders:
+        changes = [
+            Change(key, Operation.APPEND, ",".join(found[topic]))
+            for key, found in ((LEADER_REPLICAS, leaders), (FOLLOWER_REPLICAS, followers))
+            if found[topic]
+        ]
+        alter_configs(cluster, ResourceType.TOPIC, topic, changes)
+    set_rate(cluster, brokers, rate)
+
+
+def set_rate(cluster: Cluster, brokers: Iterable[int], rate: int | None) -> None:
+    """What replication that is throttled may take of each broker; None for as much as there is."""
+    operation = Operation.DELETE if rate is None else Operation.SET
+    changes = [Change(key, operation, None if rate is None else str(rate)) for key in (LEADER_RATE, FOLLOWER_RATE)]
+    for broker in sorted(brokers):
+        alter_configs(cluster, ResourceType.BROKER, str(broker), changes)
+
+
+def clear_throttles(cluster: Cluster, topics: Iterable[str]) -> None:
+    """Take all throttles of replication away, from these topics and from all live brokers."""
+    set_rate(cluster, cluster.broker_ids(), None)
+    for topic in dict.fromkeys(topics):
+        alter_configs(
+            cluster, ResourceType.TOPIC, topic, [Change(key, Operation.DELETE, None) for key in (LEADER_REPLICAS, FOLLOWER_REPLICAS)]
+        )
+
+
+def elect(cluster: Cluster, partitions: Iterable[TopicPartition] | None, *, unclean: bool) -> Outcomes:
+    """Elect leaders, of all partitions with None: the preferred ones, or unclean ones where there is none."""
+    listed = None
+    if partitions is not None:
+        listed = [TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()]
+    request = ElectLeadersRequest(election_type=int(unclean), topic_partitions=listed, timeout_ms=_timeout_ms(cluster))
+
+    def attempt() -> Outcomes:
+        answer = cluster.ask(cluster.controller, request, ElectLeadersResponse)
+        check("the controller", answer.error_code)
+        found: Outcomes = {}
+        for topic in answer.replica_election_results:
+            for result in topic.partition_result:
+                name = TopicPartition(topic.topic, result.partition_id)
+                if result.error_code == ErrorCode.NOT_CONTROLLER:
+                    raise Refused("the controller", result.error_code)
+                found[name] = Refused(str(name), result.error_code, result.error_message) if result.error_code else None
+        return found
+
+    return cluster.until_done(attempt)
+
+
+def _listed(replicas: Sequence[int] | None) -> list[int] | None:
+    return None if replicas is None else list(replicas)
+
+
+def _timeout_ms(cluster: Cluster) -> int:
+    """What the broker may take, so that its answer comes before we stop waiting."""
+    return int(cluster.timeout_seconds * 900)

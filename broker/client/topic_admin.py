@@ -1,0 +1,179 @@
+"""Topics made, grown, emptied and deleted, one answer per topic."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from broker.client.cluster import Cluster, TopicPartition
+from broker.client.errors import ClientError, Refused, check
+from broker.client.offsets import by_topic
+from protocol.errors import ErrorCode
+from protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsTopic
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
+
+DEFAULT = -1
+_KNOWN_SECONDS = 10.0
+
+Outcomes = dict[str, ClientError | None]
+"""By name: None when it was done."""
+
+
+class NewTopic(NamedTuple):
+    """What is to be made. With assignments (replicas per partition) the counts are theirs."""
+
+    name: str
+    partitions: int = DEFAULT
+    replication_factor: int = DEFAULT
+    configs: Mapping[str, str] | None = None
+    assignments: Sequence[Sequence[int]] = ()
+
+
+def all_topics(cluster: Cluster) -> list[MetadataResponseTopic]:
+    """Every topic, by name."""
+    answer = cluster.refresh(None)
+    return sorted((topic for topic in answer.topics if topic.name is not None), key=lambda topic: topic.name or "")
+
+
+def create_topics(cluster: Cluster, topics: Sequence[NewTopic], *, validate_only: bool = False) -> Outcomes:
+    """Make topics. Returns when every broker that can be reached knows them: the next command may ask any of them."""
+    request = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=topic.name,
+                num_partitions=DEFAULT if topic.assignments else topic.partitions,
+                replication_factor=DEFAULT if topic.assignments else topic.replication_factor,
+                assignments=[
+                    CreatableReplicaAssignment(partition_index=number, broker_ids=list(replicas))
+                    for number, replicas in enumerate(topic.assignments)
+                ],
+                configs=[CreatableTopicConfig(name=name, value=value) for name, value in (topic.configs or {}).items()],
+            )
+            for topic in topics
+        ],
+        timeout_ms=_timeout_ms(cluster),
+        validate_only=validate_only,
+    )
+
+    def attempt() -> Outcomes:
+        answer = cluster.ask(cluster.controller, request, CreateTopicsResponse)
+        _retry_elsewhere(result.error_code for result in answer.topics)
+        return {result.name: _outcome(f"topic {result.name}", result.error_code, result.error_message) for result in answer.topics}
+
+    outcomes = cluster.until_done(attempt)
+    created = [name for name, outcome in outcomes.items() if outcome is None]
+    if created and not validate_only:
+        for broker_id in cluster.broker_ids():
+            _wait_until_known(cluster, broker_id, created)
+    return outcomes
+
+
+def _wait_until_known(cluster: Cluster, broker_id: int, topics: Sequence[str]) -> None:
+    """The controller answers before all brokers have heard of a new topic. Not worth a failure: the topics are there."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in topics], allow_auto_topic_creation=False)
+
+    def attempt() -> None:
+        for topic in cluster.ask_broker(broker_id, request, MetadataResponse).topics:
+            check(f"topic {topic.name}", topic.error_code)
+
+    with suppress(ClientError):
+        cluster.until_done(attempt, timeout_seconds=_KNOWN_SECONDS)
+
+
+def delete_topics(cluster: Cluster, names: Sequence[str]) -> Outcomes:
+    """Delete topics."""
+    request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=_timeout_ms(cluster))
+
+    def attempt() -> Outcomes:
+        answer = cluster.ask(cluster.controller, request, DeleteTopicsResponse)
+        _retry_elsewhere(result.error_code for result in answer.responses)
+        return {result.name or "": _outcome(f"topic {result.name}", result.error_code, result.error_message) for result in answer.responses}
+
+    return cluster.until_done(attempt)
+
+
+def grow_topic(
+    cluster: Cluster, name: str, count: int, assignments: Sequence[Sequence[int]] | None = None, *, validate_only: bool = False
+) -> None:
+    """Give a topic `count` partitions. Raises Refused."""
+    request = CreatePartitionsRequest(
+        topics=[
+            CreatePartitionsTopic(
+                name=name,
+                count=count,
+                assignments=None if not assignments else [CreatePartitionsAssignment(broker_ids=list(ids)) for ids in assignments],
+            )
+        ],
+        timeout_ms=_timeout_ms(cluster),
+        validate_only=validate_only,
+    )
+
+    def attempt() -> None:
+        answer = cluster.ask(cluster.controller, request, CreatePartitionsResponse)
+        _retry_elsewhere(result.error_code for result in answer.results)
+        for result in answer.results:
+            outcome = _outcome(f"topic {result.name}", result.error_code, result.error_message)
+            if outcome is not None:
+                raise outcome
+
+    cluster.until_done(attempt)
+
+
+def delete_records(cluster: Cluster, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Delete everything below the offsets (-1: up to the high watermark); where each partition begins now. Raises Refused."""
+    found: dict[TopicPartition, int] = {}
+
+    def attempt() -> None:
+        missing = [partition for partition in offsets if partition not in found]
+        for leader, partitions in cluster.by_leader(missing).items():
+            request = DeleteRecordsRequest(
+                topics=[
+                    DeleteRecordsTopic(
+                        name=topic,
+                        partitions=[
+                            DeleteRecordsPartition(partition_index=number, offset=offsets[TopicPartition(topic, number)])
+                            for number in numbers
+                        ],
+                    )
+                    for topic, numbers in by_topic(partitions).items()
+                ],
+                timeout_ms=_timeout_ms(cluster),
+            )
+            answer = cluster.ask_broker(leader, request, DeleteRecordsResponse)
+            for topic in answer.topics:
+                for partition in topic.partitions:
+                    name = TopicPartition(topic.name, partition.partition_index)
+                    check(str(name), partition.error_code)
+                    found[name] = partition.low_watermark
+
+    cluster.until_done(attempt)
+    return {partition: found[partition] for partition in offsets}
+
+
+def _timeout_ms(cluster: Cluster) -> int:
+    """What the broker may take, so that its answer comes before we stop waiting."""
+    return int(cluster.timeout_seconds * 900)
+
+
+def _outcome(what: str, code: int, message: str | None) -> ClientError | None:
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return Refused(what, code, "there is no such topic")
+    return Refused(what, code, message) if code else None
+
+
+def _retry_elsewhere(codes: Iterable[int]) -> None:
+    if ErrorCode.NOT_CONTROLLER in codes:
+        raise Refused("the controller", ErrorCode.NOT_CONTROLLER)

@@ -1,0 +1,38 @@
+"""Which version of an API to speak with a broker: the newest that both know (KIP-35)."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from broker.client.errors import UnsupportedByBroker
+from protocol.api_keys import ApiKey
+from protocol.messages.api_versions import ApiVersion
+from protocol.schema.fields import Versions
+from protocol.schema.registry import api
+
+HIGHEST: Final = {
+    ApiKey.FETCH: 12,
+    ApiKey.DELETE_TOPICS: 5,
+    ApiKey.FIND_COORDINATOR: 3,
+    ApiKey.OFFSET_FETCH: 7,
+}
+"""Later versions ask by topic id or for many things at once, which the commands have no use for."""
+
+ApiTable = dict[int, Versions]
+
+
+def api_table(listed: Iterable[ApiVersion]) -> ApiTable:
+    """What an ApiVersions answer lists, by API key."""
+    return {entry.api_key: Versions(entry.min_version, entry.max_version) for entry in listed}
+
+
+def choose_version(key: ApiKey, table: ApiTable, address: str) -> int:
+    """The newest version of the API that the broker and this client have in common. Raises UnsupportedByBroker."""
+    theirs = table.get(key)
+    name = key.name.title().replace("_", "")
+    if theirs is None:
+        raise UnsupportedByBroker(f"the broker at {address} does not support {name}")
+    ours = api(key).versions
+    common = Versions(ours.first, min(ours.last, HIGHEST.get(key, ours.last))).within(theirs)
+    if common.last < common.first:
+        raise UnsupportedByBroker(f"the broker at {address} speaks {name} {theirs.first} to {theirs.last}, we {ours.first} to {ours.last}")
+    return common.last

@@ -1,0 +1,118 @@
+"""Topics that come into being because somebody asked for them: by Metadata, or because the broker itself needs an internal topic.
+
+Kafka's AutoTopicCreationManager. Concurrent requests for one topic share one creation. Created topics take the broker's defaults, internal
+topics their own settings.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from broker.request.error_map import error_code
+from broker.request.internal_topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from config.broker import BrokerConfig
+from config.keys.general import AUTO_CREATE_TOPICS_ENABLE
+from config.keys.groups import OFFSETS_TOPIC_NUM_PARTITIONS, OFFSETS_TOPIC_REPLICATION_FACTOR, OFFSETS_TOPIC_SEGMENT_BYTES
+from config.keys.transactions import (
+    TRANSACTION_STATE_LOG_MIN_ISR,
+    TRANSACTION_STATE_LOG_NUM_PARTITIONS,
+    TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
+    TRANSACTION_STATE_LOG_SEGMENT_BYTES,
+)
+from config.topic import CLEANUP_POLICY, COMPRESSION_TYPE, MIN_INSYNC_REPLICAS, SEGMENT_BYTES, UNCLEAN_LEADER_ELECTION_ENABLE
+from controller.admin.topic_admin import CreatedTopic, NewTopic, TopicAdmin
+from controller.errors import AdminTimeout, ControllerError, InvalidTopicName, StoreError, TopicExists
+from controller.znodes.topic_names import validate_topic_name
+from protocol.errors import ErrorCode
+
+
+class InternalTopicSettings(NamedTuple):
+    """How an internal topic is created."""
+
+    num_partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+def internal_topic_settings(name: str, config: BrokerConfig) -> InternalTopicSettings | None:
+    """The settings of an internal topic; None for any other name."""
+    if name == GROUP_METADATA_TOPIC:
+        configs = {
+            COMPRESSION_TYPE.name: "producer",
+            CLEANUP_POLICY.name: "compact",
+            SEGMENT_BYTES.name: str(config[OFFSETS_TOPIC_SEGMENT_BYTES]),
+        }
+        return InternalTopicSettings(config[OFFSETS_TOPIC_NUM_PARTITIONS], config[OFFSETS_TOPIC_REPLICATION_FACTOR], configs)
+    if name == TRANSACTION_STATE_TOPIC:
+        configs = {
+            UNCLEAN_LEADER_ELECTION_ENABLE.name: "false",
+            COMPRESSION_TYPE.name: "uncompressed",
+            CLEANUP_POLICY.name: "compact",
+            MIN_INSYNC_REPLICAS.name: str(config[TRANSACTION_STATE_LOG_MIN_ISR]),
+            SEGMENT_BYTES.name: str(config[TRANSACTION_STATE_LOG_SEGMENT_BYTES]),
+        }
+        return InternalTopicSettings(
+            config[TRANSACTION_STATE_LOG_NUM_PARTITIONS], config[TRANSACTION_STATE_LOG_REPLICATION_FACTOR], configs
+        )
+    return None
+
+
+class AutoTopics:
+    """Creates topics on demand."""
+
+    def __init__(self, config: BrokerConfig, topic_admin: TopicAdmin) -> None:
+        self._config = config
+        self._topic_admin = topic_admin
+        self._in_flight: dict[str, asyncio.Task[dict[str, ErrorCode]]] = {}
+
+    @property
+    def enabled(self) -> bool:
+        """Whether a Metadata request may create topics (`auto.create.topics.enable`)."""
+        return self._config[AUTO_CREATE_TOPICS_ENABLE]
+
+    async def create(self, names: Iterable[str]) -> dict[str, ErrorCode]:
+        """Create topics; for each the code that a Metadata response carries.
+
+        LEADER_NOT_AVAILABLE says that it was created, or is there already, and that the client is to ask again. Every broker says so, not
+        the controller alone: there are clients that take UNKNOWN_TOPIC_OR_PARTITION for the end of it.
+        """
+        wanted = dict.fromkeys(names)
+        codes: dict[str, ErrorCode] = {}
+        legal: list[str] = []
+        for name in wanted:
+            try:
+                validate_topic_name(name)
+                legal.append(name)
+            except InvalidTopicName:
+                codes[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
+        new = [name for name in legal if name not in self._in_flight]
+        if new:
+            task = asyncio.get_running_loop().create_task(self._create(new), name="auto-topics")
+            self._in_flight.update(dict.fromkeys(new, task))
+        for name, creation in [(name, self._in_flight[name]) for name in legal]:
+            # Shielded: a client that goes away does not take the topic away from the others who wait for it.
+            codes[name] = (await asyncio.shield(creation))[name]
+        return codes
+
+    async def _create(self, names: list[str]) -> dict[str, ErrorCode]:
+        try:
+            # No time to wait: whoever asked will ask again until the topic has leaders.
+            results = await self._topic_admin.create_topics([self._new_topic(name) for name in names], timeout_ms=0)
+        except StoreError as error:
+            return dict.fromkeys(names, error_code(error))
+        finally:
+            for name in names:
+                del self._in_flight[name]
+        return {name: _code(results[name]) for name in names}
+
+    def _new_topic(self, name: str) -> NewTopic:
+        settings = internal_topic_settings(name, self._config)
+        if settings is None:
+            return NewTopic(name)
+        return NewTopic(name, settings.num_partitions, settings.replication_factor, configs=dict(settings.configs))
+
+
+def _code(result: CreatedTopic | ControllerError) -> ErrorCode:
+    if isinstance(result, ControllerError) and not isinstance(result, AdminTimeout | TopicExists):
+        return error_code(result)
+    return ErrorCode.LEADER_NOT_AVAILABLE

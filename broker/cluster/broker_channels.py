@@ -1,0 +1,218 @@
+"""How this broker's controller reaches brokers: by the versions that `inter.broker.protocol.version` selects, each over its own connection.
+
+Made by `broker.cluster.cluster_wiring` for `controller.state.channels.BrokerSenders`, which sends one request at a time, in order, and
+sends again what could not be delivered (ConnectionError). Apache Kafka's ControllerChannelManager: client id is the controller's broker
+id, no ApiVersions. The broker of this very process is called without a socket.
+
+Older versions have other shapes: up to LeaderAndIsr 1 and UpdateMetadata 4 partitions are not grouped by topic, and up to StopReplica 2 a
+request deletes all of its partitions or none, so that one becomes two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+from config.listeners import SecurityProtocol
+from config.schema.metadata_version import is_at_least
+from controller.state.channels import BrokerChannel, InProcessChannel, Receiver
+from controller.state.context import LiveBroker
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse, LeaderAndIsrTopicError
+from protocol.messages.stop_replica import StopReplicaPartitionV0, StopReplicaRequest, StopReplicaResponse, StopReplicaTopicV1
+from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from replication.ports.peer import Connect, Peer, PeerAddress
+
+_LEADER_AND_ISR = ((7, "3.4-IV0"), (6, "3.2-IV0"), (5, "2.8-IV1"), (4, "2.4-IV1"), (3, "2.4-IV0"), (2, "2.2-IV0"), (1, "1.0-IV0"))
+_UPDATE_METADATA = (
+    (8, "3.4-IV0"),
+    (7, "2.8-IV1"),
+    (6, "2.4-IV1"),
+    (5, "2.2-IV0"),
+    (4, "1.0-IV0"),
+    (3, "0.10.2-IV0"),
+    (2, "0.10.0-IV1"),
+    (1, "0.9.0"),
+)
+_STOP_REPLICA = ((4, "3.4-IV0"), (3, "2.6-IV0"), (2, "2.4-IV1"), (1, "2.2-IV0"))
+
+LEADER_AND_ISR_BY_TOPIC = 2
+LEADER_AND_ISR_ERRORS_BY_TOPIC = 5
+LEADER_AND_ISR_WITH_RECOVERY = 6
+UPDATE_METADATA_BY_TOPIC = 5
+STOP_REPLICA_BY_TOPIC = 1
+STOP_REPLICA_WITH_STATES = 3
+
+
+class ControlVersions(NamedTuple):
+    """In which versions a controller speaks."""
+
+    leader_and_isr: int
+    update_metadata: int
+    stop_replica: int
+
+
+def control_versions(inter_broker_protocol_version: str) -> ControlVersions:
+    """What a broker of that protocol version understands; brokers of several releases agree on one by their configuration."""
+
+    def chosen(table: tuple[tuple[int, str], ...]) -> int:
+        return next((version for version, since in table if is_at_least(inter_broker_protocol_version, since)), 0)
+
+    return ControlVersions(chosen(_LEADER_AND_ISR), chosen(_UPDATE_METADATA), chosen(_STOP_REPLICA))
+
+
+class BrokerChannels:
+    """Makes the channels (`controller.state.channels.ChannelFactory`)."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        receiver: Receiver,
+        connect: Connect,
+        listener: str,
+        versions: ControlVersions,
+        timeout_ms: int,
+    ) -> None:
+        """`listener` is that by which brokers reach each other, `timeout_ms` is `controller.socket.timeout.ms`."""
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._receiver = receiver
+        self._connect = connect
+        self._listener = listener
+        self._versions = versions
+        self._timeout_ms = timeout_ms
+
+    def __call__(self, broker: LiveBroker) -> BrokerChannel:
+        """The way to a broker that is registered."""
+        if broker.broker_id == self._broker_id and broker.epoch == self._broker_epoch():
+            return InProcessChannel(self._receiver)
+        address = address_of(broker, self._listener)
+        peer = self._connect(lambda: address, str(self._broker_id))
+        return PeerChannel(peer, self._versions, self._timeout_ms)
+
+
+def address_of(broker: LiveBroker, listener: str) -> PeerAddress | None:
+    """Where a registered broker listens for brokers; None when it has no such listener."""
+    for endpoint in broker.registration.endpoints:
+        if endpoint.listener == listener:
+            return PeerAddress(endpoint.host, endpoint.port, SecurityProtocol[endpoint.security_protocol])
+    return None
+
+
+class PeerChannel(BrokerChannel):
+    """To another broker."""
+
+    def __init__(self, peer: Peer, versions: ControlVersions, timeout_ms: int) -> None:
+        self._peer = peer
+        self._versions = versions
+        self._timeout_ms = timeout_ms
+
+    async def send_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """See BrokerChannel."""
+        version = self._versions.leader_and_isr
+        response = await self._peer.request(
+            ApiKey.LEADER_AND_ISR, version, leader_and_isr_in(version, request), timeout_ms=self._timeout_ms
+        )
+        return _by_topic(request, cast("LeaderAndIsrResponse", response), version)
+
+    async def send_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        """See BrokerChannel."""
+        version = self._versions.update_metadata
+        message = update_metadata_in(version, request)
+        return cast(
+            "UpdateMetadataResponse", await self._peer.request(ApiKey.UPDATE_METADATA, version, message, timeout_ms=self._timeout_ms)
+        )
+
+    async def send_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """See BrokerChannel."""
+        version = self._versions.stop_replica
+        whole = StopReplicaResponse()
+        for message in stop_replica_in(version, request):
+            response = await self._peer.request(ApiKey.STOP_REPLICA, version, message, timeout_ms=self._timeout_ms)
+            assert isinstance(response, StopReplicaResponse)
+            whole.partition_errors.extend(response.partition_errors)
+            if response.error_code != ErrorCode.NONE:
+                whole.error_code = response.error_code
+                break
+        return whole
+
+    async def close(self) -> None:
+        """See BrokerChannel."""
+        await self._peer.close()
+
+
+def leader_and_isr_in(version: int, request: LeaderAndIsrRequest) -> LeaderAndIsrRequest:
+    """The request as that version can say it. One that cannot say that a leader recovers makes it a leader like any other."""
+    if version >= LEADER_AND_ISR_WITH_RECOVERY:
+        return request
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            state.leader_recovery_state = 0
+    if version >= LEADER_AND_ISR_BY_TOPIC:
+        return request
+    return LeaderAndIsrRequest(
+        controller_id=request.controller_id,
+        controller_epoch=request.controller_epoch,
+        ungrouped_partition_states=[state for topic in request.topic_states for state in topic.partition_states],
+        live_leaders=request.live_leaders,
+    )
+
+
+def update_metadata_in(version: int, request: UpdateMetadataRequest) -> UpdateMetadataRequest:
+    """The request as that version can say it."""
+    if version == 0:
+        for broker in request.live_brokers:
+            plaintext = next((each for each in broker.endpoints if each.security_protocol == SecurityProtocol.PLAINTEXT), None)
+            if plaintext is not None:
+                broker.v0_host, broker.v0_port = plaintext.host, plaintext.port
+    if version >= UPDATE_METADATA_BY_TOPIC:
+        return request
+    return UpdateMetadataRequest(
+        controller_id=request.controller_id,
+        controller_epoch=request.controller_epoch,
+        ungrouped_partition_states=[state for topic in request.topic_states for state in topic.partition_states],
+        live_brokers=request.live_brokers,
+    )
+
+
+def stop_replica_in(version: int, request: StopReplicaRequest) -> list[StopReplicaRequest]:
+    """The request as that version can say it: what is only stopped first, then what is deleted."""
+    if version >= STOP_REPLICA_WITH_STATES:
+        return [request]
+    requests = []
+    for delete in (False, True):
+        indexes = {
+            topic.topic_name: [state.partition_index for state in topic.partition_states if state.delete_partition is delete]
+            for topic in request.topic_states
+        }
+        indexes = {topic: found for topic, found in indexes.items() if found}
+        if indexes:
+            message = StopReplicaRequest(
+                controller_id=request.controller_id,
+                controller_epoch=request.controller_epoch,
+                broker_epoch=request.broker_epoch,
+                delete_partitions=delete,
+            )
+            if version >= STOP_REPLICA_BY_TOPIC:
+                message.topics = [StopReplicaTopicV1(name=topic, partition_indexes=found) for topic, found in indexes.items()]
+            else:
+                message.ungrouped_partitions = [
+                    StopReplicaPartitionV0(topic_name=topic, partition_index=index) for topic, found in indexes.items() for index in found
+                ]
+            requests.append(message)
+    return requests
+
+
+def _by_topic(request: LeaderAndIsrRequest, response: LeaderAndIsrResponse, version: int) -> LeaderAndIsrResponse:
+    """The errors by topic id, which is how the controller reads them; versions before 5 name the topics."""
+    if version < LEADER_AND_ISR_ERRORS_BY_TOPIC:
+        ids = {topic.topic_name: topic.topic_id for topic in request.topic_states}
+        topics: dict[bytes, LeaderAndIsrTopicError] = {}
+        for error in response.partition_errors:
+            topic_id = ids.get(error.topic_name)
+            if topic_id is not None:
+                topics.setdefault(topic_id, LeaderAndIsrTopicError(topic_id=topic_id)).partition_errors.append(error)
+        response.topics = list(topics.values())
+    return response

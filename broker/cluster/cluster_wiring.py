@@ -1,0 +1,200 @@
+"""What makes a broker one of many: the ways to other brokers, and what goes over them.
+
+`broker.server` makes one per broker before it registers, and closes it after its listeners. A broker that is alone (neither ZooKeeper nor
+a metadata file that others share) has one as well, but nothing of it ever connects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+from broker.cluster.broker_channels import BrokerChannels, control_versions
+from broker.cluster.controller_channel import ControllerChannel, address_in, asking_here
+from broker.cluster.ghost_topics import GhostTopics
+from broker.cluster.stray_replicas import StrayReplicas
+from broker.loop.background import LoopBackground
+from broker.request.first_picture import FirstPicture
+from broker.request.services import Services
+from config.broker import BrokerConfig
+from config.keys.general import CONTROLLED_SHUTDOWN_ENABLE
+from config.keys.network import REQUEST_TIMEOUT_MS, SOCKET_REQUEST_MAX_BYTES
+from config.keys.own import OTTLA_METADATA_FILE
+from config.keys.replication import (
+    CONTROLLER_SOCKET_TIMEOUT_MS,
+    INTER_BROKER_PROTOCOL_VERSION,
+    REPLICA_FETCH_RESPONSE_MAX_BYTES,
+    REPLICA_LAG_TIME_MAX_MS,
+)
+from config.keys.zookeeper import ZOOKEEPER_SESSION_TIMEOUT_MS
+from controller.state.channels import BrokerChannel
+from controller.state.context import LiveBroker
+from controller.znodes.changes import ProducerIdBlock
+from controller.znodes.topic_ids import uses_topic_ids
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.schema.message import Message
+from replication.ports.peer import Connect, PeerAddress, PeerUnavailable
+from storage.disk.clock import elapsed_ms
+
+logger = logging.getLogger(__name__)
+
+ISOLATION_PERIOD_MS = 500
+DELIVERY_SECONDS = 1.0
+"""How long a controller that stops tries to tell the brokers what it decided last."""
+
+
+def is_alone(config: BrokerConfig) -> bool:
+    """Whether no other broker can ever be in this broker's cluster."""
+    return config.standalone and config[OTTLA_METADATA_FILE] is None
+
+
+class ClusterWiring:
+    """See the module. Needs `services` with all but the controller and what this makes."""
+
+    def __init__(self, services: Services, connect_within: Callable[[int], Connect]) -> None:
+        """`connect_within` gives the way to other brokers, for responses of at most that many bytes."""
+        config = services.config
+        self._services = services
+        services.fetcher_pool = None
+        services.first_picture = FirstPicture(services)
+        self._listener = config.listeners.inter_broker_listener_name
+        # A response may hold one batch beyond its limit, which came by a request.
+        self.connect = connect_within(config[REPLICA_FETCH_RESPONSE_MAX_BYTES] + config[SOCKET_REQUEST_MAX_BYTES])
+        self._channels = BrokerChannels(
+            services.broker_id,
+            lambda: services.controller.broker_epoch,
+            services.control_requests,
+            self.connect,
+            self._listener,
+            control_versions(config[INTER_BROKER_PROTOCOL_VERSION]),
+            config[CONTROLLER_SOCKET_TIMEOUT_MS],
+        )
+        self._ask_here = asking_here(services, self._listener)
+        self._to_controller = self._controller_channel()
+        self._held = AsyncExitStack()
+        """What was started, and how to end it."""
+        self._held.push_async_callback(self._to_controller.close)
+        self._ghosts = GhostTopics(services)
+        services.control_requests.on_other_controller = self._ghosts.on_other_controller
+        self._held.push_async_callback(self._ghosts.close)
+
+    def begin(self, background: LoopBackground, send_clients_away: Callable[[], None]) -> None:
+        """Before the controller first speaks: what replicas here need of other brokers. `send_clients_away` closes all connections."""
+        services = self._services
+        config = services.config
+        if is_alone(config):
+            return
+        from replication.control.alter_partition import AlterPartition
+        from replication.follower.fetcher_pool import FetcherPool
+        from replication.leader.isolation import Isolation
+        from replication.ports.throttle import ReplicationQuotas
+
+        strays = StrayReplicas(services, background)
+        self._held.push_async_callback(strays.close)
+
+        def on_other_controller() -> None:
+            self._ghosts.on_other_controller()
+            strays.on_other_controller()
+
+        services.control_requests.on_other_controller = on_other_controller
+        channel = self._controller_channel()
+        self._held.push_async_callback(channel.close)
+
+        async def ask(api_key: ApiKey, version: int, message: Message) -> Message:
+            return await channel.request(api_key, version, message, config[REQUEST_TIMEOUT_MS])
+
+        alter_partition = AlterPartition(
+            services.broker_id,
+            lambda: services.broker_epoch,
+            ask,
+            uses_topic_ids=uses_topic_ids(config),
+        )
+        self._held.push_async_callback(alter_partition.close)
+        manager = services.replica_manager
+        manager.isr_proposals = alter_partition
+        quotas = ReplicationQuotas(config, services.broker_id, services.clock)
+        manager.leader_quota = quotas.leader
+        manager.followers = services.fetcher_pool = pool = FetcherPool(
+            config,
+            services.broker_id,
+            lambda: services.broker_epoch,
+            self.connect,
+            self._address_of,
+            manager.on_log_dir_failure,
+            quotas.follower,
+        )
+        self._held.push_async_callback(pool.close)
+        period_ms = config[REPLICA_LAG_TIME_MAX_MS] // 2
+
+        def let_laggards_go() -> None:
+            manager.maybe_shrink_isrs(elapsed_ms(services.clock))
+
+        background.schedule("isr-expiration", period_ms, period_ms, let_laggards_go)
+        timeout_ms = config[ZOOKEEPER_SESSION_TIMEOUT_MS]
+        isolation = Isolation(manager, lambda: services.store.is_connected, timeout_ms, services.clock, send_clients_away)
+        background.schedule("isolation", ISOLATION_PERIOD_MS, ISOLATION_PERIOD_MS, isolation.look)
+
+    def channel_to(self, broker: LiveBroker) -> BrokerChannel:
+        """The controller's way to a broker (`controller.state.channels.ChannelFactory`)."""
+        return self._channels(broker)
+
+    def _controller_channel(self) -> ControllerChannel:
+        """A way to the active controller, wherever it is."""
+        services = self._services
+        return ControllerChannel(
+            services.cluster, self.connect, self._listener, str(services.broker_id), self._is_controller, self._ask_here
+        )
+
+    def _address_of(self, broker_id: int) -> PeerAddress | None:
+        return address_in(self._services.cluster, broker_id, self._listener)
+
+    async def on_new_session(self) -> None:
+        """The broker registered again: the controller knows it by another epoch."""
+        self._services.broker_epoch = self._services.controller.broker_epoch
+
+    async def producer_id_block(self) -> ProducerIdBlock:
+        """The next block of producer ids, from the controller. Raises PeerUnavailable."""
+        services = self._services
+        request = AllocateProducerIdsRequest(broker_id=services.broker_id, broker_epoch=services.broker_epoch)
+        timeout_ms = services.config[REQUEST_TIMEOUT_MS]
+        response = await self._to_controller.request(ApiKey.ALLOCATE_PRODUCER_IDS, 0, request, timeout_ms)
+        assert isinstance(response, AllocateProducerIdsResponse)
+        if response.error_code != ErrorCode.NONE:
+            raise PeerUnavailable(f"the controller refused with {ErrorCode.of(response.error_code).name}")
+        first = response.producer_id_start
+        return ProducerIdBlock(services.broker_id, first, first + response.producer_id_len - 1)
+
+    async def hand_over(self) -> None:
+        """Before the broker stops, while it serves: give what it leads to others (`controlled.shutdown.enable`)."""
+        services = self._services
+        if services.config[CONTROLLED_SHUTDOWN_ENABLE] and len(services.cluster.brokers) > 1:
+            from broker.cluster.controlled_shutdown import ControlledShutdown, Leaving
+
+            services.replica_manager.followers = Leaving(services.replica_manager.followers)
+            shutdown = ControlledShutdown(
+                services.config,
+                services.cluster,
+                services.replica_manager,
+                self.connect,
+                self._is_controller,
+                self._ask_here,
+                lambda: services.store.is_connected,
+            )
+            await shutdown.run(services.broker_id, services.broker_epoch)
+        if self._is_controller():
+            try:
+                async with asyncio.timeout(DELIVERY_SECONDS):
+                    await services.controller.delivered()
+            except TimeoutError:
+                logger.warning("not every broker was told of the controller's last decisions; the next controller tells them")
+
+    async def close(self) -> None:
+        """End what was begun, and close the connections."""
+        await self._held.aclose()
+
+    def _is_controller(self) -> bool:
+        return self._services.controller.is_active

@@ -1,0 +1,120 @@
+"""The broker's way to the active controller. Kafka's NodeToControllerChannelManager.
+
+Used for AlterPartition, AllocateProducerIds and, without ApiVersions and attempts of its own, ControlledShutdown. The controller is whom
+the last UpdateMetadata named, at its endpoint of the listener between brokers. When that is this broker, the handler is called without a
+socket.
+
+One request is under way at a time, the others wait in order: channels cost nothing until they are used, so every purpose has its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias, cast
+
+from broker.handlers.table import handlers_of
+from broker.network.request_channel import CLOSE, ConnectionInfo
+from broker.request.context import RequestContext
+from broker.request.services import Services
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.schema.message import Message
+from replication.ports.cluster import MetadataCache
+from replication.ports.peer import Connect, Peer, PeerAddress, PeerUnavailable
+
+RETRY_BACKOFF_SECONDS = 0.05
+
+AskHere: TypeAlias = Callable[[ApiKey, int, Message], Awaitable[Message]]
+
+
+class ControllerChannel:
+    """See the module."""
+
+    __slots__ = ("_ask_here", "_cluster", "_connect", "_is_controller", "_listener", "_peer", "_peer_at", "_turn", "client_id")
+
+    def __init__(
+        self,
+        cluster: MetadataCache,
+        connect: Connect,
+        listener: str,
+        client_id: str,
+        is_controller: Callable[[], bool],
+        ask_here: AskHere,
+    ) -> None:
+        """`ask_here` answers when `is_controller` says that this broker is the active controller."""
+        self.client_id = client_id
+        self._cluster = cluster
+        self._connect = connect
+        self._listener = listener
+        self._is_controller = is_controller
+        self._ask_here = ask_here
+        self._peer: Peer | None = None
+        self._peer_at: PeerAddress | None = None
+        self._turn = asyncio.Lock()
+
+    async def request(self, api_key: ApiKey, version: int, message: Message, timeout_ms: int) -> Message:
+        """The controller's answer. Asks again, after a pause, until there is a controller that says it is one.
+
+        Raises PeerUnavailable after `timeout_ms`; whether the controller acted is unknown then.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        why = "others were asking"
+        try:
+            async with asyncio.timeout_at(deadline):
+                async with self._turn:
+                    while True:
+                        try:
+                            response = await self._ask(api_key, version, message, max(1, int((deadline - loop.time()) * 1000)))
+                            if getattr(response, "error_code", ErrorCode.NONE) != ErrorCode.NOT_CONTROLLER:
+                                return response
+                            why = f"broker {self._cluster.controller_id} is not the controller any more"
+                        except PeerUnavailable as error:
+                            why = str(error)
+                        await self.close()
+                        await asyncio.sleep(RETRY_BACKOFF_SECONDS)
+        except TimeoutError:
+            raise PeerUnavailable(f"the controller did not answer {api_key.name} within {timeout_ms} ms: {why}") from None
+
+    async def close(self) -> None:
+        """Close the connection; a later request makes another."""
+        peer, self._peer = self._peer, None
+        if peer is not None:
+            await peer.close()
+
+    async def _ask(self, api_key: ApiKey, version: int, message: Message, timeout_ms: int) -> Message:
+        if self._is_controller():
+            return await self._ask_here(api_key, version, message)
+        address = controller_address(self._cluster, self._listener)
+        if address is None:
+            raise PeerUnavailable(f"no controller is known here (its id is {self._cluster.controller_id})")
+        if self._peer is None or address != self._peer_at:
+            await self.close()
+            self._peer, self._peer_at = self._connect(lambda: address, self.client_id, negotiate=True), address
+        return await self._peer.request(api_key, version, message, timeout_ms=timeout_ms)
+
+
+def controller_address(cluster: MetadataCache, listener: str) -> PeerAddress | None:
+    """Where the controller listens for brokers, as far as this broker was told."""
+    return address_in(cluster, cluster.controller_id, listener)
+
+
+def address_in(cluster: MetadataCache, broker_id: int, listener: str) -> PeerAddress | None:
+    """Where a broker listens for brokers, as far as this broker was told."""
+    endpoint = cluster.endpoint(broker_id, listener)
+    return None if endpoint is None else PeerAddress(endpoint.host, endpoint.port, endpoint.security_protocol)
+
+
+def asking_here(services: Services, listener: str) -> AskHere:
+    """Calls the handlers of this broker as a request that came by the listener between brokers would."""
+
+    async def ask(api_key: ApiKey, version: int, message: Message) -> Message:
+        handler = handlers_of(api_key)[0]
+        info = ConnectionInfo(f"broker-{services.broker_id}", "127.0.0.1", 0, listener)
+        context = RequestContext(api_key, version, 0, str(services.broker_id), info, services, lambda _, __: CLOSE, lambda _: None)
+        answer = handler(message, context)
+        return cast("Message", await answer if inspect.isawaitable(answer) else answer)
+
+    return ask

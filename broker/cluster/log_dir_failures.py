@@ -1,0 +1,42 @@
+"""Tells the controller that a log directory of this broker failed, so that the cluster learns which replicas are gone.
+
+Kafka's ReplicaManager.propagateLogDirFailure in ZooKeeper mode: a sequential znode under /log_dir_event_notification. The active
+controller then asks this broker about its replicas and elects other leaders where it can.
+"""
+
+import asyncio
+import logging
+
+from controller.errors import StoreError
+from controller.store.metadata_store import MetadataStore
+from controller.znodes.changes import encode_log_dir_event
+from controller.znodes.layout import LOG_DIR_EVENT_PREFIX
+
+logger = logging.getLogger(__name__)
+
+
+class LogDirFailures:
+    """`report` is given to the replica manager, which calls it on the loop."""
+
+    def __init__(self, store: MetadataStore, broker_id: int) -> None:
+        self._store = store
+        self._broker_id = broker_id
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def report(self) -> None:
+        """A directory failed."""
+        task = asyncio.get_running_loop().create_task(self._report(), name="report-log-dir-failure")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _report(self) -> None:
+        try:
+            await self._store.create(LOG_DIR_EVENT_PREFIX, encode_log_dir_event(self._broker_id), sequential=True)
+        except StoreError as error:
+            logger.error(
+                "the controller cannot be told of the failed log directory; clients are still sent here for its partitions: %s", error
+            )
+
+    async def close(self) -> None:
+        """Let reports that are under way end."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)

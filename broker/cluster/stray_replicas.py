@@ -1,0 +1,125 @@
+"""Replicas that were moved to other brokers while this one was dead: nobody ever tells it to delete them.
+
+A controller sends StopReplica to who is alive, and names to a broker that comes back only what is there for it. The log would stand
+there for ever, opened at each start and served to nobody. So, some time after another controller began to speak, or spoke to another life
+of this broker, the logs of which it said nothing are compared with what it said of the cluster, and with the metadata store. Only where
+both know the topic by the id that the log has, and the partition with replicas on other brokers, the log's directory is renamed to end
+with `-stray`: as Apache Kafka does with KRaft, where it stays until the operator deletes it. Owned by `ClusterWiring`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from contextlib import suppress
+
+from broker.request.services import Services
+from broker.request.turns import Steps
+from controller.errors import NoNode, StoreError
+from controller.store.metadata_store import Get, data_and_stat
+from controller.znodes.layout import TopicAssignment, decode_topic, topic_path
+from controller.znodes.znode_json import MalformedZNode
+from protocol.uuid import ZERO_UUID
+from storage.disk.background import Background
+from storage.errors import LogDirFailure
+from storage.log.partition_log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+DELAY_MS = 30_000
+"""Nothing is in a hurry, and by then the controller has told everything."""
+
+
+class StrayReplicas:
+    """See the module."""
+
+    def __init__(self, services: Services, background: Background) -> None:
+        self._services = services
+        self._background = background
+        self._is_due = False
+        self._looking: asyncio.Task[None] | None = None
+
+    def on_other_controller(self) -> None:
+        """Another controller speaks, or it speaks to another life of this broker: look, after a while."""
+        if not self._is_due:
+            self._is_due = True
+            self._background.schedule("stray-replicas", DELAY_MS, 0, self._begin)
+
+    async def close(self) -> None:
+        """Look no more."""
+        self._is_due = True
+        if self._looking is not None:
+            self._looking.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._looking
+
+    def _begin(self) -> None:
+        self._is_due = False
+        self._looking = asyncio.get_running_loop().create_task(self._look(), name="stray-replicas")
+
+    async def _look(self) -> None:
+        services = self._services
+        suspects = await services.turns.spread(self._not_ours(list(services.log_manager.current_logs())))
+        if not suspects:
+            return
+        try:
+            stored = await self._stored({each.topic_partition.topic for each in suspects})
+        except StoreError as error:
+            logger.warning("whether %d replicas were moved to other brokers cannot be found out yet (%s)", len(suspects), error)
+            self.on_other_controller()
+            return
+        for partition_log in suspects:
+            assignment = stored.get(partition_log.topic_partition.topic)
+            if assignment is not None and self._is_elsewhere(partition_log, assignment):
+                self._put_aside(partition_log)
+                await services.turns.pause()
+
+    async def _stored(self, topics: set[str]) -> dict[str, TopicAssignment]:
+        """What the metadata store says of those topics that it has. Raises StoreError."""
+        paths = {topic: topic_path(topic) for topic in topics}
+        found = {}
+        for (topic, path), outcome in zip(paths.items(), await self._services.store.pipeline(list(map(Get, paths.values()))), strict=True):
+            with suppress(NoNode, MalformedZNode):
+                found[topic] = decode_topic(path, data_and_stat(outcome)[0])
+        return found
+
+    def _not_ours(self, logs: Iterable[PartitionLog]) -> Steps[list[PartitionLog]]:
+        found = []
+        for each in logs:
+            if self._is_said_to_be_elsewhere(each):
+                found.append(each)
+            yield
+        return found
+
+    def _is_said_to_be_elsewhere(self, partition_log: PartitionLog) -> bool:
+        """Whether the controller did not make this broker a replica, and says that others are."""
+        services = self._services
+        topic_partition = partition_log.topic_partition
+        manager = services.replica_manager
+        if manager.partition(*topic_partition) is not None or topic_partition in manager.offline:
+            return False
+        image = services.cluster.topics.get(topic_partition.topic)
+        if image is None or image.topic_id == ZERO_UUID or image.topic_id != partition_log.topic_id:
+            return False
+        state = image.partitions.get(topic_partition.partition)
+        return state is not None and services.broker_id not in state.replicas
+
+    def _is_elsewhere(self, partition_log: PartitionLog, stored: TopicAssignment) -> bool:
+        assignment = stored.partitions.get(partition_log.topic_partition.partition)
+        if assignment is None or stored.topic_id != partition_log.topic_id:
+            return False
+        named = {*assignment.replicas, *assignment.adding_replicas, *assignment.removing_replicas}
+        return bool(assignment.replicas) and self._services.broker_id not in named
+
+    def _put_aside(self, partition_log: PartitionLog) -> None:
+        """Unless something was heard of it meanwhile."""
+        services = self._services
+        topic_partition = partition_log.topic_partition
+        if services.log_manager.get(topic_partition) is not partition_log or not self._is_said_to_be_elsewhere(partition_log):
+            return
+        logger.warning("%s was moved to other brokers while this one was away", topic_partition)
+        try:
+            services.log_manager.delete(topic_partition, is_stray=True)
+        except LogDirFailure as failure:
+            services.replica_manager.on_log_dir_failure(failure.log_dir, failure.what)

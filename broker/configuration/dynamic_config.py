@@ -1,0 +1,237 @@
+"""The configurations that stand in the metadata store, in force in this broker: of topics, of this broker, of the cluster's default.
+
+Kafka's ZkConfigManager with its TopicConfigHandler and BrokerConfigHandler. `load` reads everything before the logs are opened with it,
+`attach` lets changes reach the logs and the controller; in between and afterwards `controller.admin.config_changes` reports what was
+changed.
+
+A topic's configuration is read when it is needed: LeaderAndIsr for a topic that this broker does not host yet may come before anybody
+told of its configuration, or after a topic of the same name was deleted, so `refresh` reads it first. What is known of topics that are
+hosted here is kept current by notifications.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from config.broker import BrokerConfig
+from config.broker_keys import key_of
+from config.errors import ConfigValueError
+from config.keys.replication import UNCLEAN_LEADER_ELECTION_ENABLE as BROKER_UNCLEAN_LEADER_ELECTION_ENABLE
+from config.passwords import PasswordEncoder
+from config.topic import BROKER_KEY_OF, UNCLEAN_LEADER_ELECTION_ENABLE, TopicConfig
+from controller.admin.config_admin import ConfigAdmin
+from controller.admin.config_changes import ConfigChanges
+from controller.controller import Controller
+from controller.errors import StoreError
+from controller.store.metadata_store import MetadataStore
+from controller.znodes.layout import DEFAULT_ENTITY
+from controller.znodes.znode_json import MalformedZNode
+from replication.control.replica_manager import ReplicaManager
+from storage.disk.clock import Clock
+from storage.disk.turns import in_turns
+from storage.log.partition_log import PartitionLog
+from storage.manager.log_manager import LogManager
+
+logger = logging.getLogger(__name__)
+
+TOPICS = "topics"
+BROKERS = "brokers"
+
+LOGS_PER_TURN = 50
+"""Each costs some 10 µs."""
+
+_TOPIC_DEFAULTS = tuple(BROKER_KEY_OF.values())
+
+EntityChanged = Callable[[str, dict[str, str]], None]
+"""Sanitized entity name and all its overrides."""
+
+
+class DynamicConfig:
+    """See the module."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MetadataStore,
+        admin: ConfigAdmin,
+        broker_id: int,
+        clock: Clock,
+        old_passwords: PasswordEncoder | None = None,
+    ) -> None:
+        """`old_passwords` is that of `password.encoder.old.secret`."""
+        self._old_passwords = old_passwords
+        self._config = config
+        self._admin = admin
+        self._broker_name = str(broker_id)
+        self._changes = ConfigChanges(store, clock, self._on_change)
+        self._broker: dict[str, str] = {}
+        self._cluster: dict[str, str] = {}
+        self._without_effect: set[str] = set()
+        self._topics: dict[str, dict[str, str]] = {}
+        """The overrides of topics that have any."""
+        self._topic_configs: dict[str, TopicConfig] = {}
+        self._without_overrides = TopicConfig({}, config)
+        self._log_manager: LogManager | None = None
+        self._replica_manager: ReplicaManager | None = None
+        self._controller: Controller | None = None
+        self._entity_listeners: dict[str, list[EntityChanged]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._changed_while_loading = False
+
+    # Life
+
+    async def load(self) -> None:
+        """Put in force what is stored, and listen for changes from now on. Raises StoreError."""
+        await self._changes.start()
+        if self._old_passwords is not None:
+            await self._admin.encode_passwords_again(self._old_passwords)
+        self._broker = await self._admin.read(BROKERS, self._broker_name)
+        self._cluster = await self._admin.read(BROKERS, DEFAULT_ENTITY)
+        self._update_broker(at_start=True)
+        for topic, overrides in (await self._admin.read_all(TOPICS)).items():
+            self._set_topic(topic, overrides)
+        self._without_overrides = TopicConfig({}, self._config)
+
+    def attach(self, log_manager: LogManager, replica_manager: ReplicaManager, controller: Controller) -> None:
+        """Let changes take effect in these from now on."""
+        self._log_manager = log_manager
+        self._replica_manager = replica_manager
+        self._controller = controller
+        self._config.on_change(self._on_topic_defaults, _TOPIC_DEFAULTS)
+        self._config.on_change(self._on_unclean_election_default, [BROKER_UNCLEAN_LEADER_ELECTION_ENABLE])
+        controller.on_new_session(self._changes.on_new_session)
+        if self._changed_while_loading:
+            self._on_topic_defaults(frozenset())
+
+    async def close(self) -> None:
+        """End. Harmless when done twice."""
+        await self._changes.stop()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def catch_up(self) -> None:
+        """Take in what was notified up to now: after it, this broker acts on what it has just written itself."""
+        try:
+            await self._changes.process()
+        except StoreError as error:
+            logger.warning("changes of configurations cannot be read now (%s); they will be with the next notification", error)
+
+    def on_entity_change(self, entity_type: str, callback: EntityChanged) -> None:
+        """Have `callback` called when an entity of this type (`users`, `clients`, `ips`) was changed."""
+        self._entity_listeners.setdefault(entity_type, []).append(callback)
+
+    # Topics
+
+    def topic_config_of(self, topic: str) -> TopicConfig:
+        """The configuration in force for a topic, as far as it is known; the defaults for any other. Any thread may ask."""
+        overrides = self._topics.get(topic)
+        if overrides is None:
+            return self._without_overrides
+        config = self._topic_configs.get(topic)
+        if config is None:
+            config = self._topic_configs[topic] = self._parsed(topic, overrides)
+        return config
+
+    async def topic_overrides(self, topic: str) -> dict[str, str]:
+        """What is stored for a topic now, of which this broker need not know."""
+        return await self._admin.read(TOPICS, topic)
+
+    async def refresh(self, topics: Iterable[str]) -> None:
+        """Read the configurations of topics whose logs are about to be created. One that cannot be understood sets nothing.
+
+        Raises StoreError.
+        """
+        for topic in topics:
+            try:
+                overrides = await self._admin.read(TOPICS, topic)
+            except MalformedZNode as error:
+                logger.error("topic %s has the defaults of this broker: %s", topic, error)
+                overrides = {}
+            self._set_topic(topic, overrides)
+
+    def _set_topic(self, topic: str, overrides: dict[str, str]) -> None:
+        self._topic_configs.pop(topic, None)
+        if overrides:
+            self._topics[topic] = overrides
+        else:
+            self._topics.pop(topic, None)
+
+    def _parsed(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
+        usable = dict(overrides)
+        while True:
+            try:
+                return TopicConfig(usable, self._config)
+            except ConfigValueError as bad:
+                # Another version or hand wrote it: the topic is served with the rest rather than not at all.
+                logger.error("topic %s: %s; this override is ignored, correct it with kafka-configs.sh", topic, bad)
+                del usable[bad.name]
+
+    # Changes
+
+    def _on_change(self, entity_type: str, entity_name: str, overrides: dict[str, str]) -> None:
+        # Logs are opened with what is known at that moment, which may take minutes for all of them.
+        self._changed_while_loading |= self._log_manager is None
+        if entity_type == TOPICS:
+            self._on_topic(entity_name, overrides)
+        elif entity_type == BROKERS:
+            if entity_name == DEFAULT_ENTITY:
+                self._cluster = overrides
+            elif entity_name == self._broker_name:
+                self._broker = overrides
+            else:
+                return
+            self._update_broker()
+        for callback in self._entity_listeners.get(entity_type, ()):
+            callback(entity_name, overrides)
+
+    def _on_topic(self, topic: str, overrides: dict[str, str]) -> None:
+        self._set_topic(topic, overrides)
+        self._put_in_force(topic)
+        if overrides.get(UNCLEAN_LEADER_ELECTION_ENABLE.name, "").strip().lower() == "true":
+            self._enable_unclean_election(topic)
+
+    def _update_broker(self, *, at_start: bool = False) -> None:
+        self._name_without_effect()
+        self._config.update_dynamic(self._admin.decoded(self._broker), self._admin.decoded(self._cluster), at_start=at_start)
+
+    def _name_without_effect(self) -> None:
+        """Say once of each setting that is stored, and that Apache Kafka would act upon, that this broker does not."""
+        names = {name for name in (*self._broker, *self._cluster) if (key := key_of(name)) is not None and not key.effective}
+        new = sorted(names - self._without_effect)
+        self._without_effect = names
+        if new:
+            logger.warning("the dynamic configuration sets what has no effect in this server: %s", ", ".join(new))
+
+    def _on_topic_defaults(self, _: frozenset[str]) -> None:
+        """A broker key that is the default of a topic key changed: every topic may have another configuration now."""
+        self._without_overrides = TopicConfig({}, self._config)
+        self._topic_configs.clear()
+        self._put_in_force(None)
+
+    def _put_in_force(self, topic: str | None) -> None:
+        """Give the logs of one topic, or of all, their new configuration, some per turn of the loop."""
+        logs, replicas = self._log_manager, self._replica_manager
+        if logs is None or replicas is None:
+            return
+
+        def put(log: PartitionLog) -> None:
+            name = log.topic_partition.topic
+            if topic in (None, name) and not log.is_closed:
+                logs.update_config(log, self.topic_config_of(name))
+                replicas.on_config_change(log)
+
+        in_turns(logs.background, "topic-config", list(logs.all_logs()), LOGS_PER_TURN, put, lambda: None)
+
+    def _on_unclean_election_default(self, _: frozenset[str]) -> None:
+        if self._config[BROKER_UNCLEAN_LEADER_ELECTION_ENABLE]:
+            self._enable_unclean_election(None)
+
+    def _enable_unclean_election(self, topic: str | None) -> None:
+        if self._controller is None:
+            return
+        task = asyncio.get_running_loop().create_task(self._controller.enable_unclean_election(topic), name="unclean-election")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,71 @@
+"""The quotas of addresses (KIP-612) in force in this broker: what stands under /config/ips becomes limits of the acceptors.
+
+Kafka's IpConfigHandler. Made by the server once it listens; changes come from `dynamic_config`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from broker.configuration.dynamic_config import DynamicConfig
+from broker.network.connection_quotas import ConnectionQuotas
+from broker.network.host_names import address_of, resolve
+from controller.admin.client_quotas import CONNECTION_CREATION_RATE
+from controller.admin.config_admin import ConfigAdmin
+from controller.znodes.layout import DEFAULT_ENTITY, desanitize
+
+logger = logging.getLogger(__name__)
+
+IPS = "ips"
+
+
+class IpQuotas:
+    """See the module. What is changed is put in force from the first moment."""
+
+    def __init__(self, admin: ConfigAdmin, dynamic_config: DynamicConfig, quotas: ConnectionQuotas) -> None:
+        self._admin = admin
+        self._quotas = quotas
+        self._addresses: dict[str, str] = {}
+        """What names of hosts were resolved to when their quota was set."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        dynamic_config.on_entity_change(IPS, self._on_change)
+
+    async def load(self) -> None:
+        """Put in force what is stored. Raises StoreError."""
+        for name, config in (await self._admin.read_all(IPS)).items():
+            self._on_change(name, config)
+
+    async def close(self) -> None:
+        """End."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _on_change(self, name: str, config: dict[str, str]) -> None:
+        try:
+            text = config.get(CONNECTION_CREATION_RATE)
+            rate = None if text is None else int(text)
+        except ValueError:
+            logger.error("quota of address %s: %s=%s is no number; it is ignored, set it again", name, CONNECTION_CREATION_RATE, text)
+            return
+        host = desanitize(name)
+        if name == DEFAULT_ENTITY:
+            self._quotas.set_ip_rate(None, rate)
+        elif (address := address_of(host)) is not None:
+            self._quotas.set_ip_rate(address, rate)
+        elif rate is None:
+            self._quotas.set_ip_rate(self._addresses.pop(host, host), None)
+        else:
+            task = asyncio.get_running_loop().create_task(self._resolve(host, rate), name="resolve-quota")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _resolve(self, host: str, rate: int) -> None:
+        try:
+            address = await resolve(host)
+        except (OSError, UnicodeError) as error:
+            logger.error("quota of address %s: the name cannot be resolved (%s); it is ignored, set it again for an address", host, error)
+            return
+        self._addresses[host] = address
+        self._quotas.set_ip_rate(address, rate)

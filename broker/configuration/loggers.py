@@ -1,0 +1,76 @@
+"""The levels of this process's loggers, which DescribeConfigs and IncrementalAlterConfigs know as the resource BROKER_LOGGER (KIP-412).
+
+Kafka's Log4jController and RuntimeLoggerManager. A change lasts until the broker stops. The names are those of Python's loggers, the
+packages and modules of this broker; the root logger is called `root`.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from config.schema.describe import ConfigEntry, LogLevel, logger_entry
+from controller.admin.config_admin import OpType
+from controller.errors import ControllerError, InvalidAdminRequest, InvalidTopicConfig
+
+logger = logging.getLogger(__name__)
+
+ROOT_LOGGER = "root"
+
+
+def describe_loggers(names: Sequence[str] | None = None) -> list[ConfigEntry]:
+    """The level of every logger there is, or of those of `names` that there are."""
+    found = {ROOT_LOGGER: logging.getLogger()}
+    found.update((name, logging.getLogger(name)) for name in list(logging.root.manager.loggerDict))
+    return [
+        logger_entry(name, _level_name(each.getEffectiveLevel())) for name, each in sorted(found.items()) if names is None or name in names
+    ]
+
+
+def alter_loggers(ops: Sequence[tuple[str, str | None, int]], *, validate_only: bool = False) -> None:
+    """Set or unset levels: (logger, level, operation) each. Nothing is changed when one of them cannot be.
+
+    Raises InvalidTopicConfig for an unknown logger or level, InvalidAdminRequest for an operation
+    that loggers do not have, ControllerError for one that nothing has.
+    """
+    for name, level, op in ops:
+        _check(name, level, op)
+    if validate_only:
+        return
+    for name, level, op in ops:
+        changed = _existing(name)
+        assert changed is not None
+        if op == OpType.SET:
+            changed.setLevel(LogLevel[level or ""])
+            logger.warning("updated the log level of %s to %s", name, level)
+        else:
+            changed.setLevel(logging.NOTSET)
+            logger.warning("unset the log level of %s", name)
+
+
+def _check(name: str, level: str | None, op: int) -> None:
+    if op in (OpType.SET, OpType.DELETE):
+        if _existing(name) is None:
+            raise InvalidTopicConfig(f"Logger {name} does not exist!")
+        if op == OpType.DELETE and name == ROOT_LOGGER:
+            raise InvalidAdminRequest(f"Removing the log level of the {ROOT_LOGGER} logger is not allowed")
+        if op == OpType.SET and level not in LogLevel.__members__:
+            raise InvalidTopicConfig(
+                f"Cannot set the log level of {name} to {level} as it is not a supported log level. "
+                f"Valid log levels are {', '.join(sorted(LogLevel.__members__))}"
+            )
+        return
+    if op in (OpType.APPEND, OpType.SUBTRACT):
+        raise InvalidAdminRequest(f"{OpType(op).name} operation is not allowed for the BROKER_LOGGER resource")
+    # Apache Kafka stumbles here, and answers UNKNOWN_SERVER_ERROR.
+    raise ControllerError(f"Unknown operation type {op} is not allowed for the BROKER_LOGGER resource")
+
+
+def _existing(name: str) -> logging.Logger | None:
+    if name == ROOT_LOGGER:
+        return logging.getLogger()
+    # Packages as well as modules: what is set for `storage` holds for all that is in it.
+    return logging.getLogger(name) if name in logging.root.manager.loggerDict else None
+
+
+def _level_name(level: int) -> str:
+    """The least level that is at or above `level`: what Python calls CRITICAL is Kafka's FATAL."""
+    return next((each.name for each in LogLevel if level <= each), LogLevel.FATAL.name)

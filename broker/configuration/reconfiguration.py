@@ -1,0 +1,105 @@
+"""What a running broker does when its own configuration changes: limits of the network floor, handler slots, listeners.
+
+Kafka's BrokerReconfigurables. The keys that are defaults of topics are followed by `dynamic_config`; everything else reads its values where
+it needs them. Made by the server once it listens.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from broker.network.acceptor import BindFailed
+from broker.network.host_names import HostNames
+from broker.network.limits import limits_of
+from broker.network.socket_server import SocketServer
+from config.broker import BrokerConfig
+from config.errors import ConfigError
+from config.keys.network import ADVERTISED_LISTENERS, LISTENER_SECURITY_PROTOCOL_MAP, LISTENERS
+from controller.errors import StoreError
+from controller.store.metadata_store import MetadataStore
+from controller.znodes.layout import BrokerRegistration, broker_id_path, encode_broker
+
+logger = logging.getLogger(__name__)
+
+_LISTENER_KEYS = frozenset({LISTENERS.name, ADVERTISED_LISTENERS.name, LISTENER_SECURITY_PROTOCOL_MAP.name})
+
+
+class Reconfiguration:
+    """Follows the configuration from `start` on."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        hosts: HostNames,
+        socket_server: SocketServer,
+        store: MetadataStore,
+        broker_id: int,
+        registration: Callable[[], BrokerRegistration],
+    ) -> None:
+        """`registration` says how the broker is registered with the listeners it has at that moment."""
+        self._config = config
+        self._hosts = hosts
+        self._socket_server = socket_server
+        self._store = store
+        self._broker_id = broker_id
+        self._registration = registration
+        self._names_task: asyncio.Task[None] | None = None
+        self._listener_names: list[str] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin. The listeners of the configuration are bound already."""
+        self._listener_names = [endpoint.listener_name for endpoint in self._config.listeners.listeners]
+        self._config.on_change(self._on_change)
+
+    async def close(self) -> None:
+        """Let a change of listeners that is under way end."""
+        if self._names_task is not None:
+            self._names_task.cancel()
+            await asyncio.gather(self._names_task, return_exceptions=True)
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _on_change(self, changed: frozenset[str]) -> None:
+        self._apply_limits()
+        if names := self._hosts.unknown(self._config):
+            if self._names_task is not None:
+                self._names_task.cancel()
+            self._names_task = asyncio.get_running_loop().create_task(self._learn(names), name="resolve-hosts")
+        if changed & _LISTENER_KEYS:
+            previous = self._task
+            self._task = asyncio.get_running_loop().create_task(self._change_listeners(previous), name="change-listeners")
+
+    def _apply_limits(self) -> None:
+        self._socket_server.apply(limits_of(self._config, self._hosts))
+
+    async def _learn(self, names: list[str]) -> None:
+        try:
+            await self._hosts.learn(names)
+        except ConfigError as error:
+            logger.error("%s; it is not limited until it is set again", error)
+        self._apply_limits()
+
+    async def _change_listeners(self, previous: asyncio.Task[None] | None) -> None:
+        """Remove and add listeners by name, then register anew: the controller tells the cluster."""
+        if previous is not None:
+            await asyncio.gather(previous, return_exceptions=True)
+        wanted = {endpoint.listener_name: endpoint for endpoint in self._config.listeners.listeners}
+        for name in [name for name in self._listener_names if name not in wanted]:
+            self._socket_server.remove_listener(name)
+            self._listener_names.remove(name)
+            logger.info("listener %s was removed", name)
+        for name, endpoint in wanted.items():
+            if name in self._listener_names:
+                continue
+            try:
+                await self._socket_server.add_listener(endpoint)
+            except (BindFailed, ValueError) as error:
+                logger.error("listener %s cannot be added: %s", endpoint.connection_string, error)
+            else:
+                self._listener_names.append(name)
+                logger.info("listener %s was added", endpoint.connection_string)
+        try:
+            await self._store.set(broker_id_path(self._broker_id), encode_broker(self._registration()))
+        except (StoreError, KeyError) as error:
+            logger.error("the listeners of broker %d cannot be made known: %s", self._broker_id, error)

@@ -1,0 +1,69 @@
+"""AlterClientQuotas (api 49), versions 0-1 (KIP-546): quotas of users, client ids and addresses (KIP-612).
+
+They are stored. Those of addresses (`connection_creation_rate`) are in force at once; those of users and client ids not yet.
+"""
+
+from collections.abc import Mapping
+
+from broker.network.host_names import address_of, resolve
+from broker.request.context import RequestContext
+from broker.request.error_map import api_error
+from broker.request.turns import Steps, each
+from broker.security.authorizer import Operation, ResourceType
+from controller.admin.client_quotas import CLIENT_ID, QuotaOp, alter_client_quotas
+from controller.errors import ControllerError, StoreError
+from protocol.errors import ErrorCode
+from protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlterClientQuotasResponseEntityData,
+    AlterClientQuotasResponseEntryData,
+)
+
+
+async def handle_alter_client_quotas(request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
+    """Change one entity after the other. One that is named twice is changed twice and answered once, with what became of the last."""
+    if not context.is_authorized(Operation.ALTER_CONFIGS, ResourceType.CLUSTER):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        refused = AlterClientQuotasResponse()
+        for entry in request.entries:
+            named: dict[str, str | None] = {part.entity_type: part.entity_name for part in entry.entity}
+            refused.entries.append(await context.broker.turns.spread(_entry(named, code, code.message)))
+        return refused
+    answers: dict[frozenset[tuple[str, str | None]], AlterClientQuotasResponseEntryData] = {}
+    for entry in request.entries:
+        await context.broker.turns.pause()
+        entity: dict[str, str | None] = {}
+        for part in entry.entity:
+            entity[part.entity_type] = part.entity_name
+            await context.broker.turns.pause()
+        ops = await context.broker.turns.spread(each(entry.ops, lambda op: QuotaOp(op.key, None if op.remove else op.value)))
+        code, message = ErrorCode.NONE, None
+        try:
+            await alter_client_quotas(context.broker.config_admin, entity, ops, can_resolve, validate_only=request.validate_only)
+        except (ControllerError, StoreError) as error:
+            code, message = api_error(error)
+        answers[frozenset(entity.items())] = await context.broker.turns.spread(_entry(entity, code, message))
+    await context.broker.dynamic_config.catch_up()
+    return AlterClientQuotasResponse(entries=list(answers.values()))
+
+
+def _entry(entity: Mapping[str, str | None], code: ErrorCode, message: str | None) -> Steps[AlterClientQuotasResponseEntryData]:
+    client_id = [(CLIENT_ID, entity[CLIENT_ID])] if CLIENT_ID in entity else []
+    answer = AlterClientQuotasResponseEntryData(error_code=code, error_message=message)
+    for kind, name in (*client_id, *entity.items()):
+        if kind != CLIENT_ID or not answer.entity:
+            answer.entity.append(AlterClientQuotasResponseEntityData(entity_type=kind, entity_name=name))
+        yield
+    return answer
+
+
+async def can_resolve(host: str) -> bool:
+    """Whether the host is an address or a name that has one."""
+    if address_of(host) is not None:
+        return True
+    try:
+        await resolve(host)
+    except (OSError, UnicodeError):
+        return False
+    return True

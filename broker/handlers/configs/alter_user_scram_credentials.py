@@ -1,0 +1,43 @@
+"""AlterUserScramCredentials (api 51), version 0 (KIP-554): store or delete what SCRAM needs to know of users.
+
+Only the active controller's broker does it; any other answers NOT_CONTROLLER.
+"""
+
+from broker.request.context import RequestContext
+from broker.request.turns import each
+from broker.security.authorizer import Operation, ResourceType
+from controller.admin.scram_credentials import Deletion, Upsertion, alter_scram_credentials
+from protocol.errors import ErrorCode
+from protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
+
+
+async def handle_alter_user_scram_credentials(
+    request: AlterUserScramCredentialsRequest, context: RequestContext
+) -> AlterUserScramCredentialsResponse:
+    """All changes of a user are made, or none."""
+    if not context.broker.controller.is_active:
+        return _refused(request, ErrorCode.NOT_CONTROLLER)
+    if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
+        return _refused(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    spread = context.broker.turns.spread
+    deletions = await spread(each(request.deletions, lambda it: Deletion(it.name, it.mechanism)))
+    upsertions = await spread(
+        each(request.upsertions, lambda it: Upsertion(it.name, it.mechanism, it.iterations, bytes(it.salt), bytes(it.salted_password)))
+    )
+    outcomes = await alter_scram_credentials(context.broker.config_admin, deletions, upsertions, context.broker.turns.pause)
+    return AlterUserScramCredentialsResponse(
+        results=await spread(
+            each(outcomes, lambda it: AlterUserScramCredentialsResult(user=it[0], error_code=it[1][0], error_message=it[1][1]))
+        )
+    )
+
+
+def _refused(request: AlterUserScramCredentialsRequest, code: ErrorCode) -> AlterUserScramCredentialsResponse:
+    users = sorted({each.name for each in request.deletions} | {each.name for each in request.upsertions})
+    return AlterUserScramCredentialsResponse(
+        results=[AlterUserScramCredentialsResult(user=user, error_code=code, error_message=None) for user in users]
+    )

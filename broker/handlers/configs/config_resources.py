@@ -1,0 +1,111 @@
+"""What AlterConfigs and IncrementalAlterConfigs have in common: kinds of resources, and the rules that hold before anything is changed.
+
+Kafka's ConfigAdminManager.preprocess. For the two handlers, and DescribeConfigs.
+"""
+
+from collections.abc import Callable, Coroutine, Sequence
+from enum import IntEnum
+from typing import Any, Protocol, TypeVar
+
+from broker.request.context import RequestContext
+from broker.request.error_map import api_error
+from broker.request.turns import each, how_often
+from broker.security.authorizer import Operation, ResourceType
+from config.errors import ConfigError
+from controller.errors import ControllerError, InvalidAdminRequest, StoreError
+from protocol.errors import ErrorCode
+
+
+class ConfigResourceType(IntEnum):
+    """What has a configuration, as the wire numbers it."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+
+
+class AlterableConfig(Protocol):
+    """One entry of either request."""
+
+    name: str
+    value: str | None
+
+
+class Resource(Protocol):
+    """One resource of either request."""
+
+    resource_type: int
+    resource_name: str
+
+    @property
+    def configs(self) -> Sequence[AlterableConfig]:
+        """What shall be changed."""
+
+
+R = TypeVar("R", bound=Resource)
+T = TypeVar("T")
+Outcome = tuple[ErrorCode, str | None]
+
+ONCE = (ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+
+
+async def change_each(
+    resources: Sequence[R], change: Callable[[R], Coroutine[Any, Any, None]], response: Callable[..., T], context: RequestContext
+) -> list[T]:
+    """Change one resource after the other; for each a `response` with the error, or NONE. One that is named twice is not changed at all."""
+
+    def answer(changed: tuple[R, Outcome]) -> T:
+        resource, (code, message) = changed
+        return response(error_code=code, error_message=message, resource_type=resource.resource_type, resource_name=resource.resource_name)
+
+    outcomes = await _outcomes(resources, change, context)
+    return await context.broker.turns.spread(each(zip(resources, outcomes, strict=True), answer))
+
+
+async def _outcomes(resources: Sequence[R], change: Callable[[R], Coroutine[Any, Any, None]], context: RequestContext) -> list[Outcome]:
+    times = await context.broker.turns.spread(how_often((resource.resource_type, resource.resource_name) for resource in resources))
+    outcomes: list[Outcome] = []
+    for resource in resources:
+        await context.broker.turns.pause()
+        if times[resource.resource_type, resource.resource_name] > 1:
+            outcomes.append(ONCE)
+            continue
+        try:
+            denied = _denial(resource, context)
+            if denied is None:
+                await change(resource)
+            outcomes.append(denied or (ErrorCode.NONE, None))
+        except (ControllerError, ConfigError, StoreError) as error:
+            outcomes.append(api_error(error))
+    if any(resource.resource_type in (ConfigResourceType.TOPIC, ConfigResourceType.BROKER) for resource in resources):
+        # The next request of this client finds this broker as it asked it to be.
+        await context.broker.dynamic_config.catch_up()
+    return outcomes
+
+
+def _denial(resource: Resource, context: RequestContext) -> Outcome | None:
+    if resource.resource_type == ConfigResourceType.TOPIC:
+        if not context.is_authorized(Operation.ALTER_CONFIGS, ResourceType.TOPIC, resource.resource_name):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
+    elif not context.is_authorized(Operation.ALTER_CONFIGS, ResourceType.CLUSTER):
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None
+    return None
+
+
+def check_entries(resource: Resource, *, may_be_null: Callable[[Any], bool] = lambda _: False) -> None:
+    """Raises InvalidAdminRequest when a key is named twice or has no value."""
+    names = [config.name for config in resource.configs]
+    if len(set(names)) < len(names):
+        raise InvalidAdminRequest("Error due to duplicate config keys")
+    without_value = [config.name for config in resource.configs if config.value is None and not may_be_null(config)]
+    if without_value:
+        raise InvalidAdminRequest(f"Null value not supported for : {', '.join(without_value)}")
+
+
+def refuse(resource_type: int) -> None:
+    """Raises InvalidAdminRequest: nothing of this kind can be changed so."""
+    if resource_type == ConfigResourceType.CLIENT_METRICS:
+        raise InvalidAdminRequest("AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS")
+    raise InvalidAdminRequest(f"Unknown resource type {resource_type}")

@@ -1,0 +1,112 @@
+"""DescribeClientQuotas (api 48), versions 0-1 (KIP-546): the quotas that are stored for users, client ids and addresses (KIP-612)."""
+
+from collections.abc import Iterable, Mapping
+
+from broker.request.context import RequestContext
+from broker.request.error_map import api_error
+from broker.security.authorizer import Operation, ResourceType
+from controller.admin.client_quotas import CLIENT_ID, IP, USER
+from controller.admin.config_admin import ConfigAdmin
+from controller.errors import ControllerError, InvalidAdminRequest
+from controller.znodes.layout import DEFAULT_ENTITY, desanitize
+from protocol.errors import ErrorCode
+from protocol.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+
+KINDS = frozenset({USER, CLIENT_ID, IP})
+EXACT, DEFAULT, ANY = 0, 1, 2
+CLIENT_QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
+IP_QUOTAS = ("connection_creation_rate",)
+
+Entity = dict[str, str | None]
+"""Name by type of entity; None is the default of that type."""
+
+
+async def handle_describe_client_quotas(request: DescribeClientQuotasRequest, context: RequestContext) -> DescribeClientQuotasResponse:
+    """The entities that match every component; with `strict`, those that have no other part."""
+    if not context.is_authorized(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return DescribeClientQuotasResponse(error_code=code, error_message=code.message, entries=None)
+    if not all(_is_meaningful(component) for component in request.components):
+        return DescribeClientQuotasResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, error_message=None, entries=None)
+    try:
+        components = _components(request.components)
+    except ControllerError as error:
+        code, message = api_error(error)
+        return DescribeClientQuotasResponse(error_code=code, error_message=message, entries=None)
+    if components is None:
+        kind = next(each.entity_type for each in request.components if each.entity_type not in KINDS)
+        message = f"Custom entity type '{kind}' not supported"
+        return DescribeClientQuotasResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=message, entries=None)
+    return DescribeClientQuotasResponse(
+        entries=[
+            EntryData(
+                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
+                values=[ValueData(key=key, value=value) for key, value in quotas.items()],
+            )
+            for entity, quotas in await _stored(context.broker.config_admin)
+            if quotas and _matches(entity, components, strict=request.strict)
+        ]
+    )
+
+
+def _is_meaningful(component: ComponentData) -> bool:
+    """Whether it says what to match. Apache Kafka stumbles over what does not, before it looks at anything else."""
+    return component.match is not None if component.match_type == EXACT else component.match_type in (DEFAULT, ANY)
+
+
+def _components(asked: Iterable[ComponentData]) -> dict[str, ComponentData] | None:
+    """The components by type; None when a type is unknown. Raises InvalidAdminRequest."""
+    components: dict[str, ComponentData] = {}
+    for component in asked:
+        kind = component.entity_type
+        if not kind:
+            raise InvalidAdminRequest("Unexpected empty filter component entity type")
+        if kind not in KINDS:
+            return None
+        if kind in components:
+            raise InvalidAdminRequest(f"Duplicate {kind.removesuffix('-id')} filter component entity type")
+        components[kind] = component
+    if IP in components and len(components) > 1:
+        raise InvalidAdminRequest(
+            "Invalid entity filter component combination, IP filter component should not be used with user or clientId filter component."
+        )
+    return components
+
+
+async def _stored(admin: ConfigAdmin) -> list[tuple[Entity, dict[str, float]]]:
+    found: list[tuple[Entity, dict[str, float]]] = []
+    for name, config in (await admin.read_all("ips")).items():
+        found.append(({IP: _name(name)}, _quotas(config, IP_QUOTAS)))
+    for name, config in (await admin.read_all("users")).items():
+        found.append(({USER: _name(name)}, _quotas(config, CLIENT_QUOTAS)))
+    for name, config in (await admin.read_all("clients")).items():
+        found.append(({CLIENT_ID: _name(name)}, _quotas(config, CLIENT_QUOTAS)))
+    for name, config in (await admin.read_all_user_clients()).items():
+        user, _, client = name.split("/")
+        found.append(({USER: _name(user), CLIENT_ID: _name(client)}, _quotas(config, CLIENT_QUOTAS)))
+    return found
+
+
+def _name(node: str) -> str | None:
+    return None if node == DEFAULT_ENTITY else desanitize(node)
+
+
+def _quotas(config: Mapping[str, str], keys: Iterable[str]) -> dict[str, float]:
+    return {key: float(config[key]) for key in keys if key in config}
+
+
+def _matches(entity: Entity, components: Mapping[str, ComponentData], *, strict: bool) -> bool:
+    for kind, component in components.items():
+        if kind not in entity:
+            return False
+        name = entity[kind]
+        if (component.match_type == EXACT and name != component.match) or (component.match_type == DEFAULT and name is not None):
+            return False
+    return not strict or entity.keys() == components.keys()

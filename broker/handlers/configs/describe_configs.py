@@ -1,0 +1,123 @@
+"""DescribeConfigs (api 32), versions 0-4: KIP-133; sources and synonyms from 1 (KIP-226), types and documentation from 3 (KIP-569).
+
+Topics, this broker, with an empty name what all brokers were given, the loggers of this broker (KIP-412); client metrics are
+KRaft's. Entries stand in the order of their names. In version 0 is_default is false for every entry, as Apache Kafka 3.9 leaves it.
+"""
+
+from collections.abc import Sequence
+
+from broker.configuration.loggers import describe_loggers
+from broker.handlers.configs.config_resources import ConfigResourceType
+from broker.request.context import RequestContext
+from broker.request.error_map import api_error
+from broker.request.turns import each
+from broker.security.authorizer import Operation, ResourceType
+from config.errors import ConfigError
+from config.schema.describe import ConfigEntry
+from config.schema.types import java_int
+from config.topic import TopicConfig
+from controller.errors import ControllerError, InvalidAdminRequest, StoreError
+from controller.znodes.topic_names import validate_topic_name
+from protocol.errors import ErrorCode
+from protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+KNOWN = frozenset(ConfigResourceType) - {ConfigResourceType.UNKNOWN}
+
+
+async def handle_describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+    """Describe each resource. A kind that nobody knows spoils the whole request."""
+    if any(resource.resource_type not in KNOWN for resource in request.resources):
+        code = ErrorCode.INVALID_REQUEST
+        results = each(request.resources, lambda resource: _result(resource, code, code.message))
+        return DescribeConfigsResponse(results=await context.broker.turns.spread(results))
+    response = DescribeConfigsResponse()
+    for resource in request.resources:
+        await context.broker.turns.pause()
+        response.results.append(await _describe(resource, request, context))
+    return response
+
+
+async def _describe(resource: DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResult:
+    denied = _denial(resource, context)
+    if denied is not None:
+        return _result(resource, denied, denied.message)
+    try:
+        entries = await _entries(resource, resource.configuration_keys or None, context)
+    except (ControllerError, ConfigError, StoreError) as error:
+        return _result(resource, *api_error(error))
+    if entries is None:
+        return _result(resource, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+    result = _result(resource, ErrorCode.NONE, "")
+    is_logger = resource.resource_type == ConfigResourceType.BROKER_LOGGER
+    result.configs = [_wire_entry(entry, request, is_logger=is_logger) for entry in entries]
+    return result
+
+
+async def _entries(resource: DescribeConfigsResource, keys: Sequence[str] | None, context: RequestContext) -> list[ConfigEntry] | None:
+    """The entries, or None for a topic that is not known here. Raises InvalidTopicName, InvalidAdminRequest, StoreError."""
+    broker, name = context.broker, resource.resource_name
+    if resource.resource_type == ConfigResourceType.TOPIC:
+        validate_topic_name(name)
+        if name not in broker.cluster.topics:
+            return None
+        return TopicConfig(await broker.dynamic_config.topic_overrides(name), broker.config).describe(keys)
+    if resource.resource_type == ConfigResourceType.BROKER:
+        if not name:
+            return broker.config.describe_default(keys)
+        if _broker_id(name) != broker.broker_id:
+            raise InvalidAdminRequest(f"Unexpected broker id, expected {broker.broker_id} or empty string, but received {name}")
+        return broker.config.describe(keys)
+    if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
+        if not name:
+            raise InvalidAdminRequest("Broker id must not be empty")
+        if _broker_id(name) != broker.broker_id:
+            raise InvalidAdminRequest(f"Unexpected broker id, expected {broker.broker_id} but received {name}")
+        return describe_loggers(keys)
+    if not name:
+        raise InvalidAdminRequest("Client metrics subscription name must not be empty")
+    raise InvalidAdminRequest("Config type client-metrics is only supported on KRaft clusters")
+
+
+def _broker_id(name: str) -> int:
+    try:
+        return java_int(name)
+    except ValueError:
+        raise InvalidAdminRequest(f"Broker id must be an integer, but it is: {name}") from None
+
+
+def _denial(resource: DescribeConfigsResource, context: RequestContext) -> ErrorCode | None:
+    if resource.resource_type == ConfigResourceType.TOPIC:
+        allowed = context.is_authorized(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, resource.resource_name)
+        return None if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return None if context.is_authorized(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER) else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def _result(resource: DescribeConfigsResource, code: ErrorCode, message: str | None) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=code, error_message=message, resource_type=resource.resource_type, resource_name=resource.resource_name
+    )
+
+
+def _wire_entry(entry: ConfigEntry, request: DescribeConfigsRequest, *, is_logger: bool) -> DescribeConfigsResourceResult:
+    result = DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.sensitive,
+    )
+    if not is_logger:
+        result.config_type = entry.kind
+        result.documentation = entry.documentation if request.include_documentation else None
+    if request.include_synonyms:
+        result.synonyms = [
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source) for synonym in entry.synonyms
+        ]
+    return result

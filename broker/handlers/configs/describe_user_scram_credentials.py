@@ -1,0 +1,71 @@
+"""DescribeUserScramCredentials (api 50), version 0 (KIP-554): mechanisms and iterations of users, as they stand in the metadata store."""
+
+from collections.abc import Mapping
+
+from broker.request.context import RequestContext
+from broker.request.turns import each, how_often
+from broker.security.authorizer import Operation, ResourceType
+from controller.znodes.layout import desanitize, sanitize
+from protocol.errors import ErrorCode
+from protocol.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+
+
+async def handle_describe_user_scram_credentials(
+    request: DescribeUserScramCredentialsRequest, context: RequestContext
+) -> DescribeUserScramCredentialsResponse:
+    """Describe the named users, or all that have credentials, sorted."""
+    if not context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return DescribeUserScramCredentialsResponse(error_code=code, error_message=code.message)
+    admin = context.broker.config_admin
+    if not request.users:
+        found = {desanitize(name): config for name, config in (await admin.read_all("users")).items()}
+        return DescribeUserScramCredentialsResponse(
+            results=[_described(user, found[user]) for user in sorted(found) if found[user].keys() & MECHANISMS.keys()]
+        )
+    times = await context.broker.turns.spread(how_often(user.name for user in request.users))
+    names = await context.broker.turns.spread(each((user for user, count in times.items() if user and count == 1), sanitize))
+    stored = await admin.read_many("users", names)
+    results = []
+    for user, count in times.items():
+        await context.broker.turns.pause()
+        if not user:
+            results.append(_refused(user, ErrorCode.RESOURCE_NOT_FOUND, "Username must not be empty"))
+        elif count > 1:
+            message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+            results.append(_refused(user, ErrorCode.DUPLICATE_RESOURCE, message))
+        else:
+            config = stored.get(sanitize(user), {})
+            if config.keys() & MECHANISMS.keys():
+                results.append(_described(user, config))
+            else:
+                message = f"Attempt to describe a user credential that does not exist: {user}"
+                results.append(_refused(user, ErrorCode.RESOURCE_NOT_FOUND, message))
+    return DescribeUserScramCredentialsResponse(results=results)
+
+
+def _described(user: str, config: Mapping[str, str]) -> DescribeUserScramCredentialsResult:
+    try:
+        infos = [
+            CredentialInfo(mechanism=number, iterations=_iterations(config[name])) for name, number in MECHANISMS.items() if name in config
+        ]
+    except (KeyError, ValueError):
+        # The value is a secret, so it is not logged: the user's name in the answer says which one to set again.
+        return _refused(user, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.message)
+    return DescribeUserScramCredentialsResult(user=user, credential_infos=infos)
+
+
+def _iterations(credential: str) -> int:
+    """Of `salt=...,stored_key=...,server_key=...,iterations=4096`."""
+    return int(dict(part.split("=", 1) for part in credential.split(","))["iterations"])
+
+
+def _refused(user: str, code: ErrorCode, message: str) -> DescribeUserScramCredentialsResult:
+    return DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=message)

@@ -1,0 +1,82 @@
+"""IncrementalAlterConfigs (api 44), versions 0-1 (KIP-339): set, delete, append to and subtract from single overrides.
+
+Topics, this broker, with an empty name all brokers, and the loggers of this broker (KIP-412).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from broker.configuration.loggers import alter_loggers
+from broker.handlers.configs.config_resources import ConfigResourceType, change_each, check_entries, refuse
+from broker.request.context import RequestContext
+from config.broker_keys import BROKER_KEYS
+from config.schema.key import Key
+from config.schema.types import java_int
+from config.topic import TOPIC_KEYS
+from controller.admin.config_admin import ConfigOp, OpType, check_is_list, check_topic_named
+from controller.errors import ControllerError, InvalidAdminRequest
+from protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+
+async def handle_incremental_alter_configs(
+    request: IncrementalAlterConfigsRequest, context: RequestContext
+) -> IncrementalAlterConfigsResponse:
+    """Change each resource, or only check whether that could be done."""
+    admin = context.broker.config_admin
+    validate_only = request.validate_only
+
+    async def change(resource: AlterConfigsResource) -> None:
+        check_entries(resource, may_be_null=_is_deletion)
+        name = resource.resource_name
+        if resource.resource_type == ConfigResourceType.TOPIC:
+            check_topic_named(name)
+            await admin.alter_topic_configs(name, _ops(resource, TOPIC_KEYS), validate_only=validate_only)
+        elif resource.resource_type == ConfigResourceType.BROKER:
+            admin.check_broker_name(name)
+            for config in resource.configs:
+                if config.config_operation not in OpType.__members__.values():
+                    raise InvalidAdminRequest(f"Unknown operations type {config.config_operation}")
+            await admin.alter_broker_configs(name, _ops(resource, BROKER_KEYS), validate_only=validate_only)
+        elif resource.resource_type == ConfigResourceType.BROKER_LOGGER:
+            _check_node_id(name, context.broker.broker_id)
+            alter_loggers([(op.name, op.value, op.config_operation) for op in resource.configs], validate_only=validate_only)
+        else:
+            refuse(resource.resource_type)
+
+    return IncrementalAlterConfigsResponse(responses=await change_each(request.resources, change, AlterConfigsResourceResponse, context))
+
+
+def _is_deletion(config: AlterableConfig) -> bool:
+    return config.config_operation == OpType.DELETE
+
+
+def _ops(resource: AlterConfigsResource, known: Mapping[str, Key[Any]]) -> list[ConfigOp]:
+    """The changes. Raises InvalidTopicConfig, or ControllerError for what Apache Kafka answers with UNKNOWN_SERVER_ERROR."""
+    ops = []
+    for config in resource.configs:
+        try:
+            op = ConfigOp(config.name, config.value, OpType(config.config_operation))
+        except ValueError:
+            raise ControllerError(f"Unknown operations type {config.config_operation}") from None
+        if op.op in (OpType.APPEND, OpType.SUBTRACT):
+            if op.name not in known:
+                raise ControllerError(f"{op.name} is not known, so nothing can be appended to it or subtracted from it")
+            check_is_list(op, known[op.name])
+        ops.append(op)
+    return ops
+
+
+def _check_node_id(name: str, node_id: int) -> None:
+    try:
+        given = java_int(name)
+    except ValueError:
+        raise InvalidAdminRequest(f"Node id must be an integer, but it is: {name}") from None
+    if given != node_id:
+        # Apache Kafka names its own id twice here.
+        raise InvalidAdminRequest(f"Unexpected node id. Expected {node_id}, but received {node_id}")

@@ -1,0 +1,15 @@
+"""AllocateProducerIds (api 67), version 0 (KIP-730): a broker takes a block of producer ids from the controller."""
+
+from broker.request.context import RequestContext
+from broker.request.error_map import error_code
+from controller.errors import ControllerError
+from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+
+
+async def handle_allocate_producer_ids(request: AllocateProducerIdsRequest, context: RequestContext) -> AllocateProducerIdsResponse:
+    """Give a block that nobody has had."""
+    try:
+        block = await context.broker.controller.allocate_producer_id_block(request.broker_id, request.broker_epoch)
+    except ControllerError as error:
+        return AllocateProducerIdsResponse(error_code=error_code(error))
+    return AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.last - block.first + 1)

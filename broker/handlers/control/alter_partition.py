@@ -1,0 +1,83 @@
+"""AlterPartition (api 56), versions 0-3 (KIP-497): a partition's leader asks the controller to change its ISR.
+
+Topic ids from 2 (KIP-841), and INELIGIBLE_REPLICA, which is OPERATION_NOT_ATTEMPTED below; broker epochs of the members from 3 (KIP-903),
+which in ZooKeeper mode nobody looks at.
+"""
+
+from broker.request.context import RequestContext
+from broker.request.error_map import error_code
+from controller.controller import Controller
+from controller.errors import BrokerIdNotRegistered, ControllerError, IneligibleReplica
+from controller.events.isr_changes import IsrChange, IsrResult
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    AlterPartitionResponseTopicData,
+)
+from storage.disk.topic_partition import TopicPartition
+
+FIRST_VERSION_BY_TOPIC_ID = 2
+FIRST_VERSION_WITH_BROKER_EPOCHS = 3
+
+
+async def handle_alter_partition(request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:
+    """Let the controller judge the proposals; for each the state of the partition afterwards, or why not."""
+    controller = context.broker.controller
+    version = context.api_version
+    by_id = version >= FIRST_VERSION_BY_TOPIC_ID
+    try:
+        if by_id and not {topic.topic_id for topic in request.topics} <= set(controller.context.topic_ids.values()):
+            # It may be taking over and know no topics yet. Leaders take UNKNOWN_TOPIC_ID for the last word, and wait for the next one.
+            await controller.alter_isr(request.broker_id, request.broker_epoch, {})
+        return await _alter(request, controller, version, by_id=by_id)
+    except BrokerIdNotRegistered:
+        return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+    except ControllerError as error:
+        return AlterPartitionResponse(error_code=error_code(error))
+
+
+async def _alter(request: AlterPartitionRequest, controller: Controller, version: int, *, by_id: bool) -> AlterPartitionResponse:
+    names = {topic_id: name for name, topic_id in controller.context.topic_ids.items()} if by_id else {}
+    response = AlterPartitionResponse()
+    changes: dict[TopicPartition, IsrChange] = {}
+    answers: list[tuple[TopicPartition, AlterPartitionResponsePartitionData]] = []
+    for topic in request.topics:
+        name = names.get(topic.topic_id) if by_id else topic.topic_name
+        answered = AlterPartitionResponseTopicData(topic_name=topic.topic_name, topic_id=topic.topic_id)
+        response.topics.append(answered)
+        for proposal in topic.partitions:
+            answer = AlterPartitionResponsePartitionData(partition_index=proposal.partition_index)
+            answered.partitions.append(answer)
+            if name is None:
+                answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+            else:
+                partition = TopicPartition(name, proposal.partition_index)
+                changes[partition] = _change(proposal, topic.topic_id, version)
+                answers.append((partition, answer))
+    results = await controller.alter_isr(request.broker_id, request.broker_epoch, changes)
+    for partition, answer in answers:
+        _fill(answer, results[partition], by_id=by_id)
+    return response
+
+
+def _change(proposal: AlterPartitionRequestPartitionData, topic_id: bytes, version: int) -> IsrChange:
+    with_epochs = version >= FIRST_VERSION_WITH_BROKER_EPOCHS
+    isr = tuple(member.broker_id for member in proposal.new_isr_with_epochs) if with_epochs else tuple(proposal.new_isr)
+    return IsrChange(proposal.leader_epoch, isr, proposal.partition_epoch, proposal.leader_recovery_state, topic_id)
+
+
+def _fill(answer: AlterPartitionResponsePartitionData, result: IsrResult, *, by_id: bool) -> None:
+    if isinstance(result, IneligibleReplica) and not by_id:
+        answer.error_code = ErrorCode.OPERATION_NOT_ATTEMPTED
+    elif isinstance(result, ControllerError):
+        answer.error_code = error_code(result)
+    else:
+        state = result.state
+        answer.leader_id = state.leader
+        answer.leader_epoch = state.leader_epoch
+        answer.isr = list(state.isr)
+        answer.leader_recovery_state = state.leader_recovery_state
+        answer.partition_epoch = result.partition_epoch

@@ -1,0 +1,30 @@
+"""ControlledShutdown (api 7), versions 0-3: a broker that is about to stop asks the controller to move its leaderships away.
+
+A broker that is not the controller answers STALE_CONTROLLER_EPOCH, as Apache Kafka does here and nowhere else.
+"""
+
+from broker.request.context import RequestContext
+from broker.request.error_map import error_code
+from controller.errors import BrokerNotAvailable, ControllerError, NotController
+from protocol.errors import ErrorCode
+from protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse, RemainingPartition
+
+UNKNOWN_BROKER_EPOCH = -1
+
+
+async def handle_controlled_shutdown(request: ControlledShutdownRequest, context: RequestContext) -> ControlledShutdownResponse:
+    """Move them, and name those that could not be moved."""
+    try:
+        remaining = await context.broker.controller.controlled_shutdown(request.broker_id, request.broker_epoch)
+    except NotController:
+        return ControlledShutdownResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+    except BrokerNotAvailable:
+        # Apache Kafka stumbles here over a broker that it compares the epoch of.
+        is_compared = request.broker_epoch != UNKNOWN_BROKER_EPOCH
+        code = ErrorCode.UNKNOWN_SERVER_ERROR if is_compared else ErrorCode.BROKER_NOT_AVAILABLE
+        return ControlledShutdownResponse(error_code=code)
+    except ControllerError as error:
+        return ControlledShutdownResponse(error_code=error_code(error))
+    return ControlledShutdownResponse(
+        remaining_partitions=[RemainingPartition(topic_name=topic, partition_index=index) for topic, index in remaining]
+    )

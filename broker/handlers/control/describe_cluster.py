@@ -1,0 +1,48 @@
+"""DescribeCluster (api 60), versions 0-1 (KIP-700); the kind of end point that is asked for from 1 (KIP-919), here only brokers."""
+
+from broker.request.context import RequestContext
+from broker.request.first_picture import after_first_picture
+from broker.security.authorizer import Operation, ResourceType, authorized_operations
+from protocol.errors import ErrorCode
+from protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+
+CLUSTER_NAME = "kafka-cluster"
+BROKERS = 1
+CONTROLLERS = 2
+
+
+@after_first_picture
+def handle_describe_cluster(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+    """Cluster id, controller, brokers that have the listener on which the client came."""
+    if request.endpoint_type != BROKERS:
+        return _refuse(request.endpoint_type, context)
+    broker = context.broker
+    brokers = [
+        DescribeClusterBroker(broker_id=live.broker_id, host=endpoint.host, port=endpoint.port, rack=live.rack)
+        for live in broker.cluster.brokers.values()
+        if (endpoint := live.endpoints.get(context.connection.listener_name)) is not None
+    ]
+    controller_id = broker.cluster.controller_id
+    response = DescribeClusterResponse(
+        cluster_id=broker.cluster_id,
+        controller_id=controller_id if any(each.broker_id == controller_id for each in brokers) else -1,
+        brokers=brokers,
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = 0
+        if context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER):
+            response.cluster_authorized_operations = authorized_operations(
+                broker.authorizer, str(context.connection.principal), context.connection.client_host, ResourceType.CLUSTER, CLUSTER_NAME
+            )
+    return response
+
+
+def _refuse(endpoint_type: int, context: RequestContext) -> DescribeClusterResponse:
+    code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+    message = f"Unsupported endpoint type {endpoint_type}"
+    if endpoint_type == CONTROLLERS:
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+    return DescribeClusterResponse(
+        error_code=ErrorCode.INVALID_REQUEST if context.api_version == 0 else code, error_message=message, cluster_id=""
+    )

@@ -1,0 +1,61 @@
+"""LeaderAndIsr (api 4), versions 0-7, from the controller: which partitions this broker leads and follows.
+
+A request to an earlier life of this broker is refused (KIP-380). Topic ids from 5 (KIP-516).
+"""
+
+from collections.abc import Coroutine
+from typing import Any
+
+from broker.handlers.control.control_epochs import is_broker_epoch_stale
+from broker.request.context import RequestContext
+from protocol.errors import ErrorCode
+from protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+
+FIRST_VERSION_BY_TOPIC = 5
+
+
+def handle_leader_and_isr(
+    request: LeaderAndIsrRequest, context: RequestContext
+) -> LeaderAndIsrResponse | Coroutine[Any, Any, LeaderAndIsrResponse]:
+    """Let the replica manager do it."""
+    if is_broker_epoch_stale(request.broker_epoch, context):
+        return _worded(_refused(request, ErrorCode.STALE_BROKER_EPOCH), context)
+    return _carry_out(request, context)
+
+
+async def _carry_out(request: LeaderAndIsrRequest, context: RequestContext) -> LeaderAndIsrResponse:
+    response = await context.broker.control_requests.on_leader_and_isr(request)
+    if response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
+        response = _refused(request, ErrorCode.STALE_CONTROLLER_EPOCH)
+    return _worded(response, context)
+
+
+def _worded(response: LeaderAndIsrResponse, context: RequestContext) -> LeaderAndIsrResponse:
+    """The errors by topic, or in a row, as the version has them."""
+    if context.api_version >= FIRST_VERSION_BY_TOPIC:
+        response.partition_errors = []
+    else:
+        response.topics = []
+    return response
+
+
+def _refused(request: LeaderAndIsrRequest, code: ErrorCode) -> LeaderAndIsrResponse:
+    """The same error for the request and for each partition, in the form of every version."""
+    response = LeaderAndIsrResponse(error_code=code)
+    for topic in request.topic_states:
+        errors = [
+            LeaderAndIsrPartitionError(topic_name=topic.topic_name, partition_index=state.partition_index, error_code=code)
+            for state in topic.partition_states
+        ]
+        response.topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=errors))
+        response.partition_errors.extend(errors)
+    response.partition_errors.extend(
+        LeaderAndIsrPartitionError(topic_name=state.topic_name, partition_index=state.partition_index, error_code=code)
+        for state in request.ungrouped_partition_states
+    )
+    return response

@@ -1,0 +1,21 @@
+"""StopReplica (api 5), versions 0-4, from the controller: stop serving replicas, and delete those it says.
+
+A request to an earlier life of this broker is refused (KIP-380).
+"""
+
+from collections.abc import Coroutine
+from typing import Any
+
+from broker.handlers.control.control_epochs import is_broker_epoch_stale
+from broker.request.context import RequestContext
+from protocol.errors import ErrorCode
+from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+
+
+def handle_stop_replica(
+    request: StopReplicaRequest, context: RequestContext
+) -> StopReplicaResponse | Coroutine[Any, Any, StopReplicaResponse]:
+    """Let the replica manager do it."""
+    if is_broker_epoch_stale(request.broker_epoch, context):
+        return StopReplicaResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+    return context.broker.control_requests.on_stop_replica(request)

@@ -1,0 +1,21 @@
+"""UpdateMetadata (api 6), versions 0-8, from the controller: what is known of the cluster.
+
+A request to an earlier life of this broker is refused (KIP-380).
+"""
+
+from collections.abc import Coroutine
+from typing import Any
+
+from broker.handlers.control.control_epochs import is_broker_epoch_stale
+from broker.request.context import RequestContext
+from protocol.errors import ErrorCode
+from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+
+def handle_update_metadata(
+    request: UpdateMetadataRequest, context: RequestContext
+) -> UpdateMetadataResponse | Coroutine[Any, Any, UpdateMetadataResponse]:
+    """Let the metadata cache take it in."""
+    if is_broker_epoch_stale(request.broker_epoch, context):
+        return UpdateMetadataResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+    return context.broker.control_requests.on_update_metadata(request)

@@ -1,0 +1,23 @@
+"""Who leads instead: the tagged fields that spare a client a Metadata request after NOT_LEADER_OR_FOLLOWER (KIP-951)."""
+
+from replication.control.replica_manager import ReplicaManager
+from replication.ports.cluster import EndPoint
+
+
+def current_leader(replicas: ReplicaManager, topic: str, partition: int) -> tuple[int, int]:
+    """(leader id, its epoch) as the replica here knows it, else as the cluster's metadata says; (-1, -1) when nobody knows."""
+    hosted = replicas.partition(topic, partition)
+    if hosted is not None:
+        return hosted.leader_id, hosted.leader_epoch
+    return replicas.cluster.leader_of(topic, partition)
+
+
+def leader_nodes(replicas: ReplicaManager, leader_ids: set[int], listener: str) -> list[tuple[int, EndPoint, str | None]]:
+    """(id, end point on `listener`, rack) of each leader that is alive and listens there."""
+    found = []
+    for leader_id in sorted(leader_ids):
+        broker = replicas.cluster.brokers.get(leader_id)
+        endpoint = broker.endpoints.get(listener) if broker is not None else None
+        if broker is not None and endpoint is not None:
+            found.append((leader_id, endpoint, broker.rack))
+    return found

@@ -1,0 +1,147 @@
+"""ListOffsets (api 2), versions 0-9.
+
+KIP-79 timestamps from 1, isolation level from 2, leader epochs from 4 (KIP-320), the offset of the largest timestamp from 7 (KIP-734),
+earliest local (-4) from 8 and latest tiered (-5) from 9 (KIP-405, KIP-1005): without tiering the first is the log start offset and the
+second is unknown. Version 0 answers with a list of segment base offsets instead of one offset, latest first.
+
+Deviation: version 0 goes by the largest timestamp of each segment, where Apache Kafka goes by the time its file was modified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from broker.handlers.data.cold_reads import until_cached
+from broker.handlers.data.partition_errors import partition_error
+from broker.request.context import RequestContext
+from broker.request.turns import Steps
+from protocol.errors import ErrorCode
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from replication.errors import OffsetNotAvailable, ReplicationError
+from replication.leader.partition import Partition
+from replication.reading.fetch_read import CONSUMER, DEBUGGING_CONSUMER, FetchParams
+from storage.errors import StorageError
+from storage.log.partition_log import PartitionLog
+from storage.segment.cold_lookups import ColdRead
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+FIRST_VERSION_OF = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+FUTURE_VERSION = 99
+UNKNOWN_OFFSET = -1
+FIRST_VERSION_WITH_LEADER_EPOCH = 4
+FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
+
+
+def handle_list_offsets(
+    request: ListOffsetsRequest, context: RequestContext
+) -> Steps[ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]]:
+    """Offsets by time; at once, unless old segments have to be looked into that are not in the page cache."""
+    try:
+        return (yield from _list(request, context, may_wait=False))
+    except ColdRead as cold:
+        return until_cached(context.broker, cold, lambda may_wait: _list(request, context, may_wait=may_wait))
+
+
+def _list(request: ListOffsetsRequest, context: RequestContext, *, may_wait: bool) -> Steps[ListOffsetsResponse]:
+    """Each partition by itself. A partition named twice is an error from version 1, since its answers could not be told apart.
+
+    Raises ColdRead.
+    """
+    asked: dict[tuple[str, int], int] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            key = topic.name, partition.partition_index
+            asked[key] = asked.get(key, 0) + 1
+            yield
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for partition in topic.partitions:
+            if context.api_version > 0 and asked[topic.name, partition.partition_index] > 1:
+                answer = ListOffsetsPartitionResponse(
+                    partition_index=partition.partition_index,
+                    error_code=ErrorCode.INVALID_REQUEST,
+                    timestamp=-1,
+                    offset=UNKNOWN_OFFSET,
+                    leader_epoch=-1,
+                )
+            else:
+                answer = _list_one(topic.name, partition, request, context, may_wait=may_wait)
+            partitions.append(answer)
+            yield
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _list_one(
+    topic: str, asked: ListOffsetsPartition, request: ListOffsetsRequest, context: RequestContext, *, may_wait: bool
+) -> ListOffsetsPartitionResponse:
+    answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, timestamp=-1, offset=UNKNOWN_OFFSET, leader_epoch=-1)
+    version = context.api_version
+    timestamp = asked.timestamp
+    if timestamp < 0 and version < FIRST_VERSION_OF.get(timestamp, FUTURE_VERSION):
+        answer.error_code = ErrorCode.UNSUPPORTED_VERSION
+        return answer
+    params = FetchParams(request.replica_id, request.isolation_level, or_follower=request.replica_id == DEBUGGING_CONSUMER)
+    try:
+        partition = context.broker.replica_manager.partition_or_raise(topic, asked.partition_index)
+        log = partition.check_leader(asked.current_leader_epoch, or_follower=params.or_follower)
+        end_offset = params.end_offset(partition)
+        if version == 0:
+            answer.old_style_offsets = _old_style_offsets(log, asked, end_offset, context.broker.clock.now_ms())
+            return answer
+        found = _find(partition, timestamp, end_offset, may_wait=may_wait)
+        if request.replica_id == CONSUMER and (found is None or timestamp == LATEST):
+            partition.check_offset_is_available()
+        if found is not None:
+            answer.timestamp, answer.offset, answer.leader_epoch = found
+        if version < FIRST_VERSION_WITH_LEADER_EPOCH:
+            answer.leader_epoch = -1
+    except OffsetNotAvailable:
+        answer.error_code = (
+            ErrorCode.OFFSET_NOT_AVAILABLE if version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE else ErrorCode.LEADER_NOT_AVAILABLE
+        )
+    except (StorageError, ReplicationError) as error:
+        answer.error_code = partition_error(error, context.broker)
+    return answer
+
+
+def _find(partition: Partition, timestamp: int, end_offset: int, *, may_wait: bool) -> tuple[int, int, int] | None:
+    """(timestamp, offset, leader epoch) of what was asked for; None when there is no such record below `end_offset`."""
+    log = partition.log
+    if timestamp == LATEST:
+        return -1, end_offset, partition.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        epoch = log.leader_epochs.epoch_of(log.log_start_offset)
+        return -1, log.log_start_offset, -1 if epoch is None else epoch
+    if timestamp == LATEST_TIERED:
+        return -1, UNKNOWN_OFFSET, -1
+    found = log.offset_of_max_timestamp(may_wait) if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, may_wait)
+    if found is None or found.offset >= end_offset:
+        return None
+    return found.timestamp, found.offset, found.leader_epoch
+
+
+def _old_style_offsets(log: PartitionLog, asked: ListOffsetsPartition, end_offset: int, now_ms: int) -> list[int]:
+    """Version 0: up to `max_num_offsets` offsets at which a consumer may begin to read what is older than the timestamp."""
+    begins = [(max(segment.base_offset, log.log_start_offset), segment.largest_timestamp) for segment in log.segments]
+    if asked.timestamp == EARLIEST:
+        begins = begins[:1]
+    elif asked.timestamp != LATEST:
+        begins = [begin for begin in begins if begin[1] <= asked.timestamp]
+    offsets = [offset for offset, _ in begins]
+    if (asked.timestamp == LATEST or asked.timestamp >= now_ms) and log.active_segment.size:
+        offsets.append(log.log_end_offset)
+    visible = sorted({min(offset, end_offset) for offset in offsets}, reverse=True)
+    return visible[: max(asked.max_num_offsets, 0)]

@@ -1,0 +1,37 @@
+"""OffsetForLeaderEpoch (api 23), versions 0-4 (KIP-101, KIP-279, KIP-320).
+
+Where a leader epoch ended in this leader's log: how a follower or a consumer finds the point up to which its own history is ours.
+Versions below 3 have no replica id and are for followers.
+"""
+
+from broker.handlers.data.partition_errors import partition_error
+from broker.request.context import RequestContext
+from broker.request.turns import Steps
+from protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from replication.errors import ReplicationError
+from storage.errors import StorageError
+
+
+def handle_offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Steps[OffsetForLeaderEpochResponse]:
+    """The end offset of each asked epoch; -1 when this log knows no such epoch."""
+    replicas = context.broker.replica_manager
+    topics = []
+    for topic in request.topics:
+        results = []
+        for asked in topic.partitions:
+            result = EpochEndOffset(partition=asked.partition, leader_epoch=-1, end_offset=-1)
+            results.append(result)
+            try:
+                partition = replicas.partition_or_raise(topic.topic, asked.partition)
+                log = partition.check_leader(asked.current_leader_epoch)
+                result.leader_epoch, result.end_offset = log.end_offset_for_epoch(asked.leader_epoch)
+            except (StorageError, ReplicationError) as error:
+                result.error_code = partition_error(error, context.broker)
+            yield
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=results))
+    return OffsetForLeaderEpochResponse(topics=topics)

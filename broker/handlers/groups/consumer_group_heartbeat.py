@@ -1,0 +1,13 @@
+"""ConsumerGroupHeartbeat (api 68), version 0 (KIP-848).
+
+Listed and refused, as by Apache Kafka 3.9 in ZooKeeper mode, which has the classic protocol only; clients fall back to it.
+"""
+
+from broker.request.context import RequestContext
+from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+
+
+def handle_consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> ConsumerGroupHeartbeatResponse:
+    """Refuse."""
+    return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)

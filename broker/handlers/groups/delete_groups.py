@@ -1,0 +1,22 @@
+"""DeleteGroups (api 42), versions 0-2 (KIP-229)."""
+
+from broker.request.context import RequestContext
+from broker.request.turns import Steps
+from broker.security.authorizer import Operation, ResourceType
+from protocol.errors import ErrorCode
+from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+
+
+def handle_delete_groups(request: DeleteGroupsRequest, context: RequestContext) -> Steps[DeleteGroupsResponse]:
+    """Forget groups without members, with their offsets."""
+    deleted = []
+    refused = []
+    for name in dict.fromkeys(request.groups_names):
+        result = DeletableGroupResult(group_id=name, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        if context.is_authorized(Operation.DELETE, ResourceType.GROUP, name):
+            result.error_code = context.broker.groups.offsets.delete_groups([name])[name]
+            deleted.append(result)
+        else:
+            refused.append(result)
+        yield
+    return DeleteGroupsResponse(results=deleted + refused)

@@ -1,0 +1,57 @@
+"""DescribeGroups (api 15), versions 0-5: authorized operations from 3 (KIP-430), static members from 4 (KIP-345).
+
+A group that does not exist is described as Dead, without an error. Metadata and assignments are shown while the group is Stable.
+"""
+
+from broker.groups.group import Group, GroupState
+from broker.request.context import RequestContext
+from broker.request.turns import Steps
+from broker.security.authorizer import Operation, ResourceType, authorized_operations
+from protocol.errors import ErrorCode
+from protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
+
+
+def handle_describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> Steps[DescribeGroupsResponse]:
+    """Say what is known of each group; those that may not be seen come first, as with Apache Kafka."""
+    refused = []
+    described = []
+    for group_id in request.groups:
+        if context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+            described.append(_describe(group_id, request, context))
+        else:
+            refused.append(DescribedGroup(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id))
+        yield
+    return DescribeGroupsResponse(groups=refused + described)
+
+
+def _describe(group_id: str, request: DescribeGroupsRequest, context: RequestContext) -> DescribedGroup:
+    error, group = context.broker.groups.describe(group_id)
+    if error:
+        return DescribedGroup(error_code=error, group_id=group_id)
+    described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value) if group is None else _described(group)
+    if request.include_authorized_operations:
+        described.authorized_operations = authorized_operations(
+            context.broker.authorizer, str(context.connection.principal), context.connection.client_host, ResourceType.GROUP, group_id
+        )
+    return described
+
+
+def _described(group: Group) -> DescribedGroup:
+    is_stable = group.state is GroupState.STABLE
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if is_stable else "",
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
+                member_assignment=member.assignment if is_stable else b"",
+            )
+            for member in group.members.values()
+        ],
+    )

@@ -1,0 +1,104 @@
+"""FindCoordinator (api 10), versions 0-6: transactional ids from 1, many keys at once from 4 (KIP-699), share groups from 6 (KIP-932).
+
+The coordinator is the broker that leads the key's partition of the internal topic. A topic that is missing is created first.
+Before there is a leader the answer is COORDINATOR_NOT_AVAILABLE, and the client asks again. There are no coordinators of transactions
+and of share groups here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from broker.request.context import RequestContext
+from broker.request.internal_topics import GROUP_METADATA_TOPIC
+from broker.request.turns import Steps
+from broker.security.authorizer import Operation, ResourceType
+from protocol.errors import ErrorCode
+from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+FIRST_VERSION_WITH_MANY_KEYS = 4
+FIRST_VERSION_WITH_SHARE_GROUPS = 6
+
+
+class CoordinatorType(IntEnum):
+    """What a key names."""
+
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+class Found(NamedTuple):
+    """A broker that clients can reach, or why there is none."""
+
+    error: ErrorCode
+    node_id: int = -1
+    host: str = ""
+    port: int = -1
+
+
+def handle_find_coordinator(
+    request: FindCoordinatorRequest, context: RequestContext
+) -> Steps[FindCoordinatorResponse] | Coroutine[Any, Any, Steps[FindCoordinatorResponse]]:
+    """Say who coordinates each key. Waits only while an internal topic is created."""
+    keys = request.coordinator_keys if context.api_version >= FIRST_VERSION_WITH_MANY_KEYS else [request.key]
+    if request.key_type not in CoordinatorType.__members__.values():
+        return _response(keys, [Found(ErrorCode.INVALID_REQUEST)] * len(keys), context, ErrorCode.INVALID_REQUEST.message)
+    if request.key_type == CoordinatorType.GROUP and GROUP_METADATA_TOPIC not in context.broker.cluster.topics:
+        return _create_topic(keys, context)
+    return _find_all(request.key_type, keys, context)
+
+
+async def _create_topic(keys: list[str], context: RequestContext) -> Steps[FindCoordinatorResponse]:
+    """Nobody used a group yet. The topic may have leaders by the time it is created, or the client asks again."""
+    if any(context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, key) for key in keys):
+        await context.broker.auto_topics.create([GROUP_METADATA_TOPIC])
+    return _find_all(CoordinatorType.GROUP, keys, context)
+
+
+def _find_all(key_type: int, keys: list[str], context: RequestContext) -> Steps[FindCoordinatorResponse]:
+    found = []
+    for key in keys:
+        found.append(_find(key_type, key, context))
+        yield
+    return (yield from _response(keys, found, context))
+
+
+def _find(key_type: int, key: str, context: RequestContext) -> Found:
+    if key_type == CoordinatorType.GROUP:
+        if not context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, key):
+            return Found(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return _leader(GROUP_METADATA_TOPIC, context.broker.groups.partition_for(key), context)
+    if key_type == CoordinatorType.TRANSACTION:
+        if not context.is_authorized(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key):
+            return Found(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    elif context.api_version < FIRST_VERSION_WITH_SHARE_GROUPS:
+        return Found(ErrorCode.INVALID_REQUEST)
+    elif not context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+        return Found(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+def _leader(topic: str, partition: int, context: RequestContext) -> Found:
+    cluster = context.broker.cluster
+    leader_id, _ = cluster.leader_of(topic, partition)
+    endpoint = cluster.endpoint(leader_id, context.connection.listener_name)
+    if endpoint is None:
+        return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return Found(ErrorCode.NONE, leader_id, endpoint.host, endpoint.port)
+
+
+def _response(keys: list[str], found: list[Found], context: RequestContext, message: str = "") -> Steps[FindCoordinatorResponse]:
+    """`message` goes into versions that have many keys; a single one always says the error's own."""
+    if context.api_version >= FIRST_VERSION_WITH_MANY_KEYS:
+        response = FindCoordinatorResponse(error_message="")
+        for key, each in zip(keys, found, strict=True):
+            response.coordinators.append(
+                Coordinator(key=key, node_id=each.node_id, host=each.host, port=each.port, error_code=each.error, error_message=message)
+            )
+            yield
+        return response
+    error, node_id, host, port = found[0]
+    return FindCoordinatorResponse(error_code=error, error_message=error.message, node_id=node_id, host=host, port=port)

@@ -1,0 +1,16 @@
+"""Heartbeat (api 12), versions 0-4: static members from 3 (KIP-345)."""
+
+from broker.request.context import RequestContext
+from broker.security.authorizer import Operation, ResourceType
+from protocol.errors import ErrorCode
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+def handle_heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
+    """Keep a member's session alive, and tell it of a rebalance."""
+    if not context.is_authorized(Operation.READ, ResourceType.GROUP, request.group_id):
+        return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    groups = context.broker.groups
+    return HeartbeatResponse(
+        error_code=groups.heartbeat(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
+    )

@@ -1,0 +1,33 @@
+"""LeaveGroup (api 13), versions 0-5: many members at once, and static ones, from 3 (KIP-345), the reason from 5 (KIP-800)."""
+
+from broker.groups.membership import Leaving
+from broker.request.context import RequestContext
+from broker.request.turns import Steps
+from broker.security.authorizer import Operation, ResourceType
+from protocol.errors import ErrorCode
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+
+FIRST_VERSION_WITH_MANY_MEMBERS = 3
+
+
+def handle_leave_group(request: LeaveGroupRequest, context: RequestContext) -> Steps[LeaveGroupResponse]:
+    """Take members out of their group at once, without waiting for their sessions to end."""
+    if not context.is_authorized(Operation.READ, ResourceType.GROUP, request.group_id):
+        return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    groups = context.broker.groups
+    if context.api_version < FIRST_VERSION_WITH_MANY_MEMBERS:
+        error, errors = groups.leave(request.group_id, [Leaving(request.member_id, None)])
+        return LeaveGroupResponse(error_code=error or errors[0])
+    leaving = []
+    for each in request.members:
+        leaving.append(Leaving(each.member_id, each.group_instance_id, each.reason or "not provided"))
+        yield
+    error, errors = groups.leave(request.group_id, leaving)
+    if error:
+        return LeaveGroupResponse(error_code=error)
+    return LeaveGroupResponse(
+        members=[
+            MemberResponse(member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=code)
+            for each, code in zip(leaving, errors, strict=True)
+        ]
+    )

@@ -1,0 +1,22 @@
+"""ListGroups (api 16), versions 0-5: states from 4 (KIP-518), types from 5 (KIP-848)."""
+
+from broker.groups.coordinator import CLASSIC
+from broker.request.context import RequestContext
+from broker.request.turns import Steps, each
+from broker.security.authorizer import Operation, ResourceType
+from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+
+def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> Steps[ListGroupsResponse]:
+    """The groups that this broker coordinates and the client may see."""
+    states = yield from each(request.states_filter, str.lower)
+    types = yield from each(request.types_filter, str.lower)
+    error, groups = context.broker.groups.list(states, types)
+    sees_all = context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER)
+    listed = []
+    for group in groups:
+        if sees_all or context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+            name, kind, state = group.group_id, group.protocol_type or "", group.state.value
+            listed.append(ListedGroup(group_id=name, protocol_type=kind, group_state=state, group_type=CLASSIC))
+        yield
+    return ListGroupsResponse(error_code=error, groups=listed)

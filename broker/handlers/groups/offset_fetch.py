@@ -1,0 +1,166 @@
+"""OffsetFetch (api 9), versions 0-9: from the group's log from 1, all partitions and an error of the whole from 2, the leader epoch from 5
+(KIP-320), stable offsets from 7 (KIP-447), many groups from 8 (KIP-709).
+
+Version 0 reads from the metadata store, where the consumers of old kept their offsets. Apache Kafka answers version 1 with no topics when
+the group is not coordinated here; the error is put at the partitions instead, where that version has a place for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from broker.handlers.groups.offsets_in_store import fetch_from_store
+from broker.request.context import RequestContext
+from broker.request.turns import Steps
+from broker.security.authorizer import Operation, ResourceType
+from protocol.errors import ErrorCode
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from storage.disk.topic_partition import TopicPartition
+
+FIRST_VERSION_WITH_ERROR_OF_ALL = 2
+FIRST_VERSION_WITH_MANY_GROUPS = 8
+NO_OFFSET = -1
+PARTITIONS_PER_STEP = 128
+
+
+def handle_offset_fetch(
+    request: OffsetFetchRequest, context: RequestContext
+) -> Steps[OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]]:
+    """Say what a group, or several, committed."""
+    version = context.api_version
+    if version >= FIRST_VERSION_WITH_MANY_GROUPS:
+        response = OffsetFetchResponse()
+        for asked in request.groups:
+            response.groups.append((yield from _fetch(asked.group_id, asked.topics, request, context)))
+        return response
+    if version == 0:
+        return _fetch_from_store(request, context)
+    group = yield from _fetch(request.group_id, request.topics, request, context)
+    if group.error_code and version < FIRST_VERSION_WITH_ERROR_OF_ALL:
+        group.topics = _refused(request.topics or [], ErrorCode.of(group.error_code))
+    response = OffsetFetchResponse()
+    for topic in group.topics:
+        response.topics.append(_old_topic(topic))
+        yield
+    if version >= FIRST_VERSION_WITH_ERROR_OF_ALL:
+        response.error_code = group.error_code
+    return response
+
+
+def _fetch(
+    group_id: str,
+    topics: list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None,
+    request: OffsetFetchRequest,
+    context: RequestContext,
+) -> Steps[OffsetFetchResponseGroup]:
+    if not context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+        return OffsetFetchResponseGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    offsets = context.broker.groups.offsets
+    refused: list[OffsetFetchResponseTopics] = []
+    partitions: dict[str, dict[int, None]] = {}
+    if topics is None:
+        for name, indexes in offsets.committed(group_id).items():
+            if context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name):
+                partitions[name] = dict.fromkeys(indexes)
+            yield
+    else:
+        for topic in topics:
+            if context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+                partitions.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))  # each once
+            else:
+                refused += _refused([topic], ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            yield
+    answers: dict[str, OffsetFetchResponseTopics] = {}
+    for some in _portions(partitions):
+        error, found = offsets.fetch(group_id, some, require_stable=request.require_stable)
+        if error:
+            return OffsetFetchResponseGroup(group_id=group_id, error_code=error)
+        for name, answered in found.items():
+            answer = answers.setdefault(name, OffsetFetchResponseTopics(name=name))
+            answer.partitions += answered
+        yield
+    return OffsetFetchResponseGroup(group_id=group_id, topics=[*answers.values(), *refused])
+
+
+def _portions(partitions: Mapping[str, Iterable[int]]) -> Iterator[dict[str, list[int]]]:
+    """All partitions, about PARTITIONS_PER_STEP at a time; one portion at least, which may be empty."""
+    some: dict[str, list[int]] = {}
+    count = 0
+    is_first = True
+    for name, indexes in partitions.items():
+        left = iter(indexes)
+        while part := list(islice(left, PARTITIONS_PER_STEP)):
+            some[name] = part
+            count += len(part)
+            if count >= PARTITIONS_PER_STEP:
+                yield some
+                some, count, is_first = {}, 0, False
+    if some or is_first:
+        yield some
+
+
+def _refused(
+    topics: list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | list[OffsetFetchRequestTopic | OffsetFetchRequestTopics],
+    error: ErrorCode,
+) -> list[OffsetFetchResponseTopics]:
+    return [
+        OffsetFetchResponseTopics(
+            name=topic.name,
+            partitions=[
+                OffsetFetchResponsePartitions(partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error)
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in topics
+    ]
+
+
+def _old_topic(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
+    """The same as versions of one group have it."""
+    return OffsetFetchResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetFetchResponsePartition(
+                partition_index=each.partition_index,
+                committed_offset=each.committed_offset,
+                committed_leader_epoch=each.committed_leader_epoch,
+                metadata=each.metadata,
+                error_code=each.error_code,
+            )
+            for each in topic.partitions
+        ],
+    )
+
+
+async def _fetch_from_store(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+    asked = request.topics or []
+    if not context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, request.group_id):
+        return OffsetFetchResponse(topics=[_old_topic(topic) for topic in _refused(asked, ErrorCode.GROUP_AUTHORIZATION_FAILED)])
+    topics: list[OffsetFetchResponseTopic] = []
+    partitions: dict[str, dict[int, None]] = {}  # each once
+    for topic in asked:
+        if not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+            topics += [_old_topic(each) for each in _refused([topic], ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
+        elif topic.partition_indexes:
+            partitions.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    for name, indexes in partitions.items():
+        answer = OffsetFetchResponseTopic(name=name)
+        for index in indexes:
+            code, offset = await fetch_from_store(request.group_id, TopicPartition(name, index), context)
+            answer.partitions.append(
+                OffsetFetchResponsePartition(partition_index=index, committed_offset=offset, metadata="", error_code=code)
+            )
+        topics.append(answer)
+    return OffsetFetchResponse(topics=topics)

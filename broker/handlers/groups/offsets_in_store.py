@@ -1,0 +1,73 @@
+"""Version 0 of OffsetCommit and OffsetFetch: offsets as znodes `/consumers/GROUP/offsets/TOPIC/PARTITION`, the number as text.
+
+The consumers of Kafka 0.8 kept them there. Nothing else of theirs is looked at.
+"""
+
+import logging
+
+from broker.request.context import RequestContext
+from broker.request.error_map import error_code
+from config.keys.groups import OFFSET_METADATA_MAX_BYTES
+from controller.errors import NodeExists, NoNode, StoreError
+from controller.store.metadata_store import MetadataStore
+from controller.store.tree import check_path
+from protocol.errors import ErrorCode
+from protocol.messages.offset_commit import OffsetCommitRequestPartition
+from storage.disk.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+NO_OFFSET = -1
+
+
+async def commit_to_store(
+    group_id: str, partition: TopicPartition, committed: OffsetCommitRequestPartition, context: RequestContext
+) -> ErrorCode:
+    """Write one offset."""
+    if len(committed.committed_metadata or "") > context.broker.config[OFFSET_METADATA_MAX_BYTES]:
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    try:
+        await _set_or_create(context.broker.store, _path(group_id, partition), str(committed.committed_offset).encode())
+    except (StoreError, ValueError) as error:
+        logger.warning("%s: the offset of group %s cannot be stored: %s", partition, group_id, error)
+        return error_code(error)
+    return ErrorCode.NONE
+
+
+async def fetch_from_store(group_id: str, partition: TopicPartition, context: RequestContext) -> tuple[ErrorCode, int]:
+    """Read one offset; what was never written is an unknown partition, what cannot be the name of a group an unknown error."""
+    if context.broker.cluster.partition(*partition) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_OFFSET
+    path = _path(group_id, partition)
+    try:
+        check_path(path)  # not every store tells what cannot be there from what is not there
+        data, _ = await context.broker.store.get(path)
+        return ErrorCode.NONE, int(data or b"")
+    except NoNode:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_OFFSET
+    except (StoreError, ValueError) as error:
+        logger.warning("%s: the offset of group %s cannot be read: %s", partition, group_id, error)
+        return error_code(error), NO_OFFSET
+
+
+def _path(group_id: str, partition: TopicPartition) -> str:
+    topic, index = partition
+    return f"/consumers/{group_id}/offsets/{topic}/{index}"
+
+
+async def _set_or_create(store: MetadataStore, path: str, data: bytes) -> None:
+    try:
+        await store.set(path, data)
+        return
+    except NoNode:
+        pass
+    names = path.split("/")
+    for depth in range(2, len(names)):
+        try:
+            await store.create("/".join(names[:depth]), None)
+        except NodeExists:
+            continue
+    try:
+        await store.create(path, data)
+    except NodeExists:
+        await store.set(path, data)

@@ -1,0 +1,45 @@
+"""SyncGroup (api 14), versions 0-5: static members from 3 (KIP-345), protocol type and name, which must be given, from 5 (KIP-559).
+
+The answer comes when the leader's assignment is stored.
+"""
+
+from __future__ import annotations
+
+from broker.groups.effects import SyncResult
+from broker.groups.syncing import Sync
+from broker.handlers.delayed_answer import DelayedAnswer
+from broker.network.request_channel import Answer
+from broker.request.context import RequestContext
+from broker.request.turns import Steps
+from broker.security.authorizer import Operation, ResourceType
+from protocol.errors import ErrorCode
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from protocol.schema.message import Message
+
+FIRST_VERSION_WITH_PROTOCOL = 5
+
+
+def handle_sync_group(request: SyncGroupRequest, context: RequestContext) -> Message | Steps[Message] | Answer:
+    """Hand in the assignments, or ask for one's own."""
+    if context.api_version >= FIRST_VERSION_WITH_PROTOCOL and (request.protocol_type is None or request.protocol_name is None):
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if not context.is_authorized(Operation.READ, ResourceType.GROUP, request.group_id):
+        return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    answer = DelayedAnswer(context)
+    sync = Sync(
+        waiter=lambda result: answer.complete(_response(result)),
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        generation_id=request.generation_id,
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignments={each.member_id: each.assignment for each in request.assignments},
+    )
+    context.broker.groups.sync(request.group_id, sync)
+    return answer.answer()
+
+
+def _response(result: SyncResult) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=result.error, protocol_type=result.protocol_type, protocol_name=result.protocol_name, assignment=result.assignment
+    )

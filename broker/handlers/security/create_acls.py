@@ -1,0 +1,22 @@
+"""CreateAcls (api 30), versions 0-3 (KIP-140, KIP-290). Without an authorizer there are no ACLs: SECURITY_DISABLED for each."""
+
+from broker.handlers.security.acl_codes import refuse_unknown
+from broker.network.request_channel import Completion
+from broker.request.context import RequestContext
+from broker.request.turns import Steps
+from protocol.errors import ErrorCode
+from protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+
+
+def handle_create_acls(request: CreateAclsRequest, context: RequestContext) -> Steps[CreateAclsResponse | Completion]:
+    """Refuse all."""
+    codes: set[int] = set()
+    results = []
+    for each in request.creations:
+        codes.update((each.resource_type, each.resource_pattern_type, each.operation, each.permission_type))
+        results.append(AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured."))
+        yield
+    refused = refuse_unknown(codes, context)
+    if refused is not None:
+        return refused
+    return CreateAclsResponse(results=results)

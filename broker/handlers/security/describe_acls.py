@@ -1,0 +1,16 @@
+"""DescribeAcls (api 29), versions 0-3 (KIP-140, KIP-290). Without an authorizer there are no ACLs: SECURITY_DISABLED."""
+
+from broker.handlers.security.acl_codes import refuse_unknown
+from broker.network.request_channel import Completion
+from broker.request.context import RequestContext
+from protocol.errors import ErrorCode
+from protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+
+
+def handle_describe_acls(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse | Completion:
+    """Say that there are none."""
+    codes = (request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
+    refused = refuse_unknown(codes, context)
+    if refused is not None:
+        return refused
+    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker")

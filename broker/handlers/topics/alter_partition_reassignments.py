@@ -1,0 +1,54 @@
+"""AlterPartitionReassignments (api 45), version 0 (KIP-455): move partitions to other brokers, or give such moves up.
+
+Only the active controller does so. It answers when the moves have begun, not when they are done. Null replicas give a move up; the
+replicas then stand in the order in which they stood before it, which Apache Kafka loses.
+"""
+
+from broker.request.context import RequestContext
+from broker.request.error_map import error_code
+from broker.request.turns import each
+from broker.security.authorizer import Operation, ResourceType
+from controller.errors import NotController
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from storage.disk.topic_partition import TopicPartition
+
+
+async def handle_alter_partition_reassignments(
+    request: AlterPartitionReassignmentsRequest, context: RequestContext
+) -> AlterPartitionReassignmentsResponse:
+    """Begin or give up, and say of each partition whether that was possible."""
+    if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
+        return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    targets: dict[TopicPartition, tuple[int, ...] | None] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            await context.broker.turns.pause()
+            replicas = None if partition.replicas is None else tuple(partition.replicas)
+            targets[TopicPartition(topic.name, partition.partition_index)] = replicas
+    try:
+        results = await context.broker.controller.alter_reassignments(targets)
+    except NotController:
+        return _refused(ErrorCode.NOT_CONTROLLER)
+    topics: dict[str, list[ReassignablePartitionResponse]] = {}
+    for (name, index), error in results.items():
+        await context.broker.turns.pause()
+        code = ErrorCode.NONE if error is None else error_code(error)
+        message = None if error is None else str(error)
+        answer = ReassignablePartitionResponse(partition_index=index, error_code=code, error_message=message)
+        topics.setdefault(name, []).append(answer)
+    return AlterPartitionReassignmentsResponse(
+        error_message="",
+        responses=await context.broker.turns.spread(
+            each(topics.items(), lambda named: ReassignableTopicResponse(name=named[0], partitions=named[1]))
+        ),
+    )
+
+
+def _refused(code: ErrorCode) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(error_code=code, error_message=code.message)

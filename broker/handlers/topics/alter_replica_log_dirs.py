@@ -1,0 +1,64 @@
+"""AlterReplicaLogDirs (api 34), versions 0-2 (KIP-113): move replicas between the log directories of this broker.
+
+The answer does not wait for the move; DescribeLogDirs shows how far it is. A replica that this broker does not host is created in the
+directory asked for when it comes, and answered with REPLICA_NOT_AVAILABLE meanwhile, as Apache Kafka does.
+"""
+
+import logging
+
+from broker.handlers.data.partition_errors import partition_error
+from broker.request.context import RequestContext
+from broker.request.turns import each
+from broker.security.authorizer import Operation, ResourceType
+from protocol.errors import ErrorCode
+from protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+from replication.errors import NotLeaderOrFollower, ReplicationError
+from storage.disk.topic_partition import TopicPartition
+from storage.errors import StorageError
+
+logger = logging.getLogger(__name__)
+
+
+async def handle_alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: RequestContext) -> AlterReplicaLogDirsResponse:
+    """Begin each move by itself. A partition that is named twice goes where it was named last."""
+    wanted: dict[TopicPartition, str] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                await context.broker.turns.pause()
+                wanted[TopicPartition(topic.name, index)] = directory.path
+    is_allowed = context.is_authorized(Operation.ALTER, ResourceType.CLUSTER)
+    outcome = await context.broker.replica_manager.alter_log_dirs(wanted) if is_allowed else {}
+    results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    failed = []
+    for topic_partition, path in wanted.items():
+        await context.broker.turns.pause()
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        if is_allowed:
+            error = outcome[topic_partition]
+            code = _code(error, context)
+            if error is not None and not isinstance(error, NotLeaderOrFollower):
+                failed.append(f"{topic_partition} cannot be moved to {path}: {error}")
+        result = AlterReplicaLogDirPartitionResult(partition_index=topic_partition.partition, error_code=code)
+        results.setdefault(topic_partition.topic, []).append(result)
+    if failed:
+        more = f" (and {len(failed) - 1} others)" if len(failed) > 1 else ""
+        logger.warning("%s%s", failed[0], more)
+    return AlterReplicaLogDirsResponse(
+        results=await context.broker.turns.spread(
+            each(results.items(), lambda named: AlterReplicaLogDirTopicResult(topic_name=named[0], partitions=named[1]))
+        )
+    )
+
+
+def _code(error: ReplicationError | StorageError | None, context: RequestContext) -> ErrorCode:
+    if error is None:
+        return ErrorCode.NONE
+    if isinstance(error, NotLeaderOrFollower):
+        return ErrorCode.REPLICA_NOT_AVAILABLE
+    return partition_error(error, context.broker)

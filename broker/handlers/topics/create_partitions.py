@@ -1,0 +1,57 @@
+"""CreatePartitions (api 37), versions 0-3 (KIP-195).
+
+Only the active controller's broker lets topics grow. The answer comes when the new partitions have leaders, or after the timeout.
+"""
+
+from broker.request.context import RequestContext
+from broker.request.error_map import api_error
+from broker.request.turns import how_often
+from broker.security.authorizer import Operation, ResourceType
+from controller.admin.partition_growth import NewPartitions
+from controller.errors import ControllerError
+from protocol.errors import ErrorCode
+from protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+async def handle_create_partitions(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
+    """Let the topics grow that can; one answer for each name, also for one that was asked for twice."""
+    results: dict[str, CreatePartitionsTopicResult] = {}
+    for topic in request.topics:
+        await context.broker.turns.pause()
+        results[topic.name] = CreatePartitionsTopicResult(name=topic.name, error_message=None)
+    controller = context.broker.controller
+    if not controller.is_active:
+        for result in results.values():
+            result.error_code = ErrorCode.NOT_CONTROLLER
+        return CreatePartitionsResponse(results=list(results.values()))
+    times = await context.broker.turns.spread(how_often(topic.name for topic in request.topics))
+    growing: list[NewPartitions] = []
+    for topic in request.topics:
+        await context.broker.turns.pause()
+        result = results[topic.name]
+        if times[topic.name] > 1:
+            result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, "Duplicate topic in request."
+        elif not context.is_authorized(Operation.ALTER, ResourceType.TOPIC, topic.name):
+            result.error_code, result.error_message = ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The topic authorization is failed."
+        elif controller.context.is_being_deleted(topic.name):
+            result.error_code, result.error_message = ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion."
+        else:
+            growing.append(_new_partitions(topic))
+    outcomes = await context.broker.partition_growth.create_partitions(
+        growing, validate_only=request.validate_only, timeout_ms=request.timeout_ms
+    )
+    for name, outcome in outcomes.items():
+        await context.broker.turns.pause()
+        if isinstance(outcome, ControllerError):
+            results[name].error_code, results[name].error_message = api_error(outcome)
+    return CreatePartitionsResponse(results=list(results.values()))
+
+
+def _new_partitions(topic: CreatePartitionsTopic) -> NewPartitions:
+    assignments = None if topic.assignments is None else [assignment.broker_ids for assignment in topic.assignments]
+    return NewPartitions(topic.name, topic.count, assignments)

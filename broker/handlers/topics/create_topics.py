@@ -1,0 +1,95 @@
+"""CreateTopics (api 19), versions 0-7: KIP-4; KIP-464 (defaults for -1), KIP-525 (configuration in the answer) from 5, topic ids from 7.
+
+Only the active controller's broker creates topics; any other answers NOT_CONTROLLER. The answer comes when every partition of the new
+topics has a leader that this broker knows of, or after the timeout.
+"""
+
+from broker.request.context import RequestContext
+from broker.request.error_map import api_error
+from broker.request.turns import each, how_often
+from broker.security.authorizer import Operation, ResourceType
+from controller.admin.topic_admin import CreatedTopic, NewTopic
+from controller.errors import AdminTimeout, ControllerError
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+
+
+async def handle_create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    """Create the topics that can be, and say of each what became of it."""
+    spread = context.broker.turns.spread
+    results = await spread(each(request.topics, _unknown))
+    if not context.broker.controller.is_active:
+        for result in results:
+            result.error_code = ErrorCode.NOT_CONTROLLER
+        return CreateTopicsResponse(topics=results)
+    times_named = await spread(how_often(topic.name for topic in request.topics))
+    may_create_any = context.is_authorized(Operation.CREATE, ResourceType.CLUSTER)
+    wanted: list[tuple[CreatableTopic, CreatableTopicResult]] = []
+    for topic, result in zip(request.topics, results, strict=True):
+        await context.broker.turns.pause()
+        if topic.name == CLUSTER_METADATA_TOPIC:
+            result.error_code = ErrorCode.INVALID_REQUEST
+            result.error_message = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
+        elif times_named[topic.name] > 1:
+            result.error_code = ErrorCode.INVALID_REQUEST
+            result.error_message = "Found multiple entries for this topic."
+        elif not may_create_any and not context.is_authorized(Operation.CREATE, ResourceType.TOPIC, topic.name):
+            result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            result.error_message = "Authorization failed."
+        else:
+            wanted.append((topic, result))
+    outcomes = await context.broker.topic_admin.create_topics(
+        await spread(each(wanted, lambda pair: _new_topic(pair[0]))), validate_only=request.validate_only, timeout_ms=request.timeout_ms
+    )
+    for topic, result in wanted:
+        await context.broker.turns.pause()
+        outcome = outcomes[topic.name]
+        if isinstance(outcome, ControllerError):
+            result.error_code, result.error_message = api_error(outcome)
+            if isinstance(outcome, AdminTimeout):
+                result.topic_id = outcome.topic_id
+        else:
+            _describe(outcome, result, context)
+    return CreateTopicsResponse(topics=results)
+
+
+def _unknown(topic: CreatableTopic) -> CreatableTopicResult:
+    return CreatableTopicResult(name=topic.name, configs=[], num_partitions=-1, replication_factor=-1)
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        {assignment.partition_index: assignment.broker_ids for assignment in topic.assignments},
+        {config.name: config.value for config in topic.configs},
+    )
+
+
+def _describe(created: CreatedTopic, result: CreatableTopicResult, context: RequestContext) -> None:
+    result.error_message = None
+    if not context.is_authorized(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, created.name):
+        result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return
+    result.topic_id = created.topic_id
+    result.num_partitions = created.num_partitions
+    result.replication_factor = created.replication_factor
+    result.configs = [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.sensitive,
+        )
+        for entry in created.config.describe()
+    ]

@@ -1,0 +1,96 @@
+"""DeleteTopics (api 20), versions 0-6: KIP-4; TOPIC_DELETION_DISABLED from 3; by topic id from 6 (KIP-516).
+Who names a topic by its id never deletes another one that has its name by now.
+
+Only the active controller's broker deletes topics. The answer comes when this broker has forgotten the topics, or after the timeout.
+"""
+
+from broker.request.context import RequestContext
+from broker.request.error_map import error_code
+from broker.request.turns import Steps, each
+from broker.security.authorizer import Operation, ResourceType
+from config.keys.general import DELETE_TOPIC_ENABLE
+from controller.errors import ControllerError, UnknownTopicId
+from protocol.errors import ErrorCode
+from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from protocol.uuid import ZERO_UUID
+
+FIRST_VERSION_BY_TOPIC_ID = 6
+FIRST_VERSION_WITH_DELETION_DISABLED = 3
+
+
+async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+    """Delete the topics that can be, and say of each what became of it."""
+    spread = context.broker.turns.spread
+    topics = await spread(_topics_of(request, context.api_version))
+    results = await spread(each(topics, lambda topic: DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)))
+    refused = await spread(_refusal(topics, context))
+    if refused is not None:
+        for result in results:
+            result.error_code = refused
+        return DeleteTopicsResponse(responses=results)
+    broker = context.broker
+    names_by_id = {topic_id: name for name, topic_id in broker.controller.context.topic_ids.items()} if await spread(_by_id(topics)) else {}
+    deleting: dict[str, bytes] = {}
+    for result in results:
+        await context.broker.turns.pause()
+        is_by_id = result.topic_id != ZERO_UUID
+        if is_by_id:
+            result.name = names_by_id.get(result.topic_id)
+        name = result.name
+        if name is None:
+            # A topic without name and id is, to Apache Kafka, one that nobody may delete.
+            result.error_code = ErrorCode.UNKNOWN_TOPIC_ID if is_by_id else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif is_by_id and not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            result.name = None
+            result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif not context.is_authorized(Operation.DELETE, ResourceType.TOPIC, name):
+            result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif name not in broker.cluster.topics:
+            result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif is_by_id:
+            deleting.setdefault(name, result.topic_id)
+        else:
+            deleting[name] = ZERO_UUID
+    if deleting:
+        outcomes = await broker.topic_admin.delete_topics(
+            list(deleting),
+            ids={name: topic_id for name, topic_id in deleting.items() if topic_id != ZERO_UUID},
+            order_by_id=broker.controller.order_deletions,
+            timeout_ms=request.timeout_ms,
+        )
+        for result in results:
+            outcome = outcomes.get(result.name) if result.name is not None else None
+            if isinstance(outcome, ControllerError):
+                result.error_code = error_code(outcome)
+                if isinstance(outcome, UnknownTopicId):
+                    result.name = None
+    return DeleteTopicsResponse(responses=results)
+
+
+def _topics_of(request: DeleteTopicsRequest, version: int) -> Steps[list[DeleteTopicState]]:
+    if version >= FIRST_VERSION_BY_TOPIC_ID:
+        return request.topics
+    return (yield from each(request.topic_names, lambda name: DeleteTopicState(name=name, topic_id=ZERO_UUID)))
+
+
+def _by_id(topics: list[DeleteTopicState]) -> Steps[bool]:
+    for topic in topics:
+        if topic.topic_id != ZERO_UUID:
+            return True
+        yield
+    return False
+
+
+def _refusal(topics: list[DeleteTopicState], context: RequestContext) -> Steps[ErrorCode | None]:
+    """Why nothing is deleted at all."""
+    if not context.broker.controller.is_active:
+        return ErrorCode.NOT_CONTROLLER
+    if not context.broker.config[DELETE_TOPIC_ENABLE]:
+        return (
+            ErrorCode.TOPIC_DELETION_DISABLED if context.api_version >= FIRST_VERSION_WITH_DELETION_DISABLED else ErrorCode.INVALID_REQUEST
+        )
+    for topic in topics:
+        if topic.name is not None and topic.topic_id != ZERO_UUID:
+            return ErrorCode.INVALID_REQUEST
+        yield
+    return None

@@ -1,0 +1,71 @@
+"""DescribeLogDirs (api 35), versions 0-4 (KIP-113); an error for the whole answer from 3, space from 4 (KIP-827).
+
+The lag of a log whose partition is not hosted, for the controller has not spoken of it yet, is -1.
+
+Deviation: directories stand in the order of log.dirs. What blocks (asking the file systems for their space) is microseconds.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from broker.request.context import RequestContext
+from broker.request.turns import Steps
+from broker.security.authorizer import Operation, ResourceType
+from protocol.errors import ErrorCode
+from protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from replication.control.replica_manager import ReplicaManager
+from storage.manager.log_dirs_description import UNKNOWN_LAG, LogDirDescription
+
+REPLICAS_PER_TURN = 75
+"""Half a millisecond."""
+
+
+async def handle_describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+    """Describe each log directory with the asked partitions in it, or with all."""
+    if not context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER):
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    wanted = None if request.topics is None else await context.broker.turns.spread(_asked_for(request.topics))
+    found = context.broker.log_manager.describe_log_dirs()
+    replicas = context.broker.replica_manager
+    return DescribeLogDirsResponse(results=[await _result(each, wanted, replicas) for each in found])
+
+
+def _asked_for(topics: Sequence[DescribableLogDirTopic]) -> Steps[set[tuple[str, int]]]:
+    asked: set[tuple[str, int]] = set()
+    for topic in topics:
+        for partition in topic.partitions:
+            asked.add((topic.topic, partition))
+            yield
+    return asked
+
+
+async def _result(found: LogDirDescription, wanted: set[tuple[str, int]] | None, replicas: ReplicaManager) -> DescribeLogDirsResult:
+    if not found.is_live:
+        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=found.path)
+    topics: dict[str, list[DescribeLogDirsPartition]] = {}
+    for at, replica in enumerate(found.replicas, 1):
+        if at % REPLICAS_PER_TURN == 0:
+            await asyncio.sleep(0)
+        topic, index = replica.topic_partition
+        if wanted is None or (topic, index) in wanted:
+            topics.setdefault(topic, []).append(
+                DescribeLogDirsPartition(
+                    partition_index=index,
+                    partition_size=replica.size_bytes,
+                    offset_lag=UNKNOWN_LAG if replicas.partition(topic, index) is None else replica.offset_lag,
+                    is_future_key=replica.is_future,
+                )
+            )
+    return DescribeLogDirsResult(
+        log_dir=found.path,
+        topics=[DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
+        total_bytes=found.total_bytes,
+        usable_bytes=found.usable_bytes,
+    )

@@ -1,0 +1,91 @@
+"""DescribeTopicPartitions (api 75), version 0 (KIP-966): the partitions of topics, some at a time.
+
+Topics come in the order of their names, all of them when none is named. An answer holds at most as many partitions as the client and
+`max.request.partition.size.limit` allow; `next_cursor` says where the next request goes on.
+"""
+
+from __future__ import annotations
+
+from broker.handlers.topics.metadata import visible_partition
+from broker.request.context import RequestContext
+from broker.request.first_picture import after_first_picture
+from broker.request.internal_topics import INTERNAL_TOPICS
+from broker.request.turns import Steps
+from broker.security.authorizer import Operation, ResourceType, authorized_operations
+from config.keys.network import MAX_REQUEST_PARTITION_SIZE_LIMIT
+from protocol.errors import ErrorCode
+from protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseCursor,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from replication.ports.cluster import TopicImage
+
+
+@after_first_picture
+def handle_describe_topic_partitions(
+    request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> Steps[DescribeTopicPartitionsResponse]:
+    """List partitions from the cursor on."""
+    cluster = context.broker.cluster
+    asks_for_all = not request.topics
+    names = sorted(cluster.topics if asks_for_all else {topic.name for topic in request.topics})
+    first_partition = 0
+    cursor = request.cursor
+    if cursor is not None:
+        names = [name for name in names if name >= cursor.topic_name]
+        if names and names[0] == cursor.topic_name:
+            first_partition = max(cursor.partition_index, 0)
+    left = max(min(request.response_partition_limit, context.broker.config[MAX_REQUEST_PARTITION_SIZE_LIMIT]), 1)
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        yield
+        allowed = context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        image = cluster.topics.get(name) if allowed else None
+        if image is None:
+            if not asks_for_all:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                response.topics.append(
+                    DescribeTopicPartitionsResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
+                )
+            continue
+        if left == 0:
+            response.next_cursor = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=0)
+            break
+        indexes = [index for index in sorted(image.partitions) if index >= first_partition]
+        first_partition = 0
+        response.topics.append(_topic(image, indexes[:left], context))
+        if len(indexes) > left:
+            response.next_cursor = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=indexes[left])
+            break
+        left -= len(indexes)
+    return response
+
+
+def _topic(image: TopicImage, indexes: list[int], context: RequestContext) -> DescribeTopicPartitionsResponseTopic:
+    partitions = []
+    for index in indexes:
+        seen = visible_partition(image.partitions[index], context)
+        partitions.append(
+            DescribeTopicPartitionsResponsePartition(
+                error_code=seen.error_code,
+                partition_index=index,
+                leader_id=seen.leader_id,
+                leader_epoch=seen.leader_epoch,
+                replica_nodes=seen.replica_nodes,
+                isr_nodes=seen.isr_nodes,
+                offline_replicas=seen.offline_replicas,
+            )
+        )
+    connection = context.connection
+    return DescribeTopicPartitionsResponseTopic(
+        name=image.name,
+        topic_id=image.topic_id,
+        is_internal=image.name in INTERNAL_TOPICS,
+        partitions=partitions,
+        topic_authorized_operations=authorized_operations(
+            context.broker.authorizer, str(connection.principal), connection.client_host, ResourceType.TOPIC, image.name
+        ),
+    )

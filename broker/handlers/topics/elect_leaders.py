@@ -1,0 +1,86 @@
+"""ElectLeaders (api 43), versions 0-2 (KIP-183 preferred, KIP-460 unclean from 1).
+
+Only the active controller elects; any other broker answers NOT_CONTROLLER for each partition. The answer comes when this broker knows the
+new leaders, or after the timeout. Asked for all partitions, those that needed no election are left out.
+"""
+
+from broker.request.context import RequestContext
+from broker.request.error_map import api_error
+from broker.request.turns import Steps, each
+from broker.security.authorizer import Operation, ResourceType
+from controller.errors import AdminTimeout, ControllerError, ElectionNotNeeded, NotController
+from controller.events.leader_elections import ElectionResult
+from protocol.errors import ErrorCode
+from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
+from storage.disk.topic_partition import TopicPartition
+
+PREFERRED, UNCLEAN = 0, 1
+
+
+async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+    """Elect, and say of each partition how that ended."""
+    cluster = context.broker.cluster
+    if request.topic_partitions is None:
+        partitions = [TopicPartition(image.name, index) for image in cluster.topics.values() for index in image.partitions]
+    else:
+        partitions = []
+        for topic in request.topic_partitions:
+            for index in topic.partitions:
+                await context.broker.turns.pause()
+                partitions.append(TopicPartition(topic.topic, index))
+    if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        denied = [] if request.topic_partitions is None else partitions
+        return ElectLeadersResponse(
+            error_code=code, replica_election_results=await context.broker.turns.spread(_grouped(dict.fromkeys(denied, (code, None))))
+        )
+    if request.election_type not in (PREFERRED, UNCLEAN):
+        return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+    results: dict[TopicPartition, ElectionResult]
+    try:
+        results = await context.broker.controller.elect_leaders(partitions, unclean=request.election_type == UNCLEAN)
+    except NotController:
+        results = dict.fromkeys(partitions, NotController(""))
+    leaders: dict[TopicPartition, int] = {}
+    for partition, result in results.items():
+        await context.broker.turns.pause()
+        if isinstance(result, int):
+            leaders[partition] = result
+
+    def are_known() -> bool:
+        return all(cluster.leader_of(*partition)[0] == leader for partition, leader in leaders.items())
+
+    if not await context.broker.metadata_waits.until(are_known, request.timeout_ms):
+        results |= {partition: AdminTimeout("") for partition, leader in leaders.items() if cluster.leader_of(*partition)[0] != leader}
+    errors = {}
+    for partition, result in results.items():
+        await context.broker.turns.pause()
+        if request.topic_partitions is not None or not isinstance(result, ElectionNotNeeded):
+            errors[partition] = _error(result) if isinstance(result, ControllerError) else (ErrorCode.NONE, None)
+    return ElectLeadersResponse(replica_election_results=await context.broker.turns.spread(_grouped(errors)))
+
+
+def _refused(request: ElectLeadersRequest, code: ErrorCode) -> ElectLeadersResponse:
+    """The error for everything that was named, as it was named."""
+    results = [
+        ReplicaElectionResult(
+            topic=topic.topic,
+            partition_result=[PartitionResult(partition_id=index, error_code=code, error_message=None) for index in topic.partitions],
+        )
+        for topic in request.topic_partitions or []
+    ]
+    return ElectLeadersResponse(error_code=code, replica_election_results=results)
+
+
+def _error(result: ControllerError) -> tuple[ErrorCode, str | None]:
+    if isinstance(result, ElectionNotNeeded):
+        return ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.ELECTION_NOT_NEEDED.message
+    return api_error(result)
+
+
+def _grouped(errors: dict[TopicPartition, tuple[ErrorCode, str | None]]) -> Steps[list[ReplicaElectionResult]]:
+    topics: dict[str, list[PartitionResult]] = {}
+    for (topic, index), (code, message) in errors.items():
+        topics.setdefault(topic, []).append(PartitionResult(partition_id=index, error_code=code, error_message=message))
+        yield
+    return (yield from each(topics.items(), lambda named: ReplicaElectionResult(topic=named[0], partition_result=named[1])))

@@ -1,0 +1,39 @@
+"""ListPartitionReassignments (api 46), version 0 (KIP-455): the partitions that are being moved, as the active controller knows them."""
+
+from broker.request.context import RequestContext
+from broker.security.authorizer import Operation, ResourceType
+from protocol.errors import ErrorCode
+from protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+
+def handle_list_partition_reassignments(
+    request: ListPartitionReassignmentsRequest, context: RequestContext
+) -> ListPartitionReassignmentsResponse:
+    """Those of the asked partitions, or of all, that are being moved."""
+    if not context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return ListPartitionReassignmentsResponse(error_code=code, error_message=code.message)
+    controller = context.broker.controller
+    if not controller.is_active:
+        return ListPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=ErrorCode.NOT_CONTROLLER.message)
+    wanted = None if request.topics is None else {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
+    topics = []
+    for topic, assignments in controller.context.assignments.items():
+        moving = [
+            OngoingPartitionReassignment(
+                partition_index=index,
+                replicas=list(assignment.replicas),
+                adding_replicas=list(assignment.adding_replicas),
+                removing_replicas=list(assignment.removing_replicas),
+            )
+            for index, assignment in assignments.items()
+            if assignment.is_reassigning and (wanted is None or (topic, index) in wanted)
+        ]
+        if moving:
+            topics.append(OngoingTopicReassignment(name=topic, partitions=moving))
+    return ListPartitionReassignmentsResponse(error_message="", topics=topics)

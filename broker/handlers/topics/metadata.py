@@ -1,0 +1,202 @@
+"""Metadata (api 3), versions 0-12.
+
+The controller from 1, cluster id from 2, auto creation as the client's choice from 4, leader epochs from 7, authorized operations
+8-10 (KIP-430; of topics beyond), topic ids from 10 (asking by id from 12, KIP-516).
+
+A topic that does not exist is created when the client allows it and `auto.create.topics.enable` is on; the answer is
+LEADER_NOT_AVAILABLE and the client asks again, as with Apache Kafka.
+
+A broker that has just started waits with its answer until it was told of the cluster; if that takes too long the connection closes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from broker.request.context import RequestContext
+from broker.request.first_picture import after_first_picture
+from broker.request.internal_topics import INTERNAL_TOPICS
+from broker.request.turns import Steps
+from broker.security.authorizer import ResourceType, authorized_operations
+from controller.znodes.topic_names import is_valid_topic_name
+from protocol.errors import ErrorCode
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.messages.update_metadata import UpdateMetadataPartitionState
+from protocol.uuid import ZERO_UUID
+from replication.ports.cluster import LEADER_NONE, TopicImage
+
+FIRST_VERSION_WITH_NULL_FOR_ALL = 1
+FIRST_VERSION_WITH_LISTENER_NOT_FOUND = 6
+FIRST_VERSION_BY_TOPIC_ID = 12
+NOT_ASKED = -(2**31)
+"""The authorized operations of a response to a request that did not ask for them."""
+CLUSTER_NAME = "kafka-cluster"
+
+
+@after_first_picture
+def handle_metadata(request: MetadataRequest, context: RequestContext) -> Steps[MetadataResponse | Coroutine[Any, Any, MetadataResponse]]:
+    """Say where everything is. Waits for the controller when topics are to be created, or when it has not spoken yet."""
+    cluster = context.broker.cluster
+    topics = request.topics
+    if topics is None or (not topics and context.api_version < FIRST_VERSION_WITH_NULL_FOR_ALL):
+        return _response((yield from _topics(list(cluster.topics.values()), request, context)), request, context)
+    names: dict[str, None] = {}
+    topic_ids: set[bytes] = set()
+    for topic in topics:
+        if topic.topic_id != ZERO_UUID:
+            topic_ids.add(topic.topic_id)
+        if context.api_version < FIRST_VERSION_BY_TOPIC_ID and (topic_ids or topic.name is None):
+            return _refused(topics)
+        names[topic.name or ""] = None
+        yield
+    if topic_ids:
+        return _response((yield from _by_id(topic_ids, request, context)), request, context)
+    found: list[MetadataResponseTopic] = []
+    missing: list[str] = []
+    for name in names:
+        yield
+        image = cluster.topics.get(name)
+        if image is not None:
+            found.append(_topic(image, request, context))
+        elif not is_valid_topic_name(name):
+            found.append(_absent(ErrorCode.INVALID_TOPIC_EXCEPTION, name, operations=_operations(name, request, context)))
+        else:
+            missing.append(name)
+    allowed = context.api_version < 4 or request.allow_auto_topic_creation
+    if missing and allowed and context.broker.auto_topics.enabled:
+        return _create(missing, found, request, context)
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for name in missing:
+        found.append(_absent(code, name, operations=_operations(name, request, context)))
+        yield
+    return _response(found, request, context)
+
+
+def _refused(topics: list[MetadataRequestTopic]) -> MetadataResponse:
+    """Versions 10 and 11 have a field for the topic id, but may not use it."""
+    refused = [
+        MetadataResponseTopic(
+            error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id, topic_authorized_operations=NOT_ASKED
+        )
+        for topic in topics
+    ]
+    return MetadataResponse(topics=refused, controller_id=-1, cluster_authorized_operations=NOT_ASKED)
+
+
+def _by_id(topic_ids: set[bytes], request: MetadataRequest, context: RequestContext) -> Steps[list[MetadataResponseTopic]]:
+    """A request that has one topic id is answered by ids alone; its names are passed over."""
+    cluster = context.broker.cluster
+    images = []
+    unknown = []
+    for topic_id in topic_ids:
+        image = cluster.topics.get(cluster.names_by_id.get(topic_id, ""))
+        if image is None:
+            unknown.append(_absent(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id))
+        else:
+            images.append(image)
+        yield
+    return unknown + (yield from _topics(images, request, context))
+
+
+def _topics(images: list[TopicImage], request: MetadataRequest, context: RequestContext) -> Steps[list[MetadataResponseTopic]]:
+    found = []
+    for image in images:
+        found.append(_topic(image, request, context))
+        yield
+    return found
+
+
+async def _create(
+    missing: list[str], found: list[MetadataResponseTopic], request: MetadataRequest, context: RequestContext
+) -> MetadataResponse:
+    codes = await context.broker.auto_topics.create(missing)
+    for name in missing:
+        found.append(_absent(codes[name], name, operations=_operations(name, request, context)))
+        await context.broker.turns.pause()
+    return _response(found, request, context)
+
+
+def _response(topics: list[MetadataResponseTopic], request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+    broker = context.broker
+    listener = context.connection.listener_name
+    brokers = [
+        MetadataResponseBroker(node_id=live.broker_id, host=endpoint.host, port=endpoint.port, rack=live.rack)
+        for live in broker.cluster.brokers.values()
+        if (endpoint := live.endpoints.get(listener)) is not None
+    ]
+    response = MetadataResponse(
+        brokers=brokers,
+        cluster_id=broker.cluster_id,
+        controller_id=broker.cluster.controller_id,
+        topics=topics,
+        cluster_authorized_operations=NOT_ASKED,
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = authorized_operations(
+            broker.authorizer, str(context.connection.principal), context.connection.client_host, ResourceType.CLUSTER, CLUSTER_NAME
+        )
+    return response
+
+
+def _absent(code: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID, *, operations: int = NOT_ASKED) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=code, name=name, topic_id=topic_id, is_internal=name in INTERNAL_TOPICS, topic_authorized_operations=operations
+    )
+
+
+def _operations(name: str, request: MetadataRequest, context: RequestContext) -> int:
+    """What the client may do with the topic of this name, whether there is one or not."""
+    if not request.include_topic_authorized_operations:
+        return NOT_ASKED
+    connection = context.connection
+    return authorized_operations(context.broker.authorizer, str(connection.principal), connection.client_host, ResourceType.TOPIC, name)
+
+
+def _topic(image: TopicImage, request: MetadataRequest, context: RequestContext) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=image.name,
+        topic_id=image.topic_id,
+        is_internal=image.name in INTERNAL_TOPICS,
+        partitions=[visible_partition(state, context) for state in image.partitions.values()],
+        topic_authorized_operations=_operations(image.name, request, context),
+    )
+
+
+def visible_partition(state: UpdateMetadataPartitionState, context: RequestContext) -> MetadataResponsePartition:
+    """One partition as a client of this listener may see it. Version 0 leaves out replicas that cannot be reached there."""
+    brokers = context.broker.cluster.brokers
+    listener = context.connection.listener_name
+    replicas = list(state.replicas)
+    isr = list(state.isr)
+    if context.api_version == 0:
+        replicas = [replica for replica in replicas if replica in brokers and listener in brokers[replica].endpoints]
+        isr = [replica for replica in isr if replica in brokers and listener in brokers[replica].endpoints]
+    code = ErrorCode.NONE
+    leader = brokers.get(state.leader)
+    leader_id = state.leader
+    if leader is None:
+        code = ErrorCode.LEADER_NOT_AVAILABLE
+        leader_id = LEADER_NONE
+    elif listener not in leader.endpoints:
+        known = context.api_version >= FIRST_VERSION_WITH_LISTENER_NOT_FOUND
+        code = ErrorCode.LISTENER_NOT_FOUND if known else ErrorCode.LEADER_NOT_AVAILABLE
+        leader_id = LEADER_NONE
+    elif len(replicas) < len(state.replicas) or len(isr) < len(state.isr):
+        code = ErrorCode.REPLICA_NOT_AVAILABLE
+    return MetadataResponsePartition(
+        error_code=code,
+        partition_index=state.partition_index,
+        leader_id=leader_id,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=list(state.offline_replicas),
+    )

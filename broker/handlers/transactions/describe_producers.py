@@ -1,0 +1,72 @@
+"""DescribeProducers (api 61), version 0 (KIP-664): the idempotent and transactional producers that a replica knows of, leader or not."""
+
+from broker.request.context import RequestContext
+from broker.request.error_map import api_error, error_code
+from broker.request.turns import Steps
+from broker.security.authorizer import Operation, ResourceType
+from controller.errors import InvalidTopicName
+from controller.znodes.topic_names import validate_topic_name
+from protocol.errors import ErrorCode
+from protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from replication.errors import ReplicationError
+from storage.errors import StorageError
+from storage.producers.state import ProducerStateEntry
+
+
+def handle_describe_producers(request: DescribeProducersRequest, context: RequestContext) -> Steps[DescribeProducersResponse]:
+    """Describe the producers of each asked partition that this broker hosts."""
+    response = DescribeProducersResponse()
+    for asked in request.topics:
+        refused = _refusal(asked.name, context)
+        topic = TopicResponse(name=asked.name)
+        for index in asked.partition_indexes:
+            if refused is None:
+                topic.partitions.append(_partition(asked.name, index, context))
+            else:
+                code, message = refused
+                topic.partitions.append(PartitionResponse(partition_index=index, error_code=code, error_message=message))
+            yield
+        response.topics.append(topic)
+    return response
+
+
+def _refusal(topic: str, context: RequestContext) -> tuple[ErrorCode, str | None] | None:
+    try:
+        validate_topic_name(topic)
+    except InvalidTopicName as error:
+        return api_error(error)
+    if not context.is_authorized(Operation.READ, ResourceType.TOPIC, topic):
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    elif topic not in context.broker.cluster.topics:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    else:
+        return None
+    return code, code.message
+
+
+def _partition(topic: str, index: int, context: RequestContext) -> PartitionResponse:
+    response = PartitionResponse(partition_index=index)
+    try:
+        log = context.broker.replica_manager.partition_or_raise(topic, index).log
+    except (ReplicationError, StorageError) as error:
+        response.error_code = error_code(error)
+        return response
+    response.active_producers = [_producer(entry) for entry in log.active_producers()]
+    return response
+
+
+def _producer(entry: ProducerStateEntry) -> ProducerState:
+    return ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.current_txn_first_offset,
+    )

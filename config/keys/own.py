@@ -1,0 +1,50 @@
+"""Ottla's own: what Apache Kafka leaves to programs beside it. It has no such key, so DescribeConfigs does not list them."""
+
+import re
+
+from config.errors import ConfigValueError
+from config.schema.key import LOW, key
+from config.schema.types import PasswordType, String
+
+_ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([^\[\]:/\s]*)):(\d{1,5})")
+
+
+def address(name: str, value: str) -> tuple[str, int]:
+    """Host and port of `host:port`; an empty host stands for all interfaces, IPv6 addresses stand in brackets. Raises ConfigValueError."""
+    match = _ADDRESS.fullmatch(value)
+    if match is None or int(match[3]) > 65535:
+        raise ConfigValueError(name, value, "Must be host:port, as 127.0.0.1:9404; without a host, :9404, it is every interface")
+    return match[1] or match[2] or "", int(match[3])
+
+
+def _check_address(name: str, value: str) -> None:
+    address(name, value)
+
+
+OTTLA_METRICS_LISTENER = key(
+    "ottla.metrics.listener",
+    String(check=_check_address, described_as="host:port"),
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="Where Prometheus finds the metrics (/metrics) and others whether the broker is well (/health/live, /health/ready), by HTTP and "
+    "without authentication. Without it nothing is measured. Port 0 takes a free one, which the log tells.",
+)
+OTTLA_METADATA_FILE = key(
+    "ottla.metadata.file",
+    String(non_empty=True),
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="The file of the embedded metadata store that the broker processes of one host share, when `zookeeper.connect` is not set. It "
+    "must stand on a local file system. Without it the file stands in the first log directory, and the broker is alone.",
+)
+OTTLA_ZOOKEEPER_AUTH = key(
+    "ottla.zookeeper.auth",
+    PasswordType(),
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="Who the broker is to ZooKeeper, as user:password of ZooKeeper's digest scheme. With `zookeeper.set.acl` only it may write the "
+    "znodes that it creates, so that all brokers of the cluster need the same.",
+)

@@ -1,0 +1,169 @@
+"""Tiered storage: segments that move to a remote store."""
+
+from config.schema.key import CLUSTER, LONG_MAX, LOW, MEDIUM, SECOND, GiB, key
+from config.schema.types import Bool, Double, Int, Long, String
+
+# A pool of its own, or -1 for the size of remote.log.manager.thread.pool.size.
+_THREAD_POOL_SIZE = Int(
+    1,
+    or_else=-1,
+    described_as="The default value of -1 means that this will be set to the configured value of remote.log.manager.thread.pool.size, "
+    "if available; otherwise, it defaults to 10.",
+)
+
+LOG_LOCAL_RETENTION_BYTES = key(
+    "log.local.retention.bytes",
+    Long(-2),
+    default=-2,
+    topic="local.retention.bytes",
+    importance=MEDIUM,
+    dynamic=CLUSTER,
+    doc="How many bytes of a partition with tiered storage stay on the broker; -2 for as many as log.retention.bytes.",
+)
+LOG_LOCAL_RETENTION_MS = key(
+    "log.local.retention.ms",
+    Long(-2),
+    default=-2,
+    topic="local.retention.ms",
+    importance=MEDIUM,
+    dynamic=CLUSTER,
+    doc="How long segments of a partition with tiered storage stay on the broker; -2 for as long as log.retention.ms.",
+)
+REMOTE_FETCH_MAX_WAIT_MS = key(
+    "remote.fetch.max.wait.ms", Int(1), default=500, importance=MEDIUM, dynamic=CLUSTER, doc="How long a fetch waits for the remote store."
+)
+REMOTE_LOG_INDEX_FILE_CACHE_TOTAL_SIZE_BYTES = key(
+    "remote.log.index.file.cache.total.size.bytes",
+    Long(1),
+    default=GiB,
+    importance=LOW,
+    dynamic=CLUSTER,
+    doc="How many bytes of remote indexes are kept on the broker.",
+)
+REMOTE_LOG_MANAGER_COPIER_THREAD_POOL_SIZE = key(
+    "remote.log.manager.copier.thread.pool.size",
+    _THREAD_POOL_SIZE,
+    default=-1,
+    importance=MEDIUM,
+    doc="How many segments are copied to the remote store at once.",
+)
+REMOTE_LOG_MANAGER_COPY_MAX_BYTES_PER_SECOND = key(
+    "remote.log.manager.copy.max.bytes.per.second",
+    Long(1),
+    default=LONG_MAX,
+    importance=MEDIUM,
+    dynamic=CLUSTER,
+    doc="How many bytes a second are copied to the remote store at most.",
+)
+REMOTE_LOG_MANAGER_COPY_QUOTA_WINDOW_NUM = key(
+    "remote.log.manager.copy.quota.window.num",
+    Int(1),
+    default=11,
+    importance=MEDIUM,
+    doc="How many samples the copy quota is measured over.",
+)
+REMOTE_LOG_MANAGER_COPY_QUOTA_WINDOW_SIZE_SECONDS = key(
+    "remote.log.manager.copy.quota.window.size.seconds", Int(1), default=1, importance=MEDIUM, doc="How long one of those samples is."
+)
+REMOTE_LOG_MANAGER_EXPIRATION_THREAD_POOL_SIZE = key(
+    "remote.log.manager.expiration.thread.pool.size",
+    _THREAD_POOL_SIZE,
+    default=-1,
+    importance=MEDIUM,
+    doc="How many expiry jobs run against the remote store at once.",
+)
+REMOTE_LOG_MANAGER_FETCH_MAX_BYTES_PER_SECOND = key(
+    "remote.log.manager.fetch.max.bytes.per.second",
+    Long(1),
+    default=LONG_MAX,
+    importance=MEDIUM,
+    dynamic=CLUSTER,
+    doc="How many bytes a second are read from the remote store at most.",
+)
+REMOTE_LOG_MANAGER_FETCH_QUOTA_WINDOW_NUM = key(
+    "remote.log.manager.fetch.quota.window.num",
+    Int(1),
+    default=11,
+    importance=MEDIUM,
+    doc="How many samples the fetch quota is measured over.",
+)
+REMOTE_LOG_MANAGER_FETCH_QUOTA_WINDOW_SIZE_SECONDS = key(
+    "remote.log.manager.fetch.quota.window.size.seconds", Int(1), default=1, importance=MEDIUM, doc="How long one of those samples is."
+)
+REMOTE_LOG_MANAGER_TASK_INTERVAL_MS = key(
+    "remote.log.manager.task.interval.ms", Long(1), default=30 * SECOND, importance=LOW, doc="How often the jobs of tiered storage run."
+)
+REMOTE_LOG_MANAGER_TASK_RETRY_BACKOFF_MAX_MS = key(
+    "remote.log.manager.task.retry.backoff.max.ms",
+    Long(1),
+    default=30 * SECOND,
+    importance=LOW,
+    internal=True,
+    doc="The longest wait before a failed job of tiered storage is tried again.",
+)
+REMOTE_LOG_MANAGER_TASK_RETRY_BACKOFF_MS = key(
+    "remote.log.manager.task.retry.backoff.ms",
+    Long(1),
+    default=500,
+    importance=LOW,
+    internal=True,
+    doc="The first wait before a failed job of tiered storage is tried again.",
+)
+REMOTE_LOG_MANAGER_TASK_RETRY_JITTER = key(
+    "remote.log.manager.task.retry.jitter", Double(0, 0.5), default=0.2, importance=LOW, internal=True, doc="The random part of that wait."
+)
+REMOTE_LOG_MANAGER_THREAD_POOL_SIZE = key(
+    "remote.log.manager.thread.pool.size", Int(1), default=10, importance=MEDIUM, doc="How many jobs of tiered storage run at once."
+)
+REMOTE_LOG_METADATA_CUSTOM_METADATA_MAX_BYTES = key(
+    "remote.log.metadata.custom.metadata.max.bytes",
+    Int(0),
+    default=128,
+    importance=LOW,
+    doc="The largest metadata that the remote store may attach to a segment.",
+)
+REMOTE_LOG_METADATA_MANAGER_CLASS_NAME = key(
+    "remote.log.metadata.manager.class.name",
+    String(non_empty=True),
+    default="org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
+    importance=MEDIUM,
+    doc="The class that keeps the metadata of remote segments.",
+)
+REMOTE_LOG_METADATA_MANAGER_CLASS_PATH = key(
+    "remote.log.metadata.manager.class.path", String(), importance=MEDIUM, doc="Where that class is found."
+)
+REMOTE_LOG_METADATA_MANAGER_IMPL_PREFIX = key(
+    "remote.log.metadata.manager.impl.prefix",
+    String(non_empty=True),
+    default="rlmm.config.",
+    importance=MEDIUM,
+    doc="The prefix of the keys that are handed to that class.",
+)
+REMOTE_LOG_METADATA_MANAGER_LISTENER_NAME = key(
+    "remote.log.metadata.manager.listener.name",
+    String(non_empty=True),
+    importance=MEDIUM,
+    doc="The listener over which that class talks to the brokers.",
+)
+REMOTE_LOG_READER_MAX_PENDING_TASKS = key(
+    "remote.log.reader.max.pending.tasks", Int(1), default=100, importance=MEDIUM, doc="How many reads from the remote store may wait."
+)
+REMOTE_LOG_READER_THREADS = key(
+    "remote.log.reader.threads", Int(1), default=10, importance=MEDIUM, doc="How many reads from the remote store run at once."
+)
+REMOTE_LOG_STORAGE_MANAGER_CLASS_NAME = key(
+    "remote.log.storage.manager.class.name", String(non_empty=True), importance=MEDIUM, doc="The class that is the remote store."
+)
+REMOTE_LOG_STORAGE_MANAGER_CLASS_PATH = key(
+    "remote.log.storage.manager.class.path", String(), importance=MEDIUM, doc="Where that class is found."
+)
+REMOTE_LOG_STORAGE_MANAGER_IMPL_PREFIX = key(
+    "remote.log.storage.manager.impl.prefix",
+    String(non_empty=True),
+    default="rsm.config.",
+    importance=MEDIUM,
+    doc="The prefix of the keys that are handed to that class.",
+)
+REMOTE_LOG_STORAGE_SYSTEM_ENABLE = key(
+    "remote.log.storage.system.enable", Bool(), default=False, importance=MEDIUM, doc="Turns on tiered storage on this broker."
+)

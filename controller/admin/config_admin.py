@@ -1,0 +1,342 @@
+"""Reading and changing the configurations of topics, brokers and quota entities, with the sentences of Kafka's ZkAdminManager.
+
+A change is the new set of overrides in the entity's node, then a notification under /config/changes, by which every broker learns of it
+(`config_changes`). Works on any broker. Called by the request handlers.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from config.broker import BrokerConfig
+from config.broker_keys import key_of
+from config.dynamic import is_password
+from config.errors import ConfigError, TopicConfigError
+from config.passwords import PasswordEncoder, UndecodablePassword
+from config.schema.key import Key
+from config.schema.types import ConfigKind, java_int
+from config.topic import TOPIC_KEYS, validate_topic_overrides
+from controller.errors import (
+    BadVersion,
+    InvalidAdminRequest,
+    InvalidTopicConfig,
+    InvalidTopicName,
+    NoNode,
+    StoreError,
+    UnknownTopicOrPartition,
+)
+from controller.store.metadata_store import (
+    Check,
+    Children,
+    Create,
+    Exists,
+    Get,
+    MetadataStore,
+    Multi,
+    Request,
+    SetData,
+    Stat,
+    data_and_stat,
+    names,
+    parent_of,
+)
+from controller.znodes.changes import decode_config, encode_config, encode_config_change
+from controller.znodes.layout import (
+    CONFIG_CHANGE_PREFIX,
+    CONFIG_CHANGES,
+    CONTROLLER,
+    DEFAULT_ENTITY,
+    config_path,
+    config_type_path,
+    topic_path,
+)
+from controller.znodes.topic_names import validate_topic_name
+
+logger = logging.getLogger(__name__)
+
+_ENTITIES_AT_ONCE = 100
+
+
+class OpType(IntEnum):
+    """What an incremental change does to a key."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigOp(NamedTuple):
+    """One incremental change. `value` is None for DELETE only."""
+
+    name: str
+    value: str | None
+    op: OpType
+
+
+Change = Callable[[dict[str, str]], dict[str, str]]
+
+
+class ConfigAdmin:
+    """Administration of configurations."""
+
+    def __init__(self, store: MetadataStore, broker_id: int, config: BrokerConfig, passwords: PasswordEncoder | None = None) -> None:
+        """`passwords` encrypts those of dynamic configurations; without it there can be none."""
+        self.passwords = passwords
+        self._store = store
+        self._broker_id = broker_id
+        self._config = config
+
+    # Reading
+
+    async def read(self, entity_type: str, entity_name: str) -> dict[str, str]:
+        """The overrides of one entity; none when it has no node. `entity_name` is sanitized, or `<default>`."""
+        path = config_path(entity_type, entity_name)
+        (outcome,) = await self._store.pipeline([Get(path)])
+        return {} if isinstance(outcome, NoNode) else decode_config(path, data_and_stat(outcome)[0])
+
+    async def read_all(self, entity_type: str) -> dict[str, dict[str, str]]:
+        """The overrides of all entities of a type, by name."""
+        return await self.read_many(entity_type, await self._store.children(config_type_path(entity_type)))
+
+    async def read_all_user_clients(self) -> dict[str, dict[str, str]]:
+        """The overrides of all pairs of user and client id, as `user/clients/client`."""
+        users = await self._store.children(config_type_path("users"))
+        below = [Children(f"{config_path('users', user)}/clients") for user in users]
+        pairs = []
+        for user, outcome in zip(users, await self._store.pipeline(below) if below else [], strict=True):
+            if not isinstance(outcome, NoNode):
+                pairs += [f"{user}/clients/{client}" for client in names(outcome)]
+        return await self.read_many("users", pairs)
+
+    async def read_many(self, entity_type: str, entities: Sequence[str]) -> dict[str, dict[str, str]]:
+        """The overrides of those of these entities that have a node, by name; some of them in each round trip."""
+        found = {}
+        for first in range(0, len(entities), _ENTITIES_AT_ONCE):
+            paths = {entity: config_path(entity_type, entity) for entity in entities[first : first + _ENTITIES_AT_ONCE]}
+            outcomes = await self._store.pipeline([Get(path) for path in paths.values()])
+            for (entity, path), outcome in zip(paths.items(), outcomes, strict=True):
+                if not isinstance(outcome, NoNode):
+                    found[entity] = decode_config(path, data_and_stat(outcome)[0])
+        return found
+
+    # Topics
+
+    async def set_topic_configs(self, topic: str, configs: Mapping[str, str], *, validate_only: bool = False) -> None:
+        """AlterConfigs: these and no other overrides. Raises UnknownTopicOrPartition, InvalidTopicConfig, InvalidAdminRequest."""
+        await self._change_topic(topic, lambda _: dict(configs), validate_only=validate_only)
+
+    async def alter_topic_configs(self, topic: str, ops: Sequence[ConfigOp], *, validate_only: bool = False) -> None:
+        """IncrementalAlterConfigs. Raises UnknownTopicOrPartition, InvalidTopicConfig, InvalidAdminRequest."""
+        await self._change_topic(topic, lambda current: apply_ops(ops, current, TOPIC_KEYS.get), validate_only=validate_only)
+
+    async def _change_topic(self, topic: str, change: Change, *, validate_only: bool) -> None:
+        check_topic_named(topic)
+        try:
+            validate_topic_name(topic)
+        except InvalidTopicName:
+            raise UnknownTopicOrPartition(f"The topic '{topic}' does not exist.") from None
+
+        def checked(current: dict[str, str]) -> dict[str, str]:
+            resource = f"ConfigResource(type=TOPIC, name='{topic}')"
+            overrides = change(current)
+            try:
+                validate_topic_overrides(overrides, self._config)
+            except TopicConfigError as error:
+                raise InvalidTopicConfig(str(error)) from error
+            except ConfigError as error:
+                raise InvalidTopicConfig(f"Invalid config value for resource {resource}: {error.client_message}") from error
+            return overrides
+
+        await self._change("topics", topic, checked, validate_only=validate_only, needs=topic_path(topic))
+
+    # Brokers
+
+    async def set_broker_configs(self, resource_name: str, configs: Mapping[str, str], *, validate_only: bool = False) -> None:
+        """AlterConfigs of this broker, or with an empty name of the cluster's default. Raises InvalidAdminRequest, InvalidTopicConfig."""
+        await self._change_broker(resource_name, lambda _: dict(configs), validate_only=validate_only)
+
+    async def alter_broker_configs(self, resource_name: str, ops: Sequence[ConfigOp], *, validate_only: bool = False) -> None:
+        """IncrementalAlterConfigs of this broker, or with an empty name of the cluster's default. Raises as set_broker_configs."""
+        await self._change_broker(resource_name, lambda current: apply_ops(ops, current, key_of), validate_only=validate_only)
+
+    async def _change_broker(self, resource_name: str, change: Change, *, validate_only: bool) -> None:
+        per_broker = resource_name != ""
+        self.check_broker_name(resource_name)
+
+        def checked(current: dict[str, str]) -> dict[str, str]:
+            known = self.decoded(current)
+            overrides = change(known)
+            try:
+                self._config.validate_dynamic(overrides, per_broker=per_broker)
+            except ConfigError as error:
+                raise InvalidAdminRequest(error.client_message) from error
+            for name in [name for name in overrides if is_password(name)]:
+                if self.passwords is None:
+                    raise InvalidTopicConfig(
+                        f"Invalid config value for resource ConfigResource(type=BROKER, name='{resource_name}'): "
+                        "Password encoder secret not configured"
+                    )
+                is_new = overrides[name] != known.get(name)
+                overrides[name] = self.passwords.encode(overrides[name]) if is_new else current[name]
+            return overrides
+
+        entity = str(int(resource_name)) if per_broker else DEFAULT_ENTITY
+        await self._change("brokers", entity, checked, validate_only=validate_only)
+
+    def decoded(self, overrides: Mapping[str, str]) -> dict[str, str]:
+        """`overrides` with passwords as they are meant; those that cannot be decoded are left out, each with a line in the log."""
+        found = dict(overrides)
+        for name, stored in overrides.items():
+            if is_password(name):
+                try:
+                    if self.passwords is None:
+                        raise UndecodablePassword
+                    found[name] = self.passwords.decode(stored)
+                except UndecodablePassword:
+                    why = "is not set" if self.passwords is None else "is another than it was encrypted with"
+                    logger.error("dynamic password config %s could not be decoded, ignoring: password.encoder.secret %s", name, why)
+                    del found[name]
+        return found
+
+    async def encode_passwords_again(self, old: PasswordEncoder) -> None:
+        """Passwords of this broker that were encrypted with the former secret are from now on with the present one."""
+
+        def again(current: dict[str, str]) -> dict[str, str]:
+            assert self.passwords is not None
+            for name in [name for name in current if is_password(name)]:
+                with suppress(UndecodablePassword):  # those that are encrypted with the new one
+                    current[name] = self.passwords.encode(old.decode(current[name]))
+            return current
+
+        if self.passwords is not None and any(map(is_password, await self.read("brokers", str(self._broker_id)))):
+            await self._change("brokers", str(self._broker_id), again, validate_only=False)
+
+    def check_broker_name(self, resource_name: str) -> None:
+        """Raises InvalidAdminRequest unless this is the id of this broker, or empty for all brokers."""
+        if not resource_name:
+            return
+        try:
+            broker_id = java_int(resource_name)
+        except ValueError:
+            raise InvalidAdminRequest(f"Node id must be an integer, but it is: {resource_name}") from None
+        if broker_id != self._broker_id:
+            raise InvalidAdminRequest(f"Unexpected broker id, expected {self._broker_id}, but received {resource_name}")
+
+    # Any entity
+
+    async def set_entity_config(self, entity_type: str, entity_name: str, configs: Mapping[str, str]) -> None:
+        """Clients, users, ips: the caller has checked the values and sanitized the name. An entity that is left with nothing vanishes."""
+        if configs or not await self._clean(entity_type, entity_name):
+            await self._change(entity_type, entity_name, lambda _: dict(configs), validate_only=False)
+        else:
+            await self._notify(entity_type, entity_name)
+
+    async def alter_entity_config(self, entity_type: str, entity_name: str, change: Change, *, validate_only: bool = False) -> None:
+        """The same by a function of what there is now; what it raises is raised and nothing is changed."""
+        overrides = change(await self.read(entity_type, entity_name))
+        if validate_only:
+            return
+        if overrides or not await self._clean(entity_type, entity_name):
+            await self._change(entity_type, entity_name, change, validate_only=False)
+        else:
+            await self._notify(entity_type, entity_name)
+
+    async def _change(self, entity_type: str, entity_name: str, change: Change, *, validate_only: bool, needs: str | None = None) -> None:
+        """Read, change and write one entity; done again when another wrote in between."""
+        path = config_path(entity_type, entity_name)
+        while True:
+            controller, found, needed = await self._store.pipeline([Exists(CONTROLLER), Get(path), Exists(needs or path)])
+            if needs is not None and needed is None:
+                raise UnknownTopicOrPartition(f"The topic '{entity_name}' does not exist.")
+            data, stat = (None, None) if isinstance(found, NoNode) else data_and_stat(found)
+            overrides = change(decode_config(path, data))
+            if validate_only:
+                return
+            if stat is None:
+                await self._store.ensure_path(parent_of(path))
+            write = Create(path, encode_config(overrides)) if stat is None else SetData(path, encode_config(overrides), stat.version)
+            # That nobody has become controller meanwhile who keeps configurations elsewhere, as in a migration of Kafka's.
+            fence = (Check(CONTROLLER, controller.version),) if isinstance(controller, Stat) and stat is not None else ()
+            request: Request = Multi((*fence, write)) if fence else write
+            (outcome,) = await self._store.pipeline([request])
+            if not isinstance(outcome, StoreError):
+                break
+            if not isinstance(outcome, BadVersion | NoNode) and stat is not None:
+                raise outcome
+        logger.info("new configuration of %s/%s: %s", entity_type, entity_name, _loggable(overrides))
+        await self._notify(entity_type, entity_name)
+
+    async def _notify(self, entity_type: str, entity_name: str) -> None:
+        await self._store.ensure_path(CONFIG_CHANGES)
+        await self._store.create(CONFIG_CHANGE_PREFIX, encode_config_change(f"{entity_type}/{entity_name}"), sequential=True)
+
+    async def _clean(self, entity_type: str, entity_name: str) -> bool:
+        """Remove the node of a quota entity without quotas, and the nodes above it that only led there; False when others hang below."""
+        path = config_path(entity_type, entity_name)
+        (outcome,) = await self._store.pipeline([Children(path)])
+        if isinstance(outcome, NoNode):
+            return True
+        if names(outcome):
+            return False
+        while path != config_type_path(entity_type):
+            try:
+                data, _ = await self._store.get(path)
+                if decode_config(path, data) and path != config_path(entity_type, entity_name):
+                    break
+                await self._store.delete(path)
+            except StoreError:
+                break  # it has children, or somebody else was quicker
+            path = parent_of(path)
+        return True
+
+
+def check_topic_named(topic: str) -> None:
+    """Raises InvalidAdminRequest for an empty name, which with brokers stands for all of them."""
+    if not topic:
+        raise InvalidAdminRequest("Default topic resources are not allowed.")
+
+
+def check_is_list(op: ConfigOp, declared: Key[Any]) -> None:
+    """Raises InvalidTopicConfig for an APPEND or SUBTRACT of what is no list."""
+    if declared.type.kind is not ConfigKind.LIST:
+        raise InvalidTopicConfig(f"Config value {op.op.name.lower()} is not allowed for config key: {op.name}")
+
+
+def apply_ops(ops: Sequence[ConfigOp], current: Mapping[str, str], key: Callable[[str], Key[Any] | None]) -> dict[str, str]:
+    """`current` with the incremental changes made. Raises InvalidTopicConfig for an APPEND or SUBTRACT of what is no list."""
+    overrides = dict(current)
+    for change in ops:
+        name, value, op = change
+        if op is OpType.DELETE:
+            overrides.pop(name, None)
+        elif op is OpType.SET:
+            overrides[name] = value or ""
+        else:
+            declared = key(name)
+            if declared is None:
+                raise InvalidTopicConfig(f"Unknown config name: {name}")
+            check_is_list(change, declared)
+            old = overrides.get(name, declared.render(declared.default)) or ""
+            given = (value or "").split(",")
+            if op is OpType.APPEND:
+                values = old.split(",") if old else []
+                overrides[name] = ",".join([*values, *(each for each in given if each not in values)])
+            else:
+                overrides[name] = ",".join(_without(old.split(","), given))
+    return overrides
+
+
+def _without(values: list[str], removed: Sequence[str]) -> list[str]:
+    """As Scala's List.diff: each of `removed` takes one occurrence away."""
+    rest = list(values)
+    for each in removed:
+        if each in rest:
+            rest.remove(each)
+    return rest
+
+
+def _loggable(overrides: Mapping[str, str]) -> dict[str, str]:
+    return {name: "[hidden]" if is_password(name) or name.startswith("SCRAM-") else value for name, value in overrides.items()}

@@ -1,0 +1,156 @@
+"""CreatePartitions: a topic gets more partitions. Kafka's ZkAdminManager.createPartitions, down to its sentences."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from controller.admin.metadata_waits import MetadataWaits
+from controller.admin.placement import RandomBelow, assign_replicas
+from controller.admin.topic_admin import MAX_NEW_PARTITIONS
+from controller.errors import (
+    AdminTimeout,
+    BadVersion,
+    ControllerError,
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    NoNode,
+    ReassignmentInProgress,
+    UnknownTopicOrPartition,
+)
+from controller.store.metadata_store import Get, MetadataStore, Stat, data_and_stat
+from controller.znodes.layout import NO_LEADER, ReplicaAssignment, TopicAssignment, decode_topic, encode_topic, topic_path
+from controller.znodes.pauses import Pause, no_pause
+from controller.znodes.topic_names import is_valid_topic_name
+from replication.ports.cluster import MetadataCache
+
+logger = logging.getLogger(__name__)
+
+_TOPICS_AT_ONCE = 100
+"""Read from the store in one round trip."""
+
+
+class NewPartitions(NamedTuple):
+    """A topic that shall have `total` partitions; `assignments` gives the replicas of each new one, None leaves that to the broker."""
+
+    topic: str
+    total: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+class PartitionGrowth:
+    """Administration of partition numbers. Works on any broker, as TopicAdmin does."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        cluster: MetadataCache,
+        metadata_waits: MetadataWaits,
+        random_below: RandomBelow,
+        pause: Pause = no_pause,
+    ) -> None:
+        self._store = store
+        self._cluster = cluster
+        self._metadata_waits = metadata_waits
+        self._random_below = random_below
+        self._pause = pause
+
+    async def create_partitions(
+        self, topics: Sequence[NewPartitions], *, validate_only: bool = False, timeout_ms: int = 30_000
+    ) -> dict[str, ControllerError | None]:
+        """For each topic None, or why it did not grow. AdminTimeout: it did, but not all partitions have a leader yet."""
+        results: dict[str, ControllerError | None] = {}
+        grown: list[NewPartitions] = []
+        for first in range(0, len(topics), _TOPICS_AT_ONCE):
+            some = topics[first : first + _TOPICS_AT_ONCE]
+            found = await self._store.pipeline([Get(topic_path(wanted.topic)) for wanted in some if is_valid_topic_name(wanted.topic)])
+            outcomes = iter(found)
+            for wanted in some:
+                await self._pause()
+                outcome = next(outcomes) if is_valid_topic_name(wanted.topic) else NoNode(wanted.topic)
+                if isinstance(outcome, NoNode):
+                    results[wanted.topic] = _unknown(wanted.topic)
+                    continue
+                try:
+                    await self._grow(wanted, *data_and_stat(outcome), validate_only=validate_only)
+                    results[wanted.topic] = None
+                    grown.append(wanted)
+                except ControllerError as error:
+                    results[wanted.topic] = error.with_traceback(None)
+        if validate_only or not grown:
+            return results
+        await self._metadata_waits.until(lambda: all(map(self._has_leaders, grown)), timeout_ms)
+        for wanted in grown:
+            if timeout_ms <= 0 or not self._has_leaders(wanted):
+                results[wanted.topic] = AdminTimeout("")
+        return results
+
+    async def _grow(self, wanted: NewPartitions, data: bytes | None, stat: Stat, *, validate_only: bool) -> None:
+        topic = wanted.topic
+        path = topic_path(topic)
+        while True:
+            existing = decode_topic(path, data)
+            added = self._place(wanted, existing.partitions)
+            if validate_only:
+                return
+            partitions = {**existing.partitions, **{index: ReplicaAssignment(replicas) for index, replicas in added.items()}}
+            try:
+                await self._store.set(path, encode_topic(TopicAssignment(existing.topic_id, partitions)), stat.version)
+            except (BadVersion, NoNode):
+                try:
+                    data, stat = await self._store.get(path)  # somebody else grew it, or deleted it
+                except NoNode:
+                    raise _unknown(topic) from None
+                continue
+            logger.info("topic %s gets %d new partitions", topic, len(added))
+            return
+
+    def _place(self, wanted: NewPartitions, existing: Mapping[int, ReplicaAssignment]) -> dict[int, tuple[int, ...]]:
+        topic, old_count = wanted.topic, len(existing)
+        if any(assignment.is_reassigning for assignment in existing.values()):
+            raise ReassignmentInProgress(f"A partition reassignment is in progress for the topic '{topic}'.")
+        increment = wanted.total - old_count
+        if increment < 0:
+            raise InvalidPartitions(f"Topic currently has {old_count} partitions, which is higher than the requested {wanted.total}.")
+        if increment == 0:
+            raise InvalidPartitions(f"Topic already has {old_count} partitions.")
+        if increment > MAX_NEW_PARTITIONS and wanted.assignments is None:
+            raise InvalidPartitions(
+                f"Excessively large number of partitions per request: {increment}, at most {MAX_NEW_PARTITIONS} can be created at once."
+            )
+        first = existing[0].replicas
+        racks = {broker_id: self._cluster.brokers[broker_id].rack for broker_id in sorted(self._cluster.brokers)}
+        if wanted.assignments is None:
+            start = max(0, next((at for at, broker_id in enumerate(racks) if broker_id >= first[0]), -1))
+            return assign_replicas(racks, increment, len(first), self._random_below, start, old_count)
+        return _check_assignments(wanted.assignments, increment, old_count, len(first), set(racks))
+
+    def _has_leaders(self, wanted: NewPartitions) -> bool:
+        return all(self._cluster.leader_of(wanted.topic, index)[0] != NO_LEADER for index in range(wanted.total))
+
+
+def _unknown(topic: str) -> UnknownTopicOrPartition:
+    return UnknownTopicOrPartition(f"The topic '{topic}' does not exist.")
+
+
+def _check_assignments(
+    assignments: Sequence[Sequence[int]], increment: int, old_count: int, factor: int, brokers: set[int]
+) -> dict[int, tuple[int, ...]]:
+    unknown = {broker_id for replicas in assignments for broker_id in replicas} - brokers
+    if unknown:
+        raise InvalidReplicaAssignment(f"Unknown broker(s) in replica assignment: {', '.join(map(str, sorted(unknown)))}.")
+    if len(assignments) != increment:
+        raise InvalidReplicaAssignment(f"Increasing the number of partitions by {increment} but {len(assignments)} assignments provided.")
+    placed = {old_count + at: tuple(replicas) for at, replicas in enumerate(assignments)}
+    for index, replicas in placed.items():
+        if not replicas:
+            raise InvalidReplicaAssignment(f"Cannot have replication factor of 0 for partition id {index}.")
+        listed = ", ".join(map(str, replicas))
+        if len(set(replicas)) != len(replicas):
+            raise InvalidReplicaAssignment(f"Duplicate brokers not allowed in replica assignment: {listed} for partition id {index}.")
+    bad = {index: len(replicas) for index, replicas in placed.items() if len(replicas) != factor}
+    if bad:
+        raise InvalidReplicaAssignment(
+            f"Inconsistent replication factor between partitions, partition 0 has {factor} while partitions "
+            f"[{', '.join(map(str, bad))}] have replication factors [{', '.join(map(str, bad.values()))}], respectively."
+        )
+    return placed

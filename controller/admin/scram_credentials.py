@@ -1,0 +1,139 @@
+"""SCRAM credentials of users (KIP-554) as configurations of /config/users: Kafka's ZkAdminManager.alterUserScramCredentials.
+
+A client sends the salted password, never the password. What is stored lets a broker check a client, and no one pass for it (RFC 5802).
+Called by the request handler on the active controller's broker.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from controller.admin.config_admin import ConfigAdmin
+from controller.errors import StoreError
+from controller.znodes.layout import sanitize
+from controller.znodes.pauses import Pause, no_pause
+from protocol.errors import ErrorCode
+
+MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+MIN_ITERATIONS: Final = 4096
+MAX_ITERATIONS: Final = 16384
+_HASHES: Final = {1: "sha256", 2: "sha512"}
+
+EMPTY_NAME: Final = (ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+UNKNOWN_MECHANISM: Final = (ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+TOO_FEW: Final = (ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+TOO_MANY: Final = (ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+TWICE: Final = (ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
+MISSING: Final = (ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+
+DONE: Final = (ErrorCode.NONE, "")
+"""With a message that is empty rather than missing, as in Apache Kafka."""
+
+Outcome = tuple[ErrorCode, str]
+
+
+class Deletion(NamedTuple):
+    """A credential that shall go."""
+
+    user: str
+    mechanism: int
+
+
+class Upsertion(NamedTuple):
+    """A credential that shall be there from now on."""
+
+    user: str
+    mechanism: int
+    iterations: int
+    salt: bytes
+    salted_password: bytes
+
+
+class _Missing(Exception):
+    """A credential is to be deleted that there is not."""
+
+
+async def alter_scram_credentials(
+    admin: ConfigAdmin, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion], pause: Pause = no_pause
+) -> list[tuple[str, Outcome]]:
+    """What became of each user, those with errors first: all changes of a user are made, or none.
+
+    Others have their turn in `pause`, which is called between any two changes.
+    """
+    refused: dict[str, Outcome] = {}
+    for deletion in deletions:
+        await pause()
+        if not deletion.user:
+            refused[""] = EMPTY_NAME
+        elif deletion.mechanism not in MECHANISMS:
+            refused[deletion.user] = UNKNOWN_MECHANISM
+    for upsertion in upsertions:
+        await pause()
+        outcome = _refusal(upsertion)
+        if outcome is not None:
+            refused[upsertion.user] = outcome
+    of_user: dict[str, tuple[list[Deletion], list[Upsertion]]] = {}
+    named: set[tuple[str, int]] = set()
+    twice: dict[str, Outcome] = {}
+    changes: list[Deletion | Upsertion] = [*upsertions, *deletions]
+    for each in changes:
+        await pause()
+        if each.user in refused:
+            continue
+        its_deletions, its_upsertions = of_user.setdefault(each.user, ([], []))
+        if isinstance(each, Deletion):
+            its_deletions.append(each)
+        else:
+            its_upsertions.append(each)
+        if (each.user, each.mechanism) in named:
+            twice[each.user] = TWICE
+        named.add((each.user, each.mechanism))
+    refused |= twice
+    done: list[tuple[str, Outcome]] = []
+    for user, of_one in of_user.items():
+        await pause()
+        if user in refused:
+            continue
+        change = partial(_changed, *of_one)
+        try:
+            await admin.alter_entity_config("users", sanitize(user), change)
+            done.append((user, DONE))
+        except _Missing:
+            refused[user] = MISSING
+        except StoreError:
+            refused[user] = ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.message
+    return [*refused.items(), *done]
+
+
+def _refusal(upsertion: Upsertion) -> Outcome | None:
+    if not upsertion.user:
+        return EMPTY_NAME
+    if upsertion.mechanism not in MECHANISMS:
+        return UNKNOWN_MECHANISM
+    if upsertion.iterations > MAX_ITERATIONS:
+        return TOO_MANY
+    return TOO_FEW if upsertion.iterations < MIN_ITERATIONS else None
+
+
+def _changed(deletions: Sequence[Deletion], upsertions: Sequence[Upsertion], current: dict[str, str]) -> dict[str, str]:
+    for deletion in deletions:
+        if current.pop(MECHANISMS[deletion.mechanism], None) is None:
+            raise _Missing
+    for upsertion in upsertions:
+        current[MECHANISMS[upsertion.mechanism]] = credential(upsertion)
+    return current
+
+
+def credential(upsertion: Upsertion) -> str:
+    """As it is stored."""
+    name = _HASHES[upsertion.mechanism]
+    client_key = hmac.digest(upsertion.salted_password, b"Client Key", name)
+    server_key = hmac.digest(upsertion.salted_password, b"Server Key", name)
+    parts = {"salt": upsertion.salt, "stored_key": hashlib.new(name, client_key).digest(), "server_key": server_key}
+    encoded = ",".join(f"{field}={base64.b64encode(value).decode('ascii')}" for field, value in parts.items())
+    return f"{encoded},iterations={upsertion.iterations}"

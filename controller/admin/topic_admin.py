@@ -1,0 +1,334 @@
+"""Creating and deleting topics on request: checks, placement, znodes. Kafka's ZkAdminManager and AdminZkClient, down to their sentences.
+
+Works on any broker, active controller or not: it only writes znodes; the controller sees them by its watches. Each method then waits
+until this broker's metadata shows the outcome, or the client's time is up. Called by the request handlers.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from config.broker import BrokerConfig
+from config.errors import ConfigError
+from config.keys.general import DEFAULT_REPLICATION_FACTOR, DELETE_TOPIC_ENABLE, NUM_PARTITIONS
+from config.topic import TopicConfig, validate_topic_overrides
+from controller.admin.metadata_waits import MetadataWaits
+from controller.admin.placement import RandomBelow, assign_replicas
+from controller.errors import (
+    AdminTimeout,
+    ControllerError,
+    ControllerMoved,
+    InvalidAdminRequest,
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidTopicConfig,
+    InvalidTopicName,
+    NodeExists,
+    NotController,
+    StoreError,
+    TopicDeletionDisabled,
+    TopicExists,
+    TopicMarkedForDeletion,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from controller.registration import RandomBytes
+from controller.store.metadata_store import Children, Create, Exists, MetadataStore, Request, SetData, names
+from controller.znodes.changes import encode_config
+from controller.znodes.java_order import scala_map_order
+from controller.znodes.layout import (
+    NO_LEADER,
+    TOPICS,
+    ReplicaAssignment,
+    TopicAssignment,
+    config_path,
+    delete_topic_path,
+    encode_topic,
+    topic_path,
+)
+from controller.znodes.pauses import Pause, no_pause
+from controller.znodes.topic_ids import new_topic_id, uses_topic_ids
+from controller.znodes.topic_names import has_collision_chars, is_valid_topic_name, metric_name, validate_topic_name
+from protocol.uuid import ZERO_UUID
+from replication.ports.cluster import MetadataCache
+
+logger = logging.getLogger(__name__)
+
+UNSET = -1
+"""A number of partitions or a replication factor that the broker's default shall fill in."""
+
+MAX_NEW_PARTITIONS = 10_000
+"""More new partitions in one request are refused; see docs/differences.md."""
+
+
+OrderById = Callable[[Mapping[str, bytes]], Awaitable[Collection[str]]]
+"""Orders the deletion of those topics that have these ids, and returns the names of the others."""
+
+
+class NewTopic(NamedTuple):
+    """A topic that is asked for. `assignments`, by partition, excludes the two numbers."""
+
+    name: str
+    num_partitions: int = UNSET
+    replication_factor: int = UNSET
+    assignments: Mapping[int, Sequence[int]] = {}
+    configs: Mapping[str, str | None] = {}
+
+
+class CreatedTopic(NamedTuple):
+    """A topic that was created, or would be."""
+
+    name: str
+    topic_id: bytes
+    """Zero when only validated, and before 2.8."""
+    num_partitions: int
+    replication_factor: int
+    config: TopicConfig
+
+
+class _Plan(NamedTuple):
+    topic: NewTopic
+    assignments: Mapping[int, tuple[int, ...]]
+    overrides: Mapping[str, str]
+    config_exists: bool
+
+
+class TopicAdmin:
+    """Administration of topics."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        config: BrokerConfig,
+        cluster: MetadataCache,
+        metadata_waits: MetadataWaits,
+        random_bytes: RandomBytes,
+        random_below: RandomBelow,
+        pause: Pause = no_pause,
+    ) -> None:
+        self._store = store
+        self._config = config
+        self._cluster = cluster
+        self._metadata_waits = metadata_waits
+        self._random_bytes = random_bytes
+        self._random_below = random_below
+        self._pause = pause
+
+    # CreateTopics
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int = 30_000
+    ) -> dict[str, CreatedTopic | ControllerError]:
+        """Create topics of different names; for each what it became, or why it did not.
+
+        AdminTimeout stands for a topic that was made but has not got its leaders in time.
+        """
+        results: dict[str, CreatedTopic | ControllerError] = {}
+        plans: list[_Plan] = []
+        for topic in topics[MAX_NEW_PARTITIONS:]:
+            await self._pause()
+            results[topic.name] = InvalidPartitions(
+                f"Excessively large number of topics per request: {len(topics)}, at most {MAX_NEW_PARTITIONS} can be created at once."
+            )
+        topics = topics[:MAX_NEW_PARTITIONS]
+        existing = await self._what_exists(topics)
+        remaining = MAX_NEW_PARTITIONS
+        for topic in topics:
+            await self._pause()
+            try:
+                plan = self._plan(topic, existing, remaining)
+                remaining -= len(plan.assignments)
+                plans.append(plan)
+                results[topic.name] = self._created(plan, ZERO_UUID)
+            except ControllerError as error:
+                results[topic.name] = error.with_traceback(None)
+        if validate_only or not plans:
+            return results
+        for plan, outcome in zip(plans, await self._write(plans), strict=True):
+            results[plan.topic.name] = outcome
+        created = [plan for plan in plans if isinstance(results[plan.topic.name], CreatedTopic)]
+        await self._metadata_waits.until(lambda: all(self._has_leaders(plan.topic.name, plan.assignments) for plan in created), timeout_ms)
+        for plan in created:
+            outcome = results[plan.topic.name]
+            if isinstance(outcome, CreatedTopic) and (timeout_ms <= 0 or not self._has_leaders(plan.topic.name, plan.assignments)):
+                results[plan.topic.name] = AdminTimeout("", outcome.topic_id)
+        return results
+
+    def _plan(self, topic: NewTopic, existing: "_Existing", remaining: int) -> _Plan:
+        if topic.name in self._cluster.topics:
+            raise TopicExists(f"Topic '{topic.name}' already exists.")
+        without_value = [name for name, value in topic.configs.items() if value is None]
+        if without_value:
+            raise InvalidTopicConfig(f"Null value not supported for topic configs: {','.join(without_value)}")
+        overrides = {name: value for name, value in topic.configs.items() if value is not None}
+        if (topic.num_partitions != UNSET or topic.replication_factor != UNSET) and topic.assignments:
+            raise InvalidAdminRequest(
+                "Both numPartitions or replicationFactor and replicasAssignments were set. Both cannot be used at the same time."
+            )
+        if topic.assignments:
+            assignments = {index: tuple(replicas) for index, replicas in topic.assignments.items()}
+            _check_amount(len(assignments), remaining)
+        else:
+            num_partitions = self._config[NUM_PARTITIONS] if topic.num_partitions == UNSET else topic.num_partitions
+            factor = self._config[DEFAULT_REPLICATION_FACTOR] if topic.replication_factor == UNSET else topic.replication_factor
+            _check_amount(num_partitions, remaining)
+            racks = {broker_id: broker.rack for broker_id, broker in self._cluster.brokers.items()}
+            assignments = assign_replicas(racks, num_partitions, factor, self._random_below)
+        validate_topic_name(topic.name)
+        existing.check_free(topic.name)
+        check_manual_assignment(assignments)
+        try:
+            validate_topic_overrides(overrides, self._config)
+        except ConfigError as error:
+            raise InvalidTopicConfig(str(error)) from error
+        return _Plan(topic, assignments, overrides, topic.name in existing.with_config)
+
+    async def _what_exists(self, topics: Sequence[NewTopic]) -> "_Existing":
+        legal = []
+        for topic in topics:
+            await self._pause()
+            if is_valid_topic_name(topic.name):
+                legal.append(topic.name)
+        requests: list[Request] = [Children(TOPICS)]
+        for name in legal:
+            await self._pause()
+            requests += (Exists(delete_topic_path(name)), Exists(config_path("topics", name)))
+        all_topics, *stats = await self._store.pipeline(requests)
+        return _Existing(
+            set(names(all_topics)),
+            marked_for_deletion={name for name, stat in zip(legal, stats[::2], strict=True) if stat is not None},
+            with_config={name for name, stat in zip(legal, stats[1::2], strict=True) if stat is not None},
+        )
+
+    async def _write(self, plans: Sequence[_Plan]) -> list[CreatedTopic | ControllerError]:
+        """Config node and topic node of each, in this order, in one round trip."""
+        writes: list[Request] = []
+        ids = [new_topic_id(self._random_bytes) if uses_topic_ids(self._config) else None for _ in plans]
+        for plan, topic_id in zip(plans, ids, strict=True):
+            await self._pause()
+            path, config = config_path("topics", plan.topic.name), encode_config(plan.overrides)
+            partitions = {index: ReplicaAssignment(replicas) for index, replicas in plan.assignments.items()}
+            writes.append(SetData(path, config) if plan.config_exists else Create(path, config))
+            writes.append(Create(topic_path(plan.topic.name), encode_topic(TopicAssignment(topic_id, partitions))))
+            logger.info("creating topic %s with %d partitions and configuration %s", plan.topic.name, len(partitions), plan.overrides)
+        outcomes = await self._store.pipeline(writes)
+        results: list[CreatedTopic | ControllerError] = []
+        for plan, topic_id, outcome in zip(plans, ids, outcomes[1::2], strict=True):
+            await self._pause()
+            if isinstance(outcome, NodeExists):
+                results.append(TopicExists(f"Topic '{plan.topic.name}' already exists."))
+            elif isinstance(outcome, StoreError):
+                raise outcome
+            else:
+                results.append(self._created(plan, topic_id or ZERO_UUID))
+        return results
+
+    def _created(self, plan: _Plan, topic_id: bytes) -> CreatedTopic:
+        factor = len(plan.assignments[0])
+        return CreatedTopic(plan.topic.name, topic_id, len(plan.assignments), factor, TopicConfig(plan.overrides, self._config))
+
+    def _has_leaders(self, topic: str, partitions: Mapping[int, object]) -> bool:
+        return all(self._cluster.leader_of(topic, index)[0] != NO_LEADER for index in partitions)
+
+    # DeleteTopics
+
+    async def delete_topics(
+        self,
+        topics: Sequence[str],
+        *,
+        ids: Mapping[str, bytes] = {},
+        order_by_id: OrderById | None = None,
+        timeout_ms: int = 30_000,
+    ) -> dict[str, ControllerError | None]:
+        """Order the deletion of topics and wait until this broker has forgotten them; for each None, or why it was not deleted.
+
+        A topic with an id in `ids` is not deleted if another one has its name by now; `order_by_id` sees to that. Raises StoreError.
+        """
+        if not self._config[DELETE_TOPIC_ENABLE]:
+            return {topic: TopicDeletionDisabled("Topic deletion is disabled.") for topic in topics}
+        wanted = list(dict.fromkeys(topics))
+        results: dict[str, ControllerError | None] = dict.fromkeys(wanted)
+        legal = [topic for topic in wanted if is_valid_topic_name(topic)]
+        stats = await self._store.pipeline([Exists(topic_path(topic)) for topic in legal]) if legal else []
+        existing = dict.fromkeys(topic for topic, stat in zip(legal, stats, strict=True) if stat is not None)
+        for topic in wanted:
+            if topic not in existing:
+                results[topic] = UnknownTopicOrPartition(f"Topic `{topic}` to delete does not exist")
+        known = {topic: ids.get(topic) or self._topic_id(topic) for topic in existing}
+        by_id = {topic: ids[topic] for topic in existing if topic in ids}
+        if by_id:
+            assert order_by_id is not None
+            refused: dict[str, ControllerError]
+            try:
+                refused = {topic: UnknownTopicId(f"Topic `{topic}` has another id") for topic in await order_by_id(by_id)}
+            except (NotController, ControllerMoved) as error:
+                refused = dict.fromkeys(by_id, NotController(str(error)))
+            for topic, reason in refused.items():
+                del existing[topic]
+                results[topic] = reason
+        by_name = [topic for topic in existing if topic not in by_id]
+        outcomes = await self._store.pipeline([Create(delete_topic_path(topic)) for topic in by_name]) if by_name else []
+        for outcome in outcomes:
+            # One that is ordered already is waited for all the same.
+            if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExists):
+                raise outcome
+
+        def is_there(topic: str) -> bool:
+            return topic in self._cluster.topics and (known[topic] is None or self._topic_id(topic) in (None, known[topic]))
+
+        await self._metadata_waits.until(lambda: not any(map(is_there, existing)), timeout_ms)
+        for topic in existing:
+            if timeout_ms <= 0 or is_there(topic):
+                results[topic] = AdminTimeout("")
+        return results
+
+    def _topic_id(self, topic: str) -> bytes | None:
+        """As this broker knows it; None as long as it has none."""
+        image = self._cluster.topics.get(topic)
+        return None if image is None or image.topic_id == ZERO_UUID else image.topic_id
+
+
+class _Existing:
+    def __init__(self, topics: set[str], marked_for_deletion: set[str], with_config: set[str]) -> None:
+        self.topics = topics
+        self.marked_for_deletion = marked_for_deletion
+        self.with_config = with_config
+
+    def check_free(self, topic: str) -> None:
+        """Raises TopicExists, TopicMarkedForDeletion, InvalidTopicName."""
+        if topic in self.marked_for_deletion:
+            raise TopicMarkedForDeletion(f"Topic '{topic}' is marked for deletion.")
+        if topic in self.topics:
+            raise TopicExists(f"Topic '{topic}' already exists.")
+        colliding = self._by_metric_name.get(metric_name(topic)) if has_collision_chars(topic) else None
+        if colliding:
+            raise InvalidTopicName(f"Topic '{topic}' collides with existing topics: {', '.join(sorted(colliding))}")
+
+    @cached_property
+    def _by_metric_name(self) -> Mapping[str, Sequence[str]]:
+        found: dict[str, list[str]] = {}
+        for topic in self.topics:
+            found.setdefault(metric_name(topic), []).append(topic)
+        return found
+
+
+def check_manual_assignment(assignments: Mapping[int, tuple[int, ...]]) -> None:
+    """Raises InvalidReplicaAssignment unless the partitions are numbered from 0 on and have equally many, different replicas."""
+    if len({len(replicas) for replicas in assignments.values()}) != 1:
+        raise InvalidReplicaAssignment("All partitions should have the same number of replicas")
+    if any(len(set(replicas)) != len(replicas) for replicas in assignments.values()):
+        order = scala_map_order(assignments)
+        shown = ", ".join(f"{index} -> ArrayBuffer({', '.join(map(str, assignments[index]))})" for index in order)
+        raise InvalidReplicaAssignment(f"Duplicate replica assignment found: HashMap({shown})")
+    if sorted(assignments) != list(range(len(assignments))):
+        raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
+    if any(not replicas for replicas in assignments.values()):
+        raise InvalidReplicaAssignment("A partition needs at least one replica")
+
+
+def _check_amount(num_partitions: int, remaining: int) -> None:
+    if num_partitions > remaining:
+        raise InvalidPartitions(
+            f"Excessively large number of partitions per request: {num_partitions}, at most {MAX_NEW_PARTITIONS} can be created at once."
+        )

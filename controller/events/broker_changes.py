@@ -1,0 +1,196 @@
+"""Events about brokers: they come, go, restart, change their end points, shut down under control, or lose a log directory."""
+
+import logging
+from collections.abc import Iterable
+
+from controller.errors import BrokerNotAvailable, NoNode, StaleBrokerEpoch
+from controller.events.reassignment import Reassignments
+from controller.state.context import LiveBroker, Replica
+from controller.state.core import ControllerCore
+from controller.store.metadata_store import Children, Delete, Get, data_and_stat, names
+from controller.znodes.changes import decode_log_dir_event
+from controller.znodes.layout import BROKER_IDS, LOG_DIR_EVENT_NOTIFICATION, broker_id_path, decode_broker
+from controller.znodes.pauses import slices
+from storage.disk.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class BrokerChanges:
+    """What the active controller does about brokers."""
+
+    def __init__(self, core: ControllerCore, reassignments: Reassignments) -> None:
+        self._core = core
+        self._context = core.context
+        self._reassignments = reassignments
+
+    async def read_brokers(self, ids: Iterable[str]) -> dict[int, LiveBroker]:
+        """The registrations of these ids, watched; those that went in the meantime are left out."""
+        wanted = [int(each) for each in ids if each.isdigit()]
+        requests = [Get(broker_id_path(each), self._core.watch("BrokerModifications", self.on_broker_modification)) for each in wanted]
+        brokers = {}
+        for broker_id, outcome in zip(wanted, await self._core.store.pipeline(requests), strict=True):
+            if not isinstance(outcome, NoNode):
+                data, stat = data_and_stat(outcome)
+                brokers[broker_id] = LiveBroker(broker_id, decode_broker(broker_id_path(broker_id), data), stat.czxid)
+        return brokers
+
+    async def on_broker_change(self) -> None:
+        """Children of /brokers/ids came or went."""
+        watch = self._core.watch("BrokerChange", self.on_broker_change)
+        (outcome,) = await self._core.store.pipeline([Children(BROKER_IDS, watch)])
+        current = await self.read_brokers(names(outcome))
+        known = self._context.brokers
+        new = {broker_id: broker for broker_id, broker in current.items() if broker_id not in known}
+        bounced = {
+            broker_id: current[broker_id]
+            for broker_id in current.keys() & known.keys()
+            if current[broker_id].epoch > known[broker_id].epoch
+        }
+        dead = known.keys() - current.keys()
+        if new or bounced or dead:
+            logger.info("brokers: new %s, gone %s, restarted %s, alive %s", sorted(new), sorted(dead), sorted(bounced), sorted(current))
+        for broker_id in dead | bounced.keys():
+            await self._core.senders.remove(broker_id)
+        for broker in (*new.values(), *bounced.values()):
+            self._core.senders.add(broker)
+        if new:
+            known.update(new)
+            await self._on_brokers_up(set(new))
+        if bounced:
+            for broker_id in bounced:
+                del known[broker_id]
+            await self._on_brokers_down(set(bounced))
+            known.update(bounced)
+            await self._on_brokers_up(set(bounced))
+        if dead:
+            for broker_id in dead:
+                del known[broker_id]
+            await self._on_brokers_down(set(dead))
+
+    async def on_broker_modification(self) -> None:
+        """A registration changed in place: new end points."""
+        current = await self.read_brokers(str(broker_id) for broker_id in self._context.brokers)
+        changed = False
+        for broker_id, broker in current.items():
+            if broker.epoch == self._context.brokers[broker_id].epoch and broker != self._context.brokers[broker_id]:
+                moved = broker.registration.endpoints != self._context.brokers[broker_id].registration.endpoints
+                self._context.brokers[broker_id] = broker
+                changed = True
+                if moved:
+                    await self._core.senders.renew(broker)
+        if changed:
+            await self._core.send_metadata_to_all()
+
+    async def _on_brokers_up(self, brokers: set[int]) -> None:
+        context = self._context
+        context.offline_replicas = {replica for replica in context.offline_replicas if replica.broker_id not in brokers}
+        batch = self._core.batch()
+        batch.update_metadata(context.live_or_shutting_down_brokers, ())
+        for some in slices(context.leaderships):
+            batch.update_metadata(brokers, some)
+            await self._core.pause()
+        await batch.send()
+        await self._core.elections.tell_replicas(context.replicas_on(brokers), batch)
+        await batch.send()
+        await self._core.elections.elect_where_needed(batch)
+        await batch.send()
+        await self._reassignments.resume(brokers)
+        await self._core.deletion.retry(brokers)
+        await self._core.deletion.resume(batch)
+        await batch.send()
+
+    async def _on_brokers_down(self, brokers: set[int]) -> None:
+        context = self._context
+        context.offline_replicas = {replica for replica in context.offline_replicas if replica.broker_id not in brokers}
+        context.shutting_down -= brokers
+        await self.on_replicas_offline(context.replicas_on(brokers))
+
+    async def on_replicas_offline(self, replicas: Iterable[Replica]) -> None:
+        """Replicas that cannot serve any more: new leaders where they led, out of the ISRs where they followed."""
+        context = self._context
+        batch = self._core.batch()
+        elected = await self._core.elections.elect_where_needed(batch)
+        await batch.send()
+        remaining: list[Replica] = []
+        deleting: list[Replica] = []
+        for some in slices(replicas):
+            for replica in some:
+                (deleting if context.is_being_deleted(replica.partition.topic) else remaining).append(replica)
+            await self._core.pause()
+        await self._core.elections.take_offline(remaining, batch)
+        await batch.send()
+        await self._core.deletion.on_replicas_offline(deleting)
+        await self._core.deletion.resume(batch)
+        await batch.send()
+        if not remaining and not elected:
+            await self._core.send_metadata_to_all()
+
+    async def on_log_dir_event(self) -> None:
+        """Brokers report failed log directories: ask each about all its replicas, and learn from the answers which are offline."""
+        watch = self._core.watch("LogDirEventNotification", self.on_log_dir_event)
+        (outcome,) = await self._core.store.pipeline([Children(LOG_DIR_EVENT_NOTIFICATION, watch)])
+        paths = [f"{LOG_DIR_EVENT_NOTIFICATION}/{name}" for name in names(outcome)]
+        if not paths:
+            return
+        brokers = set()
+        for path, found in zip(paths, await self._core.store.pipeline([Get(path) for path in paths]), strict=True):
+            if not isinstance(found, NoNode):
+                brokers.add(decode_log_dir_event(path, data_and_stat(found)[0]))
+        batch = self._core.batch()
+        deletion = self._core.deletion  # what a broker was told to delete it would host again
+        await self._core.elections.tell_replicas(
+            (each for each in self._context.replicas_on(brokers) if not deletion.is_begun(each)), batch
+        )
+        await batch.send()
+        await self._core.states.write_or_raise([Delete(path) for path in paths], ignoring=(NoNode,))
+
+    async def on_storage_errors(self, broker_id: int, failed: set[TopicPartition], served: set[TopicPartition]) -> None:
+        """A broker has answered LeaderAndIsr: some replicas are in failed directories, others are not (any more)."""
+        offline = self._context.offline_replicas
+        offline -= {Replica(partition, broker_id) for partition in served}
+        new = {Replica(partition, broker_id) for partition in failed} - offline
+        offline |= new
+        if new:
+            logger.warning("%d replicas on broker %d are offline: their log directory failed there", len(new), broker_id)
+            await self.on_replicas_offline(sorted(new))
+
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+        """A broker asks to leave: move its leaderships; returns the partitions it still leads.
+
+        Raises StaleBrokerEpoch, BrokerNotAvailable.
+        """
+        context = self._context
+        broker = context.brokers.get(broker_id)
+        if broker is None:
+            raise BrokerNotAvailable(f"Broker id {broker_id} does not exist.")
+        if broker_epoch != -1 and broker_epoch < broker.epoch:
+            raise StaleBrokerEpoch(
+                f"Received controlled shutdown request from an old broker epoch {broker_epoch} for broker {broker_id}. "
+                f"Current broker epoch is {broker.epoch}."
+            )
+        context.shutting_down.add(broker_id)
+        led: list[TopicPartition] = []
+        followed: list[Replica] = []
+        for some in slices(context.replicas_on({broker_id})):
+            for replica in some:
+                partition = replica.partition
+                leadership = context.leaderships.get(partition)
+                if leadership is None or len(context.replicas(partition)) == 1 or context.is_being_deleted(partition.topic):
+                    continue
+                if leadership.state.leader == broker_id:
+                    led.append(partition)
+                else:
+                    followed.append(replica)
+            await self._core.pause()
+        batch = self._core.batch()
+        await self._core.elections.elect_for_shutdown(led, batch)
+        await batch.send()
+        for some in slices(followed):  # at once, so that it stops to fetch before the states are written; take_offline says it again
+            for replica in some:
+                batch.stop_replica((broker_id,), replica.partition, delete=False)
+            await self._core.pause()
+        await batch.send()
+        await self._core.elections.take_offline(followed, batch)
+        await batch.send()
+        return [partition for partition in led if context.leaderships[partition].state.leader == broker_id]

@@ -1,0 +1,104 @@
+"""What the active controller learns from the brokers' answers: replicas in failed log directories, and logs that are deleted."""
+
+import logging
+
+from controller.events.broker_changes import BrokerChanges
+from controller.state.channels import ControlRequest, ControlResponse
+from controller.state.context import Replica
+from controller.state.core import ControllerCore
+from controller.znodes.pauses import slices
+from protocol.errors import ErrorCode
+from protocol.messages.leader_and_isr import LeaderAndIsrResponse
+from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from protocol.uuid import ZERO_UUID
+from storage.disk.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class BrokerResponses:
+    """Puts what follows from an answer into the event queue.
+
+    By then the broker may have been restarted, or have a new session: it was told anew what it hosts, and an answer of its earlier life
+    says nothing of that.
+    """
+
+    def __init__(self, core: ControllerCore, brokers: BrokerChanges) -> None:
+        self._core = core
+        self._brokers = brokers
+
+    def on_response(self, broker_id: int, request: ControlRequest, response: ControlResponse) -> None:
+        """A broker answered."""
+        if response.error_code != ErrorCode.NONE:
+            logger.error("broker %d refused %s with %s", broker_id, type(request).__name__, ErrorCode.of(response.error_code).name)
+        if isinstance(response, LeaderAndIsrResponse):
+            self._on_leader_and_isr_response(broker_id, request.broker_epoch, response)
+        elif isinstance(response, StopReplicaResponse):
+            assert isinstance(request, StopReplicaRequest)
+            self._on_stop_replica_response(broker_id, request, response)
+
+    def _is_of_this_life(self, broker_id: int, broker_epoch: int) -> bool:
+        broker = self._core.context.brokers.get(broker_id)
+        return broker is not None and broker.epoch == broker_epoch
+
+    def _on_leader_and_isr_response(self, broker_id: int, broker_epoch: int, response: LeaderAndIsrResponse) -> None:
+        if response.error_code != ErrorCode.NONE:
+            return
+
+        async def on_storage_errors() -> None:
+            if self._is_of_this_life(broker_id, broker_epoch):
+                failed, served = await self._failed_and_served(response)
+                await self._brokers.on_storage_errors(broker_id, failed, served)
+
+        errors = (partition.error_code for topic in response.topics for partition in topic.partition_errors)
+        if self._core.context.offline_replicas or ErrorCode.KAFKA_STORAGE_ERROR in errors:
+            self._core.put("LeaderAndIsrResponse", on_storage_errors)
+
+    async def _failed_and_served(self, response: LeaderAndIsrResponse) -> tuple[set[TopicPartition], set[TopicPartition]]:
+        topic_names = {topic_id: topic for topic, topic_id in self._core.context.topic_ids.items()}
+        failed: set[TopicPartition] = set()
+        served: set[TopicPartition] = set()
+        for topic in response.topics:
+            for some in slices(topic.partition_errors):
+                for partition in some:
+                    # A topic without an id is named, by the versions of then and by the broker of this process.
+                    name = partition.topic_name if topic.topic_id == ZERO_UUID else topic_names.get(topic.topic_id)
+                    if name not in self._core.context.assignments:
+                        continue
+                    if partition.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+                        failed.add(TopicPartition(name, partition.partition_index))
+                    elif partition.error_code == ErrorCode.NONE:
+                        served.add(TopicPartition(name, partition.partition_index))
+                await self._core.pause()
+        return failed, served
+
+    def _on_stop_replica_response(self, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse) -> None:
+        if not any(state.delete_partition for topic in request.topic_states for state in topic.partition_states):
+            return
+
+        async def on_topic_deletion_answered() -> None:
+            if not self._is_of_this_life(broker_id, request.broker_epoch):
+                return
+            await self._core.deletion.on_stop_replica_errors(broker_id, await self._deletion_errors(broker_id, request, response))
+            batch = self._core.batch()
+            await self._core.deletion.resume(batch)
+            await batch.send()
+
+        self._core.put("TopicDeletionStopReplicaResponse", on_topic_deletion_answered)
+
+    async def _deletion_errors(self, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse) -> dict[Replica, int]:
+        """The error codes of the replicas that the broker was told to delete."""
+        answered: dict[TopicPartition, int] = {}
+        for some in slices(response.partition_errors):
+            answered.update((TopicPartition(each.topic_name, each.partition_index), each.error_code) for each in some)
+            await self._core.pause()
+        errors: dict[Replica, int] = {}
+        for topic in request.topic_states:
+            for states in slices(topic.partition_states):
+                for state in states:
+                    if state.delete_partition:
+                        partition = TopicPartition(topic.topic_name, state.partition_index)
+                        error = response.error_code or answered.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+                        errors[Replica(partition, broker_id)] = error
+                await self._core.pause()
+        return errors

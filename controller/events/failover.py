@@ -1,0 +1,145 @@
+"""How a broker that was elected becomes the active controller: it reads everything from the store, watches it, and tells every broker.
+
+Kafka's onControllerFailover, with the reads in as few round trips as there are dependencies between them.
+"""
+
+import logging
+
+from config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
+from config.schema.metadata_version import is_at_least
+from controller.errors import NodeExists, NoNode, StoreError
+from controller.events.broker_changes import BrokerChanges
+from controller.events.leader_elections import LeaderElections
+from controller.events.reassignment import Reassignments
+from controller.events.topic_changes import TopicChanges
+from controller.state.context import Replica
+from controller.state.core import ControllerCore
+from controller.store.metadata_store import Children, Create, Delete, Get, Result, SetData, data_and_stat, names
+from controller.znodes.changes import decode_partitions
+from controller.znodes.layout import (
+    BROKER_IDS,
+    DELETE_TOPICS,
+    FEATURE,
+    ISR_CHANGE_NOTIFICATION,
+    LOG_DIR_EVENT_NOTIFICATION,
+    TOPICS,
+    FinalizedFeatures,
+    decode_feature,
+    encode_feature,
+)
+from controller.znodes.pauses import slices
+
+logger = logging.getLogger(__name__)
+
+FIRST_WITH_FEATURES = "2.7-IV0"
+FIRST_WITH_SECOND_FEATURE_BODY = "3.3-IV0"
+
+
+class Failover:
+    """The first thing an active controller does."""
+
+    def __init__(
+        self,
+        core: ControllerCore,
+        brokers: BrokerChanges,
+        topics: TopicChanges,
+        elections: LeaderElections,
+        reassignments: Reassignments,
+    ) -> None:
+        self._core = core
+        self._brokers = brokers
+        self._topics = topics
+        self._elections = elections
+        self._reassignments = reassignments
+
+    async def take_over(self) -> None:
+        """Raises ControllerMoved when somebody else was elected meanwhile, StoreError when the store fails."""
+        core, context = self._core, self._core.context
+        feature, broker_ids, topics, deletions, log_dir_events, isr_changes = await core.store.pipeline(
+            [
+                Get(FEATURE),
+                Children(BROKER_IDS, core.watch("BrokerChange", self._brokers.on_broker_change)),
+                Children(TOPICS, core.watch("TopicChange", self._topics.on_topic_change)),
+                Children(DELETE_TOPICS, core.watch("TopicDeletion", self._topics.on_topic_deletion)),
+                Children(LOG_DIR_EVENT_NOTIFICATION, core.watch("LogDirEventNotification", self._brokers.on_log_dir_event)),
+                Children(ISR_CHANGE_NOTIFICATION, core.watch("IsrChangeNotification", self._on_isr_change)),
+            ]
+        )
+        await self._set_up_features(feature)
+        stale = [f"{LOG_DIR_EVENT_NOTIFICATION}/{name}" for name in names(log_dir_events)]
+        stale += [f"{ISR_CHANGE_NOTIFICATION}/{name}" for name in names(isr_changes)]
+        if stale:
+            await core.states.write_or_raise([Delete(path) for path in stale], ignoring=(NoNode,))
+        context.brokers.update(await self._brokers.read_brokers(names(broker_ids)))
+        for topic, assignment in (await self._topics.read_topics(names(topics))).items():
+            context.add_topic(topic, assignment.topic_id, assignment.partitions.items())
+            await core.pause()
+        await core.states.read(context.partitions)
+        for broker in context.brokers.values():
+            core.senders.add(broker)
+        await self._topics.take_deletions(set(names(deletions)))
+        await core.deletion.halt_where_replicas_are_offline()
+        await self._tell_everybody()
+        await self._reassignments.resume()
+        await self._reassignments.on_order()
+        await self._elections.on_preferred_election_order()
+
+    async def _set_up_features(self, found: Result | StoreError) -> None:
+        """/feature says whether features are versioned, which inter.broker.protocol.version decides."""
+        protocol = self._core.config[INTER_BROKER_PROTOCOL_VERSION]
+        is_enabled = is_at_least(protocol, FIRST_WITH_FEATURES)
+        version = 2 if is_at_least(protocol, FIRST_WITH_SECOND_FEATURE_BODY) else 1
+        if isinstance(found, NoNode):
+            write: Create | SetData = Create(FEATURE, encode_feature(FinalizedFeatures({}, is_enabled, version)))
+        else:
+            before = decode_feature(data_and_stat(found)[0])
+            wanted = FinalizedFeatures(before.features if is_enabled and before.is_enabled else {}, is_enabled, version)
+            if wanted == before:
+                return
+            write = SetData(FEATURE, encode_feature(wanted))
+        (outcome,) = await self._core.store.pipeline([write])
+        if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExists):
+            raise outcome
+
+    async def _tell_everybody(self) -> None:
+        core, context = self._core, self._core.context
+        await core.send_metadata_to_all()
+        batch = core.batch()
+        online: list[Replica] = []
+        gone: list[Replica] = []
+        for some in slices(context.replicas_on()):
+            for replica in some:
+                if context.is_online(replica.broker_id, replica.partition):
+                    online.append(replica)
+                elif not context.is_being_deleted(replica.partition.topic):
+                    gone.append(replica)
+            await core.pause()
+        await core.elections.tell_replicas(online, batch)
+        await batch.send()
+        # Leaders first, as when a broker dies: a partition must not lose its leader's place in the ISR before another was elected.
+        await core.elections.elect_where_needed(batch)
+        await core.elections.take_offline(gone, batch)
+        await batch.send()
+        await core.deletion.resume(batch)
+        await batch.send()
+
+    async def _on_isr_change(self) -> None:
+        """Children of /isr_change_notification: an old broker, or a hand, changed states. They are read, and the news is passed on."""
+        core = self._core
+        (outcome,) = await core.store.pipeline(
+            [Children(ISR_CHANGE_NOTIFICATION, core.watch("IsrChangeNotification", self._on_isr_change))]
+        )
+        paths = [f"{ISR_CHANGE_NOTIFICATION}/{name}" for name in names(outcome)]
+        if not paths:
+            return
+        partitions = set()
+        for path, found in zip(paths, await core.store.pipeline([Get(path) for path in paths]), strict=True):
+            if not isinstance(found, NoNode):
+                partitions.update(decode_partitions(path, data_and_stat(found)[0]))
+        known = sorted(partition for partition in partitions if core.context.assignment(partition) is not None)
+        await core.states.read(known)
+        self._reassignments.on_isr_changed(known)
+        batch = core.batch()
+        batch.update_metadata(core.context.live_or_shutting_down_brokers, known)
+        await batch.send()
+        await core.states.write_or_raise([Delete(path) for path in paths], ignoring=(NoNode,))

@@ -1,0 +1,112 @@
+"""AlterPartition: leaders propose new ISRs, the controller checks and writes them and tells everybody."""
+
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias
+
+from controller.errors import (
+    BrokerIdNotRegistered,
+    ControllerError,
+    FencedLeaderEpoch,
+    IneligibleReplica,
+    InvalidAdminRequest,
+    InvalidUpdateVersion,
+    NotController,
+    StaleBrokerEpoch,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from controller.events.reassignment import Reassignments
+from controller.state.context import Leadership
+from controller.state.core import ControllerCore
+from controller.znodes.layout import RECOVERED, RECOVERING, PartitionState
+from controller.znodes.pauses import slices
+from protocol.uuid import ZERO_UUID
+from storage.disk.topic_partition import TopicPartition
+
+
+class IsrChange(NamedTuple):
+    """What the leader of a partition proposes."""
+
+    leader_epoch: int
+    new_isr: tuple[int, ...]
+    partition_epoch: int
+    leader_recovery_state: int = RECOVERED
+    topic_id: bytes = ZERO_UUID
+    """Of the topic that is meant; zero when the proposal only names it."""
+
+
+IsrResult: TypeAlias = Leadership | ControllerError
+
+
+class IsrChanges:
+    """The controller's part of AlterPartition."""
+
+    def __init__(self, core: ControllerCore, reassignments: Reassignments) -> None:
+        self._core = core
+        self._context = core.context
+        self._reassignments = reassignments
+
+    async def alter(
+        self, broker_id: int, broker_epoch: int, changes: Mapping[TopicPartition, IsrChange]
+    ) -> dict[TopicPartition, IsrResult]:
+        """The partitions' states afterwards, or why a proposal was refused. Raises BrokerIdNotRegistered, StaleBrokerEpoch."""
+        broker = self._context.brokers.get(broker_id)
+        if broker is None:
+            raise BrokerIdNotRegistered(f"broker {broker_id} is not registered")
+        if broker_epoch != broker.epoch:
+            raise StaleBrokerEpoch(f"broker {broker_id} has epoch {broker.epoch}, not {broker_epoch}")
+        results: dict[TopicPartition, IsrResult] = {}
+        states: dict[TopicPartition, PartitionState] = {}
+        for some in slices(changes.items()):
+            for partition, change in some:
+                judged = self._judge(partition, change)
+                if isinstance(judged, PartitionState):
+                    states[partition] = judged
+                else:
+                    results[partition] = judged
+            await self._core.pause()
+        stale = set(await self._core.states.update(states)) if states else set()
+        batch = self._core.batch()
+        everybody = self._context.live_or_shutting_down_brokers
+        for written in slices(states):
+            for partition in written:
+                if partition in stale:
+                    results[partition] = InvalidUpdateVersion(f"{partition} was changed by another controller")
+                else:
+                    results[partition] = self._context.leaderships[partition]
+                    batch.update_metadata(everybody, (partition,))
+            await self._core.pause()
+        await batch.send()
+        self._reassignments.on_isr_changed(states)
+        return results
+
+    def _judge(self, partition: TopicPartition, change: IsrChange) -> PartitionState | IsrResult:
+        """The state to write, or the answer: the current state when the proposal has come true already, else the objection."""
+        # The proposal has waited for its turn: another topic may have the name by now.
+        if change.topic_id not in {ZERO_UUID, self._context.topic_id(partition.topic)}:
+            return UnknownTopicId(f"{partition} belongs to another topic than the one that was meant")
+        leadership = self._context.leaderships.get(partition)
+        if leadership is None or self._context.is_being_deleted(partition.topic):
+            return UnknownTopicOrPartition(f"{partition} does not exist")
+        state = leadership.state
+        if change.partition_epoch > leadership.partition_epoch or change.leader_epoch > state.leader_epoch:
+            return NotController(f"{partition} has leader epoch {state.leader_epoch} and partition epoch {leadership.partition_epoch} here")
+        if change.leader_epoch < state.leader_epoch:
+            return FencedLeaderEpoch(f"{partition} has leader epoch {state.leader_epoch}, not {change.leader_epoch}")
+        if change.leader_recovery_state not in {RECOVERED, RECOVERING}:
+            return InvalidAdminRequest(f"{partition} cannot have leader recovery state {change.leader_recovery_state}; there are 0 and 1")
+        if state.isr == change.new_isr and state.leader_recovery_state == change.leader_recovery_state:
+            return leadership  # asked again because the answer was lost
+        if change.partition_epoch != leadership.partition_epoch:
+            return InvalidUpdateVersion(f"{partition} has partition epoch {leadership.partition_epoch}, not {change.partition_epoch}")
+        if change.leader_recovery_state == RECOVERING and len(change.new_isr) > 1:
+            return InvalidAdminRequest(f"{partition} cannot have more than one replica in sync while its leader recovers")
+        if change.leader_recovery_state == RECOVERING and state.leader_recovery_state == RECOVERED:
+            return InvalidAdminRequest(f"{partition} has recovered; its leader cannot begin to recover again")
+        ineligible = [each for each in change.new_isr if each not in self._context.live_brokers]
+        if ineligible:
+            return IneligibleReplica(f"replicas {ineligible} of {partition} are not alive")
+        strangers = [each for each in change.new_isr if each not in self._context.replicas(partition)]
+        if strangers:
+            return InvalidAdminRequest(f"{partition} has no replica on brokers {strangers}")
+        return state._replace(isr=change.new_isr, leader_recovery_state=change.leader_recovery_state)

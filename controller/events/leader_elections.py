@@ -1,0 +1,102 @@
+"""Elections that somebody asked for: ElectLeaders requests, and /admin/preferred_replica_election made by an old tool."""
+
+import logging
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from config.keys.replication import LEADER_IMBALANCE_PER_BROKER_PERCENTAGE
+from controller.errors import (
+    ControllerError,
+    ElectionNotNeeded,
+    EligibleLeadersNotAvailable,
+    InvalidTopicName,
+    NoNode,
+    PreferredLeaderNotAvailable,
+    UnknownTopicOrPartition,
+)
+from controller.state.core import ControllerCore
+from controller.store.metadata_store import Delete, Exists, Get, data_and_stat
+from controller.znodes.changes import decode_partitions
+from controller.znodes.layout import NO_LEADER, PREFERRED_REPLICA_ELECTION
+from storage.disk.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+ElectionResult: TypeAlias = int | ControllerError
+"""The new leader, or why there is none."""
+
+
+class LeaderElections:
+    """Elections on demand."""
+
+    def __init__(self, core: ControllerCore) -> None:
+        self._core = core
+        self._context = core.context
+
+    async def elect(self, partitions: Iterable[TopicPartition], *, unclean: bool) -> dict[TopicPartition, ElectionResult]:
+        """Preferred or, with `unclean`, any leaders for these partitions; why not, for each that got none."""
+        results: dict[TopicPartition, ElectionResult] = {}
+        electable = []
+        for partition in dict.fromkeys(partitions):
+            await self._core.pause()
+            objection = self._objection(partition, unclean=unclean)
+            if objection is None:
+                electable.append(partition)
+            else:
+                results[partition] = objection
+        batch = self._core.batch()
+        if unclean:
+            elected = await self._core.elections.elect_offline(electable, batch, unclean=True)
+        else:
+            elected = await self._core.elections.elect_preferred(electable, batch)
+        await batch.send()
+        strategy = "OfflinePartitionLeaderElectionStrategy(true)" if unclean else "PreferredReplicaPartitionLeaderElectionStrategy"
+        for partition in electable:
+            if partition in elected:
+                results[partition] = self._context.leaderships[partition].state.leader
+            else:
+                unavailable = EligibleLeadersNotAvailable if unclean else PreferredLeaderNotAvailable
+                results[partition] = unavailable(f"Failed to elect leader for partition {partition} under strategy {strategy}")
+        return results
+
+    async def rebalance(self) -> None:
+        """Elect the preferred replicas of every broker that leads too few of the partitions it should lead; not while partitions move."""
+        context = self._context
+        if any(assignment.is_reassigning for topic in context.assignments.values() for assignment in topic.values()):
+            return
+        preferring: dict[int, list[TopicPartition]] = {}
+        for partition in context.partitions:
+            if partition in context.leaderships and not context.is_being_deleted(partition.topic):
+                preferring.setdefault(context.replicas(partition)[0], []).append(partition)
+        allowed = self._core.config[LEADER_IMBALANCE_PER_BROKER_PERCENTAGE]
+        batch = self._core.batch()
+        for broker_id, partitions in preferring.items():
+            elsewhere = [partition for partition in partitions if context.leaderships[partition].state.leader != broker_id]
+            if len(elsewhere) * 100 > allowed * len(partitions):
+                elected = await self._core.elections.elect_preferred(elsewhere, batch)
+                if elected:
+                    logger.info("%d of %d leaderships moved back to broker %d", len(elected), len(elsewhere), broker_id)
+        await batch.send()
+
+    async def on_preferred_election_order(self) -> None:
+        """/admin/preferred_replica_election: do what it says and remove it; watch for the next one."""
+        watch = self._core.watch("PreferredReplicaElection", self.on_preferred_election_order)
+        _, order = await self._core.store.pipeline([Exists(PREFERRED_REPLICA_ELECTION, watch), Get(PREFERRED_REPLICA_ELECTION)])
+        if isinstance(order, NoNode):
+            return
+        partitions = decode_partitions(PREFERRED_REPLICA_ELECTION, data_and_stat(order)[0])
+        for partition, result in (await self.elect(partitions, unclean=False)).items():
+            if isinstance(result, ControllerError) and not isinstance(result, ElectionNotNeeded):
+                logger.warning("the preferred replica of %s was not elected: %s", partition, result)
+        await self._core.states.write_or_raise([Delete(PREFERRED_REPLICA_ELECTION)], ignoring=(NoNode,))
+
+    def _objection(self, partition: TopicPartition, *, unclean: bool) -> ControllerError | None:
+        replicas = self._context.replicas(partition)
+        if not replicas:
+            return UnknownTopicOrPartition("The partition does not exist.")
+        if self._context.is_being_deleted(partition.topic):
+            return InvalidTopicName("The topic is being deleted")
+        leadership = self._context.leaderships.get(partition)
+        leader = NO_LEADER if leadership is None else leadership.state.leader
+        needed = (leader == NO_LEADER or leader not in self._context.live_brokers) if unclean else leader != replicas[0]
+        return None if needed else ElectionNotNeeded("")

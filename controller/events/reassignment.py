@@ -1,0 +1,297 @@
+"""Partitions move to other brokers (KIP-455). Kafka's onPartitionReassignment.
+
+How far a move has come is read off the znodes alone, so that any controller can go on with it: /brokers/topics/T lists old and new
+replicas together with those being added and removed; the partition's state says which are in sync.
+
+* Begin: the new list is written, replicas that a move given up before had added are stopped, the leader epoch is raised, all replicas are
+  told, those being added twice (as new ones they may be made in any log directory).
+* End, as soon as all target replicas are in sync: a leader among them (or a higher epoch), the removed replicas leave the ISR, stop and
+  delete their logs; only then the final list is written, because it is what a controller that dies before would go on from.
+
+Called by the controller's events. Where several partitions move at once, each step is one round trip for all of them.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence, Set
+
+from controller.errors import (
+    BadVersion,
+    ControllerError,
+    InvalidReplicaAssignment,
+    NoNode,
+    NoReassignmentInProgress,
+    StoreError,
+    UnknownTopicOrPartition,
+)
+from controller.events.reassignment_order import ReassignmentOrder
+from controller.state.context import Replica
+from controller.state.core import ControllerCore
+from controller.store.metadata_store import Exists, Get, SetData, data_and_stat
+from controller.znodes.layout import REASSIGN_PARTITIONS, ReplicaAssignment, decode_topic, encode_topic, topic_path
+from storage.disk.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+Targets = Mapping[TopicPartition, Sequence[int] | None]
+"""Where partitions shall be; None gives a move up."""
+
+
+class Reassignments:
+    """The moves of the active controller."""
+
+    def __init__(self, core: ControllerCore) -> None:
+        self._core = core
+        self._context = core.context
+        self._order = ReassignmentOrder(core)
+
+    # What is asked for
+
+    async def alter(self, targets: Targets) -> dict[TopicPartition, ControllerError | None]:
+        """AlterPartitionReassignments: begin, change or give up moves; for each partition None, or why not."""
+        results: dict[TopicPartition, ControllerError | None] = {}
+        wanted: dict[TopicPartition, ReplicaAssignment] = {}
+        legal = []
+        for partition, target in targets.items():
+            await self._core.pause()
+            try:
+                if target is not None:
+                    _check_list(target)
+                    self._check_alive(partition, target)
+                assignment = self._assignment_towards(partition, target)
+                legal.append(partition)
+                results[partition] = None
+                if self._context.assignment(partition) is None:
+                    results[partition] = UnknownTopicOrPartition("The partition does not exist.")
+                else:
+                    wanted[partition] = assignment
+            except ControllerError as error:
+                results[partition] = error.with_traceback(None)
+        await self._order.take_back(legal)  # the latest word counts, whichever way it came
+        await self._begin(wanted)
+        for partition in wanted:
+            if self._context.assignment(partition) is None:
+                results[partition] = UnknownTopicOrPartition("The partition does not exist.")
+        return results
+
+    async def on_order(self) -> None:
+        """/admin/reassign_partitions, made by an old tool: begin what it says; it is removed when everything in it is done."""
+        watch = self._core.watch("ZkPartitionReassignment", self.on_order)
+        await self._core.store.pipeline([Exists(REASSIGN_PARTITIONS, watch)])
+        ordered = await self._order.read()
+        wanted, refused = {}, set()
+        for partition, target in ordered.items():
+            try:
+                _check_list(target)
+                assignment = self._assignment_towards(partition, target)
+            except ControllerError as error:
+                logger.warning("/admin/reassign_partitions: %s cannot be moved to %s: %s", partition, list(target), error)
+                refused.add(partition)
+                continue
+            if assignment != self._context.assignment(partition) or not assignment.is_reassigning:
+                wanted[partition] = assignment
+        await self._order.take_back(refused)
+        await self._begin(wanted)
+
+    async def resume(self, brokers: set[int] | None = None) -> None:
+        """Go on with all moves, or with those to one of `brokers`, which have come (back)."""
+        partitions = [
+            TopicPartition(topic, index)
+            for topic, assignments in self._context.assignments.items()
+            for index, assignment in assignments.items()
+            if assignment.is_reassigning
+            and (brokers is None or not brokers.isdisjoint(assignment.target_replicas))
+            and not self._context.is_being_deleted(topic)
+        ]
+        if partitions:
+            logger.info("going on with the reassignment of %s", ", ".join(map(str, partitions)))
+            await self._go_on(partitions)
+
+    def on_isr_changed(self, partitions: Iterable[TopicPartition]) -> None:
+        """ISRs have changed: queue the end of the moves whose target replicas are all in sync now."""
+        complete = [each for each in partitions if self._is_reassigning(each) and self._is_complete(each)]
+
+        async def end() -> None:
+            await self._end([each for each in complete if self._is_reassigning(each) and self._is_complete(each)])
+
+        if complete:
+            self._core.put("PartitionReassignmentIsrChange", end)
+
+    async def on_topics_deleted(self, topics: Set[str]) -> None:
+        """Topics are ordered to be deleted, which ends their moves: the deletion takes old and new replicas alike."""
+        if any(assignment.is_reassigning for topic in topics for assignment in self._context.assignments.get(topic, {}).values()):
+            await self._order.take_back(TopicPartition(topic, index) for topic in topics for index in self._context.assignments[topic])
+
+    # Checks
+
+    def _check_alive(self, partition: TopicPartition, target: Sequence[int]) -> None:
+        current = self._context.assignment(partition)
+        adding = (current or ReplicaAssignment(())).reassigned_to(target).adding_replicas
+        if not self._context.live_brokers.issuperset(adding):
+            live = ", ".join(map(str, sorted(self._context.live_brokers)))
+            raise InvalidReplicaAssignment(
+                "Replica assignment has brokers that are not alive. "
+                f"Replica list: ArrayBuffer({', '.join(map(str, adding))}), live broker list: Set({live})"
+            )
+
+    def _assignment_towards(self, partition: TopicPartition, target: Sequence[int] | None) -> ReplicaAssignment:
+        """Raises UnknownTopicOrPartition, NoReassignmentInProgress, InvalidReplicaAssignment."""
+        current = self._context.assignment(partition)
+        if target is None and (current is None or not current.is_reassigning):
+            raise NoReassignmentInProgress("No partition reassignment is in progress.")
+        if current is None or self._context.is_being_deleted(partition.topic):
+            raise UnknownTopicOrPartition("The partition does not exist.")
+        wanted = current.reassigned_to(current.origin_replicas if target is None else target)
+        leadership = self._context.leaderships.get(partition)
+        if leadership is not None:
+            remaining = [each for each in leadership.state.isr if each in wanted.replicas]
+            lives = any(self._context.is_online(each, partition) for each in leadership.state.isr)
+            if not remaining or (lives and not any(self._context.is_online(each, partition) for each in remaining)):
+                raise InvalidReplicaAssignment(
+                    f"Unable to revert partition assignment for {partition} because it would require an unclean leader election."
+                )
+        return wanted
+
+    def _is_reassigning(self, partition: TopicPartition) -> bool:
+        assignment = self._context.assignment(partition)
+        return assignment is not None and assignment.is_reassigning and not self._context.is_being_deleted(partition.topic)
+
+    def _is_complete(self, partition: TopicPartition) -> bool:
+        """Whether all target replicas are in sync, and one of them can lead."""
+        assignment, leadership = self._context.assignment(partition), self._context.leaderships.get(partition)
+        if assignment is None:
+            return False
+        if leadership is None or not assignment.is_reassigning:
+            return True
+        targets = assignment.target_replicas
+        return set(targets) <= set(leadership.state.isr) and any(self._context.is_online(each, partition) for each in targets)
+
+    # Steps
+
+    async def _begin(self, wanted: Mapping[TopicPartition, ReplicaAssignment]) -> None:
+        if not wanted:
+            return
+        context = self._context
+        before = {partition: context.assignment(partition) or ReplicaAssignment(()) for partition in wanted}
+        changed = {partition: assignment for partition, assignment in wanted.items() if assignment != before[partition]}
+        await self._write(changed)
+        partitions = [partition for partition in wanted if context.assignment(partition) is not None]
+        for partition in partitions:
+            logger.info("%s is moved from %s to %s", partition, list(before[partition].replicas), list(wanted[partition].target_replicas))
+        await self._stop(
+            {partition: [each for each in before[partition].replicas if each not in wanted[partition].replicas] for partition in partitions}
+        )
+        await self._go_on(partitions)
+
+    async def _go_on(self, partitions: Sequence[TopicPartition]) -> None:
+        complete = [partition for partition in partitions if self._is_complete(partition)]
+        ended = set(complete)
+        moving = [partition for partition in partitions if partition not in ended]
+        batch = self._core.batch()
+        await self._core.elections.raise_epochs(moving, batch)
+        await batch.send()
+        for partition in moving:
+            assignment, leadership = self._context.assignment(partition), self._context.leaderships.get(partition)
+            if assignment is not None and leadership is not None:
+                batch.leader_and_isr(assignment.adding_replicas, partition, leadership, is_new=True)
+        await batch.send()
+        await self._end(complete)
+
+    async def _end(self, partitions: Sequence[TopicPartition]) -> None:
+        if not partitions:
+            return
+        context = self._context
+        before = {partition: context.assignment(partition) or ReplicaAssignment(()) for partition in partitions}
+        final = {partition: ReplicaAssignment(assignment.target_replicas) for partition, assignment in before.items()}
+        for partition, assignment in final.items():
+            context.set_assignment(partition, assignment)
+        try:
+            await self._lead_among_replicas(partitions)
+            await self._stop({partition: assignment.removing_replicas for partition, assignment in before.items()})
+            await self._write(final)
+        except StoreError:
+            for partition, assignment in before.items():
+                context.set_assignment(partition, assignment)  # as it stands in the store: to be tried again
+            raise
+        await self._order.take_back(partition for partition in partitions if context.assignment(partition) is not None)
+        batch = self._core.batch()
+        batch.update_metadata(context.live_or_shutting_down_brokers, partitions)
+        await batch.send()
+        without_state = [each for each in partitions if each not in context.leaderships and context.assignment(each) is not None]
+        await self._core.elections.bring_up(without_state, batch)
+        await batch.send()
+        for partition in partitions:
+            logger.info("%s has been moved to %s", partition, list(final[partition].replicas))
+
+    async def _lead_among_replicas(self, partitions: Sequence[TopicPartition]) -> None:
+        """A leader that stays gets a higher epoch with the new list of replicas; another is elected where it does not."""
+        staying: list[TopicPartition] = []
+        leaderless: list[TopicPartition] = []
+        for partition in partitions:
+            leadership = self._context.leaderships.get(partition)
+            if leadership is not None:
+                leader = leadership.state.leader
+                stays = leader in self._context.replicas(partition) and self._context.is_online(leader, partition)
+                (staying if stays else leaderless).append(partition)
+        batch = self._core.batch()
+        await self._core.elections.raise_epochs(staying, batch)
+        await self._core.elections.elect_reassigned(leaderless, batch)
+        await batch.send()
+
+    async def _stop(self, unneeded: Mapping[TopicPartition, Sequence[int]]) -> None:
+        """Replicas that are no longer assigned leave the ISRs, stop, and delete their logs."""
+        replicas = [Replica(partition, broker_id) for partition, brokers in unneeded.items() for broker_id in brokers]
+        if not replicas:
+            return
+        batch = self._core.batch()
+        losing = [
+            partition
+            for partition, brokers in unneeded.items()
+            if partition in self._context.leaderships and self._context.leaderships[partition].state.leader in brokers
+        ]
+        await self._core.elections.elect_reassigned(losing, batch)
+        await batch.send()
+        await self._core.elections.take_offline(replicas, batch)
+        await batch.send()
+        for partition, brokers in unneeded.items():
+            batch.stop_replica(brokers, partition, delete=True)
+        await batch.send()
+
+    async def _write(self, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> None:
+        """Write assignments to the topics' znodes and take them into the context; a topic that is gone meanwhile is forgotten.
+
+        What others wrote to the same znodes is kept: partitions are added by any broker.
+        """
+        remaining: dict[str, dict[int, ReplicaAssignment]] = {}
+        for partition, assignment in assignments.items():
+            remaining.setdefault(partition.topic, {})[partition.partition] = assignment
+        while remaining:
+            topics = list(remaining)
+            writes = []
+            for topic, outcome in zip(topics, await self._core.store.pipeline([Get(topic_path(topic)) for topic in topics]), strict=True):
+                if isinstance(outcome, NoNode):
+                    self._context.remove_topic(topic)
+                    del remaining[topic]
+                    continue
+                data, stat = data_and_stat(outcome)
+                found = decode_topic(topic_path(topic), data)
+                merged = found._replace(partitions={**found.partitions, **remaining[topic]})
+                writes.append((topic, SetData(topic_path(topic), encode_topic(merged), stat.version)))
+            outcomes = await self._core.states.write([write for _, write in writes])
+            for (topic, _), outcome in zip(writes, outcomes, strict=True):
+                if isinstance(outcome, BadVersion | NoNode):
+                    continue
+                if isinstance(outcome, StoreError):
+                    raise outcome
+                for index, assignment in remaining.pop(topic).items():
+                    self._context.set_assignment(TopicPartition(topic, index), assignment)
+
+
+def _check_list(target: Sequence[int]) -> None:
+    """Raises InvalidReplicaAssignment for a list of replicas that none can have."""
+    listed = f"ArrayBuffer({', '.join(map(str, target))})"
+    if not target:
+        raise InvalidReplicaAssignment("Empty replica list specified in partition reassignment.")
+    if len(set(target)) != len(target):
+        raise InvalidReplicaAssignment(f"Duplicate replica ids in partition reassignment replica list: {listed}")
+    if any(each < 0 for each in target):
+        raise InvalidReplicaAssignment(f"Invalid broker id in replica list: {listed}")

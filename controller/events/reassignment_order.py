@@ -1,0 +1,51 @@
+"""/admin/reassign_partitions: reassignments ordered by a znode, the way of tools before KIP-455. Owned by `reassignment`.
+
+The node lists partitions and their target replicas. It stands until all of them are done, refused, or superseded by a request.
+"""
+
+import logging
+from collections.abc import Iterable
+
+from controller.errors import NoNode
+from controller.state.core import ControllerCore
+from controller.store.metadata_store import Delete, Get, SetData, Write, data_and_stat
+from controller.znodes.changes import decode_reassignments, encode_reassignments
+from controller.znodes.layout import REASSIGN_PARTITIONS
+from controller.znodes.znode_json import MalformedZNode
+from storage.disk.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class ReassignmentOrder:
+    """The one order there can be."""
+
+    def __init__(self, core: ControllerCore) -> None:
+        self._core = core
+
+    async def read(self) -> dict[TopicPartition, tuple[int, ...]]:
+        """The order as it stands; empty when there is none. One that cannot be understood is removed, since nobody else would do so."""
+        (found,) = await self._core.store.pipeline([Get(REASSIGN_PARTITIONS)])
+        if isinstance(found, NoNode):
+            return {}
+        try:
+            ordered = decode_reassignments(REASSIGN_PARTITIONS, data_and_stat(found)[0])
+            if ordered:
+                return ordered
+            logger.warning("%s is removed: it names no partition", REASSIGN_PARTITIONS)
+        except MalformedZNode as error:
+            logger.error("%s is removed: %s", REASSIGN_PARTITIONS, error)
+        await self._core.states.write_or_raise([Delete(REASSIGN_PARTITIONS)], ignoring=(NoNode,))
+        return {}
+
+    async def take_back(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take partitions out of the order, and remove it when nothing is left."""
+        done = set(partitions)
+        if not done:
+            return
+        ordered = await self.read()
+        left = {partition: target for partition, target in ordered.items() if partition not in done}
+        if left == ordered:
+            return
+        write: Write = SetData(REASSIGN_PARTITIONS, encode_reassignments(left)) if left else Delete(REASSIGN_PARTITIONS)
+        await self._core.states.write_or_raise([write], ignoring=(NoNode,))

@@ -1,0 +1,56 @@
+"""What the active controller could not do because the metadata store refused a write: it is tried again by itself.
+
+Events only come when something changes, and a new topic would be without leaders until then. So after a refusal the whole state of the
+cluster is looked at once more: partitions without a leader, deletions, moves that are complete, brokers that were told nothing. That is
+what stands in the context, whichever write was refused. `Controller` begins it, and ends it when it resigns.
+"""
+
+import asyncio
+
+from controller.events.reassignment import Reassignments
+from controller.state.core import ControllerCore
+from controller.znodes.pauses import slices
+
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 60.0
+
+
+class RefusedWrites:
+    """The timer of one controller. The pauses double as long as writes are refused."""
+
+    def __init__(self, core: ControllerCore, reassignments: Reassignments) -> None:
+        self._core = core
+        self._reassignments = reassignments
+        self._pause_seconds = FIRST_PAUSE_SECONDS
+        self._timer: asyncio.TimerHandle | None = None
+
+    def on_refused(self) -> None:
+        """An event ended too early, or without all that was to be written."""
+        if self._core.is_active and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._pause_seconds, self._put)
+            self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
+
+    def end(self) -> None:
+        """This controller is not active any more, or stops: its successor looks at everything anyway."""
+        self._pause_seconds = FIRST_PAUSE_SECONDS
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _put(self) -> None:
+        self._timer = None
+        self._core.put("RefusedWrites", self._try_again)
+
+    async def _try_again(self) -> None:
+        core, context = self._core, self._core.context
+        batch = core.batch()
+        batch.update_metadata(context.live_or_shutting_down_brokers, ())
+        await core.elections.elect_where_needed(batch)
+        await batch.send()
+        await core.deletion.resume(batch)
+        await batch.send()
+        for some in slices(context.partitions):
+            self._reassignments.on_isr_changed(some)
+            await core.pause()
+        if self._timer is None:  # nothing was refused this time
+            self._pause_seconds = FIRST_PAUSE_SECONDS

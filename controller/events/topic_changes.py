@@ -1,0 +1,146 @@
+"""Events about topics: they are created, get more partitions, are ordered to be deleted.
+
+All three come by watches, so it does not matter who wrote the znodes: a request handler of this broker or another, or a tool.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import nullcontext
+
+from config.keys.general import DELETE_TOPIC_ENABLE
+from controller.errors import NodeExists, NoNode, StoreError
+from controller.events.reassignment import Reassignments
+from controller.registration import RandomBytes
+from controller.state.core import LARGE, ControllerCore
+from controller.store.metadata_store import Children, Create, Delete, Get, SetData, data_and_stat, names
+from controller.znodes.layout import (
+    DELETE_TOPICS,
+    TOPICS,
+    TopicAssignment,
+    config_path,
+    decode_topic,
+    delete_topic_path,
+    encode_topic,
+    topic_path,
+)
+from controller.znodes.topic_ids import new_topic_id, uses_topic_ids
+from controller.znodes.znode_json import MalformedZNode
+from storage.disk.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class TopicChanges:
+    """What the active controller does about topics."""
+
+    def __init__(self, core: ControllerCore, reassignments: Reassignments, random_bytes: RandomBytes) -> None:
+        self._core = core
+        self._context = core.context
+        self._reassignments = reassignments
+        self._random_bytes = random_bytes
+
+    async def read_topics(self, topics: Iterable[str]) -> dict[str, TopicAssignment]:
+        """The topics' assignments, watched, with ids for those made before there were ids. One that went meanwhile is left out."""
+        wanted = list(topics)
+        requests = [Get(topic_path(topic), self._core.watch("PartitionModifications", self._modifications_of(topic))) for topic in wanted]
+        outcomes = await self._core.store.pipeline(requests) if requests else []
+        found: dict[str, TopicAssignment] = {}
+        for topic, outcome in zip(wanted, outcomes, strict=True):
+            await self._core.pause()
+            if isinstance(outcome, NoNode):
+                continue
+            data, stat = data_and_stat(outcome)
+            try:
+                assignment = decode_topic(topic_path(topic), data)
+            except MalformedZNode as error:
+                logger.error("topic %s is left alone: %s", topic, error)
+                continue
+            if assignment.topic_id is None and uses_topic_ids(self._core.config):
+                assignment = TopicAssignment(new_topic_id(self._random_bytes), assignment.partitions)
+                await self._core.states.write_or_raise([SetData(topic_path(topic), encode_topic(assignment), stat.version)])
+            found[topic] = assignment
+        return found
+
+    async def on_topic_change(self) -> None:
+        """Children of /brokers/topics came or went."""
+        (outcome,) = await self._core.store.pipeline([Children(TOPICS, self._core.watch("TopicChange", self.on_topic_change))])
+        topics = set(names(outcome))
+        for topic in self._context.assignments.keys() - topics:
+            self._context.remove_topic(topic)
+        added = await self.read_topics(sorted(topics - self._context.assignments.keys()))
+        is_large = sum(len(each.partitions) for each in added.values()) >= LARGE
+        with self._core.while_large() if is_large else nullcontext():
+            for topic, assignment in added.items():
+                self._context.add_topic(topic, assignment.topic_id, assignment.partitions.items())
+            if added:
+                logger.info("new topics: %s", ", ".join(f"{topic} ({len(each.partitions)} partitions)" for topic, each in added.items()))
+                await self._bring_up([TopicPartition(topic, index) for topic, each in added.items() for index in each.partitions])
+
+    def _modifications_of(self, topic: str) -> Callable[[], Awaitable[None]]:
+        async def on_partition_modifications() -> None:
+            await self.on_partition_modifications(topic)
+
+        return on_partition_modifications
+
+    async def on_partition_modifications(self, topic: str) -> None:
+        """The assignment of a topic changed: it may have new partitions."""
+        assignment = (await self.read_topics([topic])).get(topic)
+        if assignment is None or topic not in self._context.assignments:
+            return
+        known = self._context.assignments[topic]
+        added = {index: each for index, each in assignment.partitions.items() if index not in known}
+        if not added:
+            return
+        if self._context.is_being_deleted(topic):
+            logger.warning("%d new partitions of %s are taken back: the topic is being deleted", len(added), topic)
+            restored = TopicAssignment(assignment.topic_id, dict(known))
+            await self._core.states.write_or_raise([SetData(topic_path(topic), encode_topic(restored))], ignoring=(NoNode,))
+            return
+        logger.info("topic %s has %d new partitions", topic, len(added))
+        self._context.add_topic(topic, assignment.topic_id, added.items())
+        await self._bring_up([TopicPartition(topic, index) for index in added])
+
+    async def on_topic_deletion(self) -> None:
+        """Children of /admin/delete_topics came or went."""
+        (outcome,) = await self._core.store.pipeline([Children(DELETE_TOPICS, self._core.watch("TopicDeletion", self.on_topic_deletion))])
+        await self.take_deletions(set(names(outcome)))
+        batch = self._core.batch()
+        await self._core.deletion.resume(batch)
+        await batch.send()
+
+    async def order_deletions(self, topics: Mapping[str, bytes]) -> list[str]:
+        """Order the deletion of topics that have these ids still; returns the names of the others. Raises StoreError."""
+        same: list[str] = []
+        others: list[str] = []
+        for topic, topic_id in topics.items():
+            (same if self._context.topic_ids.get(topic) == topic_id else others).append(topic)
+        await self._core.states.write_or_raise([Create(delete_topic_path(topic)) for topic in same], ignoring=(NodeExists,))
+        return others
+
+    async def take_deletions(self, ordered: set[str]) -> None:
+        """Queue the topics that are ordered to be deleted, and drop orders that mean nothing."""
+        if ordered - self._context.assignments.keys():
+            await self.on_topic_change()  # the order may have come before the news of the topic itself
+        unknown = ordered - self._context.assignments.keys()
+        if unknown:
+            # Also what a controller leaves that died between the last znode of a topic and the order.
+            logger.info("orders to delete topics that are not there are dropped: %s", ", ".join(sorted(unknown)))
+            await self._drop_orders(unknown, with_config=True)
+        if self._core.config[DELETE_TOPIC_ENABLE]:
+            self._core.deletion.enqueue(ordered - unknown)
+            await self._reassignments.on_topics_deleted(ordered - unknown)
+        elif ordered - unknown:
+            logger.warning("orders to delete topics are dropped, because delete.topic.enable is false: %s", ", ".join(sorted(ordered)))
+            await self._drop_orders(ordered - unknown, with_config=False)
+
+    async def _drop_orders(self, topics: set[str], *, with_config: bool) -> None:
+        paths = [config_path("topics", topic) for topic in sorted(topics)] if with_config else []
+        paths += [delete_topic_path(topic) for topic in sorted(topics)]
+        for path, outcome in zip(paths, await self._core.states.write([Delete(path) for path in paths]), strict=True):
+            if isinstance(outcome, StoreError) and not isinstance(outcome, NoNode):
+                logger.error("cannot remove %s: %s", path, outcome)
+
+    async def _bring_up(self, partitions: list[TopicPartition]) -> None:
+        batch = self._core.batch()
+        await self._core.elections.bring_up(partitions, batch)
+        await batch.send()

@@ -1,0 +1,143 @@
+"""What the active controller knows of the cluster, as it stands in the metadata store.
+
+Owned by the controller's event queue: only events change it. Everything here was written to, or read from, the store first; when
+another controller took over, it is thrown away.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from controller.znodes.layout import BrokerRegistration, PartitionState, ReplicaAssignment
+from protocol.uuid import ZERO_UUID
+from storage.disk.topic_partition import TopicPartition
+
+
+class LiveBroker(NamedTuple):
+    """A registered broker; `epoch` is the czxid of its registration."""
+
+    broker_id: int
+    registration: BrokerRegistration
+    epoch: int
+
+
+class Leadership(NamedTuple):
+    """The state of a partition and the version of its znode, the partition epoch."""
+
+    state: PartitionState
+    partition_epoch: int
+
+
+class Replica(NamedTuple):
+    """One replica of one partition."""
+
+    partition: TopicPartition
+    broker_id: int
+
+
+class ControllerContext:
+    """Brokers, topics, partition states, deletions."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.epoch_version = 0
+        """The version of /controller_epoch: every write of this controller checks it."""
+        self._clear()
+
+    def clear(self) -> list[dict[Any, Any]]:
+        """Forget everything but the epoch. Returns what may be large: to free all of it at once takes long."""
+        large: list[dict[Any, Any]] = [*self.assignments.values(), self.leaderships]
+        self._clear()
+        return large
+
+    def _clear(self) -> None:
+        self.brokers: dict[int, LiveBroker] = {}
+        self.shutting_down: set[int] = set()
+        self.topic_ids: dict[str, bytes] = {}
+        self.assignments: dict[str, dict[int, ReplicaAssignment]] = {}
+        self.leaderships: dict[TopicPartition, Leadership] = {}
+        self.offline_replicas: set[Replica] = set()
+        """On live brokers, but in a log directory that failed."""
+        self.topics_to_be_deleted: set[str] = set()
+        self.topics_ineligible_for_deletion: set[str] = set()
+
+    # Brokers
+
+    @property
+    def live_brokers(self) -> set[int]:
+        """Those that may lead."""
+        return self.brokers.keys() - self.shutting_down
+
+    @property
+    def live_or_shutting_down_brokers(self) -> set[int]:
+        """Those that are sent requests."""
+        return set(self.brokers)
+
+    def is_online(self, broker_id: int, partition: TopicPartition, *, include_shutting_down: bool = False) -> bool:
+        """Whether the broker's replica of the partition can serve."""
+        if broker_id not in self.brokers or (broker_id in self.shutting_down and not include_shutting_down):
+            return False
+        return Replica(partition, broker_id) not in self.offline_replicas
+
+    # Topics
+
+    def add_topic(self, topic: str, topic_id: bytes | None, partitions: Iterable[tuple[int, ReplicaAssignment]]) -> None:
+        """A topic, or more partitions of one."""
+        if topic_id is not None:
+            self.topic_ids[topic] = topic_id
+        self.assignments.setdefault(topic, {}).update(partitions)
+
+    def set_assignment(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+        """The partition has other replicas. One whose topic is gone stays forgotten."""
+        if partition.topic in self.assignments:
+            self.assignments[partition.topic][partition.partition] = assignment
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget the topic."""
+        for partition in list(self.partitions_of(topic)):
+            self.leaderships.pop(partition, None)
+        self.offline_replicas = {replica for replica in self.offline_replicas if replica.partition.topic != topic}
+        self.assignments.pop(topic, None)
+        self.topic_ids.pop(topic, None)
+        self.topics_to_be_deleted.discard(topic)
+        self.topics_ineligible_for_deletion.discard(topic)
+
+    def topic_id(self, topic: str) -> bytes:
+        """The topic's id; zero when it has none."""
+        return self.topic_ids.get(topic, ZERO_UUID)
+
+    def partitions_of(self, topic: str) -> Iterator[TopicPartition]:
+        """The topic's partitions."""
+        return (TopicPartition(topic, index) for index in self.assignments.get(topic, ()))
+
+    @property
+    def partitions(self) -> Iterator[TopicPartition]:
+        """All partitions."""
+        return (TopicPartition(topic, index) for topic, of_topic in self.assignments.items() for index in of_topic)
+
+    def assignment(self, partition: TopicPartition) -> ReplicaAssignment | None:
+        """The partition's replicas; None when there is no such partition."""
+        return self.assignments.get(partition.topic, {}).get(partition.partition)
+
+    def replicas(self, partition: TopicPartition) -> tuple[int, ...]:
+        """The partition's replicas; empty when there is no such partition."""
+        assignment = self.assignment(partition)
+        return () if assignment is None else assignment.replicas
+
+    def replicas_on(self, brokers: set[int] | None = None) -> Iterator[Replica]:
+        """All replicas that these brokers host, or that any does."""
+        return (
+            Replica(TopicPartition(topic, index), broker_id)
+            for topic, of_topic in self.assignments.items()
+            for index, assignment in of_topic.items()
+            for broker_id in assignment.replicas
+            if brokers is None or broker_id in brokers
+        )
+
+    def has_offline_leader(self, partition: TopicPartition) -> bool:
+        """Whether the partition had a leader that cannot serve now."""
+        leadership = self.leaderships.get(partition)
+        return leadership is not None and not self.is_online(leadership.state.leader, partition)
+
+    def is_being_deleted(self, topic: str) -> bool:
+        """Whether the topic is queued for deletion."""
+        return topic in self.topics_to_be_deleted

@@ -1,0 +1,94 @@
+"""What the events of one controller share: its store, its context, the writers and senders, and the way to queue further events."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
+
+from config.broker import BrokerConfig
+from config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
+from config.schema.metadata_version import is_at_least
+from controller.errors import NotController, SessionExpired
+from controller.state.channels import BrokerSenders, ControlRequest, ControlResponse
+from controller.state.context import ControllerContext
+from controller.state.deletion import TopicDeletion
+from controller.state.event_queue import EventQueue
+from controller.state.partition_elections import PartitionElections
+from controller.state.partition_states import FIRST_WITH_ALTER_PARTITION, PartitionStates
+from controller.state.request_batch import RequestBatch
+from controller.store.metadata_store import MetadataStore, Watch
+from controller.znodes.pauses import Pause, no_pause
+
+WhileLarge = Callable[[], AbstractContextManager[None]]
+LARGE = 500
+"""Partitions that one event or request is about: of fewer it is not worth a thought what the garbage collector does with them."""
+
+OnResponse = Callable[[int, ControlRequest, ControlResponse], None]
+
+
+class ControllerCore:
+    """The parts. Owned by `Controller`, handed to the modules of its events."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        broker_id: int,
+        config: BrokerConfig,
+        queue: EventQueue,
+        senders: BrokerSenders,
+        inter_broker_listener: str,
+        pause: Pause = no_pause,
+        while_large: WhileLarge = nullcontext,
+    ) -> None:
+        self.store = store
+        self.broker_id = broker_id
+        self.config = config
+        self._pause = pause
+        self.while_large = while_large
+        """Entered while very much is taken into the context, where it stays."""
+        self.queue = queue
+        self.senders = senders
+        self.is_active = False
+        self.context = ControllerContext()
+        asks_controller = is_at_least(config[INTER_BROKER_PROTOCOL_VERSION], FIRST_WITH_ALTER_PARTITION)
+        self.states = PartitionStates(store, self.context, self.pause, leaders_write=not asks_controller)
+        self.elections = PartitionElections(store, self.context, self.states, config, self.pause)
+        self.deletion = TopicDeletion(store, self.context, self.states, self.pause)
+        self._inter_broker_listener = inter_broker_listener
+        self.on_response: OnResponse = lambda broker_id, request, response: None
+        """Told of every answer of a broker."""
+
+    def batch(self) -> RequestBatch:
+        """An empty batch of requests."""
+        return RequestBatch(self.broker_id, self.context, self.senders, self._inter_broker_listener, self.on_response, self.pause)
+
+    async def pause(self) -> None:
+        """Where an event that looks at very many things lets others than events have their turn. No other event runs meanwhile, so the
+        context stays as it is; but the session may have ended, and then the event does, too. Raises SessionExpired.
+        """
+        await self._pause()
+        if not self.is_active:
+            raise SessionExpired("")
+
+    def watch(self, name: str, event: Callable[[], Awaitable[None]]) -> Watch:
+        """A watch that queues `event`."""
+        return lambda _: self.put(name, event)
+
+    def put(self, name: str, event: Callable[[], Awaitable[None]]) -> None:
+        """Queue `event`; nothing happens unless this controller is active, under the same epoch, when its turn comes."""
+        epoch = self.context.epoch
+
+        async def if_active() -> None:
+            if self.is_active and self.context.epoch == epoch:
+                await event()
+
+        self.queue.put(name, if_active)
+
+    def check_active(self) -> None:
+        """Raises NotController."""
+        if not self.is_active:
+            raise NotController("This is not the correct controller for this cluster.")
+
+    async def send_metadata_to_all(self) -> None:
+        """Tell every broker who lives."""
+        batch = self.batch()
+        batch.update_metadata(self.context.live_or_shutting_down_brokers, ())
+        await batch.send()

@@ -1,0 +1,203 @@
+"""Deletion of topics: from the order under /admin/delete_topics to the last znode. Kafka's TopicDeletionManager.
+
+Steps for a topic whose replicas are all on live brokers: brokers are told that nobody leads it (UpdateMetadata with leader -2), its
+replicas leave the ISRs one by one (leader -1 at the end), StopReplica without and with delete goes to every replica; when all have
+answered, the znodes go, the order last. Every step can be done again: a controller that dies in the middle leaves the order standing
+and the next one begins anew. A topic with a replica on a dead broker waits, its live replicas already deleted, until that broker is
+back.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+
+from controller.errors import NoNode, NotEmpty, StoreError
+from controller.state.context import ControllerContext, Replica
+from controller.state.partition_states import PartitionStates
+from controller.state.request_batch import RequestBatch
+from controller.store.metadata_store import Delete, MetadataStore
+from controller.znodes.layout import config_path, delete_topic_path, partition_path, partition_state_path, partitions_path, topic_path
+from controller.znodes.pauses import Pause, slices
+from storage.disk.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class TopicDeletion:
+    """The deletions in progress of one controller."""
+
+    def __init__(self, store: MetadataStore, context: ControllerContext, states: PartitionStates, pause: Pause) -> None:
+        self._store = store
+        self._context = context
+        self._states = states
+        self._pause = pause
+        self._started: dict[str, set[Replica]] = {}
+        """Topics whose replicas have been told to delete, and which of them have not answered."""
+        self._deleted: dict[str, set[Replica]] = {}
+
+    def clear(self) -> None:
+        """Forget what is in progress: another controller took over, or this one begins."""
+        self._started.clear()
+        self._deleted.clear()
+
+    def enqueue(self, topics: Iterable[str]) -> None:
+        """Topics that are ordered to be deleted. `resume` sets about it."""
+        self._context.topics_to_be_deleted.update(topics)
+
+    async def retry(self, brokers: set[int]) -> None:
+        """These brokers are back: topics with replicas there may be tried again.
+
+        What such a broker had deleted in its earlier life is deleted once more, because it has just been told to host it.
+        """
+        for topic in self._context.topics_to_be_deleted:
+            deleted = self._deleted.get(topic, set())
+            for some in slices(self._context.partitions_of(topic)):
+                for partition in some:
+                    for broker_id in brokers.intersection(self._context.replicas(partition)):
+                        self._context.topics_ineligible_for_deletion.discard(topic)
+                        deleted.discard(Replica(partition, broker_id))
+                await self._pause()
+
+    def is_begun(self, replica: Replica) -> bool:
+        """Whether its broker was told to delete it."""
+        topic = replica.partition.topic
+        return replica in self._started.get(topic, ()) or replica in self._deleted.get(topic, ())
+
+    async def resume(self, batch: RequestBatch) -> None:
+        """Start or finish what can be started or finished. The caller sends `batch`."""
+        starting = []
+        for topic in sorted(self._context.topics_to_be_deleted):
+            if await self._is_deleted(topic):
+                await self._finish(topic)
+            elif topic not in self._started and topic not in self._context.topics_ineligible_for_deletion:
+                starting.append(topic)
+        if starting:
+            await self._start(starting, batch)
+
+    async def on_stop_replica_errors(self, broker_id: int, errors: Mapping[Replica, int]) -> None:
+        """A broker has answered a StopReplica with delete: error codes of its replicas of topics that are being deleted."""
+        for some in slices(errors.items()):
+            for replica, error in some:
+                topic = replica.partition.topic
+                if not self._context.is_being_deleted(topic):
+                    continue
+                waiting = self._started.get(topic, set())
+                waiting.discard(replica)
+                if error == 0:
+                    self._deleted.setdefault(topic, set()).add(replica)
+                else:
+                    self._halt(topic, f"broker {broker_id} could not delete {replica.partition} (error {error})")
+                if not waiting:
+                    self._started.pop(topic, None)
+            await self._pause()
+
+    async def on_replicas_offline(self, replicas: Iterable[Replica]) -> None:
+        """Replicas of topics that are being deleted are gone: their topics wait."""
+        for some in slices(replicas):
+            for replica in some:
+                topic = replica.partition.topic
+                self._halt(topic, f"the replica of {replica.partition} on broker {replica.broker_id} is offline")
+                waiting = self._started.get(topic)
+                if waiting is not None:
+                    waiting.discard(replica)
+                    if not waiting:
+                        del self._started[topic]
+            await self._pause()
+
+    async def halt_where_replicas_are_offline(self) -> None:
+        """At the beginning of a controller's life: topics that cannot be deleted completely now."""
+        for topic in self._context.topics_to_be_deleted:
+            for some in self._slices_of(topic):
+                if any(not self._context.is_online(replica.broker_id, replica.partition) for replica in some):
+                    self._context.topics_ineligible_for_deletion.add(topic)
+                await self._pause()
+
+    def _halt(self, topic: str, reason: str) -> None:
+        if topic not in self._context.topics_ineligible_for_deletion:
+            logger.info("deletion of topic %s waits: %s", topic, reason)
+            self._context.topics_ineligible_for_deletion.add(topic)
+
+    async def _is_deleted(self, topic: str) -> bool:
+        """Whether the brokers of all its replicas have deleted them."""
+        deleted = self._deleted.get(topic, set())
+        for some in self._slices_of(topic):
+            if not deleted.issuperset(some):
+                return False
+            await self._pause()
+        return True
+
+    def _slices_of(self, topic: str) -> Iterator[list[Replica]]:
+        """Its replicas, in order, some at a time: a pause belongs after each.
+
+        A partition that never had a leader has no replica anywhere: a topic whose brokers do not exist is not waited for.
+        """
+        context = self._context
+        for some in slices(sorted(context.partitions_of(topic))):
+            led = [partition for partition in some if partition in context.leaderships]
+            yield [Replica(partition, broker_id) for partition in led for broker_id in sorted(set(context.replicas(partition)))]
+
+    async def _start(self, topics: list[str], batch: RequestBatch) -> None:
+        logger.info("deleting topics %s", ", ".join(topics))
+        for partitions in slices(partition for topic in topics for partition in self._context.partitions_of(topic)):
+            batch.update_metadata(self._context.live_or_shutting_down_brokers, partitions)
+            await self._pause()
+        await batch.send()
+        by_broker: dict[int, list[TopicPartition]] = {}
+        begun: dict[str, set[Replica]] = {}
+        for topic in topics:
+            deleted = self._deleted.get(topic, set())
+            started: set[Replica] = set()
+            for some in self._slices_of(topic):
+                for replica in some:
+                    if not self._context.is_online(replica.broker_id, replica.partition):
+                        self._halt(topic, "not all of its replicas are online")
+                    elif replica not in deleted:
+                        started.add(replica)
+                        by_broker.setdefault(replica.broker_id, []).append(replica.partition)
+                await self._pause()
+            if started:
+                begun[topic] = started
+        for broker_id, of_broker in by_broker.items():
+            await self._stop(broker_id, of_broker, batch, delete=False)
+            await self._states.remove_from_isr(broker_id, of_broker)
+        await batch.send()
+        # Not before: of a topic whose states could not be written nobody is told to delete anything, and it is to be tried again.
+        self._started.update(begun)
+        for broker_id, of_broker in by_broker.items():
+            await self._stop(broker_id, of_broker, batch, delete=True)
+
+    async def _stop(self, broker_id: int, partitions: list[TopicPartition], batch: RequestBatch, *, delete: bool) -> None:
+        for some in slices(partitions):
+            for partition in some:
+                batch.stop_replica((broker_id,), partition, delete=delete)
+            await self._pause()
+
+    async def _finish(self, topic: str) -> None:
+        """Every replica is gone: remove the znodes, the order last, because it is what the next controller would go on from."""
+        partitions = sorted(self._context.partitions_of(topic))
+        paths = [
+            *(partition_state_path(partition) for partition in partitions),
+            *(partition_path(partition) for partition in partitions),
+            partitions_path(topic),
+            topic_path(topic),
+            config_path("topics", topic),
+        ]
+        await self._remove(paths)
+        await self._remove([delete_topic_path(topic)])
+        self._context.remove_topic(topic)
+        self._started.pop(topic, None)
+        self._deleted.pop(topic, None)
+        logger.info("topic %s is deleted", topic)
+
+    async def _remove(self, paths: list[str]) -> None:
+        for path, outcome in zip(paths, await self._states.write([Delete(path) for path in paths]), strict=True):
+            if isinstance(outcome, NotEmpty):
+                # Partitions that were added while the deletion ran, or what a tool put there.
+                await self._remove_below(path)
+            elif isinstance(outcome, StoreError) and not isinstance(outcome, NoNode):
+                raise outcome
+
+    async def _remove_below(self, path: str) -> None:
+        for name in await self._store.children(path):
+            below = f"{path}/{name}"
+            await self._remove([below])
+        await self._remove([path])

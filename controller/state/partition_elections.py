@@ -1,0 +1,243 @@
+"""Leaders for partitions: elects, writes the new states, and puts into a request batch what brokers must be told.
+
+Kafka's PartitionStateMachine and ReplicaStateMachine as far as they write or say something. Called by the controller's events, which
+send the batch.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from config.broker import BrokerConfig
+from config.errors import ConfigError
+from config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
+from config.schema.metadata_version import is_at_least
+from config.topic import UNCLEAN_LEADER_ELECTION_ENABLE, TopicConfig
+from controller.errors import NoNode
+from controller.state.context import ControllerContext, Replica
+from controller.state.election import (
+    elect_for_controlled_shutdown,
+    elect_offline,
+    elect_preferred,
+    elect_reassigned,
+    first_state,
+    with_next_epoch,
+)
+from controller.state.partition_states import PartitionStates
+from controller.state.request_batch import RequestBatch
+from controller.store.metadata_store import Get, MetadataStore, data_and_stat
+from controller.znodes.changes import decode_config
+from controller.znodes.layout import RECOVERED, PartitionState, config_path
+from controller.znodes.pauses import Pause, slices
+from controller.znodes.znode_json import MalformedZNode
+from storage.disk.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+Elect = Callable[[TopicPartition, PartitionState], PartitionState | None]
+
+
+class PartitionElections:
+    """Elections over one controller's context."""
+
+    def __init__(
+        self, store: MetadataStore, context: ControllerContext, states: PartitionStates, config: BrokerConfig, pause: Pause
+    ) -> None:
+        self._store = store
+        self._context = context
+        self._states = states
+        self._config = config
+        self._pause = pause
+        self._knows_recovery = is_at_least(config[INTER_BROKER_PROTOCOL_VERSION], "3.2-IV0")
+        """Whether every broker knows of leaders that recover from an unclean election."""
+        self._without_replica: set[TopicPartition] = set()
+        """New partitions that nobody can lead, as it was logged: they are looked at with every change of the brokers."""
+        self.unclean_elections = 0
+        """Leaders that were not in sync, so that records may have been lost."""
+
+    async def bring_up(self, partitions: Iterable[TopicPartition], batch: RequestBatch) -> None:
+        """Give new partitions their first leader. One without a live replica stays without a state until a broker comes."""
+        context = self._context
+        states = {}
+        for some in slices(partitions):
+            for partition in some:
+                state = first_state(context.replicas(partition), self._online(partition), context.epoch)
+                if state is None:
+                    if partition not in self._without_replica:
+                        logger.warning(
+                            "%s has no live replica among %s; it has no leader yet", partition, list(context.replicas(partition))
+                        )
+                    self._without_replica.add(partition)
+                else:
+                    self._without_replica.discard(partition)
+                    states[partition] = state
+            await self._pause()
+        created = set(await self._states.create(states)) if states else set()
+        for some in slices(states):
+            for partition in some:
+                leadership = context.leaderships.get(partition)
+                if leadership is not None:
+                    live = leadership.state.isr if partition in created else self._live_replicas(partition)
+                    batch.leader_and_isr(live, partition, leadership, is_new=partition in created)
+            await self._pause()
+
+    async def elect_where_needed(self, batch: RequestBatch) -> list[TopicPartition]:
+        """First leaders for partitions without a state, new ones where the leader is gone. Returns the latter that got one."""
+        context = self._context
+        new: list[TopicPartition] = []
+        for some in slices(context.partitions):
+            new += [each for each in some if each not in context.leaderships and not context.is_being_deleted(each.topic)]
+            await self._pause()
+        await self.bring_up(new, batch)
+        offline: list[TopicPartition] = []
+        for some in slices(context.partitions):
+            offline += [each for each in some if context.has_offline_leader(each) and not context.is_being_deleted(each.topic)]
+            await self._pause()
+        return await self.elect_offline(offline, batch)
+
+    async def elect_offline(
+        self, partitions: Sequence[TopicPartition], batch: RequestBatch, *, unclean: bool | None = None
+    ) -> list[TopicPartition]:
+        """New leaders for partitions whose leader is gone; `unclean` None asks the topics' configurations."""
+        unclean_topics: set[str] = set()
+        await self._states.refresh(partitions)
+        if unclean is None:
+            without: set[str] = set()
+            for some in slices(partitions):
+                without.update(each.topic for each in some if not self._has_live_member(each))
+                await self._pause()
+            unclean_topics = await self._unclean_topics(without)
+
+        def elect(partition: TopicPartition, state: PartitionState) -> PartitionState | None:
+            allowed = partition.topic in unclean_topics if unclean is None else unclean
+            chosen = elect_offline(state, self._context.replicas(partition), self._online(partition), unclean=allowed)
+            if chosen is not None and chosen.leader not in state.isr:
+                out_of_sync.add(partition)
+                if not self._knows_recovery:
+                    return chosen._replace(leader_recovery_state=RECOVERED)
+            return chosen
+
+        out_of_sync: set[TopicPartition] = set()
+        elected = await self._elect(partitions, elect, batch)
+        self.unclean_elections += len(out_of_sync.intersection(elected))
+        return elected
+
+    async def elect_preferred(self, partitions: Sequence[TopicPartition], batch: RequestBatch) -> list[TopicPartition]:
+        """Leadership back to the first replicas, where they are in sync and alive."""
+        return await self._elect(
+            partitions,
+            lambda partition, state: elect_preferred(state, self._context.replicas(partition), self._online(partition)),
+            batch,
+        )
+
+    async def elect_reassigned(self, partitions: Sequence[TopicPartition], batch: RequestBatch) -> list[TopicPartition]:
+        """Leadership to the first replica in sync and alive, where the leader is no replica any more or gone."""
+        return await self._elect(
+            partitions,
+            lambda partition, state: elect_reassigned(state, self._context.replicas(partition), self._online(partition)),
+            batch,
+        )
+
+    async def raise_epochs(self, partitions: Sequence[TopicPartition], batch: RequestBatch) -> list[TopicPartition]:
+        """The next leader epoch, and new lists of replicas for everybody; those being added learn that they are new."""
+        raised = await self._write_next(partitions, lambda _, state: with_next_epoch(state))
+        for some in slices(raised):
+            for partition in some:
+                assignment, leadership = self._context.assignment(partition), self._context.leaderships[partition]
+                assert assignment is not None
+                batch.leader_and_isr(assignment.origin_replicas, partition, leadership)
+                batch.leader_and_isr(assignment.adding_replicas, partition, leadership, is_new=True)
+            await self._pause()
+        return raised
+
+    async def elect_for_shutdown(self, partitions: Sequence[TopicPartition], batch: RequestBatch) -> list[TopicPartition]:
+        """Leadership away from brokers that are shutting down; they leave the ISR in the same step."""
+        context = self._context
+
+        def elect(partition: TopicPartition, state: PartitionState) -> PartitionState | None:
+            online = self._online(partition, include_shutting_down=True)
+            return elect_for_controlled_shutdown(state, context.replicas(partition), online, context.shutting_down)
+
+        return await self._elect(partitions, elect, batch)
+
+    async def take_offline(self, replicas: Iterable[Replica], batch: RequestBatch) -> None:
+        """Replicas that cannot serve leave the ISRs, and are told to stop if their broker still listens."""
+        by_broker: dict[int, list[TopicPartition]] = {}
+        for replica in replicas:
+            by_broker.setdefault(replica.broker_id, []).append(replica.partition)
+        for broker_id, partitions in by_broker.items():
+            for some in slices(partitions):
+                for partition in some:
+                    batch.stop_replica((broker_id,), partition, delete=False)
+                await self._pause()
+            await self._states.remove_from_isr(broker_id, partitions)
+            for some in slices(partitions):
+                for partition in some:
+                    # Also where it was not in the ISR: the news is then that the replica is offline.
+                    if partition in self._context.leaderships:
+                        others = [each for each in self._context.replicas(partition) if each != broker_id]
+                        batch.leader_and_isr(others, partition, self._context.leaderships[partition])
+                    else:
+                        batch.update_metadata(self._context.live_or_shutting_down_brokers, (partition,))
+                await self._pause()
+
+    async def tell_replicas(self, replicas: Iterable[Replica], batch: RequestBatch) -> None:
+        """Tell the brokers of these replicas the states of their partitions, as when a broker or a controller has come up."""
+        for some in slices(replicas):
+            for replica in some:
+                leadership = self._context.leaderships.get(replica.partition)
+                if leadership is not None:
+                    batch.leader_and_isr((replica.broker_id,), replica.partition, leadership)
+            await self._pause()
+
+    async def _elect(self, partitions: Sequence[TopicPartition], elect: Elect, batch: RequestBatch) -> list[TopicPartition]:
+        elected = await self._write_next(partitions, elect)
+        for some in slices(elected):
+            for partition in some:
+                batch.leader_and_isr(self._live_replicas(partition), partition, self._context.leaderships[partition])
+            await self._pause()
+        return elected
+
+    async def _write_next(self, partitions: Sequence[TopicPartition], elect: Elect) -> list[TopicPartition]:
+        """Write what `elect` makes of the states, again where somebody else wrote first; returns the partitions that changed."""
+        elected: list[TopicPartition] = []
+        remaining = list(partitions)
+        await self._states.refresh(remaining)
+        while remaining:
+            states = {}
+            for some in slices(remaining):
+                for partition in some:
+                    leadership = self._context.leaderships.get(partition)
+                    state = None if leadership is None else elect(partition, leadership.state)
+                    if state is not None:
+                        states[partition] = state
+                await self._pause()
+            remaining = await self._states.update(states) if states else []
+            again = set(remaining)
+            elected += [partition for partition in states if partition not in again]
+        return elected
+
+    async def _unclean_topics(self, topics: set[str]) -> set[str]:
+        """Those of the topics whose configuration allows to elect a replica that is not in sync."""
+        names = sorted(topics)
+        outcomes = await self._store.pipeline([Get(config_path("topics", name)) for name in names]) if names else []
+        allowed = set()
+        for name, outcome in zip(names, outcomes, strict=True):
+            try:
+                overrides = {} if isinstance(outcome, NoNode) else decode_config(config_path("topics", name), data_and_stat(outcome)[0])
+                config = TopicConfig(overrides, self._config)
+            except (ConfigError, MalformedZNode) as error:
+                logger.error("topic %s keeps its offline partitions: its configuration is bad (%s); repair it", name, error)
+                continue
+            if config[UNCLEAN_LEADER_ELECTION_ENABLE]:
+                allowed.add(name)
+        return allowed
+
+    def _has_live_member(self, partition: TopicPartition) -> bool:
+        leadership = self._context.leaderships.get(partition)
+        return leadership is not None and any(self._context.is_online(member, partition) for member in leadership.state.isr)
+
+    def _live_replicas(self, partition: TopicPartition) -> list[int]:
+        return [each for each in self._context.replicas(partition) if self._context.is_online(each, partition, include_shutting_down=True)]
+
+    def _online(self, partition: TopicPartition, *, include_shutting_down: bool = False) -> Callable[[int], bool]:
+        return lambda broker_id: self._context.is_online(broker_id, partition, include_shutting_down=include_shutting_down)

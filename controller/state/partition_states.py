@@ -1,0 +1,172 @@
+"""The controller's writes: every one a multi with a check that it still is controller, many in one round trip.
+
+Called by the controller's events. After a write the context holds what stands in the store.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from controller.errors import BadVersion, ControllerMoved, NodeExists, NoNode, StoreError
+from controller.state.context import ControllerContext, Leadership
+from controller.state.election import without_replica
+from controller.store.metadata_store import Check, Create, Get, MetadataStore, Multi, Request, Result, SetData, Stat, Write, data_and_stat
+from controller.znodes.layout import (
+    CONTROLLER_EPOCH,
+    PartitionState,
+    decode_partition_state,
+    encode_partition_state,
+    partition_path,
+    partition_state_path,
+    partitions_path,
+)
+from controller.znodes.pauses import Pause, slices
+from storage.disk.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+FIRST_WITH_ALTER_PARTITION = "2.7-IV2"
+"""Under an older inter.broker.protocol.version Apache Kafka's leaders write ISRs without asking the controller."""
+
+
+class PartitionStates:
+    """Reads and writes under the epoch of `context`."""
+
+    def __init__(self, store: MetadataStore, context: ControllerContext, pause: Pause, *, leaders_write: bool = False) -> None:
+        """`leaders_write`: leaders may change ISRs in the store themselves and tell it seconds later (`FIRST_WITH_ALTER_PARTITION`)."""
+        self._store = store
+        self._context = context
+        self._pause = pause
+        self._leaders_write = leaders_write
+        self.on_refused: Callable[[], None] = lambda: None
+        """Told when the store refused some first states, and the others are there."""
+
+    async def write(self, writes: Sequence[Write]) -> list[Result | StoreError]:
+        """Carry out each write if this still is the controller. The outcomes are those of the writes.
+
+        Raises ControllerMoved when it is not; then some of the first writes may have been made, under the old epoch.
+        """
+        check = Check(CONTROLLER_EPOCH, self._context.epoch_version)
+        requests: list[Request] = []
+        for some in slices(writes):
+            requests += [Multi((check, write)) for write in some]
+            await self._pause()
+        outcomes: list[Result | StoreError] = []
+        for answered in slices(await self._store.pipeline(requests)):
+            for outcome in answered:
+                if isinstance(outcome, StoreError):
+                    if outcome.index == 0 and outcome.path == CONTROLLER_EPOCH:
+                        raise ControllerMoved(f"another controller was elected after epoch {self._context.epoch}")
+                    outcomes.append(outcome)
+                else:
+                    assert isinstance(outcome, list)
+                    outcomes.append(outcome[1])
+            await self._pause()
+        return outcomes
+
+    async def write_or_raise(self, writes: Sequence[Write], *, ignoring: tuple[type[StoreError], ...] = ()) -> None:
+        """Like `write`, but an error that is not ignored is raised."""
+        for outcome in await self.write(writes):
+            if isinstance(outcome, StoreError) and not isinstance(outcome, ignoring):
+                raise outcome
+
+    async def create(self, states: Mapping[TopicPartition, PartitionState]) -> list[TopicPartition]:
+        """Write the first states of new partitions and take them into the context; returns those that were created now.
+
+        A partition that has a state already, because a controller died between its write and its requests, is read instead.
+        """
+        parents: list[Write] = [Create(partitions_path(topic)) for topic in dict.fromkeys(partition.topic for partition in states)]
+        writes: list[Write] = []
+        for some in slices(states.items()):
+            parents += [Create(partition_path(partition)) for partition, _ in some]
+            writes += [Create(partition_state_path(partition), encode_partition_state(state)) for partition, state in some]
+            await self._pause()
+        await self.write_or_raise(parents, ignoring=(NodeExists,))
+        created, existing = [], []
+        refused: list[StoreError] = []
+        for answered in slices(zip(states.items(), await self.write(writes), strict=True)):
+            for (partition, state), outcome in answered:
+                if isinstance(outcome, NodeExists):
+                    existing.append(partition)
+                elif isinstance(outcome, StoreError):
+                    refused.append(outcome)
+                else:
+                    self._context.leaderships[partition] = Leadership(state, 0)
+                    created.append(partition)
+            await self._pause()
+        if refused:
+            logger.error("%d partitions stay without a leader for now, for their states cannot be written: %s", len(refused), refused[0])
+            self.on_refused()
+        await self.read(existing)
+        return created + [partition for partition in existing if self._stands(partition, Leadership(states[partition], 0))]
+
+    async def update(self, states: Mapping[TopicPartition, PartitionState]) -> list[TopicPartition]:
+        """Write changed states; returns the partitions whose state had been changed by somebody else, which were read again instead."""
+        epoch = self._context.epoch
+        new: dict[TopicPartition, PartitionState] = {}
+        expected: dict[TopicPartition, int] = {}
+        writes: list[Write] = []
+        for some in slices(states.items()):
+            for partition, old in some:
+                state = new[partition] = old._replace(controller_epoch=epoch)
+                version = expected[partition] = self._context.leaderships[partition].partition_epoch
+                writes.append(SetData(partition_state_path(partition), encode_partition_state(state), version))
+            await self._pause()
+        stale = []
+        for answered in slices(zip(new.items(), await self.write(writes), strict=True)):
+            for (partition, state), outcome in answered:
+                if isinstance(outcome, BadVersion | NoNode):
+                    stale.append(partition)
+                elif isinstance(outcome, StoreError):
+                    raise outcome
+                else:
+                    assert isinstance(outcome, Stat)
+                    self._context.leaderships[partition] = Leadership(state, outcome.version)
+            await self._pause()
+        await self.read(stale)
+        return [partition for partition in stale if not self._stands(partition, Leadership(new[partition], expected[partition] + 1))]
+
+    def _stands(self, partition: TopicPartition, written: Leadership) -> bool:
+        """Whether what was read is what was to be written: the write was made, its reply lost, and the second attempt came too late.
+
+        The state carries the epoch of this controller, so nobody else wrote it.
+        """
+        return self._context.leaderships.get(partition) == written
+
+    async def remove_from_isr(self, replica: int, partitions: Iterable[TopicPartition]) -> None:
+        """Take a replica that is gone out of the ISRs it is in."""
+        remaining = list(partitions)
+        await self.refresh(remaining)
+        while remaining:
+            states = {}
+            for some in slices(remaining):
+                for partition in some:
+                    leadership = self._context.leaderships.get(partition)
+                    state = None if leadership is None else without_replica(leadership.state, replica)
+                    if state is not None:
+                        states[partition] = state
+                await self._pause()
+            remaining = await self.update(states) if states else []
+
+    async def refresh(self, partitions: Sequence[TopicPartition]) -> None:
+        """Before anything is concluded from an ISR: read what a leader may have changed. One that died will not tell it any more."""
+        if self._leaders_write:
+            await self.read(partitions)
+
+    async def read(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take the partitions' states as they stand in the store; one that has none loses its place in the context."""
+        wanted: list[TopicPartition] = []
+        requests: list[Request] = []
+        for some in slices(partitions):
+            wanted += some
+            requests += [Get(partition_state_path(partition)) for partition in some]
+            await self._pause()
+        outcomes = await self._store.pipeline(requests) if requests else []
+        for answered in slices(zip(wanted, outcomes, strict=True)):
+            for partition, outcome in answered:
+                if isinstance(outcome, NoNode):
+                    self._context.leaderships.pop(partition, None)
+                else:
+                    data, stat = data_and_stat(outcome)
+                    state = decode_partition_state(partition_state_path(partition), data)
+                    self._context.leaderships[partition] = Leadership(state, stat.version)
+            await self._pause()

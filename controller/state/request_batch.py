@@ -1,0 +1,261 @@
+"""The requests that follow from one change of state: collected per broker, then sent together.
+
+Kafka's ControllerBrokerRequestBatch. Every LeaderAndIsr about a partition also puts it into the UpdateMetadata of all brokers. On each
+broker the order is LeaderAndIsr, UpdateMetadata, StopReplica.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeAlias
+
+from controller.state.channels import BrokerSenders, ControlRequest, ControlResponse
+from controller.state.context import ControllerContext, Leadership, LiveBroker
+from controller.znodes.layout import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, Endpoint, ReplicaAssignment
+from controller.znodes.pauses import Pause, no_pause, slices
+from protocol.messages.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
+from protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from storage.disk.topic_partition import TopicPartition
+
+SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+OnBrokerResponse: TypeAlias = Callable[[int, ControlRequest, ControlResponse], None]
+
+
+class _Told(NamedTuple):
+    leadership: Leadership
+    is_new: bool
+
+
+class _Stopped(NamedTuple):
+    leader_epoch: int
+    delete: bool
+
+
+class RequestBatch:
+    """What shall be said to whom: filled, sent, and then empty again."""
+
+    def __init__(
+        self,
+        controller_id: int,
+        context: ControllerContext,
+        senders: BrokerSenders,
+        inter_broker_listener: str,
+        on_response: OnBrokerResponse,
+        pause: Pause = no_pause,
+    ) -> None:
+        self._controller_id = controller_id
+        self._context = context
+        self._senders = senders
+        self._inter_broker_listener = inter_broker_listener
+        self._on_response = on_response
+        self._pause = pause
+        self._clear()
+
+    def _clear(self) -> None:
+        self._leader_and_isr: dict[int, dict[TopicPartition, _Told]] = {}
+        self._update_metadata: dict[int, dict[TopicPartition, None]] = {}
+        self._metadata_to_all: dict[TopicPartition, None] = {}
+        self._stop_replica: dict[int, dict[TopicPartition, _Stopped]] = {}
+
+    def leader_and_isr(self, brokers: Iterable[int], partition: TopicPartition, leadership: Leadership, *, is_new: bool = False) -> None:
+        """Tell `brokers` the partition's state, and everybody the metadata that follows from it."""
+        for broker in brokers:
+            of_broker = self._leader_and_isr.setdefault(broker, {})
+            told = of_broker.get(partition)
+            of_broker[partition] = _Told(leadership, is_new or (told is not None and told.is_new))
+        self._metadata_to_all[partition] = None
+
+    def update_metadata(self, brokers: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
+        """Tell `brokers` which brokers live, and what is known of `partitions`."""
+        named = dict.fromkeys(partitions)
+        for broker in brokers:
+            self._update_metadata.setdefault(broker, {}).update(named)
+
+    def stop_replica(self, brokers: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
+        """Tell `brokers` to stop their replicas of the partition, as it is led now, and with `delete` to delete their logs."""
+        leadership = self._context.leaderships.get(partition)
+        if self._context.is_being_deleted(partition.topic):
+            leader_epoch = EPOCH_DURING_DELETE
+        else:
+            leader_epoch = -1 if leadership is None else leadership.state.leader_epoch
+        for broker in brokers:
+            of_broker = self._stop_replica.setdefault(broker, {})
+            before = of_broker.get(partition)
+            of_broker[partition] = _Stopped(leader_epoch, delete or (before is not None and before.delete))
+
+    async def send(self) -> None:
+        """Hand everything to the senders, with pauses while it is put together. Brokers that are not alive are left out."""
+        leader_states: dict[TopicPartition, tuple[_Told, LeaderAndIsrPartitionState]] = {}
+        for broker_id, told in self._leader_and_isr.items():
+            if broker_id in self._context.brokers:
+                self._put(broker_id, await self._leader_and_isr_request(self._context.brokers[broker_id], told, leader_states))
+        await self._send_update_metadata()
+        for broker_id, stopped in self._stop_replica.items():
+            if broker_id in self._context.brokers:
+                self._put(broker_id, await self._stop_replica_request(self._context.brokers[broker_id], stopped))
+        self._clear()
+
+    async def _send_update_metadata(self) -> None:
+        brokers = self._context.brokers
+        recipients = [*brokers] if self._metadata_to_all else [each for each in self._update_metadata if each in brokers]
+        if not recipients:
+            return
+        live_brokers = [_live_broker(broker) for broker in brokers.values()]
+        states: dict[TopicPartition, UpdateMetadataPartitionState | None] = {}
+        shared: list[UpdateMetadataTopicState] | None = None
+        for broker_id in recipients:
+            of_broker = self._update_metadata.get(broker_id)
+            if of_broker:
+                topics = await self._topic_states(self._metadata_to_all | of_broker, states)
+            else:
+                # Most brokers are told the same; thousands of partitions are not listed again for each.
+                shared = topics = await self._topic_states(self._metadata_to_all, states) if shared is None else shared
+            request = UpdateMetadataRequest(
+                controller_id=self._controller_id,
+                controller_epoch=self._context.epoch,
+                broker_epoch=brokers[broker_id].epoch,
+                topic_states=topics,
+                live_brokers=live_brokers,
+            )
+            self._put(broker_id, request)
+
+    def _put(self, broker_id: int, request: ControlRequest) -> None:
+        self._senders.send(broker_id, request, lambda response: self._on_response(broker_id, request, response))
+
+    async def _leader_and_isr_request(
+        self,
+        broker: LiveBroker,
+        told: dict[TopicPartition, _Told],
+        states: dict[TopicPartition, tuple[_Told, LeaderAndIsrPartitionState]],
+    ) -> LeaderAndIsrRequest:
+        topics: dict[str, LeaderAndIsrTopicState] = {}
+        leaders: dict[int, None] = {}
+        for some in slices(told.items()):
+            for partition, told_of_it in some:
+                assignment = self._context.assignment(partition)
+                if assignment is None:
+                    continue
+                leaders[told_of_it.leadership.state.leader] = None
+                known = states.get(partition)
+                if known is None or known[0] != told_of_it:  # else another replica is told the same
+                    known = states[partition] = (told_of_it, _leader_state(partition, told_of_it, assignment))
+                topic = topics.get(partition.topic)
+                if topic is None:
+                    topic_id = self._context.topic_id(partition.topic)
+                    topic = LeaderAndIsrTopicState(topic_name=partition.topic, topic_id=topic_id, partition_states=[])
+                    topics[partition.topic] = topic
+                topic.partition_states.append(known[1])
+            await self._pause()
+        return LeaderAndIsrRequest(
+            controller_id=self._controller_id,
+            controller_epoch=self._context.epoch,
+            broker_epoch=broker.epoch,
+            topic_states=list(topics.values()),
+            live_leaders=[self._live_leader(self._context.brokers[leader]) for leader in leaders if leader in self._context.brokers],
+        )
+
+    def _live_leader(self, broker: LiveBroker) -> LeaderAndIsrLiveLeader:
+        endpoints = broker.registration.endpoints
+        endpoint: Endpoint | None = next((each for each in endpoints if each.listener == self._inter_broker_listener), None)
+        endpoint = endpoint or (endpoints[0] if endpoints else Endpoint("", "PLAINTEXT", "", -1))
+        return LeaderAndIsrLiveLeader(broker_id=broker.broker_id, host_name=endpoint.host, port=endpoint.port)
+
+    async def _topic_states(
+        self, partitions: Iterable[TopicPartition], states: dict[TopicPartition, UpdateMetadataPartitionState | None]
+    ) -> list[UpdateMetadataTopicState]:
+        topics: dict[str, UpdateMetadataTopicState] = {}
+        for some in slices(partitions):
+            for partition in some:
+                if partition not in states:
+                    states[partition] = self._metadata_of(partition)
+                state = states[partition]
+                if state is not None:
+                    topic = topics.get(partition.topic)
+                    if topic is None:
+                        topic_id = self._context.topic_id(partition.topic)
+                        topic = UpdateMetadataTopicState(topic_name=partition.topic, topic_id=topic_id, partition_states=[])
+                        topics[partition.topic] = topic
+                    topic.partition_states.append(state)
+            await self._pause()
+        return list(topics.values())
+
+    def _metadata_of(self, partition: TopicPartition) -> UpdateMetadataPartitionState | None:
+        """None for a partition that has no state yet: brokers learn of it when it has."""
+        leadership = self._context.leaderships.get(partition)
+        if leadership is None:
+            return None
+        state = leadership.state
+        deleting = self._context.is_being_deleted(partition.topic)
+        replicas = self._context.replicas(partition)
+        return UpdateMetadataPartitionState(
+            topic_name=partition.topic,
+            partition_index=partition.partition,
+            controller_epoch=state.controller_epoch,
+            leader=LEADER_DURING_DELETE if deleting else state.leader,
+            leader_epoch=0 if deleting else state.leader_epoch,
+            isr=list(state.isr),
+            zk_version=0 if deleting else leadership.partition_epoch,
+            replicas=list(replicas),
+            offline_replicas=[each for each in replicas if not self._context.is_online(each, partition)],
+        )
+
+    async def _stop_replica_request(self, broker: LiveBroker, stopped: dict[TopicPartition, _Stopped]) -> StopReplicaRequest:
+        topics: dict[str, StopReplicaTopicState] = {}
+        for some in slices(stopped.items()):
+            for partition, (leader_epoch, delete) in some:
+                topic = topics.setdefault(partition.topic, StopReplicaTopicState(topic_name=partition.topic, partition_states=[]))
+                topic.partition_states.append(
+                    StopReplicaPartitionState(partition_index=partition.partition, leader_epoch=leader_epoch, delete_partition=delete)
+                )
+            await self._pause()
+        return StopReplicaRequest(
+            controller_id=self._controller_id,
+            controller_epoch=self._context.epoch,
+            broker_epoch=broker.epoch,
+            topic_states=list(topics.values()),
+        )
+
+
+def _leader_state(partition: TopicPartition, told: _Told, assignment: ReplicaAssignment) -> LeaderAndIsrPartitionState:
+    state = told.leadership.state
+    return LeaderAndIsrPartitionState(
+        topic_name=partition.topic,
+        partition_index=partition.partition,
+        controller_epoch=state.controller_epoch,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=list(state.isr),
+        partition_epoch=told.leadership.partition_epoch,
+        replicas=list(assignment.replicas),
+        adding_replicas=list(assignment.adding_replicas),
+        removing_replicas=list(assignment.removing_replicas),
+        is_new=told.is_new,
+        leader_recovery_state=state.leader_recovery_state,
+    )
+
+
+def _live_broker(broker: LiveBroker) -> UpdateMetadataBroker:
+    return UpdateMetadataBroker(
+        id=broker.broker_id,
+        endpoints=[
+            UpdateMetadataEndpoint(
+                port=endpoint.port,
+                host=endpoint.host,
+                listener=endpoint.listener,
+                security_protocol=SECURITY_PROTOCOLS.get(endpoint.security_protocol, 0),
+            )
+            for endpoint in broker.registration.endpoints
+        ],
+        rack=broker.registration.rack,
+    )

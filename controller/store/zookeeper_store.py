@@ -1,0 +1,354 @@
+"""The znode tree in a real ZooKeeper ensemble.
+
+Requests go out in the order in which they were submitted, as many at once as zookeeper.max.in.flight.requests allows. While there is no
+connection they wait, as in Kafka's ZooKeeperClient. What a broken connection cut off is sent again first, in its old order, on the next
+one: so a write whose reply was lost may be carried out twice, and then its second attempt says NodeExists, BadVersion or NoNode. Callers
+that mind look who wrote, as `registration`, the election and `partition_states` do. A read that is sent again may see what was written
+after it. Watches are set again on every new connection; those that missed a change fire then, before anything else is sent.
+
+ZooKeeper alone decides when a session expired, and tells with the next connection. A process that stood still for longer than its session
+therefore learns it before any of its writes can be acknowledged: its old connection is closed by then.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from config.zookeeper_connect import parse_zookeeper_connect
+from controller.errors import SessionExpired, StoreError, StoreUnavailable
+from controller.store.metadata_store import Children, EventType, Exists, Get, MetadataStore, Request, Result, SessionEvents, WatchedEvent
+from controller.store.watches import Watches
+from controller.store.zookeeper_client import EXPIRED, TlsFiles, ZooKeeperClient, is_cut, is_session_end
+from controller.store.zookeeper_wire import ZooKeeperWire, create_chroot, set_watches
+
+logger = logging.getLogger(__name__)
+
+
+class ZooKeeperSettings(NamedTuple):
+    """What the broker's configuration says about ZooKeeper. `connect` is host:port,host:port with an optional /chroot."""
+
+    connect: str
+    session_timeout_ms: int = 18_000
+    connection_timeout_ms: int = 18_000
+    max_in_flight_requests: int = 10
+    set_acl: bool = False
+    credentials: str | None = None
+    """user:password of the digest scheme."""
+    tls: TlsFiles | None = None
+
+    @property
+    def hosts(self) -> str:
+        """Without the chroot."""
+        return parse_zookeeper_connect(self.connect)[0]
+
+    @property
+    def chroot(self) -> str:
+        """`/a/b`, or nothing."""
+        return parse_zookeeper_connect(self.connect)[1]
+
+
+class ZooKeeperStore(MetadataStore):
+    """One client of an ensemble. Belongs to the event loop that opened its session."""
+
+    def __init__(self, settings: ZooKeeperSettings) -> None:
+        """Nothing is connected before `open_session`."""
+        self.settings = settings
+        self.session_events: SessionEvents = SessionEvents()
+        self._session: _Session | None = None
+        self._on_expired: list[Callable[[], None]] = []
+        self._ended: set[asyncio.Task[None]] = set()
+
+    @property
+    def session_id(self) -> int:
+        """See MetadataStore."""
+        return 0 if self._session is None else self._session.session_id
+
+    @property
+    def is_connected(self) -> bool:
+        """See MetadataStore."""
+        return self._session is not None and self._session.is_connected
+
+    async def open_session(self) -> int:
+        """See MetadataStore. Makes the chroot if it is missing.
+
+        Raises StoreUnavailable after `connection_timeout_ms`, SessionExpired if the session ended as soon as it had begun.
+        """
+        if self._session is None:
+            session = _Session(self.settings, self.session_events, self._expired)
+            try:
+                await session.open()
+            except BaseException:
+                await session.close()
+                raise
+            self._session = session
+        return self._session.session_id
+
+    async def close(self) -> None:
+        """See MetadataStore. An ensemble that does not answer is left to let the session time out."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+        await asyncio.gather(*self._ended)
+
+    def on_session_expired(self, callback: Callable[[], None]) -> None:
+        """See MetadataStore."""
+        self._on_expired.append(callback)
+
+    async def pipeline(self, requests: Sequence[Request]) -> list[Result | StoreError]:
+        """See MetadataStore. Waits while there is no connection."""
+        if self._session is None:
+            raise SessionExpired("")
+        return await self._session.carry_out(requests)
+
+    def _expired(self, session: "_Session") -> None:
+        if session is not self._session:
+            return
+        self._session = None
+        task = asyncio.get_running_loop().create_task(session.close(), name="zookeeper-session-ended")
+        self._ended.add(task)
+        task.add_done_callback(self._ended.discard)
+        for callback in self._on_expired:
+            callback()
+
+
+def _tls_context(settings: ZooKeeperSettings) -> ssl.SSLContext | None:
+    """Raises StoreUnavailable."""
+    if settings.tls is None:
+        return None
+    try:
+        return settings.tls.context()
+    except OSError as error:
+        stores = f"zookeeper.ssl.keystore.location={settings.tls.key_store}, zookeeper.ssl.truststore.location={settings.tls.trust_store}"
+        raise StoreUnavailable(stores, f"cannot be used as PEM files with this password: {error.strerror or error}") from None
+
+
+class _Batch:
+    """The requests of one pipeline and what came of them so far."""
+
+    __slots__ = ("done", "left", "outcomes")
+
+    def __init__(self, size: int, done: "asyncio.Future[list[Result | StoreError]]") -> None:
+        self.outcomes: list[Result | StoreError] = [None] * size
+        self.left = size
+        self.done = done
+
+
+class _Operation:
+    """One request on its way."""
+
+    __slots__ = ("batch", "position", "request", "sent", "sent_at")
+
+    def __init__(self, batch: _Batch, position: int, request: Request, sent: Any) -> None:
+        self.batch = batch
+        self.position = position
+        self.request = request
+        self.sent = sent
+        self.sent_at: float | None = None
+
+
+_WATCHES_SET = object()
+
+
+class _Session:
+    """One session from its first connection to its end: what waits, what is under way, what is watched."""
+
+    def __init__(self, settings: ZooKeeperSettings, events: SessionEvents, on_expired: Callable[["_Session"], None]) -> None:
+        self.session_id = 0
+        self._settings = settings
+        self._events = events
+        self._on_expired = on_expired
+        self._client = ZooKeeperClient(settings.hosts, settings.session_timeout_ms, _tls_context(settings), settings.credentials, self)
+        self._wire = ZooKeeperWire(settings.chroot, settings.set_acl, self._client.watch)
+        self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.is_connected = False
+        """Whether requests can be sent."""
+        self._ended = self._expired = False
+        self._waiting: deque[_Operation] = deque()
+        self._under_way: deque[_Operation] = deque()
+        self._cut: list[_Operation] = []
+        self._watches = Watches()
+        self._watched_while_missing: set[str] = set()
+
+    async def open(self) -> None:
+        """Raises StoreUnavailable, SessionExpired."""
+        settings = self._settings
+        self._client.start()
+        try:
+            async with asyncio.timeout(settings.connection_timeout_ms / 1000):
+                await self._connected
+                await self._make_chroot()
+                self._check_not_ended()
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"zookeeper.connect={settings.connect}",
+                f"no session with ZooKeeper within {settings.connection_timeout_ms} ms (zookeeper.connection.timeout.ms): "
+                f"{self._client.last_words}. Start ZooKeeper, or correct zookeeper.connect",
+            ) from None
+        except SessionExpired:
+            if self._expired:
+                raise
+            raise StoreUnavailable(
+                f"zookeeper.connect={settings.connect}", f"ZooKeeper ended the session: {self._client.last_words}"
+            ) from None
+
+    async def close(self) -> None:
+        """End the session if it still stands; nobody is told."""
+        self._end()
+        await self._client.close()
+
+    async def carry_out(self, requests: Sequence[Request]) -> list[Result | StoreError]:
+        """Raises SessionExpired."""
+        self._check_not_ended()
+        if not requests:
+            return []
+        batch = _Batch(len(requests), asyncio.get_running_loop().create_future())
+        to_wire = self._wire.to_wire
+        self._waiting.extend(_Operation(batch, position, request, to_wire(request)) for position, request in enumerate(requests))
+        self._send()
+        return await batch.done
+
+    def _check_not_ended(self) -> None:
+        if self._ended:
+            raise SessionExpired("")
+
+    async def _make_chroot(self) -> None:
+        if self._settings.chroot:
+            self._check_not_ended()
+            outside = ZooKeeperWire("", self._settings.set_acl, self._client.watch)
+            creates = create_chroot(self._settings.chroot)
+            batch = _Batch(len(creates), asyncio.get_running_loop().create_future())
+            self._waiting.extend(_Operation(batch, place, create, outside.to_wire(create)) for place, create in enumerate(creates))
+            self._send()
+            outcomes = await batch.done
+            if isinstance(outcomes[-1], str):
+                logger.info("created %s in ZooKeeper, the path of zookeeper.connect=%s", self._settings.chroot, self._settings.connect)
+
+    def _send(self) -> None:
+        """Send what waits, as far as the limit of requests under way allows."""
+        waiting = self._waiting
+        while self.is_connected and waiting and len(self._under_way) < self._settings.max_in_flight_requests:
+            operation = waiting[0]
+            stopwatch = self._events.stopwatch
+            if stopwatch is not None:
+                operation.sent_at = stopwatch()
+            if not self._client.submit(operation.sent, operation):
+                return  # the connection just broke: `on_connected` goes on
+            self._under_way.append(waiting.popleft())
+
+    def _end(self) -> None:
+        """Whatever is under way or waits has lost its session."""
+        if self._ended:
+            return
+        self._ended = True
+        self.is_connected = False
+        self.session_id = 0
+        self._watches.clear()
+        if not self._connected.done():
+            self._connected.set_exception(SessionExpired(""))
+            self._connected.exception()  # if nobody waits for it, nobody misses it
+        for operation in (*self._cut, *self._under_way, *self._waiting):
+            if not operation.batch.done.done():
+                operation.batch.done.set_exception(SessionExpired(""))
+        self._cut, self._under_way, self._waiting = [], deque(), deque()
+
+    # What the client tells
+
+    def on_connected(self, generation: int, session_id: int, last_zxid: int) -> None:
+        """See Listener."""
+        if self._ended or not self._client.resume(generation):
+            return
+        if self.session_id:
+            logger.info("connected to ZooKeeper %s again", self._settings.connect)
+        else:
+            logger.info("session %#x with ZooKeeper %s", session_id & (2**64 - 1), self._settings.connect)
+        self.session_id = session_id
+        self.is_connected = True
+        self._events.connects += 1
+        self._waiting.extendleft(reversed(self._cut))
+        self._cut = []
+        missing = self._watched_while_missing
+        absolute = self._wire.absolute
+        data = [absolute(path) for path in self._watches.data_paths if path not in missing]
+        children = [absolute(path) for path in self._watches.children_paths]
+        for request in set_watches(last_zxid, data, [absolute(path) for path in missing], children):
+            self._client.submit(request, _WATCHES_SET)
+        self._send()
+        if not self._connected.done():
+            self._connected.set_result(None)
+
+    def on_disconnected(self, reason: str) -> None:
+        """See Listener."""
+        if self.is_connected:
+            logger.warning("lost the connection to ZooKeeper %s (%s); trying to connect again", self._settings.connect, reason)
+            self._events.disconnects += 1
+        self.is_connected = False
+
+    def on_session_ended(self, reason: str) -> None:
+        """See Listener."""
+        if self._ended:
+            return
+        logger.warning("session %#x with ZooKeeper %s ended: %s", self.session_id & (2**64 - 1), self._settings.connect, reason)
+        self._events.expirations += 1
+        self._expired = reason is EXPIRED
+        self._end()
+        self._on_expired(self)
+
+    def on_auth_failed(self) -> None:
+        """See Listener."""
+        self._events.auth_failures += 1
+
+    def on_event(self, event_type: EventType, path: str) -> None:
+        """See Listener."""
+        event = WatchedEvent(event_type, self._wire.relative(path))
+        if event_type is not EventType.CHILDREN_CHANGED:
+            self._watched_while_missing.discard(event.path)
+        for watch in self._watches.take(event):
+            try:
+                watch(event)
+            except Exception:
+                logger.exception("the watch on %s failed", event.path)
+
+    def on_reply(self, tag: object, result: Any, error: Exception | None) -> None:
+        """See Listener."""
+        if not isinstance(tag, _Operation):
+            if error is not None and not is_cut(error):
+                self.on_session_ended(f"it does not take watches: {error!r}")
+            return
+        if self._ended:
+            return
+        if is_session_end(error):
+            self.on_session_ended(EXPIRED)
+            return
+        self._under_way.popleft()
+        if is_cut(error):
+            self._events.disconnects += self.is_connected
+            self.is_connected = False
+            if not tag.batch.done.cancelled():
+                self._cut.append(tag)
+            return
+        stopwatch = self._events.stopwatch
+        if stopwatch is not None and tag.sent_at is not None:
+            self._events.on_answered(stopwatch() - tag.sent_at)
+        outcome = self._wire.outcome(tag.request, result, error)
+        if error is None:
+            self._keep_watch(tag.request, outcome)
+        batch = tag.batch
+        batch.outcomes[tag.position] = outcome
+        batch.left -= 1
+        if not batch.left and not batch.done.done():
+            batch.done.set_result(batch.outcomes)
+        self._send()
+
+    def _keep_watch(self, request: Request, outcome: Result | StoreError) -> None:
+        """A read that succeeded has set its watch."""
+        if not isinstance(request, Get | Exists | Children) or request.watch is None or isinstance(outcome, StoreError):
+            return
+        if isinstance(request, Children):
+            self._watches.add_children(request.path, request.watch)
+            return
+        self._watches.add_data(request.path, request.watch)
+        if outcome is None:
+            self._watched_while_missing.add(request.path)

@@ -1,0 +1,204 @@
+"""The port's requests and outcomes in ZooKeeper's words: chroot, ACLs, stats, error codes, the failing write of a Multi. Pure.
+
+A path that no znode can have is sent in a form that ZooKeeper refuses, so that it fails in its turn, inside a Multi too, and never names
+a node outside the chroot.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from kazoo.exceptions import (
+    BadArgumentsError,
+    BadVersionError,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    RolledBackError,
+)
+from kazoo.protocol import serialization as wire
+from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
+
+from controller.errors import BadArguments, BadVersion, NoChildrenForEphemerals, NodeExists, NoNode, NotEmpty, StoreError, StoreUnavailable
+from controller.store.metadata_store import Check, Children, Create, Delete, Exists, Get, Multi, Request, Result, SetData, Stat, Write
+from controller.store.tree import check_path
+
+SENSITIVE_PATHS = ("/config/users", "/config/brokers", "/delegation_token/tokens")
+"""Hold secrets: not even to be read by others when ACLs are set."""
+OPEN_PATH = "/consumers"
+"""Where consumers of old write themselves."""
+
+_EPHEMERAL, _SEQUENTIAL = 1, 2
+_ERRORS: dict[type[Exception], type[StoreError]] = {
+    NoNodeError: NoNode,
+    NodeExistsError: NodeExists,
+    BadVersionError: BadVersion,
+    NotEmptyError: NotEmpty,
+    NoChildrenForEphemeralsError: NoChildrenForEphemerals,
+    BadArgumentsError: BadArguments,
+}
+_MAX_SET_WATCHES_BYTES = 128 * 1024
+"""ZooKeeper takes requests up to 1 MiB; its own client divides at this size."""
+
+Watcher = Callable[[Any], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SetWatches:
+    """Set watches again on a new connection; kazoo has no such request. Those whose node changed after `last_zxid` fire at once."""
+
+    last_zxid: int
+    data: Sequence[str]
+    missing: Sequence[str]
+    children: Sequence[str]
+
+    type: ClassVar[int] = 101
+
+    def serialize(self) -> bytes:
+        """What stands after the type."""
+        vectors = b"".join(
+            struct.pack("!i", len(paths)) + b"".join(wire.write_string(path) for path in paths)
+            for paths in (self.data, self.missing, self.children)
+        )
+        return struct.pack("!q", self.last_zxid) + vectors
+
+    def deserialize(self, _: bytes, __: int) -> bool:
+        """The reply is empty."""
+        return True
+
+
+def set_watches(last_zxid: int, data: Sequence[str], missing: Sequence[str], children: Sequence[str]) -> list[SetWatches]:
+    """As many requests as the sizes need. Paths are whole, with the chroot."""
+    requests: list[SetWatches] = []
+    for place, paths in enumerate((data, missing, children)):
+        begin = 0
+        while begin < len(paths):
+            end, size = begin, 0
+            while end < len(paths) and size < _MAX_SET_WATCHES_BYTES:
+                size += len(paths[end]) + 4
+                end += 1
+            vectors: list[Sequence[str]] = [(), (), ()]
+            vectors[place] = paths[begin:end]
+            requests.append(SetWatches(last_zxid, *vectors))
+            begin = end
+    return requests
+
+
+def create_chroot(chroot: str) -> list[Create]:
+    """The nodes of `/a/b`: `/a`, `/a/b`."""
+    parts = chroot.split("/")
+    return [Create("/".join(parts[:length])) for length in range(2, len(parts) + 1)]
+
+
+class ZooKeeperWire:
+    """Translates for one chroot ("" or "/path") and one policy of ACLs."""
+
+    def __init__(self, chroot: str, secure: bool, watcher: Watcher) -> None:
+        """`watcher` goes with every request that watches."""
+        self._chroot = chroot
+        self._secure = secure
+        self._watcher = watcher
+
+    def to_wire(self, request: Request) -> Any:
+        """The request as kazoo sends it."""
+        if isinstance(request, Multi):
+            return wire.Transaction([self._part_to_wire(write) for write in request.writes])
+        if isinstance(request, Check):
+            return wire.Transaction([self._part_to_wire(request)])  # ZooKeeper breaks the connection on one that stands alone
+        return self._part_to_wire(request)
+
+    def _part_to_wire(self, request: Exists | Get | Children | Write) -> Any:
+        path = self.absolute(request.path, request)
+        if isinstance(request, Create):
+            flags = _EPHEMERAL * request.ephemeral | _SEQUENTIAL * request.sequential
+            return wire.Create(path, request.data, acls(request.path, self._secure), flags)
+        if isinstance(request, SetData):
+            return wire.SetData(path, request.data, request.version)
+        if isinstance(request, Delete):
+            return wire.Delete(path, request.version)
+        if isinstance(request, Check):
+            return wire.CheckVersion(path, request.version)
+        watcher = None if request.watch is None else self._watcher
+        if isinstance(request, Get):
+            return wire.GetData(path, watcher)
+        if isinstance(request, Exists):
+            return wire.Exists(path, watcher)
+        return wire.GetChildren(path, watcher)
+
+    def absolute(self, path: str, request: Request | None = None) -> str:
+        """With the chroot."""
+        if path == "/" and not isinstance(request, Create | Delete):
+            return self._chroot or "/"
+        sequential = isinstance(request, Create) and request.sequential
+        try:
+            check_path(path, sequential)
+        except BadArguments:
+            return f"{self._chroot}/\0"  # refused before anything else is looked at
+        return self._chroot + path
+
+    def relative(self, path: str) -> str:
+        """Without the chroot."""
+        return path[len(self._chroot) :] or "/"
+
+    def outcome(self, request: Request, result: Any, error: Exception | None) -> Result | StoreError:
+        """What the reply means to who asked."""
+        if isinstance(request, Multi):
+            if error is not None:
+                return StoreUnavailable(request.writes[0].path if request.writes else "/", _reason(error))
+            return self._multi_outcome(request.writes, result)
+        if error is not None:
+            impossible = isinstance(request, Exists) and isinstance(error, BadArgumentsError)
+            return None if impossible else _refusal(request, error)
+        if isinstance(request, Check):
+            checked = self._multi_outcome((request,), result)
+            return checked if isinstance(checked, StoreError) else None
+        if isinstance(request, Get):
+            data, stat = result
+            return data, _stat(stat)
+        if isinstance(request, Children):
+            return sorted(result)
+        if isinstance(request, Exists):
+            return None if result is None else _stat(result)
+        return self._write_result(request, result)
+
+    def _multi_outcome(self, writes: Sequence[Write], results: Sequence[Any]) -> Result | StoreError:
+        for index, result in enumerate(results):
+            # Those before the failing write were rolled back, those after it were not tried.
+            if isinstance(result, Exception) and not isinstance(result, RolledBackError):
+                refused = _refusal(writes[index], result)
+                refused.index = index
+                return refused
+        return [self._write_result(write, result) for write, result in zip(writes, results, strict=True)]
+
+    def _write_result(self, write: Write, result: Any) -> str | Stat | None:
+        if isinstance(write, Create):
+            return self.relative(result)
+        return _stat(result) if isinstance(write, SetData) else None
+
+
+def acls(path: str, secure: bool) -> list[ACL]:
+    """Whom ZooKeeper lets do what with the node: everybody everything; or with zookeeper.set.acl only its creator, others may read."""
+    if not secure or path == OPEN_PATH:
+        return list(OPEN_ACL_UNSAFE)
+    if path.startswith(SENSITIVE_PATHS):
+        return list(CREATOR_ALL_ACL)
+    return [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
+
+
+def _refusal(request: Exists | Get | Children | Write, error: Exception) -> StoreError:
+    kind = _ERRORS.get(type(error))
+    if kind is None:
+        return StoreUnavailable(request.path, _reason(error))
+    if kind is BadArguments and not isinstance(request, Create) and request.path != "/":
+        kind = NoNode  # ZooKeeper is as strict about paths of nodes that cannot be there
+    return kind(request.path)
+
+
+def _reason(error: Exception) -> str:
+    return f"ZooKeeper refused it: {type(error).__name__.removesuffix('Error')}"
+
+
+def _stat(stat: Any) -> Stat:
+    return Stat(stat.version, stat.cversion, stat.czxid, stat.mzxid, stat.ctime, stat.mtime, stat.ephemeralOwner)

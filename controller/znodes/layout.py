@@ -1,0 +1,383 @@
+"""Every path of Kafka's tree, and the bodies of the nodes that describe the cluster: brokers, topics, partitions, controller.
+
+Encoders give the bytes that Apache Kafka 3.9 writes, down to the order of keys, and decoders read what it wrote; `docs/znodes.md`
+shows each. Configs and notifications are in `change_znodes`, ACLs and delegation tokens in `security_znodes`. Decoders raise
+MalformedZNode.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote_plus, unquote_plus
+
+from controller.znodes.java_order import scala_map_order
+from controller.znodes.znode_json import MalformedZNode, decode_object, encode_json
+from protocol.uuid import from_text, to_text
+from storage.disk.topic_partition import TopicPartition
+
+BROKER_IDS = "/brokers/ids"
+BROKER_SEQUENCE_ID = "/brokers/seqid"
+TOPICS = "/brokers/topics"
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+CLUSTER_ID = "/cluster/id"
+FEATURE = "/feature"
+CONFIG_CHANGES = "/config/changes"
+CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
+DELETE_TOPICS = "/admin/delete_topics"
+REASSIGN_PARTITIONS = "/admin/reassign_partitions"
+PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
+ISR_CHANGE_NOTIFICATION = "/isr_change_notification"
+LOG_DIR_EVENT_NOTIFICATION = "/log_dir_event_notification"
+LOG_DIR_EVENT_PREFIX = "/log_dir_event_notification/log_dir_event_"
+PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+CONSUMERS = "/consumers"
+
+PERSISTENT_PATHS = (
+    CONSUMERS,
+    BROKER_IDS,
+    TOPICS,
+    CONFIG_CHANGES,
+    DELETE_TOPICS,
+    BROKER_SEQUENCE_ID,
+    ISR_CHANGE_NOTIFICATION,
+    PRODUCER_ID_BLOCK,
+    LOG_DIR_EVENT_NOTIFICATION,
+    "/config/topics",
+    "/config/clients",
+    "/config/users",
+    "/config/brokers",
+    "/config/ips",
+)
+"""What every broker makes sure of when it starts, in this order."""
+
+NO_LEADER = -1
+LEADER_DURING_DELETE = -2
+INITIAL_LEADER_EPOCH = 0
+EPOCH_DURING_DELETE = -2
+RECOVERED = 0
+RECOVERING = 1
+"""leader_recovery_state of a partition whose leader was elected uncleanly."""
+
+DEFAULT_ENTITY = "<default>"
+
+FIRST_BROKER_VERSION_WITH_RACK = 3
+FIRST_BROKER_VERSION_WITH_PROTOCOLS = 4
+FIRST_BROKER_VERSION_WITH_FEATURES = 5
+
+
+# Paths
+
+
+def broker_id_path(broker_id: int) -> str:
+    """The ephemeral registration of a broker."""
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic_path(topic: str) -> str:
+    """The topic's assignment."""
+    return f"{TOPICS}/{topic}"
+
+
+def partitions_path(topic: str) -> str:
+    """Parent of the topic's partitions."""
+    return f"{TOPICS}/{topic}/partitions"
+
+
+def partition_path(partition: TopicPartition) -> str:
+    """Parent of the partition's state."""
+    return f"{TOPICS}/{partition.topic}/partitions/{partition.partition}"
+
+
+def partition_state_path(partition: TopicPartition) -> str:
+    """Leader, ISR and epochs of the partition; the version of this node is the partition epoch."""
+    return f"{TOPICS}/{partition.topic}/partitions/{partition.partition}/state"
+
+
+def delete_topic_path(topic: str) -> str:
+    """The order to delete the topic."""
+    return f"{DELETE_TOPICS}/{topic}"
+
+
+def config_type_path(entity_type: str) -> str:
+    """Parent of the configs of all entities of one type: topics, brokers, clients, users, ips."""
+    return f"/config/{entity_type}"
+
+
+def config_path(entity_type: str, entity_name: str) -> str:
+    """The configs of one entity. `entity_name` is sanitized already and may be `<default>`."""
+    return f"/config/{entity_type}/{entity_name}"
+
+
+def sanitize(name: str) -> str:
+    """A user or client id as it may stand in a path: URL-encoded as by Kafka's Sanitizer."""
+    return quote_plus(name, safe="").replace("+", "%20").replace("*", "%2A").replace("~", "%7E")
+
+
+def desanitize(name: str) -> str:
+    """The inverse of sanitize."""
+    return unquote_plus(name)
+
+
+def sequence_number(name: str) -> int:
+    """The number ZooKeeper appended to a sequential node's name or path."""
+    return int(name[-10:])
+
+
+# Bodies
+
+
+class Endpoint(NamedTuple):
+    """Where one listener of a broker is reached."""
+
+    listener: str
+    security_protocol: str
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        """`LISTENER://host:port`, an IPv6 address in brackets."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.listener}://{host}:{self.port}"
+
+
+class BrokerRegistration(NamedTuple):
+    """The body of /brokers/ids/N."""
+
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None
+    timestamp_ms: int
+    jmx_port: int = -1
+    features: Mapping[str, Mapping[str, int]] = {}
+    version: int = 5
+    """Of the body: 4 has no features, 2 neither a rack nor security protocols. Brokers of old releases read no later one."""
+
+
+class ReplicaAssignment(NamedTuple):
+    """The brokers that shall hold a partition. During a reassignment `replicas` is old and new together, the new ones first."""
+
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    original_order: tuple[int, ...] = ()
+    """The replicas as they stood before the reassignment, where the other three cannot tell their order. Not in Apache Kafka."""
+
+    @property
+    def target_replicas(self) -> tuple[int, ...]:
+        """What remains when the reassignment is done."""
+        return tuple(r for r in self.replicas if r not in self.removing_replicas)
+
+    @property
+    def origin_replicas(self) -> tuple[int, ...]:
+        """What a cancelled reassignment goes back to."""
+        derived = tuple(r for r in self.replicas if r not in self.adding_replicas)
+        return self.original_order if sorted(self.original_order) == sorted(derived) else derived
+
+    def reassigned_to(self, target: Sequence[int]) -> "ReplicaAssignment":
+        """The assignment while the replicas move from where they were to `target`; it is not reassigning when nothing has to move."""
+        origin = self.origin_replicas
+        replicas = tuple(dict.fromkeys((*target, *origin)))
+        adding = tuple(r for r in replicas if r not in origin)
+        removing = tuple(r for r in replicas if r not in target)
+        derived = tuple(r for r in replicas if r not in adding)
+        is_lost = bool(adding or removing) and derived != origin
+        return ReplicaAssignment(replicas, adding, removing, origin if is_lost else ())
+
+    @property
+    def is_reassigning(self) -> bool:
+        """Whether replicas are being added or removed."""
+        return bool(self.adding_replicas or self.removing_replicas)
+
+
+class TopicAssignment(NamedTuple):
+    """The body of /brokers/topics/T."""
+
+    topic_id: bytes | None
+    """None for a topic made before 2.8."""
+    partitions: Mapping[int, ReplicaAssignment]
+
+
+class PartitionState(NamedTuple):
+    """The body of /brokers/topics/T/partitions/P/state."""
+
+    leader: int
+    isr: tuple[int, ...]
+    leader_epoch: int
+    controller_epoch: int
+    leader_recovery_state: int = RECOVERED
+
+
+class ControllerNode(NamedTuple):
+    """The body of /controller."""
+
+    broker_id: int
+    timestamp_ms: int
+    kraft_controller_epoch: int = -1
+
+
+_ENDPOINT = re.compile(r"([^:/]*)://\[?([0-9a-zA-Z._:%-]*?)\]?:(-?[0-9]+)")
+
+
+def encode_broker(registration: BrokerRegistration) -> bytes:
+    """In its version. `host` and `port` are those of the first end point whose protocol is PLAINTEXT, for clients before 0.9."""
+    plain = next((e for e in registration.endpoints if e.security_protocol == "PLAINTEXT"), None)
+    version = registration.version
+    body: dict[str, Any] = {"features": registration.features} if version >= FIRST_BROKER_VERSION_WITH_FEATURES else {}
+    if version >= FIRST_BROKER_VERSION_WITH_PROTOCOLS:
+        body["listener_security_protocol_map"] = {e.listener: e.security_protocol for e in registration.endpoints}
+    body["endpoints"] = [e.url for e in registration.endpoints]
+    if registration.rack is not None and version >= FIRST_BROKER_VERSION_WITH_RACK:
+        body["rack"] = registration.rack
+    body |= {
+        "jmx_port": registration.jmx_port,
+        "port": plain.port if plain else -1,
+        "host": plain.host if plain else None,
+        "version": version,
+        "timestamp": str(registration.timestamp_ms),
+    }
+    return encode_json(body)
+
+
+def decode_broker(path: str, data: bytes | None) -> BrokerRegistration:
+    """Versions 1 to 5."""
+    body = decode_object(path, data)
+    try:
+        protocols = body.get("listener_security_protocol_map", {})
+        if body["version"] == 1:
+            endpoints = [Endpoint("PLAINTEXT", "PLAINTEXT", body["host"], body["port"])]
+        else:
+            endpoints = [_endpoint(path, url, protocols) for url in body["endpoints"]]
+        return BrokerRegistration(tuple(endpoints), body.get("rack"), int(body["timestamp"]), body["jmx_port"], body.get("features", {}))
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedZNode(path, f"not a broker registration: {error!r}") from error
+
+
+def _endpoint(path: str, url: str, protocols: Mapping[str, str]) -> Endpoint:
+    match = _ENDPOINT.fullmatch(url)
+    if match is None:
+        raise MalformedZNode(path, f"{url!r} is not an end point")
+    listener, host, port = match.groups()
+    return Endpoint(listener, protocols.get(listener, listener), host, int(port))
+
+
+def encode_topic(topic: TopicAssignment) -> bytes:
+    """Version 3, also when there is no topic id."""
+    by_name = {str(partition): assignment for partition, assignment in topic.partitions.items()}
+    names = scala_map_order(by_name)
+    adding = scala_map_order(name for name, assignment in by_name.items() if assignment.adding_replicas)
+    removing = scala_map_order(name for name, assignment in by_name.items() if assignment.removing_replicas)
+    body: dict[str, Any] = {"partitions": {name: by_name[name].replicas for name in names}}
+    if topic.topic_id is not None:
+        body["topic_id"] = to_text(topic.topic_id)
+    body |= {
+        "adding_replicas": {name: by_name[name].adding_replicas for name in adding},
+        "removing_replicas": {name: by_name[name].removing_replicas for name in removing},
+        "version": 3,
+    }
+    ordered = scala_map_order(name for name, assignment in by_name.items() if assignment.original_order)
+    if ordered:
+        body["original_order"] = {name: by_name[name].original_order for name in ordered}  # Apache Kafka skips keys it does not know
+    return encode_json(body)
+
+
+def decode_topic(path: str, data: bytes | None) -> TopicAssignment:
+    """Versions 1 to 3."""
+    body = decode_object(path, data)
+    try:
+        adding = body.get("adding_replicas") or {}
+        removing = body.get("removing_replicas") or {}
+        ordered = body.get("original_order") or {}
+        partitions = {
+            int(name): ReplicaAssignment(
+                tuple(replicas), tuple(adding.get(name, ())), tuple(removing.get(name, ())), tuple(ordered.get(name, ()))
+            )
+            for name, replicas in body.get("partitions", {}).items()
+        }
+        topic_id = body.get("topic_id")
+        return TopicAssignment(None if topic_id is None else from_text(topic_id), partitions)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise MalformedZNode(path, f"not a topic assignment: {error!r}") from error
+
+
+def encode_partition_state(state: PartitionState) -> bytes:
+    """Version 1. The recovery state stands there only while it is not RECOVERED."""
+    body: dict[str, Any] = {"controller_epoch": state.controller_epoch, "leader": state.leader, "version": 1}
+    if state.leader_recovery_state != RECOVERED:
+        body["leader_recovery_state"] = state.leader_recovery_state
+    body |= {"leader_epoch": state.leader_epoch, "isr": state.isr}
+    return encode_json(body)
+
+
+def decode_partition_state(path: str, data: bytes | None) -> PartitionState:
+    """See PartitionState."""
+    body = decode_object(path, data)
+    try:
+        return PartitionState(
+            body["leader"], tuple(body["isr"]), body["leader_epoch"], body["controller_epoch"], body.get("leader_recovery_state", RECOVERED)
+        )
+    except (KeyError, TypeError) as error:
+        raise MalformedZNode(path, f"not a partition state: {error!r}") from error
+
+
+def encode_controller(node: ControllerNode) -> bytes:
+    """Version 2."""
+    return encode_json(
+        {"version": 2, "brokerid": node.broker_id, "timestamp": str(node.timestamp_ms), "kraftControllerEpoch": node.kraft_controller_epoch}
+    )
+
+
+def decode_controller(path: str, data: bytes | None) -> ControllerNode:
+    """Versions 1 and 2."""
+    body = decode_object(path, data)
+    try:
+        return ControllerNode(body["brokerid"], int(body["timestamp"]), body.get("kraftControllerEpoch", -1))
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedZNode(path, f"not a controller: {error!r}") from error
+
+
+def encode_controller_epoch(epoch: int) -> bytes:
+    """A bare number."""
+    return b"%d" % epoch
+
+
+def decode_controller_epoch(data: bytes | None) -> int:
+    """A bare number."""
+    try:
+        return int(data or b"")
+    except ValueError as error:
+        raise MalformedZNode(CONTROLLER_EPOCH, "not a number") from error
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    """Version 1, which is a string here."""
+    return encode_json({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(data: bytes | None) -> str:
+    """The id."""
+    cluster_id = decode_object(CLUSTER_ID, data).get("id")
+    if not isinstance(cluster_id, str):
+        raise MalformedZNode(CLUSTER_ID, "no id")
+    return cluster_id
+
+
+class FinalizedFeatures(NamedTuple):
+    """The body of /feature."""
+
+    features: Mapping[str, int]
+    is_enabled: bool = True
+    """Whether features are versioned at all: since 2.7."""
+    version: int = 2
+    """Of the body: 1 before 3.3."""
+
+
+def encode_feature(finalized: FinalizedFeatures) -> bytes:
+    """See FinalizedFeatures."""
+    return encode_json({"features": dict(finalized.features), "version": finalized.version, "status": int(finalized.is_enabled)})
+
+
+def decode_feature(data: bytes | None) -> FinalizedFeatures:
+    """Versions 1 and 2."""
+    body = decode_object(FEATURE, data)
+    return FinalizedFeatures(dict(body.get("features", {})), body.get("status") == 1, int(body.get("version", 1)))

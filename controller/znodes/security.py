@@ -1,0 +1,107 @@
+"""The nodes of the AclAuthorizer and of delegation tokens: paths and bodies. As in `znodes`, encoders give Apache Kafka's bytes.
+
+Literal resources stand under /kafka-acl/TYPE/NAME, prefixed ones under /kafka-acl-extended/prefixed/TYPE/NAME; changes are announced in
+two more trees, of which the older names literal resources as bare text.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from controller.znodes.znode_json import MalformedZNode, decode_object, encode_json
+
+ACL = "/kafka-acl"
+PREFIXED_ACL = "/kafka-acl-extended/prefixed"
+ACL_CHANGES = "/kafka-acl-changes"
+ACL_CHANGE_PREFIX = "/kafka-acl-changes/acl_changes_"
+EXTENDED_ACL_CHANGES = "/kafka-acl-extended-changes"
+EXTENDED_ACL_CHANGE_PREFIX = "/kafka-acl-extended-changes/acl_changes_"
+TOKENS = "/delegation_token/tokens"
+TOKEN_CHANGES = "/delegation_token/token_changes"
+TOKEN_CHANGE_PREFIX = "/delegation_token/token_changes/token_change_"
+
+
+class AclEntry(NamedTuple):
+    """Who may or may not do what from where. Names as Kafka writes them there: `User:alice`, `Allow`, `IdempotentWrite`."""
+
+    principal: str
+    permission_type: str
+    host: str
+    operation: str
+
+
+class DelegationToken(NamedTuple):
+    """The body of a token's node; principals are URL-encoded (`User%3Aalice`)."""
+
+    token_id: str
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issue_timestamp_ms: int
+    expiry_timestamp_ms: int
+    max_timestamp_ms: int
+
+
+def encode_acls(entries: Sequence[AclEntry]) -> bytes:
+    """The ACLs of one resource."""
+    acls = [
+        {"principal": each.principal, "permissionType": each.permission_type, "host": each.host, "operation": each.operation}
+        for each in entries
+    ]
+    return encode_json({"acls": acls, "version": 1})
+
+
+def decode_acls(path: str, data: bytes | None) -> list[AclEntry]:
+    """The inverse of encode_acls."""
+    try:
+        return [
+            AclEntry(acl["principal"], acl["permissionType"], acl["host"], acl["operation"]) for acl in decode_object(path, data)["acls"]
+        ]
+    except (KeyError, TypeError) as error:
+        raise MalformedZNode(path, f"not a list of ACLs: {error!r}") from error
+
+
+def encode_extended_acl_change(resource_type: str, name: str, pattern_type: str) -> bytes:
+    """The news that the ACLs of a resource changed that is not literal."""
+    return encode_json({"version": 1, "resourceType": resource_type, "name": name, "patternType": pattern_type})
+
+
+def decode_extended_acl_change(path: str, data: bytes | None) -> tuple[str, str, str]:
+    """Type, name and pattern type of the resource."""
+    body = decode_object(path, data)
+    try:
+        return body["resourceType"], body["name"], body["patternType"]
+    except KeyError as error:
+        raise MalformedZNode(path, f"{error} is missing") from error
+
+
+def encode_token(token: DelegationToken) -> bytes:
+    """Version 3."""
+    return encode_json(
+        {
+            "issueTimestamp": token.issue_timestamp_ms,
+            "renewers": token.renewers,
+            "tokenRequester": token.requester,
+            "tokenId": token.token_id,
+            "owner": token.owner,
+            "expiryTimestamp": token.expiry_timestamp_ms,
+            "maxTimestamp": token.max_timestamp_ms,
+            "version": 3,
+        }
+    )
+
+
+def decode_token(path: str, data: bytes | None) -> DelegationToken:
+    """Versions 1 to 3; before 3 the owner is the requester."""
+    body = decode_object(path, data)
+    try:
+        return DelegationToken(
+            body["tokenId"],
+            body["owner"],
+            body.get("tokenRequester", body["owner"]),
+            tuple(body["renewers"]),
+            body["issueTimestamp"],
+            body["expiryTimestamp"],
+            body["maxTimestamp"],
+        )
+    except (KeyError, TypeError) as error:
+        raise MalformedZNode(path, f"not a delegation token: {error!r}") from error

@@ -1,0 +1,33 @@
+"""New topic ids: random version 4 UUIDs that are not reserved and do not begin with a dash, which tools would take for an option."""
+
+from collections.abc import Callable
+
+from config.broker import BrokerConfig
+from config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
+from config.schema.metadata_version import is_at_least
+from protocol.uuid import ZERO_UUID, to_text
+
+_RESERVED = frozenset({ZERO_UUID, (1).to_bytes(16, "big")})
+
+FIRST_WITH_TOPIC_IDS = "2.8-IV0"
+
+
+def uses_topic_ids(config: BrokerConfig) -> bool:
+    """Whether topics get ids: not as long as brokers of older releases may be in the cluster. Ids that are there are kept all the same."""
+    return is_at_least(config[INTER_BROKER_PROTOCOL_VERSION], FIRST_WITH_TOPIC_IDS)
+
+
+def new_topic_id(random_bytes: Callable[[int], bytes]) -> bytes:
+    """16 bytes."""
+    while True:
+        uuid = random_uuid(random_bytes)
+        if uuid not in _RESERVED and not to_text(uuid).startswith("-"):
+            return uuid
+
+
+def random_uuid(random_bytes: Callable[[int], bytes]) -> bytes:
+    """A version 4 UUID."""
+    uuid = bytearray(random_bytes(16))
+    uuid[6] = uuid[6] & 0x0F | 0x40
+    uuid[8] = uuid[8] & 0x3F | 0x80
+    return bytes(uuid)

@@ -1,0 +1,348 @@
+"""The codecs of record batches: gzip, snappy, lz4 and zstd, in the framing Apache Kafka's Java clients use.
+
+Called by the record reader and builder, by produce validation and by the log cleaner. Pure functions of bytes, safe to call from
+worker threads.
+
+Invariant: a decoder never produces (nor allocates for output) much more than `max_bytes`; input that would is refused with
+`DecompressionTooLarge`, input that makes no sense with `CorruptCompressedData`. Whatever the libraries raise is translated.
+
+Framing:
+- gzip: RFC 1952; members may be concatenated, bytes after the last member are ignored (as java.util.zip does).
+- snappy: the stream framing of snappy-java ("xerial"): magic, two version words, then blocks with a four-byte length, 32 KiB each before
+  compression. A bare snappy block without that framing is accepted when reading.
+- lz4: one lz4 frame, independent blocks of 64 KiB, no content size, correct header checksum (KIP-57; magic 2 never has the broken one).
+- zstd: frames without content size, as a streaming encoder writes them.
+
+What each of the last three needs is imported when it is first used: few brokers need all, and it would be a sixtieth of the start.
+"""
+
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+from protocol.records.errors import CorruptCompressedData, DecompressionTooLarge, UnknownCompressionCodec
+
+if TYPE_CHECKING:
+    import zstandard
+
+Buffer = bytes | bytearray | memoryview
+
+# What one batch may expand to unless the caller knows better. A producer holds the batch uncompressed in memory before it sends it,
+# and its buffer.memory is 32 MiB by default.
+MAX_DECOMPRESSED_BYTES: Final = 128 * 1024 * 1024
+
+_CHUNK: Final = 128 * 1024  # the largest zstd block; readers ask for this much at a time
+_SMALL_CHUNK: Final = 4 * 1024
+
+
+class CompressionCodec(IntEnum):
+    """Codec ids as they stand in the low three bits of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+    @property
+    def label(self) -> str:
+        """The name in configuration: none, gzip, snappy, lz4, zstd."""
+        return self.name.lower()
+
+
+CODEC_BY_NAME: Final = {codec.label: codec for codec in CompressionCodec}
+
+# Levels by default and bounds, as CompressionType of Apache Kafka has them (KIP-390). Level 9 of lz4 stands for its fast compressor.
+GZIP_DEFAULT_LEVEL: Final = -1
+LZ4_DEFAULT_LEVEL: Final = 9
+ZSTD_DEFAULT_LEVEL: Final = 3
+
+
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """`data` as the codec's stream, with the same framing Apache Kafka writes; `level` None means the codec's default.
+
+    Raises UnknownCompressionCodec. NONE returns the data unchanged.
+    """
+    encoder = _ENCODERS.get(codec)
+    if encoder is None:
+        raise UnknownCompressionCodec(codec)
+    return encoder(data, level)
+
+
+def decompress(codec: int, data: Buffer, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
+    """What was compressed into `data`, at most `max_bytes` of it.
+
+    Raises UnknownCompressionCodec, CorruptCompressedData, DecompressionTooLarge.
+    """
+    decoder = _DECODERS.get(codec)
+    if decoder is None:
+        raise UnknownCompressionCodec(codec)
+    return decoder(data, max_bytes)
+
+
+# --- none
+
+
+def _encode_none(data: Buffer, level: int | None) -> bytes:
+    return bytes(data)
+
+
+def _decode_none(data: Buffer, max_bytes: int) -> bytes:
+    if len(data) > max_bytes:
+        raise DecompressionTooLarge("none", max_bytes)
+    return bytes(data)
+
+
+# --- gzip
+
+_GZIP_HEADER: Final = (
+    b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # no name, no time, unknown operating system: what Java 16 and later write
+)
+
+
+def _encode_gzip(data: Buffer, level: int | None) -> bytes:
+    deflater = zlib.compressobj(GZIP_DEFAULT_LEVEL if level is None else level, zlib.DEFLATED, -zlib.MAX_WBITS)
+    trailer = zlib.crc32(data).to_bytes(4, "little") + (len(data) & 0xFFFFFFFF).to_bytes(4, "little")
+    return b"".join((_GZIP_HEADER, deflater.compress(data), deflater.flush(), trailer))
+
+
+def _decode_gzip(data: Buffer, max_bytes: int) -> bytes:
+    view = memoryview(data)
+    parts: list[bytes] = []
+    room = max_bytes
+    at = 0
+    size = _CHUNK
+    while at < len(view) or not parts:
+        inflater = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        member_at = at
+        while not inflater.eof:
+            piece = view[at : at + size]
+            if not piece:
+                raise CorruptCompressedData("gzip", "the stream ends early")
+            try:
+                part = inflater.decompress(piece, room + 1)
+            except zlib.error as error:
+                if parts and at == member_at:  # bytes after a complete member that are no member
+                    return b"".join(parts)
+                raise CorruptCompressedData("gzip", str(error)) from None
+            room -= len(part)
+            if room < 0:
+                raise DecompressionTooLarge("gzip", max_bytes)
+            parts.append(part)
+            at += len(piece) - len(inflater.unused_data)
+            size = min(2 * size, _CHUNK)
+        # What follows a member in its piece is copied: a megabyte of empty members must not be copied for each of them.
+        size = _SMALL_CHUNK
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+# --- snappy
+
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"  # version 1, readable by version 1
+_XERIAL_BLOCK: Final = 32 * 1024
+_XERIAL_HEADER_AS_LENGTH: Final = int.from_bytes(_XERIAL_MAGIC[:4], "big")
+_SNAPPY_MAX_RATIO: Final = 22  # the densest element is a three-byte copy of 64 bytes
+
+
+def _encode_snappy(data: Buffer, level: int | None) -> bytes:
+    import snappy
+
+    view = memoryview(data)
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(view), _XERIAL_BLOCK):
+        block = snappy.compress(bytes(view[start : start + _XERIAL_BLOCK]))
+        parts.append(len(block).to_bytes(4, "big"))
+        parts.append(block)
+    return b"".join(parts)
+
+
+def _decode_snappy(data: Buffer, max_bytes: int) -> bytes:
+    view = memoryview(data)
+    if bytes(view[:8]) != _XERIAL_MAGIC:
+        return _decode_snappy_block(view, max_bytes, max_bytes)
+    end = len(view)
+    if end < len(_XERIAL_HEADER):
+        raise CorruptCompressedData("snappy", "the stream header is cut short")
+    if int.from_bytes(view[8:12], "big", signed=True) < 1:  # the second version word is not looked at, as in snappy-java
+        raise CorruptCompressedData("snappy", "the stream has a version below 1")
+    at = len(_XERIAL_HEADER)
+    parts: list[bytes] = []
+    room = max_bytes
+    while at < end:
+        length = int.from_bytes(view[at : at + 4], "big")
+        if length == _XERIAL_HEADER_AS_LENGTH and bytes(view[at : at + 8]) == _XERIAL_MAGIC:
+            at += len(_XERIAL_HEADER)  # concatenated streams
+            continue
+        at += 4
+        if at + length > end:
+            raise CorruptCompressedData("snappy", f"a block of {length} bytes where {max(end - at, 0)} remain")
+        block = _decode_snappy_block(view[at : at + length], room, max_bytes)
+        room -= len(block)
+        parts.append(block)
+        at += length
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _decode_snappy_block(block: memoryview, room: int, max_bytes: int) -> bytes:
+    import snappy
+
+    declared = 0
+    for index in range(5):
+        if index >= len(block):
+            raise CorruptCompressedData("snappy", "a block without a length")
+        byte = block[index]
+        declared |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            break
+    else:
+        raise CorruptCompressedData("snappy", "a block length longer than five bytes")
+    if declared > room:
+        raise DecompressionTooLarge("snappy", max_bytes)
+    if declared > _SNAPPY_MAX_RATIO * len(block):  # the library allocates what the block declares
+        raise CorruptCompressedData("snappy", f"{len(block)} bytes cannot hold the declared {declared}")
+    try:
+        return snappy.decompress(bytes(block))  # type: ignore[no-any-return]  # the library has no annotations
+    except snappy.UncompressError as error:
+        raise CorruptCompressedData("snappy", str(error.__cause__ or error)) from None
+
+
+# --- lz4
+
+_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+
+
+def _encode_lz4(data: Buffer, level: int | None) -> bytes:
+    import lz4.frame
+
+    fast = level is None or level == LZ4_DEFAULT_LEVEL
+    # 0 is the fast compressor; 3 to 12 the high compressor, where Kafka's 1 and 2 are the library's weakest and 13 to 17 its strongest
+    strength = 0 if fast or level is None else min(max(level, lz4.frame.COMPRESSIONLEVEL_MINHC), lz4.frame.COMPRESSIONLEVEL_MAX)
+    return lz4.frame.compress(  # type: ignore[no-any-return]  # the library has no annotations
+        data,
+        compression_level=strength,
+        block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,
+        content_checksum=False,
+        block_checksum=False,
+        store_size=False,
+    )
+
+
+def _decode_lz4(data: Buffer, max_bytes: int) -> bytes:
+    import lz4.frame
+
+    if bytes(data[:4]) != _LZ4_MAGIC:  # the library would take a skippable frame for an empty one
+        raise CorruptCompressedData("lz4", "no frame")
+    decoder = lz4.frame.LZ4FrameDecompressor()
+    view = memoryview(data)
+    parts: list[bytes] = []
+    room = max_bytes
+    at = 0
+    size = min(max(4 * len(data), 4096), _CHUNK)  # the library allocates max_length at once
+    while True:
+        # In pieces, because the library copies in each turn what it has not used yet.
+        chunk = view[at : at + _CHUNK] if decoder.needs_input else b""
+        at += len(chunk)
+        try:
+            part = decoder.decompress(chunk, max_length=min(size, room + 1))
+        except (RuntimeError, EOFError) as error:
+            raise CorruptCompressedData("lz4", str(error)) from None
+        room -= len(part)
+        if room < 0:
+            raise DecompressionTooLarge("lz4", max_bytes)
+        parts.append(part)
+        if decoder.eof:
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+        if at == len(view) if decoder.needs_input else not part:
+            raise CorruptCompressedData("lz4", "the frame ends early")
+        size = _CHUNK
+
+
+# --- zstd
+
+# Making a decompression context costs 17 µs, a decompression of a small batch 1.4 µs; so contexts are kept. list.pop and list.append are
+# atomic, which is what lets worker threads decompress too: a context is never in two hands.
+_idle_zstd_decoders: "list[zstandard.ZstdDecompressor]" = []
+_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+_ZSTD_MAX_WINDOW: Final = 1 << 27  # the reference implementation's own limit, and the JVM's
+
+
+def _encode_zstd(data: Buffer, level: int | None) -> bytes:
+    import zstandard
+
+    context = zstandard.ZstdCompressor(level=ZSTD_DEFAULT_LEVEL if level is None else level, write_content_size=False)
+    stream = context.compressobj()
+    # Java's stream is flushed before it is closed, which leaves a data block that is not the last and an empty one that is.
+    return b"".join((stream.compress(data), stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK), stream.flush()))
+
+
+def _decode_zstd(data: Buffer, max_bytes: int) -> bytes:
+    import zstandard
+
+    _check_zstd_frames(memoryview(data))
+    decoder = _idle_zstd_decoders.pop() if _idle_zstd_decoders else zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
+    parts: list[bytes] = []
+    room = max_bytes
+    try:
+        with decoder.stream_reader(data, read_across_frames=True, closefd=False) as reader:
+            while part := reader.read(min(_CHUNK, room + 1)):
+                room -= len(part)
+                if room < 0:
+                    raise DecompressionTooLarge("zstd", max_bytes)
+                parts.append(part)
+    except zstandard.ZstdError as error:
+        raise CorruptCompressedData("zstd", str(error)) from None
+    _idle_zstd_decoders.append(decoder)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _check_zstd_frames(view: memoryview) -> None:
+    """That frames follow each other without a gap and none is cut short, which the library's reader does not tell."""
+    at = 0
+    end = len(view)
+    while at < end:
+        magic = bytes(view[at : at + 4])
+        if magic != _ZSTD_MAGIC:
+            if len(magic) == 4 and magic[0] & 0xF0 == 0x50 and magic[1:] == b"\x2a\x4d\x18":
+                at += 8 + int.from_bytes(view[at + 4 : at + 8], "little")  # skippable
+                if at > end:
+                    raise CorruptCompressedData("zstd", "the frame ends early")
+                continue
+            raise CorruptCompressedData("zstd", "no frame where one should begin")
+        at = _zstd_frame_end(view, at, end)
+
+
+def _zstd_frame_end(view: memoryview, at: int, end: int) -> int:
+    try:
+        descriptor = view[at + 4]
+        single_segment = descriptor & 0x20
+        at += 5 + (0 if single_segment else 1) + (0, 1, 2, 4)[descriptor & 3] + (1 if single_segment else 0, 2, 4, 8)[descriptor >> 6]
+        last = False
+        while not last:
+            header = view[at] | view[at + 1] << 8 | view[at + 2] << 16
+            last = bool(header & 1)
+            at += 3 + (1 if header >> 1 & 3 == 1 else header >> 3)  # a run-length block is one byte, whatever it stands for
+    except IndexError:
+        raise CorruptCompressedData("zstd", "the frame ends early") from None
+    at += 4 if descriptor & 0x04 else 0
+    if at > end:
+        raise CorruptCompressedData("zstd", "the frame ends early")
+    return at
+
+
+_ENCODERS: Final[dict[int, Callable[[Buffer, int | None], bytes]]] = {
+    CompressionCodec.NONE: _encode_none,
+    CompressionCodec.GZIP: _encode_gzip,
+    CompressionCodec.SNAPPY: _encode_snappy,
+    CompressionCodec.LZ4: _encode_lz4,
+    CompressionCodec.ZSTD: _encode_zstd,
+}
+_DECODERS: Final[dict[int, Callable[[Buffer, int], bytes]]] = {
+    CompressionCodec.NONE: _decode_none,
+    CompressionCodec.GZIP: _decode_gzip,
+    CompressionCodec.SNAPPY: _decode_snappy,
+    CompressionCodec.LZ4: _decode_lz4,
+    CompressionCodec.ZSTD: _decode_zstd,
+}

@@ -1,0 +1,329 @@
+"""The records inside a batch: iterate them, or walk over them without building anything.
+
+Called by the log cleaner, by the coordinators when they load their topics, by produce validation (small batches and compacted topics) and
+by tests. Never called on the common produce or fetch path: a record costs 1 µs and more in Python, a batch header 0.4 µs.
+
+Invariant: any bytes whatsoever give records or one of `protocol.records.errors`; what an expansion may cost is bounded by `max_bytes`.
+
+    length varint | attributes int8 | timestampDelta varlong | offsetDelta varint | key length varint, bytes | value length varint, bytes
+    | header count varint | per header: key length varint, bytes | value length varint, bytes
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from protocol.records.batch import (
+    CODEC_MASK,
+    HEADER_SIZE,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_MASK,
+    BatchHeader,
+    Buffer,
+    known_codec,
+    parse_header,
+)
+from protocol.records.compression import MAX_DECOMPRESSED_BYTES, decompress
+from protocol.records.errors import InvalidRecord
+
+_STRUCTURE: Final = "Found invalid record structure"
+_PREMATURE_END: Final = "Incorrect declared batch size, premature EOF reached"
+_RECORDS_REMAIN: Final = "Incorrect declared batch size, records still remaining in file"
+
+Header = tuple[bytes, bytes | None]
+
+
+class Record(NamedTuple):
+    """One record with absolute offset and timestamp. Header keys stay bytes: nothing guarantees that they are UTF-8."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
+class RecordsSummary(NamedTuple):
+    """What a walk over the records of one batch found."""
+
+    max_timestamp: int
+    min_timestamp: int  # of those records that have one; max_timestamp if none has
+    offsets_are_consecutive: bool  # deltas 0, 1, 2, ...
+    has_null_key: bool
+
+
+def record_data(buffer: Buffer, position: int, header: BatchHeader, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
+    """The bytes of the records of the complete batch at `position`, decompressed to at most `max_bytes`.
+
+    Raises UnknownCompressionCodec, CorruptCompressedData, DecompressionTooLarge.
+    """
+    body = memoryview(buffer)[position + HEADER_SIZE : position + header.size]
+    if header.attributes & CODEC_MASK:
+        return decompress(known_codec(header), body, max_bytes)
+    return bytes(body)  # one copy, after which slices of keys and values are cheap
+
+
+def iter_records(
+    buffer: Buffer, position: int = 0, header: BatchHeader | None = None, max_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> Iterator[Record]:
+    """The records of the complete batch at `position`.
+
+    Raises InvalidRecord as soon as the records break the format or differ in number from what the header says, and what `record_data`
+    raises.
+    """
+    known = parse_header(buffer, position) if header is None else header
+    return parse_records(record_data(buffer, position, known, max_bytes), known)
+
+
+def parse_records(data: bytes, header: BatchHeader) -> Iterator[Record]:
+    """The records in `data` (already decompressed) of a batch with this header."""
+    count = header.record_count
+    if count < 0:
+        raise InvalidRecord(f"Found invalid record count {count} in magic v{header.magic} batch")
+    log_append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_MASK else None
+    at = 0
+    end = len(data)
+    for _ in range(count):
+        try:
+            size, at = read_varint(data, at)
+        except IndexError:
+            raise InvalidRecord(_PREMATURE_END) from None
+        record_end = at + size
+        if record_end > end:
+            raise InvalidRecord(
+                f"Invalid record size: expected {size} bytes in record payload, but instead the buffer has only {end - at} remaining bytes."
+            )
+        try:
+            timestamp_delta, at = read_varlong(data, at + 1)
+            offset_delta, at = read_varint(data, at)
+            key, at = _read_bytes(data, at, end)
+            value, at = _read_bytes(data, at, end)
+            header_count, at = read_varint(data, at)
+            headers = _read_headers(data, at, end, header_count) if header_count else ((), at)
+        except IndexError:
+            raise InvalidRecord(_STRUCTURE) from None
+        at = headers[1]
+        if at != record_end:
+            read = at - record_end + size
+            raise InvalidRecord(f"Invalid record size: expected to read {size} bytes in record payload, but instead read {read}")
+        timestamp = int64(header.base_timestamp + timestamp_delta) if log_append_time is None else log_append_time
+        yield Record(header.base_offset + offset_delta, timestamp, key, value, headers[0])
+    if count and at != end:
+        raise InvalidRecord(_RECORDS_REMAIN)
+
+
+def iter_keys_and_values(data: bytes, header: BatchHeader) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Key and value of every record in `data` (already decompressed), for readers who need nothing else: a coordinator that loads.
+
+    Half the time of `parse_records`, with the same checks; raises what that raises.
+    """
+    count = header.record_count
+    if count < 0:
+        raise InvalidRecord(f"Found invalid record count {count} in magic v{header.magic} batch")
+    at = 0
+    end = len(data)
+    for _ in range(count):
+        try:
+            size, at = read_varint(data, at)
+        except IndexError:
+            raise InvalidRecord(_PREMATURE_END) from None
+        record_end = at + size
+        if record_end > end:
+            raise InvalidRecord(
+                f"Invalid record size: expected {size} bytes in record payload, but instead the buffer has only {end - at} remaining bytes."
+            )
+        try:
+            at += 1
+            if data[at] < 0x80:
+                at += 1
+            else:
+                _, at = read_varlong(data, at)
+            if data[at] < 0x80:
+                at += 1
+            else:
+                _, at = read_varint(data, at)
+            length = data[at]
+            if length < 0x80 and not length & 1:  # short, and not null
+                at += 1
+                stop = at + (length >> 1)
+                if stop > end:
+                    raise InvalidRecord(_STRUCTURE)
+                key: bytes | None = data[at:stop]
+                at = stop
+            else:
+                key, at = _read_bytes(data, at, end)
+            length = data[at]
+            if length < 0x80 and not length & 1:
+                at += 1
+                stop = at + (length >> 1)
+                if stop > end:
+                    raise InvalidRecord(_STRUCTURE)
+                value: bytes | None = data[at:stop]
+                at = stop
+            else:
+                value, at = _read_bytes(data, at, end)
+            if data[at]:
+                header_count, at = read_varint(data, at)
+                _, at = _read_headers(data, at, end, header_count)
+            else:
+                at += 1
+        except IndexError:
+            raise InvalidRecord(_STRUCTURE) from None
+        if at != record_end:
+            read = at - record_end + size
+            raise InvalidRecord(f"Invalid record size: expected to read {size} bytes in record payload, but instead read {read}")
+        yield key, value
+    if count and at != end:
+        raise InvalidRecord(_RECORDS_REMAIN)
+
+
+def walk_records(data: bytes, header: BatchHeader) -> RecordsSummary:
+    """Check the structure of all records in `data` as `parse_records` does, building nothing.
+
+    1.1 µs per record (parse_records: 2.5). Raises InvalidRecord.
+    """
+    count = header.record_count
+    if count < 0:
+        raise InvalidRecord(f"Found invalid record count {count} in magic v{header.magic} batch")
+    base_timestamp = header.base_timestamp
+    latest: int | None = None
+    earliest: int | None = None
+    no_timestamp = -1 - base_timestamp  # the delta of a record without a timestamp
+    consecutive = True
+    null_key = False
+    at = 0
+    end = len(data)
+    try:
+        for index in range(count):
+            size = data[at]
+            at += 1
+            if size < 0x80:
+                size = size >> 1 ^ -(size & 1)
+            elif (high := data[at]) < 0x80:  # two bytes hold what most records are long
+                size += (high << 7) - 0x80
+                size = size >> 1 ^ -(size & 1)
+                at += 1
+            else:
+                size, at = read_varint(data, at - 1)
+            record_end = at + size
+            at += 1  # attributes, all unused
+            delta = data[at]
+            if delta < 0x80:
+                delta = (delta >> 1) ^ -(delta & 1)
+                at += 1
+            else:
+                delta, at = read_varlong(data, at)
+            if latest is None or delta > latest:
+                latest = delta
+            if delta != no_timestamp and (earliest is None or delta < earliest):
+                earliest = delta
+            delta = data[at]
+            if delta < 0x80:
+                delta = (delta >> 1) ^ -(delta & 1)
+                at += 1
+            else:
+                delta, at = read_varint(data, at)
+            if delta != index:
+                consecutive = False
+            length = data[at]
+            if length < 0x80:
+                length = (length >> 1) ^ -(length & 1)
+                at += 1
+            else:
+                length, at = read_varint(data, at)
+            if length < 0:
+                null_key = True
+            else:
+                at += length
+            length = data[at]
+            at += 1
+            if length < 0x80:
+                length = length >> 1 ^ -(length & 1)
+            elif (high := data[at]) < 0x80:
+                length += (high << 7) - 0x80
+                length = length >> 1 ^ -(length & 1)
+                at += 1
+            else:
+                length, at = read_varint(data, at - 1)
+            if length > 0:
+                at += length
+            length = data[at]
+            if length:
+                length, at = read_varint(data, at)
+                at = _read_headers(data, at, end, length)[1]
+            else:
+                at += 1
+            if at != record_end:
+                raise InvalidRecord(
+                    f"Invalid record size: expected to read {size} bytes in record payload, but instead read {at - record_end + size}"
+                )
+    except IndexError:
+        raise InvalidRecord(_STRUCTURE) from None
+    if count and at != end:
+        raise InvalidRecord(_RECORDS_REMAIN)
+    if header.attributes & TIMESTAMP_TYPE_MASK:
+        return RecordsSummary(header.max_timestamp, header.max_timestamp, consecutive, null_key)
+    max_timestamp = max(int64(base_timestamp + latest), NO_TIMESTAMP) if latest is not None else header.max_timestamp
+    min_timestamp = max_timestamp if earliest is None else int64(base_timestamp + earliest)
+    return RecordsSummary(max_timestamp, min_timestamp, consecutive, null_key)
+
+
+def read_varint(data: Buffer, at: int) -> tuple[int, int]:
+    """A zigzag varint of at most 5 bytes, wrapped to 32 bits as in Java: (value, position behind it).
+
+    Raises IndexError at the end of the data, InvalidRecord if it is longer.
+    """
+    byte = data[at]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at + 1
+    raw = byte & 0x7F
+    for shift in (7, 14, 21, 28):
+        at += 1
+        byte = data[at]
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            raw &= 0xFFFFFFFF
+            return (raw >> 1) ^ -(raw & 1), at + 1
+    raise InvalidRecord(_STRUCTURE)
+
+
+def read_varlong(data: Buffer, at: int) -> tuple[int, int]:
+    """A zigzag varint of at most 10 bytes, wrapped to 64 bits. Raises as `read_varint`."""
+    raw = 0
+    for shift in range(0, 70, 7):
+        byte = data[at]
+        at += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            raw &= 0xFFFFFFFFFFFFFFFF
+            return (raw >> 1) ^ -(raw & 1), at
+    raise InvalidRecord(_STRUCTURE)
+
+
+def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
+    length, at = read_varint(data, at)
+    if length < 0:
+        return None, at
+    stop = at + length
+    if stop > end:
+        raise InvalidRecord(_STRUCTURE)
+    return data[at:stop], stop
+
+
+def _read_headers(data: bytes, at: int, end: int, count: int) -> tuple[tuple[Header, ...], int]:
+    if count < 0:
+        raise InvalidRecord(f"Found invalid number of record headers {count}")
+    if count > end - at:
+        raise InvalidRecord(f"Found invalid number of record headers. {count} is larger than the remaining size of the buffer")
+    headers: list[Header] = []
+    for _ in range(count):
+        key, at = _read_bytes(data, at, end)
+        if key is None:
+            raise InvalidRecord("Invalid negative header key size -1")
+        value, at = _read_bytes(data, at, end)
+        headers.append((key, value))
+    return tuple(headers), at
+
+
+def int64(value: int) -> int:
+    """Java's long arithmetic: deltas may carry a timestamp around the end of the range, and the header must still hold the result."""
+    return value if -(1 << 63) <= value < 1 << 63 else (value + (1 << 63)) % (1 << 64) - (1 << 63)

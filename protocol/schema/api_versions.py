@@ -1,0 +1,115 @@
+"""The versions of every API: what Apache Kafka 3.9 declares, the same for an API's request and its response.
+
+Here, and not where the messages are declared, so that a broker can list them (ApiVersions, usually the first request that it gets) without
+importing all of these.
+"""
+
+from typing import Final, NamedTuple
+
+from protocol.api_keys import ApiKey
+from protocol.schema.fields import NO_VERSIONS, Versions
+
+
+class ApiVersions(NamedTuple):
+    """Of one API: those that there are, and those of them that have compact lengths and tagged fields."""
+
+    valid: Versions
+    flexible: Versions
+
+
+def versions_of(key: ApiKey) -> ApiVersions:
+    """From 0 on, all of them."""
+    last, first_flexible = _LAST_AND_FIRST_FLEXIBLE[key]
+    return ApiVersions(Versions(0, last), NO_VERSIONS if first_flexible is None else Versions(first_flexible, last))
+
+
+_LAST_AND_FIRST_FLEXIBLE: Final[dict[ApiKey, tuple[int, int | None]]] = {
+    ApiKey.PRODUCE: (11, 9),
+    ApiKey.FETCH: (17, 12),
+    ApiKey.LIST_OFFSETS: (9, 6),
+    ApiKey.METADATA: (12, 9),
+    ApiKey.LEADER_AND_ISR: (7, 4),
+    ApiKey.STOP_REPLICA: (4, 2),
+    ApiKey.UPDATE_METADATA: (8, 6),
+    ApiKey.CONTROLLED_SHUTDOWN: (3, 3),
+    ApiKey.OFFSET_COMMIT: (9, 8),
+    ApiKey.OFFSET_FETCH: (9, 6),
+    ApiKey.FIND_COORDINATOR: (6, 3),
+    ApiKey.JOIN_GROUP: (9, 6),
+    ApiKey.HEARTBEAT: (4, 4),
+    ApiKey.LEAVE_GROUP: (5, 4),
+    ApiKey.SYNC_GROUP: (5, 4),
+    ApiKey.DESCRIBE_GROUPS: (5, 5),
+    ApiKey.LIST_GROUPS: (5, 3),
+    ApiKey.SASL_HANDSHAKE: (1, None),
+    ApiKey.API_VERSIONS: (4, 3),
+    ApiKey.CREATE_TOPICS: (7, 5),
+    ApiKey.DELETE_TOPICS: (6, 4),
+    ApiKey.DELETE_RECORDS: (2, 2),
+    ApiKey.INIT_PRODUCER_ID: (5, 2),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (4, 4),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (5, 3),
+    ApiKey.ADD_OFFSETS_TO_TXN: (4, 3),
+    ApiKey.END_TXN: (4, 3),
+    ApiKey.WRITE_TXN_MARKERS: (1, 1),
+    ApiKey.TXN_OFFSET_COMMIT: (4, 3),
+    ApiKey.DESCRIBE_ACLS: (3, 2),
+    ApiKey.CREATE_ACLS: (3, 2),
+    ApiKey.DELETE_ACLS: (3, 2),
+    ApiKey.DESCRIBE_CONFIGS: (4, 4),
+    ApiKey.ALTER_CONFIGS: (2, 2),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (2, 2),
+    ApiKey.DESCRIBE_LOG_DIRS: (4, 2),
+    ApiKey.SASL_AUTHENTICATE: (2, 2),
+    ApiKey.CREATE_PARTITIONS: (3, 2),
+    ApiKey.CREATE_DELEGATION_TOKEN: (3, 2),
+    ApiKey.RENEW_DELEGATION_TOKEN: (2, 2),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: (2, 2),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: (3, 2),
+    ApiKey.DELETE_GROUPS: (2, 2),
+    ApiKey.ELECT_LEADERS: (2, 2),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (1, 1),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 0),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
+    ApiKey.OFFSET_DELETE: (0, None),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: (1, 1),
+    ApiKey.ALTER_CLIENT_QUOTAS: (1, 1),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (0, 0),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (0, 0),
+    ApiKey.VOTE: (1, 0),
+    ApiKey.BEGIN_QUORUM_EPOCH: (1, 1),
+    ApiKey.END_QUORUM_EPOCH: (1, 1),
+    ApiKey.DESCRIBE_QUORUM: (2, 0),
+    ApiKey.ALTER_PARTITION: (3, 0),
+    ApiKey.UPDATE_FEATURES: (1, 0),
+    ApiKey.ENVELOPE: (0, 0),
+    ApiKey.FETCH_SNAPSHOT: (1, 0),
+    ApiKey.DESCRIBE_CLUSTER: (1, 0),
+    ApiKey.DESCRIBE_PRODUCERS: (0, 0),
+    ApiKey.BROKER_REGISTRATION: (4, 0),
+    ApiKey.BROKER_HEARTBEAT: (1, 0),
+    ApiKey.UNREGISTER_BROKER: (0, 0),
+    ApiKey.DESCRIBE_TRANSACTIONS: (0, 0),
+    ApiKey.LIST_TRANSACTIONS: (1, 0),
+    ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 0),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 0),
+    ApiKey.CONTROLLER_REGISTRATION: (0, 0),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (0, 0),
+    ApiKey.PUSH_TELEMETRY: (0, 0),
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: (0, 0),
+    ApiKey.LIST_CLIENT_METRICS_RESOURCES: (0, 0),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
+    ApiKey.SHARE_GROUP_HEARTBEAT: (0, 0),
+    ApiKey.SHARE_GROUP_DESCRIBE: (0, 0),
+    ApiKey.SHARE_FETCH: (0, 0),
+    ApiKey.SHARE_ACKNOWLEDGE: (0, 0),
+    ApiKey.ADD_RAFT_VOTER: (0, 0),
+    ApiKey.REMOVE_RAFT_VOTER: (0, 0),
+    ApiKey.UPDATE_RAFT_VOTER: (0, 0),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: (0, 0),
+    ApiKey.READ_SHARE_GROUP_STATE: (0, 0),
+    ApiKey.WRITE_SHARE_GROUP_STATE: (0, 0),
+    ApiKey.DELETE_SHARE_GROUP_STATE: (0, 0),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: (0, 0),
+}

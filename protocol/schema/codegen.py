@@ -1,0 +1,103 @@
+"""Turns a declared class into functions: one constructor per class, one decoder and one encoder per (class, version), made when first used.
+
+The source is straight-line Python, registered with `linecache`, so that a debugger steps through it and a traceback shows its lines;
+`source_of` returns it. What makes it fast: neighbouring fields of fixed size, together with the first byte of the length that follows
+them, are one precompiled `Struct` call; varints of one byte are read in place; the loops over arrays are inline; objects are filled
+without calling their constructor.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any
+
+from protocol.schema.decoder_source import decoder_source
+from protocol.schema.encoder_source import encoder_source
+from protocol.schema.fields import ArrayOf, StructOf
+from protocol.schema.wire import Buffer, UnsupportedVersion
+
+if TYPE_CHECKING:
+    from protocol.schema.message import Message, Struct
+
+Decoder = Callable[[Buffer, int], "tuple[Message, int]"]
+Encoder = Callable[["Message"], bytes]
+PartEncoder = Callable[["Message"], "list[bytes | memoryview]"]
+StepDecoder = Callable[[Buffer, int], "Generator[None, None, tuple[Message, int]]"]
+StepEncoder = Callable[["Message"], "Generator[None, None, list[bytes | memoryview]]"]
+
+_UNSET = object()
+
+
+def compile_decoder(cls: type[Message], version: int) -> Decoder:
+    """A function (buffer, offset) -> (message, offset after it)."""
+    _check_version(cls, version)
+    source, namespace = decoder_source(cls, version, in_steps=False)
+    return _compile(f"{cls.__name__} v{version} decode", "decode", source, namespace)  # type: ignore[no-any-return]  # made by exec
+
+
+def compile_step_decoder(cls: type[Message], version: int) -> StepDecoder:
+    """The same as a generator that yields after every element of an array."""
+    _check_version(cls, version)
+    source, namespace = decoder_source(cls, version, in_steps=True)
+    return _compile(f"{cls.__name__} v{version} decode_steps", "decode", source, namespace)  # type: ignore[no-any-return]  # made by exec
+
+
+def compile_encoder(cls: type[Message], version: int) -> Encoder:
+    """A function message -> bytes."""
+    _check_version(cls, version)
+    source, namespace = encoder_source(cls, version, in_parts=False, in_steps=False)
+    return _compile(f"{cls.__name__} v{version} encode", "encode", source, namespace)  # type: ignore[no-any-return]  # made by exec
+
+
+def compile_part_encoder(cls: type[Message], version: int) -> PartEncoder:
+    """A function message -> parts, of which every value of type Records is one."""
+    _check_version(cls, version)
+    source, namespace = encoder_source(cls, version, in_parts=True, in_steps=False)
+    return _compile(f"{cls.__name__} v{version} encode_parts", "encode", source, namespace)  # type: ignore[no-any-return]  # made by exec
+
+
+def compile_step_encoder(cls: type[Message], version: int) -> StepEncoder:
+    """A generator of the parts that yields after every element of an array; these are cut wherever it suits."""
+    _check_version(cls, version)
+    source, namespace = encoder_source(cls, version, in_parts=True, in_steps=True)
+    return _compile(f"{cls.__name__} v{version} encode_steps", "encode", source, namespace)  # type: ignore[no-any-return]  # made by exec
+
+
+def compile_init(cls: type[Struct]) -> Callable[..., None]:
+    """The constructor: every field by keyword, every field with its default."""
+    namespace: dict[str, Any] = {"UNSET": _UNSET}
+    parameters = []
+    lines = []
+    for field in cls.SCHEMA.fields:
+        if field.default is not None and isinstance(field.type, ArrayOf | StructOf):
+            made = "[]" if isinstance(field.type, ArrayOf) else f"{field.type.cls.__name__}()"
+            if isinstance(field.type, StructOf):
+                namespace[field.type.cls.__name__] = field.type.cls
+            parameters.append(f"{field.name}=UNSET")
+            lines.append(f"    self.{field.name} = {made} if {field.name} is UNSET else {field.name}")
+        else:
+            parameters.append(f"{field.name}={field.default!r}")
+            lines.append(f"    self.{field.name} = {field.name}")
+    star = "*, " if parameters else ""
+    source = "\n".join([f"def __init__(self, {star}{', '.join(parameters)}):", *lines, "    self.unknown_tagged_fields = None", ""])
+    return _compile(f"{cls.__module__}.{cls.__name__} init", "__init__", source, namespace)  # type: ignore[no-any-return]  # made by exec
+
+
+def source_of(function: Callable[..., Any]) -> str:
+    """The generated source of a decoder or encoder."""
+    return "".join(linecache.getlines(function.__code__.co_filename))
+
+
+def _check_version(cls: type[Message], version: int) -> None:
+    if not cls.SCHEMA.versions.cover(version):
+        first, last = cls.SCHEMA.versions
+        raise UnsupportedVersion(f"{cls.__name__} has versions {first} to {last}, not {version}")
+
+
+def _compile(title: str, name: str, source: str, namespace: dict[str, Any]) -> Any:
+    filename = f"<{title}>"
+    exec(compile(source, filename, "exec"), namespace)
+    # No modification time: linecache keeps such an entry instead of looking for a file.
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    return namespace[name]

@@ -1,0 +1,96 @@
+"""What a field of a message is: its type on the wire, the versions it exists in, its default.
+
+`protocol.schema.message` builds these from the declarations, `protocol.schema.codegen` turns them into source, and nobody else looks at
+them. All of it is immutable once the class has been declared.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+LAST_VERSION: Final = 32767
+
+
+class Versions(NamedTuple):
+    """An inclusive range of versions; empty when `last` < `first`."""
+
+    first: int
+    last: int
+
+    def cover(self, version: int) -> bool:
+        return self.first <= version <= self.last
+
+    def within(self, other: Versions) -> Versions:
+        return Versions(max(self.first, other.first), min(self.last, other.last))
+
+
+NO_VERSIONS: Final = Versions(1, 0)
+
+
+class Fixed(NamedTuple):
+    """A type of one size; `code` is its letter (or count and letter) for the `struct` module."""
+
+    name: str
+    code: str
+    size: int
+    zero: Any
+
+
+class Variable(NamedTuple):
+    """A string, bytes or records: a length and that many bytes."""
+
+    name: str
+    zero: Any
+
+
+class ArrayOf(NamedTuple):
+    """A count and that many elements."""
+
+    element: WireType
+
+
+class StructOf(NamedTuple):
+    """A nested structure. Nullable ones are preceded by a byte that says whether they are there."""
+
+    cls: type[Any]
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        fields: tuple[Field, ...] = self.cls.SCHEMA.fields
+        return fields
+
+
+WireType = Fixed | Variable | ArrayOf | StructOf
+
+
+class Field(NamedTuple):
+    """One field. `versions` is open to both sides unless the declaration bounds it; `nullable` are the versions that have null."""
+
+    name: str
+    type: WireType
+    versions: Versions
+    nullable: Versions
+    default: Any
+    ignorable: bool
+    tag: int | None
+    flexible: bool
+
+    def make_default(self) -> Any:
+        """A default that the caller may keep and change: arrays and structures are made anew."""
+        if self.default is not None:
+            if isinstance(self.type, ArrayOf):
+                return []
+            if isinstance(self.type, StructOf):
+                return self.type.cls()
+        return self.default
+
+
+class Schema(NamedTuple):
+    """What a declared class knows of itself. `versions` and `flexible` of a nested structure are those of whoever contains it."""
+
+    name: str
+    kind: str
+    api_key: int | None
+    versions: Versions
+    flexible: Versions
+    fields: tuple[Field, ...]

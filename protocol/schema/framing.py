@@ -1,0 +1,68 @@
+"""Cuts a stream of bytes into frames: a length of four bytes, then that many bytes. No sockets here: bytes in, frames out.
+
+Used by clients of other brokers, tests and whoever reads a stream piecemeal. The broker's own connections cut frames out of their receive
+buffer in place, by the same rules (`frame_length`), so as not to copy.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from protocol.schema.wire import ProtocolError
+
+LENGTH_BYTES: Final = 4
+
+_LENGTH = struct.Struct(">i")
+
+
+class InvalidFrame(ProtocolError):
+    """The length of a frame is negative or over the limit; nothing on this connection can be trusted any more."""
+
+    def __init__(self, length: int, max_bytes: int) -> None:
+        super().__init__(f"a frame of {length} bytes; at most {max_bytes} are allowed")
+        self.length = length
+        self.max_bytes = max_bytes
+
+
+def frame_length(buf: bytes | bytearray | memoryview, offset: int, max_bytes: int) -> int:
+    """The length that stands at `offset`, where four bytes must be. Raises InvalidFrame."""
+    length: int = _LENGTH.unpack_from(buf, offset)[0]
+    if not 0 <= length <= max_bytes:
+        raise InvalidFrame(length, max_bytes)
+    return length
+
+
+def frame(*parts: bytes | memoryview) -> bytes:
+    """The parts as one frame, with its length before it."""
+    return b"".join((_LENGTH.pack(sum(len(part) for part in parts)), *parts))
+
+
+class FrameReader:
+    """Collects what a stream delivers and hands out whole frames, each as bytes of its own.
+
+    It never holds more than one frame of `max_bytes` and what was fed last. After InvalidFrame the reader is of no further use.
+    """
+
+    __slots__ = ("_buffer", "_max_bytes")
+
+    def __init__(self, max_bytes: int) -> None:
+        self._buffer = bytearray()
+        self._max_bytes = max_bytes
+
+    def feed(self, data: bytes | bytearray | memoryview) -> Iterator[bytes]:
+        """The frames that `data` completes. All of them must be taken before more is fed. Raises InvalidFrame."""
+        buffer = self._buffer
+        buffer += data
+        start = 0
+        try:
+            while len(buffer) - start >= LENGTH_BYTES:
+                end = start + LENGTH_BYTES + frame_length(buffer, start, self._max_bytes)
+                if end > len(buffer):
+                    return
+                body = bytes(memoryview(buffer)[start + LENGTH_BYTES : end])
+                start = end
+                yield body
+        finally:
+            del buffer[:start]

@@ -1,0 +1,264 @@
+"""Proposals of ISRs on their way to the controller: the `IsrProposals` of a broker among others (KIP-497, AlterPartition, api 56).
+
+One request is under way at a time; what is proposed meanwhile goes with the next, all of it. A proposal waits until somebody decided: when
+the controller cannot be reached, has moved, or answers with an error of the whole request, all that is undecided is sent 50 ms later (after
+further failures 100, 200, 400 ms, and no more), and whatever the answer leaves out is asked for again. A decision about one partition, good
+or bad, ends that proposal before the leader is told of it, so that it may propose something else at once.
+
+`ask` brings a request to the active controller, whoever that is, and knows how to find it; it may take for ever, and raises PeerUnavailable
+when it gave up. It sends the version that it is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionRequestTopicData,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    BrokerState,
+)
+from protocol.schema.message import Message
+from protocol.uuid import ZERO_UUID
+from replication.ports.isr_proposals import MAY_BE_OUT_OF_DATE, NOT_CARRIED_OUT, IsrDecision, IsrProposal
+from replication.ports.peer import PeerUnavailable
+from storage.disk.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+LATEST_VERSION = 3
+LATEST_VERSION_WITH_NAMES = 1
+FIRST_VERSION_WITH_EPOCHS = 3
+PER_TURN = 250
+"""Partitions that are asked about, or decided, in a turn of the event loop: 5 µs each."""
+RETRY_MS = 50
+MAX_RETRY_MS = 400
+UNKNOWN_BROKER_EPOCH = -1
+"""The epoch of every ISR member: in ZooKeeper mode nobody knows that of others, and nobody looks at it."""
+
+FINAL = {ErrorCode.NONE} | NOT_CARRIED_OUT | MAY_BE_OUT_OF_DATE
+"""After any other answer about a partition its leader proposes again: that has to wait a little."""
+
+RECOVERY_STATES = (0, 1)
+
+Ask = Callable[[ApiKey, int, Message], Awaitable[Message]]
+OnDecided = Callable[[IsrDecision], None]
+_Sent = tuple[IsrProposal, OnDecided]
+
+
+class AlterPartition:
+    """See the module. `requests` counts what was sent, for metrics and tests."""
+
+    __slots__ = (
+        "_ask",
+        "_broker_epoch",
+        "_broker_id",
+        "_proposed",
+        "_retry_ms",
+        "_sleep",
+        "_task",
+        "_trouble",
+        "_uses_topic_ids",
+        "requests",
+    )
+
+    def __init__(
+        self,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        ask: Ask,
+        *,
+        uses_topic_ids: bool = True,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """`uses_topic_ids`: inter.broker.protocol.version is 2.8 or later."""
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._ask = ask
+        self._uses_topic_ids = uses_topic_ids
+        self._sleep = sleep
+        self._proposed: dict[TopicPartition, _Sent] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._trouble: str | None = None
+        """Why the last request came to nothing, as it was logged: it is said once, not at every attempt."""
+        self._retry_ms = RETRY_MS
+        self.requests = 0
+
+    @property
+    def undecided(self) -> int:
+        """Proposals that nobody has decided yet."""
+        return len(self._proposed)
+
+    def propose(self, proposal: IsrProposal, on_decided: OnDecided) -> bool:
+        """See IsrProposals."""
+        if proposal.topic_partition in self._proposed:
+            return False
+        self._proposed[proposal.topic_partition] = (proposal, on_decided)
+        if self._task is None:
+            # It starts in the next turn of the loop: whatever else is proposed in this one goes with the first request.
+            self._task = asyncio.get_running_loop().create_task(self._send_all())
+        return True
+
+    async def close(self) -> None:
+        """Ask nothing more. What was not decided never will be."""
+        self._proposed.clear()
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _send_all(self) -> None:
+        try:
+            while self._proposed:
+                if not await self._send(list(self._proposed.values())):
+                    retry_ms, self._retry_ms = self._retry_ms, min(2 * self._retry_ms, MAX_RETRY_MS)
+                    await self._sleep(retry_ms / 1000)
+        finally:
+            self._task = None
+
+    async def _send(self, sent: Sequence[_Sent]) -> bool:
+        """One request and what follows from its answer; False when the next one has to wait."""
+        version = self._version([proposal for proposal, _ in sent])
+        request = AlterPartitionRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
+        for some in _portions(sent):
+            put_proposals(request, [proposal for proposal, _ in some], version)
+            if len(some) == PER_TURN:
+                await asyncio.sleep(0)
+        self.requests += 1
+        try:
+            response = await self._ask(ApiKey.ALTER_PARTITION, version, request)
+        except PeerUnavailable as error:
+            self._in_trouble(logging.INFO, f"the controller cannot be reached ({error})")
+            return False
+        except Exception:
+            # A fault of ours: without its answer the ISRs of this broker would stand still for ever, so it is asked again.
+            logger.exception("AlterPartition of %d partitions failed; asking again", len(sent))
+            return False
+        assert isinstance(response, AlterPartitionResponse)
+        error_code = ErrorCode.of(response.error_code)
+        if error_code != ErrorCode.NONE:
+            self._refused(error_code, request.broker_epoch)
+            return False
+        if self._trouble is not None:
+            logger.info("AlterPartition: the controller answers again")
+            self._trouble = None
+        self._retry_ms = RETRY_MS
+        decided = await _decided(response, sent, version)
+        at_once = True
+        for some in _portions(sent):
+            at_once &= self._decide(some, decided)
+            if len(some) == PER_TURN:
+                await asyncio.sleep(0)
+        return at_once
+
+    def _decide(self, sent: Sequence[_Sent], decided: dict[TopicPartition, AlterPartitionResponsePartitionData]) -> bool:
+        at_once = True
+        for proposal, on_decided in sent:
+            answer = decided.get(proposal.topic_partition)
+            if answer is None:
+                logger.warning("%s was proposed, but the controller's answer leaves it out; asking again", proposal.topic_partition)
+                at_once = False
+                continue
+            known = self._proposed.get(proposal.topic_partition)
+            if known is None or known[0] is not proposal:
+                continue  # closed meanwhile
+            del self._proposed[proposal.topic_partition]
+            decision = _decision(answer, proposal)
+            at_once &= decision.error_code in FINAL
+            try:
+                on_decided(decision)
+            except Exception:
+                # A fault of ours, in a task that nobody awaits: the other partitions are told all the same.
+                logger.exception("%s: what the controller decided (%s) could not be carried out", proposal.topic_partition, decision)
+        return at_once
+
+    def _version(self, proposals: Sequence[IsrProposal]) -> int:
+        has_ids = self._uses_topic_ids and all(proposal.topic_id != ZERO_UUID for proposal in proposals)
+        return LATEST_VERSION if has_ids else LATEST_VERSION_WITH_NAMES
+
+    def _refused(self, error_code: ErrorCode, broker_epoch: int) -> None:
+        if error_code == ErrorCode.STALE_BROKER_EPOCH:
+            self._in_trouble(logging.WARNING, f"the controller knows a later broker epoch than {broker_epoch}")
+        elif error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            self._in_trouble(
+                logging.ERROR,
+                "this broker is not authorized to ask the controller; give its principal ClusterAction on the cluster",
+            )
+        elif error_code == ErrorCode.NOT_CONTROLLER:
+            self._in_trouble(logging.INFO, "the controller has moved")
+        else:
+            self._in_trouble(logging.WARNING, f"the controller refused with {error_code.name}")
+
+    def _in_trouble(self, level: int, why: str) -> None:
+        if why != self._trouble:
+            self._trouble = why
+            logger.log(level, "AlterPartition of %d partitions: %s; asking again until it is decided", len(self._proposed), why)
+
+
+def _portions(sent: Sequence[_Sent]) -> Iterator[Sequence[_Sent]]:
+    return (sent[start : start + PER_TURN] for start in range(0, len(sent), PER_TURN))
+
+
+def put_proposals(request: AlterPartitionRequest, proposals: Sequence[IsrProposal], version: int) -> None:
+    """Put these proposals into a request, in the form of `version`."""
+    topics = {(topic.topic_name, topic.topic_id): topic for topic in request.topics}
+    # A topic that was deleted may have left proposals behind when another of its name is there.
+    for proposal in proposals:
+        name = proposal.topic_partition.topic
+        topic = topics.get((name, proposal.topic_id))
+        if topic is None:
+            topic = topics[name, proposal.topic_id] = AlterPartitionRequestTopicData(topic_name=name, topic_id=proposal.topic_id)
+            request.topics.append(topic)
+        asked = AlterPartitionRequestPartitionData(
+            partition_index=proposal.topic_partition.partition,
+            leader_epoch=proposal.leader_epoch,
+            leader_recovery_state=proposal.leader_recovery_state,
+            partition_epoch=proposal.partition_epoch,
+        )
+        if version >= FIRST_VERSION_WITH_EPOCHS:
+            asked.new_isr_with_epochs = [BrokerState(broker_id=member, broker_epoch=UNKNOWN_BROKER_EPOCH) for member in proposal.isr]
+        else:
+            asked.new_isr = list(proposal.isr)
+        topic.partitions.append(asked)
+
+
+async def _decided(
+    response: AlterPartitionResponse, sent: Sequence[_Sent], version: int
+) -> dict[TopicPartition, AlterPartitionResponsePartitionData]:
+    """The answers by partition; topics are known by the ids that were sent, for the metadata may have moved on."""
+    names = {proposal.topic_id: proposal.topic_partition.topic for proposal, _ in sent}
+    decided = {}
+    in_this_turn = 0
+    for topic in response.topics:
+        name = topic.topic_name if version <= LATEST_VERSION_WITH_NAMES else names.get(topic.topic_id)
+        if name is None:
+            logger.error("AlterPartition: the answer names a topic id %s that was not asked about; ignored", topic.topic_id.hex())
+            continue
+        for partition in topic.partitions:
+            decided[TopicPartition(name, partition.partition_index)] = partition
+        in_this_turn += len(topic.partitions)
+        if in_this_turn >= PER_TURN:
+            in_this_turn = 0
+            await asyncio.sleep(0)
+    return decided
+
+
+def _decision(answer: AlterPartitionResponsePartitionData, proposal: IsrProposal) -> IsrDecision:
+    error_code = ErrorCode.of(answer.error_code)
+    if error_code == ErrorCode.NONE and answer.leader_recovery_state not in RECOVERY_STATES:
+        logger.error("%s: the controller answers the leader recovery state %d", proposal.topic_partition, answer.leader_recovery_state)
+        error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+    if error_code != ErrorCode.NONE:
+        return IsrDecision(
+            error_code, -1, proposal.leader_epoch, proposal.isr, proposal.leader_recovery_state, proposal.partition_epoch
+        )  # fmt: skip
+    return IsrDecision(
+        error_code, answer.leader_id, answer.leader_epoch, tuple(answer.isr), answer.leader_recovery_state, answer.partition_epoch
+    )

@@ -1,0 +1,134 @@
+"""What LeaderAndIsr and StopReplica say, partition by partition, in whatever form their version has it, and the answers to them.
+
+For the replica manager.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from protocol.errors import ErrorCode
+from protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from protocol.uuid import ZERO_UUID
+from storage.disk.topic_partition import TopicPartition
+from storage.upkeep.retirements import Retirement
+
+logger = logging.getLogger(__name__)
+
+EPOCH_DURING_DELETE = -2
+"""The leader epoch by which StopReplica says that the topic is deleted (LeaderAndIsr.EpochDuringDelete)."""
+
+NO_EPOCH = -1
+"""The version has no leader epoch."""
+
+
+class NamedState(NamedTuple):
+    """What LeaderAndIsr says of a partition. The topic id is ZERO_UUID where the version has none."""
+
+    topic: str
+    topic_id: bytes
+    state: LeaderAndIsrPartitionState
+
+
+def named_states(request: LeaderAndIsrRequest) -> Iterator[NamedState]:
+    """One topic after the other."""
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield NamedState(topic.topic_name, topic.topic_id, state)
+    by_name: dict[str, list[LeaderAndIsrPartitionState]] = {}
+    for state in request.ungrouped_partition_states:  # versions 0 and 1
+        by_name.setdefault(state.topic_name, []).append(state)
+    for name, states in by_name.items():
+        for state in states:
+            yield NamedState(name, ZERO_UUID, state)
+
+
+class LeaderAndIsrAnswer:
+    """The answer to LeaderAndIsr, put together one partition at a time."""
+
+    __slots__ = ("_errors", "_topics", "deleted")
+
+    def __init__(self) -> None:
+        self.deleted: set[TopicPartition] = set()
+        """What StopReplica deleted since the request came."""
+        self._topics: dict[str, LeaderAndIsrTopicError] = {}
+        self._errors: list[LeaderAndIsrPartitionError] = []
+
+    def add(self, named: NamedState, code: ErrorCode) -> None:
+        """What became of one."""
+        topic = self._topics.get(named.topic)
+        if topic is None:
+            topic = self._topics[named.topic] = LeaderAndIsrTopicError(topic_id=named.topic_id)
+        error = LeaderAndIsrPartitionError(topic_name=named.topic, partition_index=named.state.partition_index, error_code=code)
+        topic.partition_errors.append(error)
+        self._errors.append(error)
+
+    def is_over(self, named: NamedState) -> bool:
+        """Whether what is said of the partition has been overtaken: it would be made again for nobody."""
+        return (named.topic, named.state.partition_index) in self.deleted
+
+    def response(self) -> LeaderAndIsrResponse:
+        """All of them, in the forms of all versions."""
+        return LeaderAndIsrResponse(error_code=ErrorCode.NONE, topics=list(self._topics.values()), partition_errors=self._errors)
+
+
+def stopped_partitions(request: StopReplicaRequest) -> Iterable[tuple[TopicPartition, int, bool]]:
+    """(partition, leader epoch, delete the log) of every version's form."""
+    for topic_state in request.topic_states:
+        for state in topic_state.partition_states:
+            yield TopicPartition(topic_state.topic_name, state.partition_index), state.leader_epoch, state.delete_partition
+    for topic in request.topics:
+        for index in topic.partition_indexes:
+            yield TopicPartition(topic.name, index), NO_EPOCH, request.delete_partitions
+    for ungrouped in request.ungrouped_partitions:
+        yield TopicPartition(ungrouped.topic_name, ungrouped.partition_index), NO_EPOCH, request.delete_partitions
+
+
+class StopReplicaAnswer:
+    """The answer to StopReplica, put together one partition at a time."""
+
+    __slots__ = ("_errors", "_retired")
+
+    def __init__(self) -> None:
+        self._errors: list[StopReplicaPartitionError] = []
+        self._retired: list[tuple[StopReplicaPartitionError, Retirement]] = []
+
+    def add(self, topic_partition: TopicPartition, code: ErrorCode, retirements: Iterable[Retirement]) -> None:
+        """What became of one, but for what the disk says to the deletion of its logs, which is not known yet."""
+        error = StopReplicaPartitionError(topic_name=topic_partition.topic, partition_index=topic_partition.partition, error_code=code)
+        self._errors.append(error)
+        self._retired.extend((error, each) for each in retirements)
+
+    def response(self) -> StopReplicaResponse:
+        """All of them, when all logs are retired."""
+        for error, retirement in self._retired:
+            if retirement.failure is not None:
+                error.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return StopReplicaResponse(error_code=ErrorCode.NONE, partition_errors=self._errors)
+
+
+NO_LEADER = -1
+MOST_NAMED = 10
+
+
+def say_not_followed(by_leader: dict[int, list[TopicPartition]]) -> None:
+    """One line in the log for all that LeaderAndIsr gave no leader, as when the last replica in sync is gone, or one that is not known.
+
+    Empties what it is given.
+    """
+    for leader, partitions in by_leader.items():
+        names = ", ".join(map(str, partitions[:MOST_NAMED])) + (" and others" if len(partitions) > MOST_NAMED else "")
+        if leader == NO_LEADER:
+            logger.info("%d partitions have no leader; they are followed once one is elected: %s", len(partitions), names)
+        else:
+            logger.error("cannot follow broker %d, which is not alive, in %d partitions: %s", leader, len(partitions), names)
+    by_leader.clear()

@@ -1,0 +1,66 @@
+"""StopReplica: methods of `ReplicaManager`, kept in a file of their own.
+
+A LeaderAndIsr of before may still be worked off, when the connection it came by broke or this broker's session ended: what is deleted
+meanwhile it does not make again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from protocol.errors import ErrorCode
+from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from replication.control.controller_requests import EPOCH_DURING_DELETE, NO_EPOCH, StopReplicaAnswer, stopped_partitions
+from replication.ports.thread_work import done
+from storage.disk.topic_partition import TopicPartition
+from storage.errors import LogDirFailure
+from storage.upkeep.retirements import Retirement
+
+if TYPE_CHECKING:
+    from replication.control.replica_manager import ReplicaManager
+
+LOGS_PER_TURN = 3
+"""What is renamed to be deleted in a turn of the event loop while a request is worked off."""
+
+
+async def on_stop_replica(self: ReplicaManager, request: StopReplicaRequest) -> StopReplicaResponse:
+    """StopReplica (api 5): stop following partitions and, where the request says so, delete their logs."""
+    answer = StopReplicaAnswer()
+    if self.is_deposed(request):
+        return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+    deletes = False
+    for at, (topic_partition, leader_epoch, delete) in enumerate(stopped_partitions(request), 1):
+        deletes = deletes or delete
+        answer.add(topic_partition, *_stop(self, topic_partition, leader_epoch, delete=delete))
+        if at % LOGS_PER_TURN == 0:
+            await asyncio.sleep(0)
+            if self.is_deposed(request):
+                return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+    if deletes:
+        await done(self.log_manager.retirements.when_done)
+    return answer.response()
+
+
+def _stop(self: ReplicaManager, topic_partition: TopicPartition, leader_epoch: int, *, delete: bool) -> tuple[ErrorCode, list[Retirement]]:
+    retirements: list[Retirement] = []
+    if topic_partition in self.offline:
+        return ErrorCode.KAFKA_STORAGE_ERROR, retirements
+    partition = self.partition(*topic_partition)
+    if partition is not None:
+        if leader_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE) and leader_epoch < partition.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH, retirements
+        self.unfollow(topic_partition)
+        self.log_manager.moves.stop(topic_partition)
+        if delete:
+            self.remove(partition)
+        partition.waiters.notify()
+    if delete:
+        for answer in self.answers:
+            answer.deleted.add(topic_partition)
+        try:
+            retirements = self.log_manager.delete(topic_partition)
+        except LogDirFailure as failure:
+            self.on_log_dir_failure(failure.log_dir, failure.what)
+            return ErrorCode.KAFKA_STORAGE_ERROR, retirements
+    return ErrorCode.NONE, retirements

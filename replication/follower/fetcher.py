@@ -1,0 +1,397 @@
+"""One connection to one leader, and the partitions that follow it over that: fetch, append, truncate, again.
+
+Kafka's ReplicaFetcherThread. `FetcherPool` makes one per (leader, fetcher id), adds and removes partitions, and runs it as one task with a
+plain loop. The rules of a step:
+* everything between two awaits belongs to one owner: after an await only a `FollowedPartition` that is active and in the epoch of its
+  partition is touched, so an answer that was asked for in an older epoch, or before the partition was unfollowed, falls on nobody;
+* what fails is tried again after `replica.fetch.backoff.ms`, some of it sooner; a partition whose log cannot be written or whose leader
+  epoch is fenced has failed, and waits for the controller's next word;
+* a fetch costs what its answer holds: no task, no lock and no log line per fetch, one pass over the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import cast
+
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData, ReplicaState
+from replication.follower import fetcher_failures, truncation
+from replication.follower.fetch_session import NO_EPOCH, FetchSession, FollowedPartition
+from replication.follower.fetcher_settings import FetcherSettings
+from replication.follower.leader_requests import FIRST_FETCH_WITH_REPLICA_STATE
+from replication.leader.partition import Partition
+from replication.ports.peer import Peer, PeerUnavailable
+from storage.disk.topic_partition import TopicPartition
+from storage.errors import CorruptRecord, InvalidRecord, LogBeingTruncated, OffsetOutOfRange, UnexpectedAppendOffset
+from storage.log.partition_log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+BYTES_PER_TURN = 1 << 20
+"""What one turn of the event loop appends, more or less, before it lets others run: 0.5 ms."""
+
+BYTES_PER_PARTITION = 2048
+"""As how many a partition counts there, whatever came of it: 2 µs."""
+
+INTERRUPTION_SECONDS = 0.03
+"""How long a fetch that waits at the leader may keep what is to be followed from now on waiting, too."""
+
+
+class Fetcher:
+    """See the module. Counters are plain attributes, for the metrics to read."""
+
+    __slots__ = (
+        "_awake",
+        "_broker_epoch",
+        "_interrupted",
+        "_interruption",
+        "_on_idle",
+        "_replica_state",
+        "_task",
+        "beginning_lower",
+        "bytes_in",
+        "client_id",
+        "delayed",
+        "followed",
+        "leader_id",
+        "on_failed",
+        "on_log_dir_failure",
+        "peer",
+        "requests",
+        "session",
+        "settings",
+        "throttled",
+        "truncating",
+        "unanswered",
+    )
+
+    def __init__(
+        self,
+        settings: FetcherSettings,
+        leader_id: int,
+        client_id: str,
+        peer: Peer,
+        broker_epoch: Callable[[], int],
+        *,
+        on_failed: Callable[[TopicPartition], None],
+        on_log_dir_failure: Callable[[str, str], None],
+        on_idle: Callable[[Fetcher], None],
+    ) -> None:
+        """`on_failed` hears of each partition that is given up, `on_idle` when none is left: `run` then returns."""
+        self.settings = settings
+        self.leader_id = leader_id
+        self.client_id = client_id
+        self.peer = peer
+        self.followed: dict[TopicPartition, FollowedPartition] = {}
+        self.requests = 0
+        self.bytes_in = 0
+        version = settings.versions.fetch
+        request = FetchRequest(max_wait_ms=settings.max_wait_ms, min_bytes=settings.min_bytes, max_bytes=settings.response_max_bytes)
+        self.session = FetchSession(request, version)
+        self._replica_state = ReplicaState(replica_id=settings.broker_id)
+        self._broker_epoch = broker_epoch
+        self.on_failed = on_failed
+        self.on_log_dir_failure = on_log_dir_failure
+        self._on_idle = on_idle
+        self._awake = asyncio.Event()
+        self.unanswered = 0
+        """Fetches in a row."""
+        self._task: asyncio.Task[None] | None = None  # while it waits for an answer
+        self._interruption: asyncio.TimerHandle | None = None
+        self._interrupted = False
+        self.delayed: dict[FollowedPartition, None] = {}
+        """Those that failed and wait, the first to go on first."""
+        self.throttled: dict[FollowedPartition, None] = {}
+        """Those that wait for the quota."""
+        self.truncating: dict[FollowedPartition, None] = {}
+        """Those that are to be cut before they are fetched."""
+        self.beginning_lower: list[tuple[FollowedPartition, PartitionData, UnexpectedAppendOffset]] = []
+        """Those whose log is empty and begins inside the batch that came."""
+
+    on_error_code = fetcher_failures.on_error_code
+    on_unreachable = fetcher_failures.on_unreachable
+    on_broken = fetcher_failures.on_broken
+    fail = fetcher_failures.fail
+    delay = fetcher_failures.delay
+    delay_all = fetcher_failures.delay_all
+    resume = fetcher_failures.resume
+    truncate_before_fetching = truncation.truncate_before_fetching
+    cut = truncation.cut
+    begin_lower = truncation.begin_lower
+    on_out_of_range = truncation.on_out_of_range
+
+    # -- what the pool says
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch it in its present leader epoch; nothing happens when that is being done."""
+        topic_partition = partition.topic_partition
+        known = self.followed.get(topic_partition)
+        if known is not None:
+            is_same = known.leader_epoch == partition.leader_epoch and known.partition is partition
+            if is_same and partition.fetched_topic_id in (known.topic_id, partition.topic_id):
+                return
+            self.unfollow(topic_partition)
+        log = partition.log
+        settings = self.settings
+        knows_epochs = settings.versions.truncates_on_fetch and log.latest_epoch is not None
+        offset = log.log_end_offset if knows_epochs else log.high_watermark
+        followed = FollowedPartition(partition, offset, self.last_epoch(log), settings.max_bytes)
+        self.followed[topic_partition] = followed
+        if knows_epochs:
+            self.session.add(followed)
+        else:
+            followed.is_truncating = True
+            self.truncating[followed] = None
+        self._awake.set()
+        if self._task is not None and self._interruption is None:
+            self._interruption = asyncio.get_running_loop().call_later(INTERRUPTION_SECONDS, self._interrupt, self.requests)
+
+    def unfollow(self, topic_partition: TopicPartition) -> None:
+        """Touch it no more. Harmless when it is not followed here."""
+        followed = self.followed.pop(topic_partition, None)
+        if followed is not None:
+            followed.is_active = False
+            self.session.remove(followed)
+            self.delayed.pop(followed, None)
+            self.throttled.pop(followed, None)
+            self.truncating.pop(followed, None)
+            self._awake.set()
+
+    def wake(self) -> None:
+        """There may be something to ask."""
+        self._awake.set()
+
+    # -- the loop
+
+    async def run(self) -> None:
+        """Until nothing is followed any more."""
+        while self.followed:
+            try:
+                await self._step()
+            except Exception:
+                logger.exception("%s: fetching from broker %d failed in a way nobody foresaw; it goes on", self.client_id, self.leader_id)
+                self.session.on_failure()
+                self.delay_all(self.followed.values())
+        self._on_idle(self)
+        await self.peer.close()
+
+    async def _step(self) -> None:
+        settings = self.settings
+        self._awake.clear()
+        if settings.is_held:
+            await self._idle()
+            return
+        if self.delayed:
+            self.resume()
+        if self.truncating:
+            await self.truncate_before_fetching()
+        if settings.quota.is_limited or self.throttled:
+            self._obey_quota()
+        session = self.session
+        if session.has_nothing_to_say:
+            await self._idle()
+            return
+        request = session.prepare()
+        version = session.version
+        self._say_who_asks(request, version)
+        request.max_wait_ms = self._max_wait_ms() if self.delayed else settings.max_wait_ms
+        self.requests += 1
+        task = self._task = asyncio.current_task()
+        try:
+            response = cast(FetchResponse, await self.peer.request(ApiKey.FETCH, version, request, timeout_ms=settings.timeout_ms))
+        except asyncio.CancelledError:
+            if not self._interrupted or task is None or task.uncancel():
+                raise
+            self._interrupted = False
+            session.on_failure()
+            return
+        except PeerUnavailable as error:
+            session.on_failure()
+            self.on_unreachable(error)
+            return
+        finally:
+            self._task = None
+        if self.unanswered:
+            self.unanswered = 0
+            logger.info("%s: broker %d answers again", self.client_id, self.leader_id)
+        if session.on_response(response):
+            await self._take(response)
+        else:
+            code = ErrorCode.of(response.error_code)
+            logger.info("%s: broker %d refused a fetch (%s); a new session follows", self.client_id, self.leader_id, code.name)
+            if code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR or session.keeps_failing:
+                self.delay_all(session.asked())
+
+    def _interrupt(self, request: int) -> None:
+        """Something is to be fetched, and the answer to a fetch without it does not come: it may be waiting for records that will not be
+        written before a follower has fetched. A new connection costs less than `replica.fetch.wait.max.ms`.
+        """
+        self._interruption = None
+        if self._task is not None and self.requests == request:
+            self._interrupted = True
+            self._task.cancel()
+
+    def _max_wait_ms(self) -> int:
+        """As long as the first that is delayed has to wait."""
+        left = min(each.delayed_until for each in self.delayed) - asyncio.get_running_loop().time()
+        return max(0, min(self.settings.max_wait_ms, int(left * 1000)))
+
+    def _say_who_asks(self, request: FetchRequest, version: int) -> None:
+        state = self._replica_state
+        if version >= FIRST_FETCH_WITH_REPLICA_STATE:
+            state.replica_epoch = self._broker_epoch()
+            request.replica_state = state
+            request.replica_id = -1
+        else:
+            request.replica_state = ReplicaState()
+            request.replica_id = state.replica_id
+
+    async def _idle(self) -> None:
+        """Until something is to be followed, or the time of the next one that waits has come."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self.settings.backoff_ms / 1000
+        if self.delayed:
+            until = min(until, *(each.delayed_until for each in self.delayed))
+        timer = loop.call_at(until, self._awake.set)
+        try:
+            await self._awake.wait()
+        finally:
+            timer.cancel()
+
+    # -- an answer
+
+    async def _take(self, response: FetchResponse) -> None:
+        """One pass over an answer; then what needs more than that."""
+        session = self.session
+        uses_topic_ids = session.uses_topic_ids
+        wanted = session.wanted
+        diverging: list[tuple[FollowedPartition, int, int]] = []
+        out_of_range: list[FollowedPartition] = []
+        in_this_turn = 0
+        for topic in response.responses:
+            key = topic.topic_id if uses_topic_ids else topic.topic
+            for data in topic.partitions:
+                of_topic = wanted.get(key)
+                followed = of_topic.get(data.partition_index) if of_topic is not None else None
+                # Another offset than the one asked for: it was followed anew meanwhile.
+                if followed is None or followed.requested_offset != followed.offset:
+                    continue
+                if data.error_code:
+                    if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                        out_of_range.append(followed)
+                    else:
+                        self.on_error_code(followed, ErrorCode.of(data.error_code))
+                elif data.diverging_epoch.epoch >= 0:
+                    diverging.append((followed, data.diverging_epoch.epoch, data.diverging_epoch.end_offset))
+                else:
+                    in_this_turn += self.process(followed, data) + BYTES_PER_PARTITION
+                    if in_this_turn >= BYTES_PER_TURN:
+                        in_this_turn = 0
+                        await asyncio.sleep(0)
+        while self.beginning_lower:
+            await self.begin_lower(*self.beginning_lower.pop())
+        for followed, epoch, end_offset in diverging:
+            await self.cut(followed, epoch, end_offset)
+        for followed in out_of_range:
+            await self.on_out_of_range(followed)
+
+    def process(self, followed: FollowedPartition, data: PartitionData) -> int:
+        """Append what came and move the offsets; how many bytes were appended."""
+        partition = followed.partition
+        if partition.leader_epoch != followed.leader_epoch or partition.is_leader:
+            self.unfollow(followed.topic_partition)
+            return 0
+        log = partition.log
+        records = data.records
+        size = 0
+        try:
+            if records:
+                size = len(records)
+                if not self._append(followed, log, cast(memoryview, records)):
+                    return 0
+            followed.last_error = 0
+            high_watermark = data.high_watermark
+            lag = high_watermark - followed.offset
+            followed.lag = lag if lag > 0 else 0
+            moved = log.update_high_watermark(high_watermark)
+            if data.log_start_offset > log.log_start_offset:
+                log.increment_log_start_offset(data.log_start_offset, "the leader's moved")
+            if log.log_start_offset != followed.asked.log_start_offset:
+                self.session.touch(followed)
+            if moved and partition.waiters.waiting:
+                partition.waiters.notify()
+        except (CorruptRecord, InvalidRecord, OffsetOutOfRange) as error:
+            logger.error("%s: what broker %d sent at offset %d cannot be appended: %s; tried again in %d ms", followed.topic_partition,
+                         self.leader_id, followed.offset, error, self.settings.backoff_ms)  # fmt: skip
+            self.delay(followed)
+            return 0
+        except UnexpectedAppendOffset as unexpected:
+            if log.begins_inside_batch(unexpected):
+                self.beginning_lower.append((followed, data, unexpected))
+            else:
+                self.on_broken(followed, unexpected)
+            return 0
+        except LogBeingTruncated:
+            self.delay(followed, fetcher_failures.FIRST_LATE_MS)  # another fetcher cut it and has lost it to this one
+            return 0
+        except Exception as error:
+            self.on_broken(followed, error)
+            return 0
+        return size
+
+    def _append(self, followed: FollowedPartition, log: PartitionLog, records: memoryview) -> bool:
+        """Whether the log has grown. Raises StorageError."""
+        offset = followed.offset
+        if log.log_end_offset != offset:
+            raise UnexpectedAppendOffset(log.topic_partition, offset, offset, log.log_end_offset)
+        appended = log.append_as_follower(records, followed.leader_epoch)
+        next_offset = appended.last_offset + 1
+        if next_offset == offset:
+            # A batch that does not fit, or one of a later leader: asking again at once would bring the same.
+            self.delay(followed)
+            return False
+        followed.offset = next_offset
+        followed.last_fetched_epoch = self.last_epoch(log)
+        size = len(records)
+        self.bytes_in += size
+        partition = followed.partition
+        partition.stats.replication_bytes_in += size
+        if partition.adding_replicas and partition.broker_id in partition.adding_replicas:
+            partition.stats.reassignment_bytes_in += size
+        session = self.session
+        session.touch(followed)
+        if not session.session_id:
+            session.serve_last(followed)
+        quota = self.settings.quota
+        if quota.is_limited and quota.is_throttled(log):
+            quota.count(size)
+        return True
+
+    def is_current(self, followed: FollowedPartition) -> bool:
+        """Whether it is still ours to touch: to be asked after every await."""
+        return followed.is_active and followed.partition.leader_epoch == followed.leader_epoch and not followed.partition.is_leader
+
+    def last_epoch(self, log: PartitionLog) -> int:
+        """The epoch of the log's last batch, where the leader wants to hear of it."""
+        epoch = log.latest_epoch
+        return NO_EPOCH if epoch is None or not self.settings.versions.truncates_on_fetch else epoch
+
+    # -- quota
+
+    def _obey_quota(self) -> None:
+        """Replicas that are throttled and behind wait while the quota is exceeded; those in sync never do, or the ISR would shrink."""
+        quota = self.settings.quota
+        is_exceeded = quota.is_exceeded()
+        for followed in list(self.throttled):
+            if not is_exceeded or not quota.is_throttled(followed.partition.log):
+                del self.throttled[followed]
+                self.session.add(followed)
+        if is_exceeded:
+            for followed in self.session.all():
+                if not followed.is_in_sync and quota.is_throttled(followed.partition.log):
+                    self.session.remove(followed)
+                    self.throttled[followed] = None

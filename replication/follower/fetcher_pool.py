@@ -1,0 +1,188 @@
+"""All fetchers of a broker: `num.replica.fetchers` per leader it follows, made when the first partition needs one, gone with the last.
+
+Kafka's ReplicaFetcherManager; implements `Followers` for the replica manager. One event loop owns it.
+
+Wiring (`broker/cluster/cluster_wiring.py`):
+
+    quotas = ReplicationQuotas(config, broker_id, clock)
+    replicas.leader_quota = quotas.leader
+    replicas.followers = pool = FetcherPool(
+        config, broker_id, lambda: services.broker_epoch, connect, resolve, replicas.on_log_dir_failure, quotas.follower
+    )
+    ...
+    await pool.close()                      # at shutdown: before the logs are closed, while the loop still runs
+
+`connect` is the `Connect` of the inter-broker listener, `resolve(broker_id)` the address there as UpdateMetadata tells it. The replica
+manager calls `follow` after `Partition.become_follower` for every partition whose leader is alive, and `unfollow` before
+`become_leader`, before a log is deleted or replaced, and for the partitions of a failed directory. A partition that is not
+unfollowed in time is safe all the same: nothing is appended to a leader, or in another epoch than the one that was followed.
+
+For the metrics: `max_lag`, `failed`, `dead_fetchers`, `fetchers` (each with `requests`, `bytes_in`, `client_id`), and per topic
+`TopicStats.replication_bytes_in`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from config.broker import BrokerConfig
+from config.keys.replication import NUM_REPLICA_FETCHERS
+from replication.follower.fetch_session import FollowedPartition
+from replication.follower.fetcher import Fetcher
+from replication.follower.fetcher_settings import FetcherSettings
+from replication.leader.partition import Partition
+from replication.ports.peer import Connect, PeerAddress
+from replication.ports.throttle import ReplicationQuota
+from storage.disk.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class FetcherPool:
+    """See the module."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        connect: Connect,
+        resolve: Callable[[int], PeerAddress | None],
+        on_log_dir_failure: Callable[[str, str], None],
+        quota: ReplicationQuota,
+    ) -> None:
+        """`on_log_dir_failure(log_dir, reason)` hears of disk errors, `quota` is that of a follower."""
+        self._config = config
+        self._settings = FetcherSettings(config, broker_id, quota)
+        self._broker_epoch = broker_epoch
+        self._connect = connect
+        self._resolve = resolve
+        self._on_log_dir_failure = on_log_dir_failure
+        self._size = config[NUM_REPLICA_FETCHERS]
+        self._by_partition: dict[TopicPartition, Fetcher] = {}
+        self._tasks: dict[Fetcher, asyncio.Task[None]] = {}
+        self._is_closed = False
+        self.fetchers: dict[tuple[int, int], Fetcher] = {}
+        """By leader and fetcher id."""
+        self.failed: set[TopicPartition] = set()
+        """Partitions that are not fetched although they should be: their epoch is fenced, or their log cannot be written."""
+        self.dead_fetchers = 0
+        """How many ended that should not have."""
+        config.on_change(self._on_change, (NUM_REPLICA_FETCHERS,))
+
+    # -- Followers
+
+    def follow(self, partitions: Iterable[Partition], *, more_to_come: bool = False) -> None:
+        """See Followers."""
+        if self._is_closed:
+            return
+        if self._settings.is_held and not more_to_come:
+            for fetcher in self.fetchers.values():
+                fetcher.wake()
+        self._settings.is_held = more_to_come
+        added: dict[Fetcher, int] = {}
+        for partition in partitions:
+            topic_partition = partition.topic_partition
+            self.failed.discard(topic_partition)
+            fetcher = self._fetcher_for(partition.leader_id, fetcher_id(topic_partition, self._size))
+            before = self._by_partition.get(topic_partition)
+            if before is not None and before is not fetcher:
+                before.unfollow(topic_partition)
+            self._by_partition[topic_partition] = fetcher
+            fetcher.follow(partition)
+            added[fetcher] = added.get(fetcher, 0) + 1
+        for fetcher, count in added.items():
+            logger.info("%s fetches %d more partitions from broker %d", fetcher.client_id, count, fetcher.leader_id)
+
+    def unfollow(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """See Followers."""
+        for topic_partition in topic_partitions:
+            self.failed.discard(topic_partition)
+            fetcher = self._by_partition.pop(topic_partition, None)
+            if fetcher is not None:
+                fetcher.unfollow(topic_partition)
+
+    # -- what it knows
+
+    @property
+    def max_lag(self) -> int:
+        """The most records that a partition here lacks of what consumers of its leader may see."""
+        return max((each.lag for fetcher in self.fetchers.values() for each in fetcher.followed.values()), default=0)
+
+    def followed(self, topic_partition: TopicPartition) -> FollowedPartition | None:
+        """How far a partition is; None when it is not fetched."""
+        fetcher = self._by_partition.get(topic_partition)
+        return fetcher.followed.get(topic_partition) if fetcher is not None else None
+
+    # -- life
+
+    async def close(self) -> None:
+        """Stop fetching and close the connections. Harmless when done twice."""
+        self._is_closed = True
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for fetcher in list(self.fetchers.values()):
+            await fetcher.peer.close()
+        self.fetchers.clear()
+        self._by_partition.clear()
+
+    def _fetcher_for(self, leader_id: int, number: int) -> Fetcher:
+        fetcher = self.fetchers.get((leader_id, number))
+        if fetcher is None:
+            client_id = f"broker-{self._settings.broker_id}-fetcher-{number}"
+            fetcher = self.fetchers[leader_id, number] = Fetcher(
+                self._settings,
+                leader_id,
+                client_id,
+                self._connect(lambda: self._resolve(leader_id), client_id),
+                self._broker_epoch,
+                on_failed=self._on_failed,
+                on_log_dir_failure=self._on_log_dir_failure,
+                on_idle=self._on_idle,
+            )
+            task = asyncio.get_running_loop().create_task(fetcher.run(), name=f"{client_id}-from-{leader_id}")
+            self._tasks[fetcher] = task
+            task.add_done_callback(lambda done: self._on_end(fetcher, done))
+        return fetcher
+
+    def _on_failed(self, topic_partition: TopicPartition) -> None:
+        self._by_partition.pop(topic_partition, None)
+        self.failed.add(topic_partition)
+
+    def _on_idle(self, fetcher: Fetcher) -> None:
+        self._forget(fetcher)
+
+    def _forget(self, fetcher: Fetcher) -> None:
+        for key in [key for key, each in self.fetchers.items() if each is fetcher]:
+            del self.fetchers[key]
+
+    def _on_end(self, fetcher: Fetcher, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(fetcher, None)
+        if not task.cancelled() and task.exception() is not None:
+            self.dead_fetchers += 1
+            logger.error("%s from broker %d ended", fetcher.client_id, fetcher.leader_id, exc_info=task.exception())
+
+    def _on_change(self, _: frozenset[str]) -> None:
+        size = self._config[NUM_REPLICA_FETCHERS]
+        if size == self._size:
+            return
+        logger.info("num.replica.fetchers is %d now, was %d", size, self._size)
+        self._size = size
+        everything = [each.partition for fetcher in self.fetchers.values() for each in fetcher.followed.values()]
+        self.unfollow([partition.topic_partition for partition in everything])
+        self.follow(everything)
+
+
+def fetcher_id(topic_partition: TopicPartition, fetchers: int) -> int:
+    """Which of a leader's fetchers has a partition: by Java's hash of the topic's name, as in Apache Kafka."""
+    hashed = 0
+    for unit in topic_partition.topic.encode("utf-16-be")[1::2]:  # topic names are ASCII
+        hashed = hashed * 31 + unit
+    hashed = (31 * hashed + topic_partition.partition) & 0xFFFFFFFF
+    if hashed >= 0x80000000:
+        hashed = 0 if hashed == 0x80000000 else 0x100000000 - hashed
+    return hashed % fetchers

@@ -1,0 +1,46 @@
+"""What all fetchers of a broker have in common: the configuration of replication, read once into plain attributes, and who asks."""
+
+from __future__ import annotations
+
+from config.broker import BrokerConfig
+from config.keys.replication import (
+    INTER_BROKER_PROTOCOL_VERSION,
+    REPLICA_FETCH_BACKOFF_MS,
+    REPLICA_FETCH_MAX_BYTES,
+    REPLICA_FETCH_MIN_BYTES,
+    REPLICA_FETCH_RESPONSE_MAX_BYTES,
+    REPLICA_FETCH_WAIT_MAX_MS,
+    REPLICA_SOCKET_TIMEOUT_MS,
+)
+from replication.follower.leader_requests import InterBrokerVersions
+from replication.ports.throttle import ReplicationQuota
+
+
+class FetcherSettings:
+    """None of the keys changes while the broker runs; `quota` follows its own."""
+
+    __slots__ = (
+        "backoff_ms",
+        "broker_id",
+        "is_held",
+        "max_bytes",
+        "max_wait_ms",
+        "min_bytes",
+        "quota",
+        "response_max_bytes",
+        "timeout_ms",
+        "versions",
+    )
+
+    def __init__(self, config: BrokerConfig, broker_id: int, quota: ReplicationQuota) -> None:
+        self.broker_id = broker_id
+        self.quota = quota
+        self.is_held = False
+        """Whether more is to be followed in a moment: who is given more while it waits for an answer would begin its session anew."""
+        self.versions = InterBrokerVersions(config[INTER_BROKER_PROTOCOL_VERSION])
+        self.max_wait_ms = config[REPLICA_FETCH_WAIT_MAX_MS]
+        self.min_bytes = config[REPLICA_FETCH_MIN_BYTES]
+        self.max_bytes = config[REPLICA_FETCH_MAX_BYTES]
+        self.response_max_bytes = config[REPLICA_FETCH_RESPONSE_MAX_BYTES]
+        self.backoff_ms = config[REPLICA_FETCH_BACKOFF_MS]
+        self.timeout_ms = config[REPLICA_SOCKET_TIMEOUT_MS]

@@ -1,0 +1,222 @@
+"""Where a follower cuts its log when its history differs from its leader's (KIP-101, KIP-279, KIP-595), and having it cut without a stall.
+
+`truncation_point` is Kafka's AbstractFetcherThread.getOffsetTruncationState, `truncate` cuts. What stands behind them are methods of
+`Fetcher`, kept here: it calls them one after another, and fetches nothing meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import PartitionData
+from replication.follower.fetch_session import FollowedPartition
+from replication.follower.leader_requests import EARLIEST, LATEST, LeaderRefused, end_offsets_of_epochs, list_offset
+from replication.ports.peer import PeerUnavailable
+from replication.ports.thread_work import done
+from storage.disk.topic_partition import TopicPartition
+from storage.errors import StorageError, UnexpectedAppendOffset
+from storage.log.partition_log import PartitionLog
+
+if TYPE_CHECKING:
+    from replication.follower.fetcher import Fetcher
+
+logger = logging.getLogger(__name__)
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+PARTITIONS_PER_TURN = 200
+"""Whose logs are cut in a turn of the event loop: 1.5 ms."""
+
+
+class TruncationPoint(NamedTuple):
+    """Where to cut. If not complete, the leader is to be asked again about the epoch that the log then ends with."""
+
+    offset: int
+    is_complete: bool
+
+
+def truncation_point(log: PartitionLog, leader_epoch: int, leader_end_offset: int, initial_offset: int) -> TruncationPoint:
+    """Where `log` parts from a leader that says: the greatest epoch up to your last one is `leader_epoch`, it ends at `leader_end_offset`.
+
+    `initial_offset` is where to cut when the leader knows nothing of such epochs: the high watermark, for a log that has no epochs.
+    """
+    if leader_end_offset == UNDEFINED_OFFSET:
+        return TruncationPoint(initial_offset, True)
+    log_end_offset = log.log_end_offset
+    if leader_epoch == UNDEFINED_EPOCH:
+        return TruncationPoint(min(leader_end_offset, log_end_offset), True)
+    epoch, end_offset = log.end_offset_for_epoch(leader_epoch)
+    if epoch == UNDEFINED_EPOCH or end_offset == UNDEFINED_OFFSET:
+        # Nothing is known here of epochs that old; the leader's epoch is below the one that was asked about, so its end is safe to take.
+        return TruncationPoint(min(leader_end_offset, log_end_offset), True)
+    if epoch != leader_epoch:
+        return TruncationPoint(min(end_offset, log_end_offset), False)
+    return TruncationPoint(min(end_offset, leader_end_offset, log_end_offset), True)
+
+
+async def truncate(log: PartitionLog, offset: int, is_current: Callable[[], bool]) -> bool:
+    """Cut `log` at `offset`; False when `is_current` says no afterwards.
+
+    A thread does it. The log says at once that it ends there, and whoever wants to append or read meanwhile, for the partition may get
+    another leader, is told to come again. Raises LogDirFailure.
+    """
+    if offset < log.high_watermark:
+        logger.warning(
+            "%s is truncated to offset %d, below its high watermark %d: what consumers have seen is gone with a leader that was elected "
+            "without it (unclean.leader.election.enable), or had an older one",
+            log.topic_partition, offset, log.high_watermark,
+        )  # fmt: skip
+    await done(lambda then: log.truncate_in_thread(offset, then))
+    return is_current()
+
+
+async def truncate_fully(log: PartitionLog, offset: int) -> None:
+    """Empty `log`, which begins at `offset` then, in the way of `truncate`. Raises LogDirFailure."""
+    await done(lambda then: log.truncate_fully_in_thread(offset, then))
+
+
+async def cut(self: Fetcher, followed: FollowedPartition, epoch: int, end_offset: int) -> None:
+    """The leader's history differs: cut the log where they part."""
+    if not self.is_current(followed):
+        return
+    log = followed.partition.log
+    point = truncation_point(log, epoch, end_offset, followed.offset)
+    logger.info(
+        "%s: broker %d says that epoch %d ended at offset %d; cut at offset %d%s", followed.topic_partition, self.leader_id, epoch,
+        end_offset, point.offset, "" if point.is_complete else " and asked again",
+    )  # fmt: skip
+    await _truncate_to(self, followed, point.offset, is_complete=point.is_complete)
+
+
+async def _truncate_to(self: Fetcher, followed: FollowedPartition, offset: int, *, is_complete: bool) -> None:
+    log = followed.partition.log
+    try:
+        is_done = await truncate(log, offset, lambda: self.is_current(followed) and followed.partition.log is log)
+    except Exception as error:
+        self.on_broken(followed, error)
+        return
+    if not self.is_current(followed):
+        return
+    # With another log in its place, it is fetched from there and told again where the histories part.
+    _fetch_from_end(self, followed)
+    if is_done and followed.is_truncating and (is_complete or self.settings.versions.truncates_on_fetch):
+        followed.is_truncating = False
+        self.truncating.pop(followed, None)
+        self.session.add(followed)
+
+
+async def begin_lower(self: Fetcher, followed: FollowedPartition, data: PartitionData, unexpected: UnexpectedAppendOffset) -> None:
+    """An empty log may begin inside a batch, for the leader's does after DeleteRecords: it is made to begin with `data`, which does."""
+    log = followed.partition.log
+    if not self.is_current(followed) or not log.begins_inside_batch(unexpected):
+        return
+    try:
+        await truncate_fully(log, unexpected.first_offset)
+    except Exception as error:
+        self.on_broken(followed, error)
+        return
+    if self.is_current(followed):
+        _fetch_from_end(self, followed)
+        if followed.partition.log is log:
+            self.process(followed, data)
+
+
+def _fetch_from_end(self: Fetcher, followed: FollowedPartition) -> None:
+    log = followed.partition.log
+    followed.offset = log.log_end_offset
+    followed.last_fetched_epoch = self.last_epoch(log)
+    if followed.is_wanted:
+        self.session.touch(followed)
+
+
+async def truncate_before_fetching(self: Fetcher) -> None:
+    """Logs without epochs are cut at the high watermark. Before 2.7 the others are cut where OffsetForLeaderEpoch says (KIP-101)."""
+    versions = self.settings.versions
+    asked: dict[TopicPartition, tuple[int, int]] = {}
+    asking: list[FollowedPartition] = []
+    for at, followed in enumerate(list(self.truncating), 1):
+        if at % PARTITIONS_PER_TURN == 0:
+            await asyncio.sleep(0)
+        log = followed.partition.log
+        if not self.is_current(followed):
+            self.unfollow(followed.topic_partition)
+        elif log.latest_epoch is not None and versions.asks_for_epochs:
+            asked[followed.topic_partition] = (followed.leader_epoch, log.latest_epoch)
+            asking.append(followed)
+        else:
+            await _truncate_to(self, followed, followed.offset, is_complete=True)
+    if not asking:
+        return
+    settings = self.settings
+    try:
+        found = await end_offsets_of_epochs(self.peer, versions, settings.broker_id, asked, settings.timeout_ms)
+    except PeerUnavailable as error:
+        logger.warning("%s: broker %d does not say where epochs ended: %s", self.client_id, self.leader_id, error)
+        self.delay_all(asking)
+        return
+    for followed in asking:
+        answered = found.get(followed.topic_partition)
+        if not self.is_current(followed):
+            continue
+        if answered is None or answered.error_code:
+            self.on_error_code(followed, ErrorCode.of(answered.error_code if answered else ErrorCode.UNKNOWN_SERVER_ERROR))
+        else:
+            await cut(self, followed, answered.leader_epoch, answered.end_offset)
+
+
+async def on_out_of_range(self: Fetcher, followed: FollowedPartition) -> None:
+    """The leader has nothing at our end: go back to its end when that is lower, else forward to its start, with an empty log.
+
+    As in Apache Kafka, records below the leader's end stay as they are.
+    """
+    try:
+        leader_end = await _ask(self, followed, LATEST)
+        if not self.is_current(followed):
+            return
+        log = followed.partition.log
+        end_offset = log.log_end_offset
+        if leader_end < end_offset:
+            logger.warning("%s: goes back from offset %d to the end of its leader, broker %d, at %d", followed.topic_partition,
+                           end_offset, self.leader_id, leader_end)  # fmt: skip
+            await truncate(log, leader_end, lambda: self.is_current(followed) and followed.partition.log is log)
+            followed.lag = 0
+        else:
+            leader_start = await _ask(self, followed, EARLIEST)
+            if not self.is_current(followed):
+                return
+            log = followed.partition.log
+            if leader_start > log.log_end_offset:
+                logger.warning("%s: broker %d begins at offset %d; everything here, up to %d, is older and goes",
+                               followed.topic_partition, self.leader_id, leader_start, log.log_end_offset)  # fmt: skip
+                await truncate_fully(log, leader_start)
+            followed.lag = max(0, leader_end - log.log_end_offset)
+    except LeaderRefused as refused:
+        if self.is_current(followed):
+            self.on_error_code(followed, refused.code)
+        return
+    except PeerUnavailable as error:
+        logger.warning("%s: broker %d does not say where its log ends: %s", followed.topic_partition, self.leader_id, error)
+        self.delay(followed)
+        return
+    except StorageError as error:
+        self.on_broken(followed, error)
+        return
+    if self.is_current(followed):
+        _fetch_from_end(self, followed)
+
+
+async def _ask(self: Fetcher, followed: FollowedPartition, timestamp: int) -> int:
+    settings = self.settings
+    return await list_offset(
+        self.peer,
+        settings.versions,
+        settings.broker_id,
+        followed.topic_partition,
+        followed.leader_epoch,
+        timestamp,
+        settings.timeout_ms,
+    )

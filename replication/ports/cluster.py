@@ -1,0 +1,181 @@
+"""What this broker knows of the cluster: live brokers, topics, partition states, controller.
+
+Filled by UpdateMetadata alone (the controller is its only author), read by every handler that says who leads what. One event loop
+owns it. `brokers`, `topics`, `names_by_id` and a topic's `partitions` are replaced together, never changed in place: a reader that holds
+one across an `await` keeps a consistent, if old, picture, and nobody sees one that is half new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from itertools import islice
+from typing import NamedTuple
+
+from config.listeners import SecurityProtocol
+from protocol.messages.update_metadata import UpdateMetadataBroker, UpdateMetadataPartitionState, UpdateMetadataRequest
+from protocol.uuid import ZERO_UUID
+from storage.disk.topic_partition import TopicPartition
+
+LEADER_NONE = -1
+LEADER_DURING_DELETE = -2
+"""The leader that UpdateMetadata names for a partition whose topic is being deleted (KafkaController's LeaderDuringDelete)."""
+
+
+STATES_PER_STEP = 300
+"""Partition states of which each takes a microsecond to take in."""
+
+
+class EndPoint(NamedTuple):
+    """Where a broker listens, on one listener."""
+
+    host: str
+    port: int
+    listener: str
+    security_protocol: int
+
+
+class LiveBroker(NamedTuple):
+    """A registered broker. `endpoints` by listener name."""
+
+    broker_id: int
+    endpoints: Mapping[str, EndPoint]
+    rack: str | None
+
+
+class TopicImage(NamedTuple):
+    """A topic's id and the state of each partition, by index."""
+
+    name: str
+    topic_id: bytes
+    partitions: Mapping[int, UpdateMetadataPartitionState]
+
+
+class MetadataCache:
+    """The broker's picture of the cluster."""
+
+    __slots__ = ("brokers", "controller_epoch", "controller_id", "names_by_id", "topics")
+
+    def __init__(self) -> None:
+        self.controller_id: int = -1
+        self.controller_epoch: int = 0
+        self.brokers: dict[int, LiveBroker] = {}
+        self.topics: dict[str, TopicImage] = {}
+        self.names_by_id: dict[bytes, str] = {}
+
+    def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
+        """Take in what the controller says; returns the partitions that it deleted, whether they were known here or not.
+
+        The caller has made sure that it is the current controller who speaks.
+        """
+        steps = self.update_steps(request)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]  # what the generator returned
+
+    def update_steps(self, request: UpdateMetadataRequest) -> Generator[None, None, list[TopicPartition]]:
+        """`update`, with a step for every STATES_PER_STEP partitions. All of it can be seen after the last step, and nothing before.
+
+        There must be no other change meanwhile.
+        """
+        update = _Update(self)
+        for topic in request.topic_states:
+            yield from update.take_in(topic.topic_name, topic.topic_id, topic.partition_states)
+        by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
+        for state in request.ungrouped_partition_states:
+            by_topic.setdefault(state.topic_name, []).append(state)
+        for name, states in by_topic.items():
+            # versions 0 to 4 do not speak of topic ids: what is known of one stays true
+            yield from update.take_in(name, self.topic_id(name), states)
+        self.controller_id = max(request.controller_id, -1)
+        self.controller_epoch = request.controller_epoch
+        self.brokers = {broker.id: _live_broker(broker) for broker in request.live_brokers}
+        self.topics, self.names_by_id = update.topics, update.names_by_id
+        return list(update.deleted)
+
+    def forget(self, images: Iterable[TopicImage]) -> list[TopicPartition]:
+        """These topics are deleted, which no controller said; returns their partitions."""
+        topics, names_by_id = self.topics.copy(), self.names_by_id.copy()
+        gone: list[TopicPartition] = []
+        for image in images:
+            del topics[image.name]
+            names_by_id.pop(image.topic_id, None)
+            gone.extend(TopicPartition(image.name, index) for index in image.partitions)
+        self.topics, self.names_by_id = topics, names_by_id
+        return gone
+
+    def partition(self, topic: str, partition: int) -> UpdateMetadataPartitionState | None:
+        """The state of one partition, or None when the cluster does not know it."""
+        image = self.topics.get(topic)
+        return image.partitions.get(partition) if image is not None else None
+
+    def leader_of(self, topic: str, partition: int) -> tuple[int, int]:
+        """(leader id, leader epoch) of a partition; (-1, -1) when unknown."""
+        state = self.partition(topic, partition)
+        return (state.leader, state.leader_epoch) if state is not None else (LEADER_NONE, -1)
+
+    def topic_id(self, topic: str) -> bytes:
+        """The topic's id; ZERO_UUID when the topic is unknown or has none."""
+        image = self.topics.get(topic)
+        return image.topic_id if image is not None else ZERO_UUID
+
+    def endpoint(self, broker_id: int, listener: str) -> EndPoint | None:
+        """Where clients of `listener` reach a live broker."""
+        broker = self.brokers.get(broker_id)
+        return broker.endpoints.get(listener) if broker is not None else None
+
+
+class _Update:
+    """What the picture is going to be."""
+
+    def __init__(self, cache: MetadataCache) -> None:
+        self.topics = cache.topics.copy()
+        self.names_by_id = cache.names_by_id.copy()
+        self.deleted: dict[TopicPartition, None] = {}
+        self._since_step = 0
+
+    def take_in(self, name: str, topic_id: bytes, states: Iterable[UpdateMetadataPartitionState]) -> Generator[None, None, None]:
+        """What is said of one topic."""
+        old = self.topics.get(name)
+        partitions: dict[int, UpdateMetadataPartitionState] = {}
+        if old is not None:
+            if old.topic_id != topic_id:
+                self.names_by_id.pop(old.topic_id, None)
+            # With another id the topic was deleted and created again between two updates: nothing of the old one is true any more.
+            if ZERO_UUID in (old.topic_id, topic_id) or old.topic_id == topic_id:
+                partitions.update(old.partitions)
+        deleted = self.deleted
+        left = iter(states)
+        while some := list(islice(left, STATES_PER_STEP - self._since_step)):
+            for state in some:
+                if state.leader == LEADER_DURING_DELETE:
+                    partitions.pop(state.partition_index, None)
+                    deleted[TopicPartition(name, state.partition_index)] = None
+                else:
+                    partitions[state.partition_index] = state
+                    if deleted:
+                        deleted.pop(TopicPartition(name, state.partition_index), None)
+            self._since_step += len(some)
+            if self._since_step == STATES_PER_STEP:
+                self._since_step = 0
+                yield
+        if partitions:
+            self.topics[name] = TopicImage(name, topic_id, partitions)
+            if topic_id != ZERO_UUID:
+                self.names_by_id[topic_id] = name
+        elif old is not None:
+            del self.topics[name]
+            self.names_by_id.pop(topic_id, None)
+
+
+def _live_broker(broker: UpdateMetadataBroker) -> LiveBroker:
+    """Version 0 has one plaintext address, versions 1 and 2 have listeners that are named by their security protocol alone."""
+    if broker.v0_host:
+        plaintext = EndPoint(broker.v0_host, broker.v0_port, SecurityProtocol.PLAINTEXT.name, SecurityProtocol.PLAINTEXT)
+        return LiveBroker(broker.id, {plaintext.listener: plaintext}, broker.rack)
+    endpoints = {}
+    for endpoint in broker.endpoints:
+        listener = endpoint.listener or SecurityProtocol(endpoint.security_protocol).name
+        endpoints[listener] = EndPoint(endpoint.host, endpoint.port, listener, endpoint.security_protocol)
+    return LiveBroker(broker.id, endpoints, broker.rack)

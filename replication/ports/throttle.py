@@ -1,0 +1,174 @@
+"""Replication quotas: how fast throttled replicas may catch up, so that moving them leaves room for clients (KIP-73).
+
+A broker has one as leader and one as follower. Only replicas that their topic names in `leader.replication.throttled.replicas` or
+`follower.replication.throttled.replicas` are throttled, and of those only the ones that are not in sync wait; all of them count. Kafka's
+ReplicationQuotaManager. While no rate is set (`is_limited` is false) nobody asks anything further.
+
+A leader's followers take turns: whoever was refused first goes first. Otherwise the one that happens to ask just after the quota allows it
+again, as it does every time when both ask at fixed intervals, takes all.
+"""
+
+from __future__ import annotations
+
+from config.broker import BrokerConfig
+from config.keys.metrics import REPLICATION_QUOTA_WINDOW_NUM, REPLICATION_QUOTA_WINDOW_SIZE_SECONDS
+from config.keys.quotas import FOLLOWER_REPLICATION_THROTTLED_RATE, LEADER_REPLICATION_THROTTLED_RATE
+from config.schema.key import LONG_MAX, Key
+from config.topic import FOLLOWER_REPLICATION_THROTTLED_REPLICAS, LEADER_REPLICATION_THROTTLED_REPLICAS, TopicConfig
+from storage.disk.clock import Clock, elapsed_ms
+from storage.log.partition_log import PartitionLog
+
+ALL_REPLICAS = "*"
+
+PATIENCE_SECONDS = 1.0
+"""How long the turn of a follower that was refused, and does not ask again, is kept for it."""
+
+
+class ReplicationQuota:
+    """One direction. `is_limited` is a plain attribute because every fetch of a follower reads it."""
+
+    __slots__ = ("_broker_id", "_clock", "_of_topic", "_rate", "_throttled_replicas", "_waiting", "is_limited", "limit")
+
+    def __init__(self, broker_id: int, throttled_replicas: Key[tuple[str, ...]], clock: Clock, samples: int, window_ms: int) -> None:
+        self._broker_id = broker_id
+        self._throttled_replicas = throttled_replicas
+        self._clock = clock
+        self._rate = WindowedRate(samples, window_ms)
+        self._of_topic: dict[str, tuple[TopicConfig, frozenset[int] | None]] = {}
+        self._waiting: dict[int, float] = {}  # who was refused, the first one first, and when it was last refused
+        self.limit = LONG_MAX
+        """Bytes per second."""
+        self.is_limited = False
+
+    def set_limit(self, bytes_per_second: int) -> None:
+        """From now on."""
+        self.limit = bytes_per_second
+        self.is_limited = bytes_per_second != LONG_MAX
+        self._of_topic.clear()
+        self._waiting.clear()
+
+    def is_throttled(self, log: PartitionLog) -> bool:
+        """Whether the replica counts against the limit."""
+        if not self.is_limited:
+            return False
+        topic, index = log.topic_partition
+        config = log.config
+        known = self._of_topic.get(topic)
+        # A log gets another config object when the topic's configuration changes, which spares a listener.
+        if known is None or known[0] is not config:
+            known = self._of_topic[topic] = (config, throttled_indexes(config[self._throttled_replicas], self._broker_id))
+        return known[1] is None or index in known[1]
+
+    def is_exceeded(self, uncounted: int = 0) -> bool:
+        """Whether more bytes were counted than the limit allows, or would be with so many more."""
+        return self.is_limited and self._rate.per_second(elapsed_ms(self._clock), uncounted) > self.limit
+
+    def is_open_to(self, follower: int) -> bool:
+        """Whether it is the turn of a follower that is behind. One that is refused waits for its turn from then on."""
+        now = self._clock.monotonic()
+        if not self.is_exceeded() and self._is_first(follower, now):
+            return True
+        self._waiting[follower] = now
+        return False
+
+    def _is_first(self, follower: int, now: float) -> bool:
+        for waiting, refused_at in list(self._waiting.items()):
+            if waiting == follower:
+                break
+            if now - refused_at <= PATIENCE_SECONDS:
+                return False
+            del self._waiting[waiting]
+        return True
+
+    def end_turn(self, follower: int) -> None:
+        """It had something: others go first the next time."""
+        self._waiting.pop(follower, None)
+
+    def count(self, size: int) -> None:
+        """`size` bytes of a throttled replica went over."""
+        self._rate.count(size, elapsed_ms(self._clock))
+
+    def rate(self) -> float:
+        """Bytes per second of throttled replicas."""
+        return self._rate.per_second(elapsed_ms(self._clock))
+
+
+class ReplicationQuotas:
+    """Both directions of one broker, following its dynamic configuration."""
+
+    __slots__ = ("_config", "follower", "leader")
+
+    def __init__(self, config: BrokerConfig, broker_id: int, clock: Clock) -> None:
+        samples = config[REPLICATION_QUOTA_WINDOW_NUM]
+        window_ms = config[REPLICATION_QUOTA_WINDOW_SIZE_SECONDS] * 1000
+        self._config = config
+        self.leader = ReplicationQuota(broker_id, LEADER_REPLICATION_THROTTLED_REPLICAS, clock, samples, window_ms)
+        self.follower = ReplicationQuota(broker_id, FOLLOWER_REPLICATION_THROTTLED_REPLICAS, clock, samples, window_ms)
+        config.on_change(self._on_change, (LEADER_REPLICATION_THROTTLED_RATE, FOLLOWER_REPLICATION_THROTTLED_RATE))
+        self._on_change(frozenset())
+
+    def _on_change(self, _: frozenset[str]) -> None:
+        self.leader.set_limit(self._config.quota(LEADER_REPLICATION_THROTTLED_RATE))
+        self.follower.set_limit(self._config.quota(FOLLOWER_REPLICATION_THROTTLED_RATE))
+
+
+def throttled_indexes(replicas: tuple[str, ...], broker_id: int) -> frozenset[int] | None:
+    """Which partitions' replicas on `broker_id` a topic's list names; None stands for all."""
+    if "".join(replicas).strip() == ALL_REPLICAS:
+        return None
+    pairs = (replica.strip().split(":") for replica in replicas if replica.strip())
+    return frozenset(int(index) for index, replica in pairs if int(replica) == broker_id)
+
+
+class _Sample:
+    __slots__ = ("last_ms", "start_ms", "value")
+
+    def __init__(self, now_ms: int) -> None:
+        self.reset(now_ms)
+
+    def reset(self, now_ms: int) -> None:
+        self.start_ms = self.last_ms = now_ms
+        self.value = 0
+
+
+class WindowedRate:
+    """Bytes per second over the last `samples` windows of `window_ms`: Kafka's SimpleRate.
+
+    The first window counts in full, or the rate would be absurd right after it began. One more sample than windows is kept, for one may
+    overlap the beginning.
+    """
+
+    __slots__ = ("_current", "_samples", "_size", "_window_ms")
+
+    def __init__(self, samples: int, window_ms: int) -> None:
+        self._size = samples
+        self._window_ms = window_ms
+        self._samples: list[_Sample] = []
+        self._current = 0
+
+    def count(self, size: int, now_ms: int) -> None:
+        """`size` bytes at `now_ms`."""
+        samples = self._samples
+        if not samples:
+            samples.append(_Sample(now_ms))
+        sample = samples[self._current]
+        if now_ms - sample.start_ms >= self._window_ms:
+            self._current = (self._current + 1) % (self._size + 1)
+            if self._current == len(samples):
+                samples.append(_Sample(now_ms))
+            sample = samples[self._current]
+            sample.reset(now_ms)
+        sample.value += size
+        sample.last_ms = now_ms
+
+    def per_second(self, now_ms: int, uncounted: int = 0) -> float:
+        """The rate at `now_ms`, if so many bytes more were counted."""
+        samples = self._samples
+        if not samples:
+            return uncounted * 1000 / self._window_ms
+        expired = self._size * self._window_ms
+        for sample in samples:
+            if now_ms - sample.last_ms >= expired:
+                sample.reset(now_ms)
+        elapsed_ms = now_ms - min(sample.start_ms for sample in samples)
+        return (sum(sample.value for sample in samples) + uncounted) * 1000 / max(elapsed_ms, self._window_ms)

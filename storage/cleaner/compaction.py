@@ -1,0 +1,400 @@
+"""The log cleaner: keeps the latest record of every key in logs with `cleanup.policy=compact`, and deletes old segments of those logs.
+
+`LogManager` owns one. It works on the event loop and only decides: which log is next, when segments change places, how far a log is clean.
+The reading and writing is done by `log.cleaner.threads` workers, each a process (`cleaner_process`) that exists only while there is
+something to clean. A worker is polled, so nothing waits for it, in no thread either.
+
+Invariants: one worker at most is on a log; segments change places only on the loop and only if nobody called the cleaning off since; the
+checkpoint of a log never lies beyond what was cleaned of it. Whoever truncates, deletes or loses a log tells (`on_truncated`, `on_deleted`,
+`on_log_dir_failure`).
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from config.broker import BrokerConfig
+from config.keys.cleaner import (
+    LOG_CLEANER_BACKOFF_MS,
+    LOG_CLEANER_DEDUPE_BUFFER_SIZE,
+    LOG_CLEANER_ENABLE,
+    LOG_CLEANER_IO_BUFFER_LOAD_FACTOR,
+    LOG_CLEANER_IO_BUFFER_SIZE,
+    LOG_CLEANER_IO_MAX_BYTES_PER_SECOND,
+    LOG_CLEANER_THREADS,
+)
+from config.keys.log import MESSAGE_MAX_BYTES
+from storage.cleaner.checkpoints import CleanerCheckpoints
+from storage.cleaner.choice import LogToClean, is_compacted, log_to_clean
+from storage.cleaner.job import CleanedGroup, CleaningStats
+from storage.cleaner.process import CleanerMessage, CleanerProcess, CleanerWorker, CleaningEnded
+from storage.cleaner.task import CleaningTask, limits_of
+from storage.disk.background import Background
+from storage.disk.clock import Clock, elapsed_ms
+from storage.disk.filesystem import FileSystem
+from storage.disk.topic_partition import TopicPartition
+from storage.errors import LogDirFailure, StorageError
+from storage.log.partition_log import PartitionLog
+from storage.log.retention import delete_old_segments, work_of
+from storage.segment.cold_lookups import ColdRead
+from storage.upkeep.log_checkpoints import LogCheckpoints
+from storage.upkeep.retention_checks import SEGMENTS_PER_TURN
+
+log = logging.getLogger(__name__)
+
+_LOGS_PER_TURN = 300
+_COMPACTED_COSTS = 14
+"""As much as so many that are not."""
+_FIRST_POLL_MS = 2
+_LAST_POLL_MS = 50
+_IDLE_MS = 30_000
+_TRIES = 3
+"""A log whose cleaning ended early so often, one time after the other, is uncleanable: it may be what kills the worker."""
+_RESTART_KEYS = (
+    LOG_CLEANER_THREADS,
+    LOG_CLEANER_DEDUPE_BUFFER_SIZE,
+    LOG_CLEANER_IO_BUFFER_LOAD_FACTOR,
+    LOG_CLEANER_IO_BUFFER_SIZE,
+    MESSAGE_MAX_BYTES,
+    LOG_CLEANER_IO_MAX_BYTES_PER_SECOND,
+    LOG_CLEANER_BACKOFF_MS,
+)
+
+
+class LogCleaner:
+    """See the module."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        filesystem: FileSystem,
+        clock: Clock,
+        background: Background,
+        checkpoints: LogCheckpoints,
+        *,
+        logs: Callable[[], Iterable[PartitionLog]],
+        on_failure: Callable[[LogDirFailure], None],
+        new_worker: Callable[[], CleanerWorker] = CleanerProcess,
+    ) -> None:
+        """`logs` gives those that may be cleaned; `on_failure` is told, on the loop, when the disk refuses."""
+        self.checkpoints = CleanerCheckpoints(filesystem, checkpoints, logs, on_failure)
+        self.last_stats = CleaningStats()
+        self.io_bytes = 0
+        """What was read and written by all cleanings that came to their end."""
+        self.max_dirty_ratio = 0.0
+        """The dirty ratio of the filthiest log when it was last looked."""
+        self.max_compaction_delay_ms = 0
+        self.last_run_ms = elapsed_ms(clock)
+        self._config = config
+        self._fs = filesystem
+        self._clock = clock
+        self._background = background
+        self._logs = logs
+        self._on_failure = on_failure
+        self._new_worker = new_worker
+        self._tasks: dict[TopicPartition, CleaningTask] = {}
+        self._paused: dict[TopicPartition, int] = {}
+        self._early_ends: dict[TopicPartition, int] = {}
+        """How often in a row the cleaning of a log ended early for no reason that is known."""
+        self._cold: set[TopicPartition] = set()
+        """Logs whose age a thread has read from the disk, or is about to."""
+        self._uncleanable: dict[str, set[TopicPartition]] = {}
+        self._idle: list[CleanerWorker] = []
+        self._idle_since_ms = 0
+        self._scan: deque[PartitionLog] | None = None
+        self._candidates: list[LogToClean] = []
+        self._dirtiest, self._longest_delay_ms = 0.0, 0  # of the logs that were looked at in this round
+        self._wakes = 0
+        self._is_stopped = True
+
+    def start(self) -> None:
+        """Begins; on the event loop, as soon as the logs are there. Does nothing without `log.cleaner.enable`."""
+        if not self._config[LOG_CLEANER_ENABLE]:
+            log.info("the log cleaner is off (log.cleaner.enable): compacted topics will grow")
+            return
+        self._is_stopped = False
+        self.checkpoints.report_failures()
+        self._config.on_change(self._on_config_change, _RESTART_KEYS)
+        self._wake_in(0)
+
+    def shutdown(self) -> None:
+        """Calls everything off and ends the workers. Blocks; the background runs nothing any more."""
+        self._is_stopped = True
+        for task in self._tasks.values():
+            task.is_aborted = True
+            task.worker.kill()
+        for worker in (*(task.worker for task in self._tasks.values()), *self._idle):
+            worker.close()
+        for task in self._tasks.values():
+            try:
+                task.remove_leftovers(self._fs)
+            except OSError as error:
+                log.warning("%s: %s; the next start removes what the cleaner left", task.log.directory, error)
+        self._tasks.clear()
+        self._idle.clear()
+
+    # ---- what the others tell
+
+    def abort_cleaning(self, topic_partition: TopicPartition, reason: str) -> None:
+        """Calls the cleaning of this log off, if it is under way. Nothing of it happens to the log after this returns."""
+        task = self._tasks.get(topic_partition)
+        if task is not None and not task.is_aborted:
+            log.info("%s: the cleaning is called off: %s", topic_partition, reason)
+            task.is_aborted = True
+            task.worker.kill()
+
+    def pause_cleaning(self, topic_partition: TopicPartition, reason: str) -> None:
+        """Calls it off, and does not clean the log until `resume_cleaning` was called as often as this."""
+        self._paused[topic_partition] = self._paused.get(topic_partition, 0) + 1
+        self.abort_cleaning(topic_partition, reason)
+
+    def resume_cleaning(self, topic_partition: TopicPartition) -> None:
+        """Takes one `pause_cleaning` back."""
+        left = self._paused.pop(topic_partition) - 1
+        if left:
+            self._paused[topic_partition] = left
+
+    def on_truncated(self, each: PartitionLog) -> None:
+        """The log was cut at its end: what was read of it may be gone, and what was clean may be written anew."""
+        task = self._tasks.get(each.topic_partition)
+        if task is not None and task.log is each:
+            begins_anew = each.segments.first.base_offset > task.job.segments[0].base_offset
+            if begins_anew or each.log_end_offset < task.job.first_uncleanable_offset:
+                self.abort_cleaning(each.topic_partition, "it was truncated")
+        self.checkpoints.truncate(each, each.active_segment.base_offset)
+
+    def on_deleted(self, each: PartitionLog) -> None:
+        """The log is no more."""
+        task = self._tasks.get(each.topic_partition)
+        if task is not None and task.log is each:
+            self.abort_cleaning(each.topic_partition, "it was deleted")
+        self._uncleanable.get(each.log_dir, set()).discard(each.topic_partition)
+        self._early_ends.pop(each.topic_partition, None)
+        self.checkpoints.remove(each)
+
+    def on_log_dir_failure(self, log_dir: str) -> None:
+        """The directory is offline."""
+        for topic_partition, task in self._tasks.items():
+            if task.log.log_dir == log_dir:
+                self.abort_cleaning(topic_partition, f"{log_dir} is offline")
+        self._uncleanable.pop(log_dir, None)
+        self.checkpoints.on_log_dir_failure(log_dir)
+
+    def uncleanable_partitions(self, log_dir: str) -> frozenset[TopicPartition]:
+        """Those whose cleaning failed for a reason that lies in them; they are not tried again until the broker starts."""
+        return frozenset(self._uncleanable.get(log_dir, ()))
+
+    def uncleanable_bytes(self, log_dir: str) -> int:
+        """What could not be cleaned of those. Adds up sizes; for metrics."""
+        partitions = self._uncleanable.get(log_dir)
+        logs = [each for each in self._logs() if each.topic_partition in partitions and each.log_dir == log_dir] if partitions else []
+        now_ms = self._clock.now_ms()
+        return sum(log_to_clean(each, self.checkpoints.get(each), now_ms).cleanable_bytes for each in logs if each.truncation is None)
+
+    def _on_config_change(self, changed: frozenset[str]) -> None:
+        for topic_partition in list(self._tasks):
+            self.abort_cleaning(topic_partition, f"the configuration changed: {', '.join(sorted(changed))}")
+        self._wake_in(0)
+
+    # ---- choosing
+
+    def _wake_in(self, delay_ms: int) -> None:
+        """Looks for a log to clean then; what was planned before is forgotten."""
+        self._wakes += 1
+        wake = self._wakes
+        self._background.schedule("log-cleaner", delay_ms, 0, lambda: self._on_wake(wake))
+
+    def _on_wake(self, wake: int) -> None:
+        if wake == self._wakes and not self._is_stopped and self._scan is None:
+            now_ms, self.last_run_ms = self._clock.now_ms(), elapsed_ms(self._clock)
+            self._scan = deque(self._logs())
+            self._candidates = []
+            self._dirtiest, self._longest_delay_ms = 0.0, 0
+            self._look_at_some(now_ms)
+
+    def _look_at_some(self, now_ms: int) -> None:
+        """A few logs per turn of the loop, for a broker may have thousands."""
+        scan = self._scan
+        if scan is None or self._is_stopped:
+            return
+        left, deletable = _LOGS_PER_TURN, SEGMENTS_PER_TURN
+        while scan and left > 0 and deletable > 0:
+            each = scan.popleft()
+            left -= 1
+            if is_compacted(each):
+                left -= _COMPACTED_COSTS
+                deletable -= self._look_at(each, now_ms, deletable)
+        if scan:
+            self._background.schedule("log-cleaner", 0, 0, lambda: self._look_at_some(now_ms))
+            return
+        self._scan = None
+        self._take_filthiest()
+
+    def _look_at(self, each: PartitionLog, now_ms: int, deletable: int) -> int:
+        """Deletes at most `deletable` segments of it; returns what that cost."""
+        if each.is_closed or each.truncation is not None or not self._may_clean(each):
+            return 0
+        deleted = 0
+        try:
+            deleted = delete_old_segments(each, now_ms, at_most=deletable, may_wait=each.topic_partition in self._cold)
+            self._cold.discard(each.topic_partition)
+            found = log_to_clean(each, self.checkpoints.get(each), now_ms)
+        except ColdRead as cold:
+            self._cold.add(each.topic_partition)
+            self._background.submit("log-cleaner-warm", cold.warm, lambda error: None)  # in the next round it is looked at
+        except LogDirFailure as failure:
+            self._on_failure(failure)
+        except OSError as error:
+            self._on_failure(each.disk_failure(each.directory, error))
+        else:
+            if found.is_checkpoint_wrong:
+                self.checkpoints.update(each, found.first_dirty_offset)
+            if found.clean_bytes + found.cleanable_bytes:
+                self._dirtiest = max(self._dirtiest, found.cleanable_ratio)
+                self._longest_delay_ms = max(self._longest_delay_ms, found.compaction_delay_ms)
+            if found.is_cleanable:
+                self._candidates.append(found)
+        return work_of(each, deleted)
+
+    def _may_clean(self, each: PartitionLog) -> bool:
+        topic_partition = each.topic_partition
+        if topic_partition in self._tasks or topic_partition in self._paused:
+            return False
+        return topic_partition not in self._uncleanable.get(each.log_dir, ())
+
+    def _take_filthiest(self) -> None:
+        self.max_dirty_ratio, self.max_compaction_delay_ms = self._dirtiest, self._longest_delay_ms
+        candidates = sorted(self._candidates, key=lambda each: each.cleanable_ratio, reverse=True)
+        self._candidates = []
+        for found in candidates:
+            if len(self._tasks) >= self._config[LOG_CLEANER_THREADS]:
+                return
+            if self._may_clean(found.log) and not found.log.is_closed and found.log.truncation is None:
+                self._clean(found)
+        if len(self._tasks) < self._config[LOG_CLEANER_THREADS]:
+            self._rest()
+
+    def _rest(self) -> None:
+        backoff_ms = self._config[LOG_CLEANER_BACKOFF_MS]
+        if self._idle and not self._tasks and elapsed_ms(self._clock) - self._idle_since_ms + backoff_ms > _IDLE_MS:
+            self._dismiss(self._idle)
+            self._idle = []
+        self._wake_in(max(backoff_ms, _FIRST_POLL_MS))
+
+    # ---- cleaning
+
+    def _clean(self, found: LogToClean) -> None:
+        worker = self._idle.pop() if self._idle else self._new_worker()
+        task = CleaningTask(found, worker, limits_of(self._config), self._clock.now_ms())
+        self._tasks[found.log.topic_partition] = task
+        self._background.submit("log-cleaner-start", task.start, lambda error: self._on_started(task, error))
+
+    def _on_started(self, task: CleaningTask, error: BaseException | None) -> None:
+        if error is not None:
+            log.error("%s: the cleaner could not begin: %s", task.log.topic_partition, error)
+            self._fail(task, CleaningEnded(str(error)))
+            return
+        if task.is_aborted:
+            task.worker.kill()
+        self._poll_in(task, _FIRST_POLL_MS)
+
+    def _poll_in(self, task: CleaningTask, delay_ms: int) -> None:
+        self._background.schedule("log-cleaner-poll", delay_ms, 0, lambda: self._poll(task, delay_ms))
+
+    def _poll(self, task: CleaningTask, delay_ms: int) -> None:
+        if self._is_stopped:
+            return
+        message = task.worker.poll()
+        if message is None:
+            self._poll_in(task, min(delay_ms * 2, _LAST_POLL_MS))
+        elif isinstance(message, CleanedGroup):
+            self._put_in_place(task, message)
+        else:
+            self._end(task, message)
+
+    def _put_in_place(self, task: CleaningTask, group: CleanedGroup) -> None:
+        each = task.log
+
+        def go_on(failure: StorageError | None) -> None:
+            # Not before: whoever reads on opens files by their names, and what is clean is written down in the end.
+            if failure is not None:  # whoever hears of failures has heard of it
+                self.abort_cleaning(each.topic_partition, str(failure))
+            elif not task.is_aborted:
+                task.worker.go_on()
+            self._poll_in(task, _FIRST_POLL_MS)
+
+        if task.is_aborted:
+            self._poll_in(task, _FIRST_POLL_MS)
+        elif each.truncation is not None or not task.is_current(group):  # who truncates reads in a thread what is left
+            self.abort_cleaning(each.topic_partition, "its segments are not what they were")
+            self._poll_in(task, _FIRST_POLL_MS)
+        else:
+            try:
+                task.put_in_place(group, go_on)
+            except LogDirFailure as failure:
+                self._on_failure(failure)
+                go_on(failure)
+
+    def _end(self, task: CleaningTask, message: CleanerMessage) -> None:
+        if task.is_aborted or not isinstance(message, CleaningStats):
+            self._fail(task, self._judged(task, message))
+            return
+        self._early_ends.pop(task.log.topic_partition, None)
+        self.last_stats = message
+        self.io_bytes += message.map_bytes_read + message.bytes_read + message.bytes_written
+        task.log_stats(message)
+        self.checkpoints.update(task.log, message.end_offset)
+        self._done_with(task, is_worker_fit=True)
+        self._wake_in(0)
+
+    def _judged(self, task: CleaningTask, message: CleanerMessage) -> CleanerMessage:
+        """Takes the log to be at fault when its cleaning ended early too often."""
+        if task.is_aborted or not isinstance(message, CleaningEnded) or message.is_log_at_fault or message.disk_failure_path is not None:
+            return message
+        topic_partition = task.log.topic_partition
+        tries = self._early_ends[topic_partition] = self._early_ends.get(topic_partition, 0) + 1
+        if tries < _TRIES:
+            return message
+        del self._early_ends[topic_partition]
+        return CleaningEnded(f"{message.reason}, {tries} times in a row", is_log_at_fault=True)
+
+    def _fail(self, task: CleaningTask, message: CleanerMessage) -> None:
+        each = task.log
+        if not task.is_aborted and isinstance(message, CleaningEnded):
+            if message.disk_failure_path is not None:
+                self._on_failure(LogDirFailure(each.log_dir, message.disk_failure_path, message.reason))
+            elif message.is_log_at_fault:
+                self._uncleanable.setdefault(each.log_dir, set()).add(each.topic_partition)
+                log.warning(
+                    "%s: it cannot be cleaned and will grow (%s); %d partitions of %s are in this state. `ottla dump-log --verify %s` "
+                    "shows what is wrong in it; the next start tries again",
+                    each.topic_partition, message.reason, len(self._uncleanable[each.log_dir]), each.log_dir, each.directory,
+                )  # fmt: skip
+            else:
+                log.warning("%s: the cleaning ended early and is tried again: %s", each.topic_partition, message.reason)
+
+        def then(error: BaseException | None) -> None:
+            if isinstance(error, OSError) and not task.is_aborted:
+                self._on_failure(each.disk_failure(each.directory, error))
+            self._done_with(task, is_worker_fit=False)
+            self._wake_in(0 if task.is_aborted else self._config[LOG_CLEANER_BACKOFF_MS])
+
+        def clean_up() -> None:
+            task.worker.close()
+            task.remove_leftovers(self._fs)
+
+        self._background.submit("log-cleaner-end", clean_up, then)
+
+    def _done_with(self, task: CleaningTask, *, is_worker_fit: bool) -> None:
+        del self._tasks[task.log.topic_partition]
+        if is_worker_fit:
+            self._idle.append(task.worker)
+            self._idle_since_ms = elapsed_ms(self._clock)
+
+    def _dismiss(self, workers: Iterable[CleanerWorker]) -> None:
+        for worker in workers:
+            self._background.submit("log-cleaner-end", worker.close, _nothing)
+
+
+def _nothing(error: BaseException | None) -> None:
+    pass

@@ -1,0 +1,301 @@
+"""The cleaner's map from keys to their latest offsets, within the memory that Apache Kafka's SkimpyOffsetMap takes.
+
+`cleaner_run` fills one from the part of a log that was never cleaned (`add`), ends that (`finish`), and then asks which records are
+superseded. The number of keys is limited as Kafka's is, to one for each 24 bytes of memory; see `cleaner_hash_table` for those of a large
+map. As long as a dict of the same keys fits into that memory, it is one: a dict costs 0.1 µs a record, the table 0.8.
+
+After `finish` the map also knows of every offset in the part it was filled from whether the latest record of a key stands there
+(`live_in`): one byte for each offset. So that part is cleaned without looking any key up again, and most of its batches without looking
+into them.
+
+Invariant: values are `2 * offset`, and 1 more for a tombstone.
+"""
+
+from hashlib import blake2b
+from typing import NamedTuple
+
+from protocol.records.batch import BatchHeader
+from protocol.records.errors import InvalidRecord
+from protocol.records.reader import read_varint
+from storage.cleaner.equal_records import LONGEST_KEY, MISSES, add_run
+from storage.cleaner.hash_table import BYTES_PER_ENTRY, HashTable
+
+LIVE = 1
+TOMBSTONE = 2
+MAX_LIVE_OFFSETS = 32 * 1024 * 1024
+"""So many offsets are followed in `live`, a byte each; those beyond are looked up by their keys."""
+
+_DICT_ENTRY_BYTES = 200  # key object, value object and their place in the dict, at its worst just after it grew
+_LONGEST_PLAIN = 2 * LONGEST_KEY
+"""Its length as a varint."""
+_DIGEST_BYTES = 24
+
+
+class Superseded(NamedTuple):
+    """What a look at the records of one batch found."""
+
+    offsets: set[int]
+    """Those that go: there is a later record of the key, or a tombstone's time is over, or there is no key."""
+    without_key: int
+    has_tombstone: bool
+    """Among those that stay."""
+
+
+class OffsetMap:
+    """Filled in the order of offsets."""
+
+    __slots__ = ("_dict", "_dict_limit", "_live", "_table", "first_offset", "irregular", "latest_offset", "max_slots", "without_key")
+
+    def __init__(self, memory_bytes: int, first_offset: int = 0) -> None:
+        """`first_offset` is where the part begins that it is filled from."""
+        self.max_slots = memory_bytes // BYTES_PER_ENTRY
+        self.first_offset = first_offset
+        self.latest_offset = -1
+        """How far the log was read into the map."""
+        self.without_key = 0
+        """Records that were passed over for having no key."""
+        self.irregular: set[int] = set()
+        """The base offsets of batches whose records do not stand in the order of their offsets, without gaps."""
+        self._live = bytearray()
+        self._dict: dict[bytes, int] | None = {}
+        self._dict_limit = memory_bytes // _DICT_ENTRY_BYTES
+        self._table = HashTable(self.max_slots)
+
+    @property
+    def size(self) -> int:
+        """How many keys are in here."""
+        return self._table.size if self._dict is None else len(self._dict)
+
+    @property
+    def utilization(self) -> float:
+        """The part of the slots that is taken."""
+        return self.size / self.max_slots
+
+    def get(self, key: bytes) -> int:
+        """The latest offset of the key, -1 if it is not in here."""
+        short = key if len(key) <= LONGEST_KEY else _digest(key)
+        return (self._table.get(short) if self._dict is None else self._dict.get(short, -1)) >> 1
+
+    def put(self, key: bytes, offset: int, *, is_tombstone: bool = False) -> None:
+        """The key's latest record is that at `offset`."""
+        self.latest_offset = offset
+        short = key if len(key) <= LONGEST_KEY else _digest(key)
+        known = self._dict
+        if known is not None:
+            if len(known) < self._dict_limit:
+                known[short] = 2 * offset + is_tombstone
+                return
+            self._leave_dict(known)
+        self._table.put(short, 2 * offset + is_tombstone)
+
+    def add(self, data: bytes, header: BatchHeader, start_offset: int, max_size: int) -> bool:
+        """Puts the keyed records of one batch (`data` is its decompressed body) from `start_offset` on; False once `max_size` keys are in.
+
+        Raises InvalidRecord if the records break the format.
+        """
+        count = header.record_count
+        base_offset = header.base_offset
+        known = self._dict
+        at = begin = 0
+        try:
+            # If none of the limits can be met in this batch.
+            if known is not None and len(known) + count <= min(max_size, self._dict_limit) and base_offset >= start_offset:
+                begin, at = _add_plain(data, count, base_offset, known)
+            for index in range(begin, count):
+                size = data[at]
+                at += 1
+                if size < 0x80:
+                    end = at + (size >> 1)
+                elif (high := data[at]) < 0x80:  # two bytes hold what most records are long
+                    at += 1
+                    end = at + ((size + (high << 7) - 0x80) >> 1)
+                else:
+                    size, at = read_varint(data, at - 1)
+                    end = at + size
+                at += 1  # attributes
+                while data[at] >= 0x80:  # the timestamp
+                    at += 1
+                at += 1
+                delta = data[at]
+                at += 1
+                if delta < 0x80:
+                    delta >>= 1
+                elif (high := data[at]) < 0x80:
+                    at += 1
+                    delta = (delta + (high << 7) - 0x80) >> 1
+                else:
+                    delta, at = read_varint(data, at - 1)
+                if delta != index:
+                    self.irregular.add(base_offset)
+                length = data[at]
+                at += 1
+                if length < 0x80:
+                    length = length >> 1 if not length & 1 else -1
+                else:
+                    length, at = read_varint(data, at - 1)
+                if length >= 0:
+                    stop = at + length
+                    offset = base_offset + delta
+                    if offset >= start_offset:
+                        if self.size >= max_size:
+                            return False
+                        self.put(data[at:stop], offset, is_tombstone=data[stop] == 1)
+                elif base_offset + delta >= start_offset:
+                    self.without_key += 1
+                at = end
+        except IndexError:
+            raise InvalidRecord("a record reaches beyond its batch") from None
+        if at != len(data):
+            raise InvalidRecord(f"{count} records take {at} bytes of a batch of {len(data)}")
+        return True
+
+    def finish(self) -> None:
+        """Nothing more is added."""
+        first = self.first_offset
+        length = min(max(self.latest_offset - first + 1, 0), MAX_LIVE_OFFSETS)
+        live = self._live = bytearray(length)
+        for value in self._table.values() if self._dict is None else self._dict.values():
+            slot = (value >> 1) - first
+            if slot < length:
+                live[slot] = TOMBSTONE if value & 1 else LIVE
+
+    def live_in(self, first_offset: int, last_offset: int) -> bytearray | None:
+        """Of each offset from the first to the last: 0 if what stands there is superseded or nothing does, LIVE, or TOMBSTONE.
+
+        None if they are not all in the part that is followed.
+        """
+        start = first_offset - self.first_offset
+        end = last_offset - self.first_offset + 1
+        if start < 0 or end > len(self._live):
+            return None
+        return self._live[start:end]
+
+    def superseded(self, data: bytes, header: BatchHeader, *, drop_tombstones: bool) -> Superseded:
+        """Looks up the records of one batch (`data` is its decompressed body). Raises InvalidRecord if they break the format."""
+        base_offset = header.base_offset
+        latest_offset = self.latest_offset
+        known = self._dict
+        get = self._table.get if known is None else None
+        dropped: set[int] = set()
+        without_key = 0
+        has_tombstone = False
+        at = 0
+        try:
+            for _ in range(header.record_count):
+                size = data[at]
+                at += 1
+                if size < 0x80:
+                    end = at + (size >> 1)
+                elif (high := data[at]) < 0x80:
+                    at += 1
+                    end = at + ((size + (high << 7) - 0x80) >> 1)
+                else:
+                    size, at = read_varint(data, at - 1)
+                    end = at + size
+                at += 1  # attributes
+                while data[at] >= 0x80:  # the timestamp
+                    at += 1
+                at += 1
+                delta = data[at]
+                at += 1
+                if delta < 0x80:
+                    delta >>= 1
+                elif (high := data[at]) < 0x80:
+                    at += 1
+                    delta = (delta + (high << 7) - 0x80) >> 1
+                else:
+                    delta, at = read_varint(data, at - 1)
+                length = data[at]
+                at += 1
+                if length < 0x80:
+                    length = length >> 1 if not length & 1 else -1
+                else:
+                    length, at = read_varint(data, at - 1)
+                offset = base_offset + delta
+                stop = at + max(length, 0)
+                is_tombstone = data[stop] == 1
+                if offset > latest_offset:
+                    if is_tombstone:
+                        has_tombstone = True
+                elif length < 0:
+                    without_key += 1
+                    dropped.add(offset)
+                else:
+                    key = data[at:stop] if length <= LONGEST_KEY else _digest(data[at:stop])
+                    value = known.get(key, -1) if known is not None else get(key) if get is not None else -1
+                    if value >> 1 > offset or (is_tombstone and drop_tombstones):
+                        dropped.add(offset)
+                    elif is_tombstone:
+                        has_tombstone = True
+                at = end
+        except IndexError:
+            raise InvalidRecord("a record reaches beyond its batch") from None
+        if at != len(data):
+            raise InvalidRecord(f"{header.record_count} records take {at} bytes of a batch of {len(data)}")
+        return Superseded(dropped, without_key, has_tombstone)
+
+    def _leave_dict(self, known: dict[bytes, int]) -> None:
+        self._dict = None
+        for key, value in known.items():
+            self._table.put(key, value)
+
+
+def _add_plain(data: bytes, count: int, base_offset: int, entries: dict[bytes, int]) -> tuple[int, int]:
+    """Puts the first records of a batch into `entries`, as long as they look as nearly all do; how many, and where the next one begins.
+
+    That is: a size of two bytes at most, offsets in order without gaps, and a key of no more than 32 bytes. Raises IndexError where a
+    record reaches beyond the batch. A record costs 0.9 µs so, and 1.15 with every case looked at; in a run of equal lengths 0.15.
+    """
+    at = next_index = 0
+    value = 2 * base_offset
+    misses = 0
+    length_before = -1
+    while True:
+        for index in range(next_index, count):
+            start = at
+            size = data[at]
+            if size < 0x80:
+                end = at + 1 + (size >> 1)
+                at += 2
+            else:
+                high = data[at + 1]
+                if high >= 0x80:
+                    return index, start
+                end = at + 2 + ((size + (high << 7) - 0x80) >> 1)
+                at += 3
+            while data[at] >= 0x80:  # the timestamp
+                at += 1
+            at += 1
+            if index < 64:
+                if data[at] != index << 1:
+                    return index, start
+                at += 1
+            else:
+                if index >= 8192 or data[at] != index << 1 & 0x7F | 0x80 or data[at + 1] != index >> 6:
+                    return index, start
+                at += 2
+            length = data[at]
+            if length > _LONGEST_PLAIN or length & 1:
+                return index, start
+            at += 1
+            stop = at + (length >> 1)
+            entries[data[at:stop]] = value + 1 if data[stop] == 1 else value
+            value += 2
+            at = end
+            if end - start == length_before and misses < MISSES:
+                break
+            length_before = end - start
+        else:
+            return count, at
+        next_index = index + 1
+        taken = add_run(data, at, length_before, next_index, count - next_index, value, entries)
+        misses += not taken
+        next_index += taken
+        at += taken * length_before
+        value += 2 * taken
+        length_before = -1
+
+
+def _digest(key: bytes) -> bytes:
+    """Stands for a long key, so that an entry's size has a limit. That another key is the same as this is out of the question."""
+    return blake2b(key, digest_size=_DIGEST_BYTES).digest()

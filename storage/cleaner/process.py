@@ -1,0 +1,150 @@
+"""The broker's hold on the process that cleans: starts it, hands it a job, hears what it says, ends it.
+
+`LogCleaner` owns one for each of `log.cleaner.threads`. `start` and `close` block and run in threads; the rest is called on the event loop
+and only looks whether something has come.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from storage.cleaner.frames import take_frame, write_frame
+from storage.cleaner.job import CleanedGroup, CleaningJob, CleaningStats, decode_stats, encode_job
+
+_ROOT = str(Path(__file__).resolve().parents[1])
+_READ_BYTES = 64 * 1024
+_PATIENCE_SECONDS = 1.0
+
+
+class CleaningEnded(NamedTuple):
+    """A job ended without being done."""
+
+    reason: str
+    disk_failure_path: str | None = None
+    """Set when the disk refused."""
+    is_log_at_fault: bool = False
+    """Whether cleaning the log again would fail again."""
+
+
+CleanerMessage = CleanedGroup | CleaningStats | CleaningEnded
+
+
+class CleanerWorker(Protocol):
+    """Cleans one log at a time, elsewhere."""
+
+    def start(self, job: CleaningJob) -> None:
+        """Begins the job. Blocks for some milliseconds; may raise OSError."""
+
+    def poll(self) -> CleanerMessage | None:
+        """What has come: a group, after which the worker waits for `go_on`; or how the job ended."""
+
+    def go_on(self) -> None:
+        """The group is in place."""
+
+    def kill(self) -> None:
+        """Calls the job off; `poll` tells when it has ended."""
+
+    def close(self) -> None:
+        """Ends it for good, with what it needs. Blocks. It may be started again."""
+
+
+class CleanerProcess:
+    """A `CleanerWorker` in a child process. Idle, it holds some 30 MB; `close` gives them back."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._received = bytearray()
+        self._is_killed = False
+        self._starting = threading.Lock()
+        """Held by `start`: a process that is just being made is ended, too, by a `close` that comes meanwhile."""
+
+    def start(self, job: CleaningJob) -> None:
+        with self._starting:
+            self._start(job)
+
+    def _start(self, job: CleaningJob) -> None:
+        process = self._process
+        if process is None or process.poll() is not None:
+            self._end()
+            # The hashes of keys must not be foreseeable, and the package must be found wherever the broker was started.
+            environment = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, [_ROOT, environment.get("PYTHONPATH")]))
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "storage.cleaner.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=environment,
+            )
+            assert process.stdout is not None
+            os.set_blocking(process.stdout.fileno(), False)
+            self._process = process
+        self._received.clear()
+        assert process.stdin is not None
+        data = encode_job(job)
+        with suppress(BrokenPipeError):  # it died; poll will tell
+            write_frame(process.stdin, data)
+        if self._is_killed:
+            process.kill()
+
+    def poll(self) -> CleanerMessage | None:
+        process = self._process
+        if process is None or process.stdout is None:
+            return CleaningEnded("the cleaner process is gone")
+        is_open = True
+        with suppress(BlockingIOError):
+            data = os.read(process.stdout.fileno(), _READ_BYTES)
+            self._received += data
+            is_open = bool(data)
+        frame = take_frame(self._received)
+        if frame is not None:
+            return _decode(frame)
+        return None if is_open else CleaningEnded("the cleaner process died")
+
+    def go_on(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            with suppress(BrokenPipeError):
+                write_frame(self._process.stdin, b"")
+
+    def kill(self) -> None:
+        self._is_killed = True
+        if self._process is not None:
+            self._process.kill()
+
+    def close(self) -> None:
+        with self._starting:
+            self._end()
+            self._is_killed = False
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+        try:
+            process.wait(_PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _decode(frame: bytes) -> CleanerMessage:
+    message = json.loads(frame)
+    if "group" in message:
+        base_offset, sources = message["group"]
+        return CleanedGroup(base_offset, tuple(sources))
+    if "done" in message:
+        return decode_stats(message["done"])
+    if "disk_failure" in message:
+        path, reason = message["disk_failure"]
+        return CleaningEnded(reason, disk_failure_path=path)
+    if "failed" in message:
+        return CleaningEnded(message["failed"], is_log_at_fault=True)
+    return CleaningEnded(message["aborted"])

@@ -1,0 +1,96 @@
+"""The process that cleans logs, so that the interpreter of the event loop is not held up by it: `python -m storage.cleaner_worker`.
+
+`cleaner_process` starts it when there is something to clean and ends it when there has been nothing for a while. Job by job comes in on its
+standard input, groups and results go out on its standard output (`cleaner_frames`). After each group it waits until it is told to go on. It
+ends when its input does, or its parent, and it is killed when a cleaning is called off: it changes no file that the log needs.
+
+It gives way to the broker (`nice`), for a compaction that takes longer hurts nobody.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import IO
+
+from protocol.records.errors import RecordFormatError
+from storage.cleaner.frames import read_frame, write_frame
+from storage.cleaner.job import CleaningAborted, decode_job, encode_stats
+from storage.cleaner.run import CleanerPorts, clean
+from storage.disk.filesystem import RealFileSystem
+from storage.errors import StorageError
+
+_NICE = 5
+_SHORTEST_SLEEP_SECONDS = 0.02
+
+
+class Throttle:
+    """Keeps what it is told of to so many bytes a second."""
+
+    def __init__(self, bytes_per_second: float, monotonic: Callable[[], float], sleep: Callable[[float], None]) -> None:
+        self._bytes_per_second = bytes_per_second
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._due = monotonic()
+
+    def __call__(self, length: int) -> None:
+        """`length` bytes were read or written; sleeps when that was too fast."""
+        now = self._monotonic()
+        self._due = max(self._due, now) + length / self._bytes_per_second
+        ahead = self._due - now
+        if ahead > _SHORTEST_SLEEP_SECONDS:
+            self._sleep(ahead)
+
+
+def serve(requests: IO[bytes], answers: IO[bytes], parent: int) -> None:
+    """Does the jobs that come until none comes."""
+
+    def check() -> None:
+        if os.getppid() != parent:
+            raise SystemExit
+
+    def tell(**message: object) -> None:
+        write_frame(answers, json.dumps(message).encode())
+
+    filesystem = RealFileSystem()
+    while (frame := read_frame(requests)) is not None:
+        job = decode_job(frame)
+        throttle = Throttle(job.max_bytes_per_second, time.monotonic, time.sleep)
+        run = clean(job, CleanerPorts(filesystem, time.monotonic, check, throttle))
+        try:
+            while True:
+                try:
+                    group = next(run)
+                except StopIteration as end:
+                    tell(done=encode_stats(end.value))
+                    break
+                tell(group=group)
+                if read_frame(requests) is None:
+                    return
+        except CleaningAborted as reason:
+            tell(aborted=str(reason))
+        except OSError as error:
+            tell(disk_failure=[str(error.filename or job.directory), error.strerror or str(error)])
+        except (RecordFormatError, StorageError, ValueError, MemoryError) as error:
+            tell(failed=f"{type(error).__name__}: {error}")
+        finally:
+            run.close()
+
+
+def main() -> None:
+    """Serves on standard input and output."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the broker's, which ends us
+    os.nice(_NICE)
+    try:
+        with contextlib.suppress(BrokenPipeError):
+            serve(sys.stdin.buffer, sys.stdout.buffer, os.getppid())
+    finally:
+        # What a broker that is gone was not told would be tried once more at the end, with a complaint in the log that both write.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+"""The port through which storage has things done later or elsewhere. `broker` wires it to the event loop and to threads; a test runs it by
+hand."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from storage.disk.scheduler import Scheduler
+
+
+class Background(Scheduler, Protocol):
+    """Timers on the event loop, and threads for what blocks."""
+
+    def schedule(self, name: str, delay_ms: int, period_ms: int, callback: Callable[[], None]) -> None:
+        """Calls `callback` on the event loop after `delay_ms`, and then every `period_ms`; once only if that is 0."""
+
+    def submit(self, name: str, work: Callable[[], None], then: Callable[[BaseException | None], None]) -> None:
+        """Runs `work`, which blocks, in a thread; afterwards calls `then` on the event loop with what it raised, if it did."""

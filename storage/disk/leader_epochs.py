@@ -1,0 +1,195 @@
+"""Which leader epoch began at which offset of a partition, and the file `leader-epoch-checkpoint` that keeps it.
+
+`PartitionLog` owns one. Replication asks it where the epoch of a diverging replica ended (KIP-101, KIP-279); the answer is where the
+replica truncates.
+
+The file is text: a line `0` (the version), a line with the count, and a line `epoch start_offset` for each.
+
+Invariants: epochs and start offsets both grow strictly. Whoever sets `on_change` brings each change to the file before it checkpoints a
+recovery point, since recovery looks at batches from there on only; without it, `assign` writes at once. What loading a log removes
+stands in the file until the broker runs; loading again removes it again.
+"""
+
+import logging
+from bisect import bisect_right
+from collections.abc import Callable
+from contextlib import suppress
+
+from storage.disk.checkpoint import MAX_INT32, MAX_OFFSET, read_lines, replace_file
+from storage.disk.filesystem import FileSystem
+from storage.disk.topic_partition import TopicPartition
+from storage.errors import CorruptCheckpoint
+
+log = logging.getLogger(__name__)
+
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+UNDEFINED_EPOCH = -1
+UNDEFINED_EPOCH_OFFSET = -1
+
+
+class LeaderEpochCache:
+    """Epochs of one partition, with their start offsets. Kafka's LeaderEpochFileCache."""
+
+    __slots__ = ("_epochs", "_fs", "_start_offsets", "directory", "is_dirty", "on_change", "topic_partition")
+
+    def __init__(self, topic_partition: TopicPartition, directory: str, filesystem: FileSystem, *, is_new: bool = False) -> None:
+        """Reads the file, unless `is_new` promises that there is none. Raises CorruptCheckpoint."""
+        self.topic_partition = topic_partition
+        self.directory = directory
+        self.is_dirty = False
+        """Whether the file is behind."""
+        self.on_change: Callable[[LeaderEpochCache], None] | None = None
+        """Told of each change; then the file is its business, so that the event loop need not wait: it writes what `take_file` gives."""
+        self._fs = filesystem
+        self._epochs: list[int] = []
+        self._start_offsets: list[int] = []
+        if not is_new:
+            with suppress(FileNotFoundError):
+                for epoch, start_offset in read_leader_epochs(self.path, filesystem):
+                    self._append(epoch, start_offset)
+
+    @property
+    def path(self) -> str:
+        """The file."""
+        return f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        """(epoch, start offset), ascending."""
+        return list(zip(self._epochs, self._start_offsets, strict=True))
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """The newest epoch with an entry."""
+        return self._epochs[-1] if self._epochs else None
+
+    def start_offset_of(self, epoch: int) -> int | None:
+        """Where `epoch` began, if it has an entry."""
+        at = bisect_right(self._epochs, epoch) - 1
+        return self._start_offsets[at] if at >= 0 and self._epochs[at] == epoch else None
+
+    def epoch_of(self, offset: int) -> int | None:
+        """The epoch in which `offset` was, or would be, written; None below the first entry."""
+        at = bisect_right(self._start_offsets, offset)
+        return self._epochs[at - 1] if at else None
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """`epoch` begins at `start_offset`; True if that is news. Entries that contradict it are removed: the leader's word counts.
+
+        Without `on_change` it writes the file, and blocks.
+        """
+        if not self._append(epoch, start_offset):
+            return False
+        self._changed()
+        if self.is_dirty and self.on_change is None:
+            self.write()
+        return True
+
+    def on_recovered(self, epoch: int, base_offset: int, last_offset: int) -> None:
+        """A batch of `epoch` was found. An entry that says otherwise is of batches that a crash took, or of which it left the ones before;
+        one that agrees stays as it is, for the batch that began the epoch may have been compacted away."""
+        if self.epoch_of(base_offset) == epoch == self.epoch_of(last_offset):
+            return
+        newer = bisect_right(self._epochs, epoch)
+        if newer < len(self._epochs) and self._start_offsets[newer] <= last_offset:
+            self.truncate_from_end(self._start_offsets[newer])
+        if self.epoch_of(base_offset) != epoch:
+            self.assign(epoch, base_offset)
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Removes the entries that begin at `end_offset` or later."""
+        keep = len(self._start_offsets)
+        while keep and self._start_offsets[keep - 1] >= end_offset:
+            keep -= 1
+        if end_offset >= 0 and keep < len(self._epochs):
+            del self._epochs[keep:], self._start_offsets[keep:]
+            self._changed()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Removes the entries that end at `start_offset` or before; the one that it stands in begins there now."""
+        keep_from = bisect_right(self._start_offsets, start_offset) - 1
+        if keep_from < 0 or (keep_from == 0 and self._start_offsets[0] == start_offset):
+            return
+        del self._epochs[:keep_from], self._start_offsets[:keep_from]
+        self._start_offsets[0] = start_offset
+        self._changed()
+
+    def clear(self) -> None:
+        """Removes all entries."""
+        if self._epochs:
+            self._epochs.clear()
+            self._start_offsets.clear()
+            self._changed()
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """The greatest epoch not above `epoch`, and where it ended: Kafka's answer to OffsetForLeaderEpoch.
+
+        (-1, -1) when nothing can be said. An epoch below the first one known ended, as far as this log can tell, where that one begins.
+        """
+        if epoch == UNDEFINED_EPOCH or not self._epochs:
+            return UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
+        if epoch == self._epochs[-1]:
+            return epoch, log_end_offset
+        higher = bisect_right(self._epochs, epoch)
+        if higher == len(self._epochs):
+            return UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
+        if higher == 0:
+            return epoch, self._start_offsets[0]
+        return self._epochs[higher - 1], self._start_offsets[higher]
+
+    def flush(self) -> None:
+        """Brings the file up to date, unless `on_change` takes care of that. Blocks."""
+        if self.is_dirty and self.on_change is None:
+            self.write()
+
+    def take_file(self) -> bytes:
+        """What the file is to hold now; the caller writes it."""
+        self.is_dirty = False
+        return encode_leader_epochs(self.entries)
+
+    def write(self) -> None:
+        """Replaces the file, durably. Blocks."""
+        replace_file(self._fs, self.path, self.take_file())
+
+    def _changed(self) -> None:
+        self.is_dirty = True
+        if self.on_change is not None:
+            self.on_change(self)
+
+    def _append(self, epoch: int, start_offset: int) -> bool:
+        if epoch < 0 or start_offset < 0:
+            raise ValueError(f"leader epoch {epoch} from offset {start_offset} of {self.topic_partition}")
+        epochs, start_offsets = self._epochs, self._start_offsets
+        if epochs and epochs[-1] == epoch and start_offset >= start_offsets[-1]:
+            return False
+        keep = len(epochs)
+        while keep and (epochs[keep - 1] >= epoch or start_offsets[keep - 1] >= start_offset):
+            keep -= 1
+        if keep < len(epochs):
+            removed = self.entries[keep:]
+            if len(removed) > 1 or removed[0][1] != start_offset:
+                log.warning("%s: epoch %d from offset %d contradicts and replaces %s", self.topic_partition, epoch, start_offset, removed)
+            del epochs[keep:], start_offsets[keep:]
+        epochs.append(epoch)
+        start_offsets.append(start_offset)
+        return True
+
+
+def encode_leader_epochs(entries: list[tuple[int, int]]) -> bytes:
+    """The text of the file."""
+    lines = "".join(f"{epoch} {start_offset}\n" for epoch, start_offset in entries)
+    return f"0\n{len(entries)}\n{lines}".encode()
+
+
+def read_leader_epochs(path: str, filesystem: FileSystem) -> list[tuple[int, int]]:
+    """The entries of the file. Raises CorruptCheckpoint with the line, FileNotFoundError."""
+    entries = []
+    for number, line in read_lines(path, filesystem):
+        fields = line.split()
+        if len(fields) != 2 or not all(field.isdecimal() for field in fields):
+            raise CorruptCheckpoint(path, f"line {number}: {line!r} is not `epoch start_offset`")
+        epoch, start_offset = map(int, fields)
+        if epoch > MAX_INT32 or start_offset > MAX_OFFSET:
+            raise CorruptCheckpoint(path, f"line {number}: {line!r} has a number that is too large")
+        entries.append((epoch, start_offset))
+    return entries

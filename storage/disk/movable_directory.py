@@ -1,0 +1,46 @@
+"""A partition's directory as a thread sees it that works in there while it may be renamed.
+
+A truncation in a thread takes its time. Meanwhile the partition may be deleted, which renames its directory, and be created again, with
+a directory of the old name. So the thread goes through a `MovableDirectory`: a path below the directory as it was called at first is looked
+for where the directory is now, and nothing is found any more once the directory is about to be removed.
+
+Invariant: what a call does, it does in the directory of the one log, whatever that is called; the lock of its `SmallFiles` is held for as
+long as one call takes, none of which waits for the disk longer than the loop itself would.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from storage.disk.filesystem import FileSystem
+from storage.disk.small_files import SmallFiles
+from storage.disk.translated_paths import TranslatedPaths
+
+T = TypeVar("T")
+
+
+class MovableDirectory(TranslatedPaths):
+    """A `FileSystem`; paths elsewhere mean what they mean to the one behind it."""
+
+    __slots__ = ("_home", "_small_files")
+
+    def __init__(self, filesystem: FileSystem, small_files: SmallFiles) -> None:
+        super().__init__(filesystem)
+        self._small_files = small_files
+        self._home = small_files.directory
+
+    def _at(self, path: str, call: Callable[[str], T]) -> T:
+        with self._small_files.where_it_is() as directory:
+            return call(self._in(directory, path))
+
+    def _in(self, directory: str, path: str) -> str:
+        home = self._home
+        return directory + path[len(home) :] if path == home or path.startswith(home + "/") else path
+
+    def sync_directory(self, path: str) -> None:
+        # This waits for the disk for long, so it does without the lock.
+        if path != self._home:
+            self._filesystem.sync_directory(path)
+            return
+        with self._small_files.where_it_is():
+            pass
+        self._small_files.sync_directory()

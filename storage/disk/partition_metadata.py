@@ -1,0 +1,54 @@
+"""The file `partition.metadata` of a partition's directory: to which topic, of all that ever had that name, the log belongs.
+
+version: 0
+topic_id: qu0XZ0mpQXC8sQdtzpMmUw
+"""
+
+import base64
+import binascii
+import logging
+import re
+
+from storage.disk.checkpoint import replace_file
+from storage.disk.filesystem import FileSystem
+from storage.errors import CorruptCheckpoint
+
+log = logging.getLogger(__name__)
+
+PARTITION_METADATA = "partition.metadata"
+ZERO_UUID = bytes(16)
+_CONTENT = re.compile(r"version:\s+\d+\r?\ntopic_id:[^\S\n]+(\S*)")
+"""Of any version, as Apache Kafka reads what a later release wrote (3.9's PartitionMetadataReadBuffer)."""
+
+
+def read_topic_id(filesystem: FileSystem, directory: str) -> bytes | None:
+    """The topic's id, None when there is no file. Raises CorruptCheckpoint."""
+    path = f"{directory}/{PARTITION_METADATA}"
+    try:
+        data = filesystem.read_file(path)
+    except FileNotFoundError:
+        return None
+    if not data.strip(b"\0"):
+        # Written when the partition was created, and a power cut came before it was durable: the controller tells the id again.
+        log.warning("%s is empty: a power cut came right after the partition was created; its topic id is learned anew", path)
+        return None
+    found = _CONTENT.match(data.decode("ascii", "replace"))
+    if found is None:
+        raise CorruptCheckpoint(path, "it does not begin with `version: 0` and `topic_id: ...`")
+    try:
+        topic_id = base64.urlsafe_b64decode(found[1] + "==")
+    except (ValueError, binascii.Error):
+        topic_id = b""
+    if len(topic_id) != 16 or topic_id == ZERO_UUID:
+        raise CorruptCheckpoint(path, f"`{found[1]}` is no topic id")
+    return topic_id
+
+
+def write_topic_id(filesystem: FileSystem, directory: str, topic_id: bytes, *, sync: bool = True) -> None:
+    """Writes the file as Apache Kafka does, without a newline at its end. Without `sync`, it survives a killed process only."""
+    replace_file(filesystem, f"{directory}/{PARTITION_METADATA}", encode_topic_id(topic_id), sync=sync)
+
+
+def encode_topic_id(topic_id: bytes) -> bytes:
+    """What the file holds."""
+    return f"version: 0\ntopic_id: {base64.urlsafe_b64encode(topic_id).decode().rstrip('=')}".encode()

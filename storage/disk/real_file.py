@@ -1,0 +1,143 @@
+"""An open file of the real disk: the `File` that `RealFileSystem` opens."""
+
+import mmap
+import os
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+from storage.disk.deleted_files import close_file
+
+if TYPE_CHECKING:
+    from storage.disk.page_cache import PageCache
+
+_COUNTED_BYTES = 128 * 1024
+"""Of parts that are larger the kernel counts the pages, which costs as much as three probes."""
+_PROBE_STEP = 64 * 1024
+_BLOCK_BYTES = 512  # of st_blocks, whatever the file system has
+_SLACK_BYTES = 1 << 20
+"""What file systems round up to, or take for their own tables, is not worth a call."""
+_PROBE = [bytearray(1)]  # what is read into it does not matter
+
+
+class RealFile:
+    """A `File` on the real disk."""
+
+    __slots__ = ("_position", "descriptor", "path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self.descriptor = fd
+        self._position = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.pwrite(data, self._position)
+        self._position += len(data)
+
+    def pwrite(self, data: bytes | bytearray | memoryview, at: int) -> None:
+        written = os.pwrite(self.descriptor, data, at)
+        if written != len(data):
+            self._write_rest(memoryview(data), at, written)
+
+    def pwritev(self, data: Sequence[memoryview], length: int, at: int) -> None:
+        written = os.pwritev(self.descriptor, data, at)
+        if written != length:
+            self._write_rest(memoryview(b"".join(data)), at, written)
+
+    def _write_rest(self, data: memoryview, at: int, written: int) -> None:
+        # A short write is a signal, a full disk or a quota; only the next call tells which.
+        while written < len(data):
+            count = os.pwrite(self.descriptor, data[written:], at + written)
+            if count == 0:
+                raise OSError(f"wrote {written} of {len(data)} bytes")
+            written += count
+
+    def pread(self, length: int, at: int) -> bytes:
+        data = os.pread(self.descriptor, length, at)
+        if len(data) == length or not data:
+            return data
+        chunks = [data]
+        missing = length - len(data)
+        while missing > 0:
+            data = os.pread(self.descriptor, missing, at + length - missing)
+            if not data:
+                break
+            chunks.append(data)
+            missing -= len(data)
+        return b"".join(chunks)
+
+    def pread_cached(self, length: int, at: int) -> bytes | None:
+        data = bytearray(length)
+        try:
+            count = os.preadv(self.descriptor, [data], at, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return self.pread(length, at)  # as in `is_cached`
+        if count == length:
+            return bytes(data)
+        return bytes(data[:count]) if at + count >= self.size() else None
+
+    def map(self, length: int) -> mmap.mmap | bytes:
+        # To look into a hole takes a page of a tmpfs, and is the end of the process when there is none left.
+        if length and os.lseek(self.descriptor, 0, os.SEEK_HOLE) >= length:
+            return mmap.mmap(self.descriptor, length, access=mmap.ACCESS_READ)
+        return self.pread(length, 0)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self.descriptor, size)
+
+    def size(self) -> int:
+        return os.fstat(self.descriptor).st_size
+
+    def reserve(self, at: int, length: int) -> bool:
+        from storage.disk.disk_space import reserve  # ctypes takes 2 ms, and not every broker needs it
+
+        return reserve(self.descriptor, at, length)
+
+    def give_back(self) -> None:
+        stat = os.fstat(self.descriptor)
+        if stat.st_blocks * _BLOCK_BYTES - stat.st_size > _SLACK_BYTES:
+            os.ftruncate(self.descriptor, stat.st_size)  # frees what lies behind
+
+    def sync(self) -> None:
+        os.fdatasync(self.descriptor)
+
+    def is_cached(self, length: int, at: int) -> bool:
+        last = at + length - 1
+        if length > _COUNTED_BYTES:
+            holds = self._page_cache().holds(self.descriptor, length, at)
+            if holds is not None:
+                if not holds:
+                    return False
+                at = last  # which is probed: that it is being read would not do
+        # The kernel reads ahead in larger pieces than this, so a hole between two probes is unlikely; if there is one, sendfile waits.
+        try:
+            os.preadv(self.descriptor, _PROBE, last, os.RWF_NOWAIT)
+            while at < last:
+                os.preadv(self.descriptor, _PROBE, at, os.RWF_NOWAIT)
+                at += _PROBE_STEP
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True  # the file system cannot tell (overlayfs, some network ones): then waiting is all there is
+        return True
+
+    @staticmethod
+    @cache
+    def _page_cache() -> "PageCache":
+        from storage.disk.page_cache import PageCache  # ctypes takes 2 ms, and not every broker needs it
+
+        return PageCache()
+
+    def fileno(self) -> int:
+        return self.descriptor
+
+    def close(self) -> None:
+        if self.descriptor >= 0:
+            fd, self.descriptor = self.descriptor, -1
+            os.close(fd)
+
+    def __del__(self) -> None:
+        if self.descriptor >= 0:
+            close_file(self.descriptor)

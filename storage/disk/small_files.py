@@ -1,0 +1,102 @@
+"""The small files of a partition's directory (`partition.metadata`, `leader-epoch-checkpoint`), written by threads while that directory
+may be renamed: the partition moves to another log directory, or it is deleted.
+
+Every `PartitionLog` owns one. Invariants: a file that is being written ends up in the directory of its own log, whatever that is called by
+then, and never in another one that has taken the old name; when the directory is gone, what was to be written is dropped. The lock is held
+for an open or a rename only, so the loop never waits for an fsync.
+"""
+
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from storage.disk.file_names import TEMPORARY_SUFFIX
+from storage.disk.filesystem import FileSystem
+
+
+class SmallFiles:
+    """See the module."""
+
+    __slots__ = ("_filesystem", "_gone", "_lock", "directory")
+
+    def __init__(self, filesystem: FileSystem, directory: str) -> None:
+        self.directory = directory
+        self._filesystem = filesystem
+        self._gone = False
+        self._lock = threading.Lock()
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Puts `data` in the place of the file in one step, durable on return. Blocks; for any thread, one at a time for each name.
+
+        Raises OSError.
+        """
+        temporary = name + TEMPORARY_SUFFIX
+        with self._lock:
+            if self.is_gone():
+                return
+            file = self._filesystem.open(f"{self.directory}/{temporary}", create=True)
+        try:
+            file.truncate(0)
+            file.write(data)
+            file.sync()
+        finally:
+            file.close()
+        with self._lock:
+            if self.is_gone():
+                return
+            directory = self.directory
+            self._filesystem.rename(f"{directory}/{temporary}", f"{directory}/{name}")
+        self.sync_directory()
+
+    def remove(self, name: str) -> None:
+        """Deletes the file, if it is there; nobody makes one of that name any more. Blocks, without the lock; raises OSError."""
+        directory = self.directory
+        while not self.is_gone():
+            try:
+                self._filesystem.unlink(f"{directory}/{name}")
+            except FileNotFoundError:
+                with self._lock:
+                    if directory == self.directory:
+                        return
+                    directory = self.directory  # it was renamed meanwhile
+            else:
+                return
+
+    def move_to(self, directory: str) -> None:
+        """Renames the directory. Raises OSError."""
+        with self._lock:
+            self._filesystem.rename(self.directory, directory)
+            self.directory = directory
+
+    @contextmanager
+    def where_it_is(self) -> Iterator[str]:
+        """The directory, which keeps that name as long as the context lasts. Raises FileNotFoundError once it is gone."""
+        with self._lock:
+            if self._gone:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.directory)
+            yield self.directory
+
+    def forget(self) -> None:
+        """The directory is about to be removed: nothing is created in it any more."""
+        with self._lock:
+            self._gone = True
+
+    def is_gone(self) -> bool:
+        """Whether `forget` was called."""
+        return self._gone
+
+    def sync_directory(self) -> None:
+        """Makes durable what the directory holds, whatever it is called by then. Blocks; raises OSError."""
+        directory = self.directory
+        while not self.is_gone():
+            try:
+                self._filesystem.sync_directory(directory)
+            except FileNotFoundError:
+                with self._lock:  # else it may have been renamed, and not say so yet
+                    if directory == self.directory and not self.is_gone():
+                        raise
+            if directory == self.directory:
+                return
+            directory = self.directory  # it was renamed meanwhile

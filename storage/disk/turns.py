@@ -1,0 +1,29 @@
+"""Work on very many things, a few in each turn of the event loop, so that others have theirs in between."""
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import TypeVar
+
+from storage.disk.background import Background
+
+_T = TypeVar("_T")
+
+
+def in_turns(
+    background: Background, name: str, items: Sequence[_T], per_turn: int, act: Callable[[_T], object], then: Callable[[], None]
+) -> None:
+    """Calls `act` with `per_turn` of `items` at once, and with as many in each later turn; after the last one calls `then`."""
+    left = iter(items)
+    turns = -(-len(items) // per_turn)
+
+    def turn() -> None:
+        nonlocal turns
+        turns -= 1
+        for each in islice(left, per_turn):
+            act(each)
+        if turns > 0:
+            background.schedule(name, 0, 0, turn)
+        else:
+            then()
+
+    turn()

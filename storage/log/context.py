@@ -1,0 +1,111 @@
+"""What all logs of a broker share: the ports to the world and the broker's own limits."""
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from storage.disk.clock import Clock
+from storage.disk.filesystem import File, FileSystem
+from storage.disk.scheduler import Scheduler
+from storage.errors import LogDirFailure
+from storage.segment.log_settings import LogSettings
+
+if TYPE_CHECKING:
+    from storage.log.partition_log import PartitionLog
+
+Submit = Callable[[str, Callable[[], None], Callable[[BaseException | None], None]], None]
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+def _nothing(log: "PartitionLog") -> None:
+    pass
+
+
+def _none_to_spare(log_dir: str, path: str) -> File | None:
+    return None
+
+
+def _reserve_nothing(log: "PartitionLog") -> None:
+    log.active_segment.reserve_at = sys.maxsize
+
+
+def _complete_now(log: "PartitionLog") -> None:
+    log.complete_roll()
+
+
+def _nobody_asks(seconds: float) -> None:
+    pass
+
+
+def _nobody_hears(failure: LogDirFailure) -> None:
+    pass
+
+
+def _at_once(name: str, work: Callable[[], None], then: Callable[[BaseException | None], None]) -> None:
+    try:
+        work()
+    except Exception as error:
+        then(error)
+    else:
+        then(None)
+
+
+class LogContext:
+    """Handed to every log that is opened; `LogManager` owns the one of the broker."""
+
+    __slots__ = (
+        "clock",
+        "complete_roll_later",
+        "filesystem",
+        "on_failure",
+        "on_flush_due",
+        "on_flushed",
+        "on_log_start_offset",
+        "on_truncated",
+        "producer_id_expiration_ms",
+        "random",
+        "reserve",
+        "scheduler",
+        "submit",
+        "take_spare_file",
+    )
+
+    def __init__(
+        self,
+        filesystem: FileSystem,
+        clock: Clock,
+        scheduler: Scheduler,
+        *,
+        random: Callable[[], float] = lambda: 0.0,
+        producer_id_expiration_ms: int = DAY_MS,
+        on_flush_due: Callable[["PartitionLog"], None] = _nothing,
+        on_truncated: Callable[["PartitionLog"], None] = _nothing,
+    ) -> None:
+        """`random` gives numbers in [0, 1). `on_flush_due` hears when a log rolled or reached `flush.messages`, `on_truncated` when one was
+        cut at its end; neither may block."""
+        self.filesystem = filesystem
+        self.clock = clock
+        self.scheduler = scheduler
+        self.random = random
+        self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.on_flush_due = on_flush_due
+        self.on_truncated = on_truncated
+        self.on_flushed: Callable[[float], None] = _nobody_asks
+        """Told how many seconds a flush took; at shutdown by several threads."""
+        self.on_log_start_offset: Callable[[PartitionLog], None] = _nothing
+        """Told when the log start offset was incremented."""
+        self.submit: Submit = _at_once
+        """`Background.submit` of the broker, for what takes long: without it, that happens where it is asked for."""
+        self.take_spare_file: Callable[[str, str], File | None] = _none_to_spare
+        """`SpareFiles.take` of the broker."""
+        self.reserve: Callable[[PartitionLog], None] = _reserve_nothing
+        """`Reservations.reserve` of the broker: the active segment has reached its `reserve_at`."""
+        self.complete_roll_later: Callable[[PartitionLog], None] = _complete_now
+        """`Rolls.complete_later` of the broker; may raise OSError."""
+        self.on_failure: Callable[[LogDirFailure], None] = _nobody_hears
+        """Told, on the loop, when the disk refused something that was done in a thread."""
+
+    def roll_jitter_ms(self, settings: LogSettings) -> int:
+        """By how much earlier a new segment is rolled, so that not all of a topic are at once."""
+        jitter_ms = min(settings.segment_jitter_ms, settings.segment_ms)
+        return int(self.random() * jitter_ms) if jitter_ms else 0  # a random number costs a system call

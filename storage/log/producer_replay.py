@@ -1,0 +1,154 @@
+"""Rebuilding a partition's producer state from its snapshots and its log.
+
+Called when a log is opened and after it was truncated. Reads batch headers, and the bodies of control batches only.
+
+A snapshot has only the last batch of each producer, but a producer may have five in flight, and send them all again when the broker died
+before it answered. So the batches before the last are looked for in the last bytes of the log.
+
+Where a segment is damaged below what was flushed, or holds messages of an old format, the producers of the batches behind that are not
+known from it. The log opens all the same: a log whose other batches can be read is worth more than duplicates that are recognised.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+
+from protocol.records.batch import CONTROL_MASK, BatchHeader
+from protocol.records.errors import RecordFormatError
+from storage.disk.giving_way import never_mind
+from storage.log.append import read_marker, replay_producer
+from storage.producers.state import BATCHES_RETAINED, MAX_SEQUENCE, BatchMetadata, ProducerState
+from storage.producers.state_manager import ProducerStateManager
+from storage.segment.batch_scan import batches_from
+from storage.segment.log_segments import LogSegments
+from storage.segment.segment import Segment
+
+log = logging.getLogger(__name__)
+
+TAIL_BYTES = 1 << 20
+"""How far back batches are looked for that no snapshot has: five batches of the usual size from each of a dozen producers."""
+
+_BATCHES_AT_ONCE = 200
+"""Half a millisecond."""
+
+
+def rebuild_producer_state(
+    manager: ProducerStateManager,
+    segments: LogSegments,
+    log_start_offset: int,
+    last_offset: int,
+    now_ms: int,
+    *,
+    clean: bool = False,
+    give_way: Callable[[], None] = never_mind,
+) -> None:
+    """Brings `manager` to what the log below `last_offset` says, and takes the snapshots that spare the next start the work.
+
+    `clean` says that the log was closed properly: without any snapshot it then never had a producer, and is not read. `give_way` is called
+    every now and then. May raise OSError.
+    """
+    bases = segments.bases
+    snapshots_at = {*bases[-2:], last_offset}
+    if clean and manager.latest_snapshot_offset is None:
+        for offset in sorted(snapshots_at):
+            manager.map_end_offset = offset
+            manager.take_snapshot()
+        return
+    was_empty = manager.state.is_empty and manager.map_end_offset >= last_offset
+    manager.truncate_and_reload(log_start_offset, last_offset, now_ms)
+    if last_offset > manager.map_end_offset and not was_empty:
+        last_segment = segments.floor(last_offset)
+        for segment in segments.between(manager.map_end_offset, last_offset):
+            start = max(segment.base_offset, manager.map_end_offset, log_start_offset)
+            manager.map_end_offset = start
+            if segment.base_offset in snapshots_at:
+                manager.take_snapshot()
+            try:
+                end = segment.size
+                if segment is last_segment:
+                    found = segment.locate(last_offset)
+                    end = segment.size if found is None else found
+                found = segment.locate(start)
+                if found is not None:
+                    _replay(manager.state, segment, found, end, give_way)
+            except RecordFormatError as error:
+                log.warning("%s: damaged in what was flushed; producers behind that are not known from it: %s", segment.path, error)
+    _remember_earlier_batches(manager.state, segments, last_offset, give_way)
+    manager.map_end_offset = last_offset
+    manager.take_snapshot()
+
+
+def _replay(state: ProducerState, segment: Segment, position: int, end: int, give_way: Callable[[], None]) -> None:
+    file = segment.file
+    for number, (at, header) in enumerate(batches_from(file, position, end), 1):
+        if number % _BATCHES_AT_ONCE == 0:
+            give_way()
+        if header.producer_id >= 0:
+            marker = read_marker(file.pread(header.size, at), 0, header) if header.attributes & CONTROL_MASK else None
+            replay_producer(state, None, header, marker, header.base_offset)
+
+
+def _remember_earlier_batches(state: ProducerState, segments: LogSegments, last_offset: int, give_way: Callable[[], None]) -> None:
+    """Complete the last five batches of those producers of whom only the last is known, as far as the tail of the log has them."""
+    missing = {
+        entry.producer_id: entry
+        for entry in state.producers.values()
+        if 0 < len(entry.batches) < BATCHES_RETAINED and BatchMetadata(*entry.batches[0]).first_sequence
+    }
+    if not missing:
+        return
+    earlier: dict[int, list[tuple[int, int, int, int]]] = {}
+    for number, header in enumerate(_tail(segments, last_offset), 1):
+        if number % _BATCHES_AT_ONCE == 0:
+            give_way()
+        entry = missing.get(header.producer_id)
+        if entry is None or header.producer_epoch != entry.producer_epoch or header.attributes & CONTROL_MASK:
+            continue
+        if header.base_offset < BatchMetadata(*entry.batches[0]).first_offset:
+            batch = (header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
+            earlier.setdefault(header.producer_id, []).append(batch)
+    for producer_id, batches in earlier.items():
+        known = missing[producer_id].batches
+        while batches and len(known) < BATCHES_RETAINED:
+            batch = batches.pop()
+            if (batch[0] + 1) % (MAX_SEQUENCE + 1) != BatchMetadata(*known[0]).first_sequence:
+                break  # the cleaner removed what stood between
+            known.insert(0, batch)
+
+
+def _tail(segments: LogSegments, last_offset: int) -> Iterator[BatchHeader]:
+    """The batches in the last bytes below `last_offset`, in at most two segments."""
+    parts: list[tuple[Segment, int, int]] = []
+    remaining = TAIL_BYTES
+    for segment in reversed(segments):
+        if segment.base_offset >= last_offset:
+            continue
+        try:
+            found = segment.locate(last_offset)
+        except RecordFormatError:
+            break
+        end = segment.size if found is None else found
+        parts.append((segment, _batch_after(segment, end - remaining, last_offset), end))
+        remaining -= end
+        if remaining <= 0 or len(parts) == 2:
+            break
+    for segment, start, end in reversed(parts):
+        try:
+            for _, header in batches_from(segment.file, start, end):
+                yield header
+        except RecordFormatError:
+            continue  # what stands behind the damage is not known to follow: the sequences tell
+
+
+def _batch_after(segment: Segment, position: int, last_offset: int) -> int:
+    """Where a batch begins at or behind `position` that the offset index knows; 0 where `position` is no position."""
+    if position <= 0:
+        return 0
+    low, high = segment.base_offset, last_offset
+    while low < high:
+        middle = (low + high) // 2
+        if segment.offset_index.lookup(middle).position < position:
+            low = middle + 1
+        else:
+            high = middle
+    found = segment.offset_index.lookup(low).position
+    return found if found >= position else segment.size

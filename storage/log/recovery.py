@@ -1,0 +1,400 @@
+"""Opening the log of a partition, after a clean shutdown or a crash.
+
+Called by `LogManager` for every partition directory at start, and for new partitions. After a clean shutdown the files are trusted.
+After a crash every segment from the recovery point on is read and checked, its indexes and the producer state are rebuilt, and what
+cannot be valid is cut off together with everything behind it: it was never flushed.
+
+Invariant: what `open_log` returns can be appended to; every batch in it was complete and had a valid CRC, if recovery looked at it.
+"""
+
+import logging
+import struct
+import zlib
+
+from config.topic import TopicConfig
+from protocol.records.batch import CONTROL_MASK, BatchHeader, crc_is_valid
+from protocol.records.errors import LegacyMessageFormat, RecordFormatError
+from storage.disk.checkpoint import MAX_OFFSET
+from storage.disk.file_names import (
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    file_name,
+    offset_of_file_name,
+)
+from storage.disk.filesystem import File
+from storage.disk.leader_epochs import LeaderEpochCache
+from storage.disk.partition_metadata import ZERO_UUID, read_topic_id, write_topic_id
+from storage.disk.topic_partition import TopicPartition
+from storage.errors import CorruptIndex, InconsistentTopicId, LogDirFailure, SegmentOffsetOverflow, UnsupportedForMessageFormat
+from storage.log.append import read_marker, replay_producer
+from storage.log.context import LogContext
+from storage.log.partition_log import PartitionLog
+from storage.log.producer_replay import rebuild_producer_state
+from storage.producers.state_manager import ProducerStateManager, snapshot_offsets
+from storage.segment.batch_scan import header_at, whole_batches
+from storage.segment.leftovers import settle_leftovers
+from storage.segment.log_segments import LogSegments
+from storage.segment.log_settings import LogSettings
+from storage.segment.offset_index import MAX_RELATIVE_OFFSET
+from storage.segment.segment import Segment
+from storage.segment.split import find_overflowed_segment, has_its_parts, split_overflowed_segment
+
+log = logging.getLogger(__name__)
+
+_LEGACY_HEADER = struct.Struct(">8xiI")  # offset, size, CRC-32 of the rest
+_WORTH_A_LINE_BYTES = 16 * 1024 * 1024
+"""A segment that is checked for some milliseconds: after a crash a broker has one for each of thousands of partitions."""
+_NEEDED_INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+_LOST = "what was on the disk and was damaged there is lost, unless another broker has a replica"
+
+
+def open_log(
+    context: LogContext,
+    topic_partition: TopicPartition,
+    log_dir: str,
+    config: TopicConfig,
+    *,
+    directory: str | None = None,
+    topic_id: bytes = ZERO_UUID,
+    is_new: bool = False,
+    clean_shutdown: bool = True,
+    log_start_offset: int = 0,
+    recovery_point: int = 0,
+) -> PartitionLog:
+    """The log in `directory` (that of the partition in `log_dir` unless given), created if need be.
+
+    `log_start_offset` and `recovery_point` are what the checkpoints say. `is_new` promises an empty or missing directory; otherwise a
+    `directory` that is given has to be there. Raises LogDirFailure, InconsistentTopicId, UnsupportedForMessageFormat (batches of magic 0
+    or 1), CorruptCheckpoint. Blocks.
+    """
+    where = directory or f"{log_dir}/{topic_partition}"
+    try:
+        if is_new or directory is None:
+            context.filesystem.make_directory(where)
+        opened = _Loader(context, topic_partition, log_dir, where, config, clean_shutdown, is_new).load(log_start_offset, recovery_point)
+        opened.topic_id = _topic_id(context, topic_partition, where, topic_id)
+    except OSError as error:
+        raise LogDirFailure(log_dir, str(error.filename or where), error.strerror or str(error)) from error
+    except RecordFormatError as error:
+        raise LogDirFailure(log_dir, where, str(error)) from error
+    return opened
+
+
+def _topic_id(context: LogContext, topic_partition: TopicPartition, directory: str, topic_id: bytes) -> bytes:
+    found = read_topic_id(context.filesystem, directory)
+    if found is None:
+        if topic_id != ZERO_UUID:
+            write_topic_id(context.filesystem, directory, topic_id)
+        return topic_id
+    if topic_id not in (ZERO_UUID, found):
+        raise InconsistentTopicId(topic_partition, topic_id, found)
+    return found
+
+
+class _Loader:
+    """One opening of one directory."""
+
+    def __init__(
+        self,
+        context: LogContext,
+        topic_partition: TopicPartition,
+        log_dir: str,
+        directory: str,
+        config: TopicConfig,
+        clean: bool,
+        is_new: bool,
+    ) -> None:
+        self.context = context
+        self.filesystem = context.filesystem
+        self.topic_partition = topic_partition
+        self.log_dir = log_dir
+        self.directory = directory
+        self.config = config
+        self.settings = LogSettings(config)
+        self.clean = clean
+        self.is_new = is_new
+        self.now_ms = context.clock.now_ms()
+        self.segments = LogSegments()
+        self._bases: list[int] = []
+        """Where the segments begin whose files are there, whether opened yet or not."""
+        self.leader_epochs = LeaderEpochCache(topic_partition, directory, context.filesystem, is_new=is_new)
+        # Nothing that recovery finds has to be durable before the log is flushed: a start after a crash is 10,000 fsyncs shorter by that.
+        self.leader_epochs.on_change = _written_later
+        self._flushed_to = MAX_OFFSET
+        """Below this everything was once on the disk."""
+        self._epoch = 0  # of the last batch that was checked
+        self.log_start_offset = 0
+        self._recovered: ProducerStateManager | None = None
+        """What the recovery of the last segment found of producers."""
+        self._snapshot_offsets: list[int] = []
+        """Of the snapshots of producers that are there."""
+
+    def load(self, log_start_offset: int, recovery_point: int) -> PartitionLog:
+        self.log_start_offset = log_start_offset
+        if not self.clean:
+            self._flushed_to = recovery_point
+        epochs_on_disk = self.leader_epochs.entries
+        log_end_offset = None if self.is_new else self._find_segments(recovery_point)
+        if log_end_offset is None:
+            log_end_offset = log_start_offset
+            self.segments.add(self._new_segment(log_start_offset))
+            recovery_point = min(recovery_point, log_end_offset)
+        else:
+            # After a crash the recovery point stays where the last flush was: what was just checked may still be in the page cache only.
+            recovery_point = log_end_offset if self.clean else min(recovery_point, log_end_offset)
+        self.segments.active.become_active()
+        self.leader_epochs.truncate_from_end(log_end_offset)
+        log_start_offset = max(log_start_offset, self.segments.first.base_offset)
+        self.leader_epochs.truncate_from_start(log_start_offset)
+        producer_state = self._recovered
+        if producer_state is None or producer_state.map_end_offset != log_end_offset:
+            producer_state = self._producer_state()
+        else:
+            producer_state.remove_expired_producers(self.now_ms)  # as if the snapshot were read that was just taken
+        if not self.is_new:
+            producer_state.remove_stray_snapshots(self.segments.bases)
+            rebuild_producer_state(producer_state, self.segments, log_start_offset, log_end_offset, self.now_ms, clean=self.clean)
+        else:
+            producer_state.map_end_offset = log_end_offset
+        self.leader_epochs.on_change = None
+        if self.leader_epochs.entries == epochs_on_disk:
+            # Recovery took them away and found them again: 10,000 files need not be written for that after a crash.
+            self.leader_epochs.is_dirty = False
+        return PartitionLog(
+            self.context,
+            self.topic_partition,
+            self.log_dir,
+            self.directory,
+            self.config,
+            self.settings,
+            segments=self.segments,
+            producer_state=producer_state,
+            leader_epochs=self.leader_epochs,
+            log_start_offset=log_start_offset,
+            log_end_offset=log_end_offset,
+            recovery_point=recovery_point,
+        )
+
+    # ---- finding the segments
+
+    def _find_segments(self, recovery_point: int) -> int | None:
+        """Opens and checks what is there; returns the log end offset, None if there is no segment that counts."""
+        while True:
+            self._recovered = None
+            names = settle_leftovers(self.filesystem, self.directory, self.settings, self.now_ms)
+            self._snapshot_offsets = snapshot_offsets(names)
+            try:
+                self._open_segments(names, recovery_point)
+                if not self.clean:
+                    self._recover_from(recovery_point)
+                return self._log_end_offset()
+            except SegmentOffsetOverflow as overflow:
+                for segment in self.segments:
+                    segment.close_without_writing()
+                self.segments.clear()
+                base_offset, later = overflow.base_offset, self._bases_behind(overflow.base_offset)
+                split_overflowed_segment(self.filesystem, self.directory, base_offset, later, self.settings, self.now_ms)
+
+    def _bases_behind(self, base_offset: int) -> list[int]:
+        return [base for base in self._bases if base > base_offset]
+
+    def _open_segments(self, names: list[str], recovery_point: int) -> None:
+        present = set(names)
+        bases = self._bases = [at for name in names if name.endswith(LOG_SUFFIX) if (at := offset_of_file_name(name)) is not None]
+        unflushed_from = MAX_OFFSET if self.clean else max((base for base in bases if base <= recovery_point), default=0)
+        for name in names:
+            offset = offset_of_file_name(name)
+            if offset is None:
+                continue
+            if name.endswith(INDEX_SUFFIXES):
+                if file_name(offset, LOG_SUFFIX) not in present:
+                    log.warning("%s/%s: an index without a log file; deleted", self.directory, name)
+                    self.filesystem.unlink(f"{self.directory}/{name}")
+            elif name.endswith(LOG_SUFFIX):
+                segment = self._segment(offset)
+                if offset < unflushed_from:
+                    # What an index says is not looked at before somebody needs it: a log may have thousands.
+                    missing = [suffix for suffix in _NEEDED_INDEXES if file_name(offset, suffix) not in present]
+                    if missing or (file_name(offset, TRANSACTION_INDEX_SUFFIX) in present and not self._check_transactions(segment)):
+                        log.warning("%s: its index files are missing or wrong; it is checked and they are rebuilt", segment.path)
+                        self._recover_segment(segment, snapshots_stay=True)
+                self.segments.add(segment)
+        overflowed = find_overflowed_segment(list(self.segments), unflushed_from)
+        if overflowed is not None:
+            raise SegmentOffsetOverflow(overflowed.path, overflowed.base_offset, overflowed.base_offset + MAX_RELATIVE_OFFSET + 1)
+
+    def _check_transactions(self, segment: Segment) -> bool:
+        try:
+            segment.transaction_index.check()
+        except CorruptIndex as error:
+            log.warning("%s", error)
+            return False
+        return True
+
+    def _segment(self, base_offset: int) -> Segment:
+        jitter_ms = self.context.roll_jitter_ms(self.settings)
+        return Segment(self.filesystem, self.directory, base_offset, self.settings, now_ms=self.now_ms, roll_jitter_ms=jitter_ms)
+
+    def _new_segment(self, base_offset: int) -> Segment:
+        return Segment.create(self.filesystem, self.directory, base_offset, self.settings, now_ms=self.now_ms)
+
+    def _producer_state(self) -> ProducerStateManager:
+        expiration_ms = self.context.producer_id_expiration_ms
+        return ProducerStateManager(self.topic_partition, self.directory, expiration_ms, self.filesystem, self._snapshot_offsets)
+
+    def _log_end_offset(self) -> int | None:
+        """Where the log ends; None when there is no segment, or none that reaches the log start offset."""
+        if not len(self.segments):
+            return None
+        log_end_offset = self._find_end() if self.clean or self._recovered is None else self._recovered.map_end_offset
+        if log_end_offset >= self.log_start_offset:
+            return log_end_offset
+        log.warning(
+            "%s: the log ends at offset %d, below its log start offset %d: segment files were removed; what is left is deleted",
+            self.directory,
+            log_end_offset,
+            self.log_start_offset,
+        )
+        for segment in list(self.segments):
+            segment.delete()
+        self.segments.clear()
+        self.leader_epochs.clear()
+        self.leader_epochs.flush()
+        self._producer_state().truncate_fully_and_start_at(self.log_start_offset)
+        self._snapshot_offsets = []
+        return None
+
+    def _find_end(self) -> int:
+        """Where the active segment ends, which was not just checked."""
+        active = self.segments.active
+        try:
+            if self.clean:
+                active.check_indexes()
+            log_end_offset, end = active.read_end()
+        except RecordFormatError:
+            end = -1
+        if end != active.size:
+            log.warning("%s: it does not end with a batch although the log was closed properly; it is checked", active.path)
+            self._recover_segment(active)
+            log_end_offset, end = active.read_end()
+        if log_end_offset - 1 - active.base_offset > MAX_RELATIVE_OFFSET:  # it would roll, and then stand in the cleaner's way
+            raise SegmentOffsetOverflow(active.path, active.base_offset, log_end_offset - 1)
+        return log_end_offset
+
+    # ---- after a crash
+
+    def _recover_from(self, recovery_point: int) -> None:
+        unflushed = self.segments.between(recovery_point, MAX_OFFSET)
+        for at, segment in enumerate(unflushed):
+            if segment.size >= _WORTH_A_LINE_BYTES:
+                log.info("%s: checking unflushed segment %d of %d, offset %d", self.directory, at + 1, len(unflushed), segment.base_offset)
+            if self._recover_segment(segment, is_last=segment is unflushed[-1]):
+                self._delete_behind(unflushed[at + 1 :])
+                return
+
+    def _delete_behind(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            log.warning(
+                "%s: %d bytes from offset %d on follow what was cut and are deleted with it",
+                segment.path,
+                segment.size,
+                segment.base_offset,
+            )
+            self.segments.remove(segment)
+            segment.delete()
+
+    def _recover_segment(self, segment: Segment, *, is_last: bool = False, snapshots_stay: bool = False) -> int:
+        """Checks every batch, rebuilds the indexes, cuts what is not valid; returns how many bytes that was.
+
+        The indexes of the last segment keep their room, for it will be appended to. With `snapshots_stay` what follows the segment is as it
+        was flushed, and so are the snapshots of that.
+        """
+        manager = self._producer_state()
+        later = manager.set_aside(segment.base_offset) if snapshots_stay else []
+        rebuild_producer_state(manager, self.segments, self.log_start_offset, segment.base_offset, self.now_ms)
+        segment.begin_rebuild()
+        segment.transaction_index.reset()
+        valid_bytes = last_entry = 0
+        next_offset = segment.base_offset
+        reason = "incomplete"
+        try:
+            for position, header, chunk, at in whole_batches(segment.file, segment.size):
+                reason = _fault(header, next_offset) or ("" if crc_is_valid(chunk, at) else "its CRC is wrong")
+                if header.base_offset > next_offset and not reason:
+                    reason = self._gap_fault(segment, position, header, next_offset)
+                if reason:
+                    break
+                if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+                    # No CRC covers a base offset. It is damaged unless the next segment begins behind it, or holds it, too.
+                    later = self._bases_behind(segment.base_offset)
+                    if later and (header.last_offset < later[0] or has_its_parts(segment, later)):
+                        raise SegmentOffsetOverflow(segment.path, segment.base_offset, header.last_offset)
+                    reason = f"its last offset {header.last_offset} cannot be"
+                    break
+                last_entry = segment.index_batch(position, header, last_entry)
+                if header.producer_id >= 0:
+                    marker = read_marker(chunk, at, header) if header.attributes & CONTROL_MASK else None
+                    replay_producer(manager.state, segment, header, marker, header.base_offset)
+                if header.partition_leader_epoch >= self._epoch:
+                    self._epoch = header.partition_leader_epoch
+                    self.leader_epochs.on_recovered(self._epoch, header.base_offset, header.last_offset)
+                valid_bytes = position + header.size
+                next_offset = header.next_offset
+                reason = "incomplete"
+        except RecordFormatError as error:
+            if isinstance(error, LegacyMessageFormat) and _is_legacy_message(segment.file, valid_bytes):
+                raise UnsupportedForMessageFormat(f"{segment.path} at byte {valid_bytes}: {error}") from None
+            reason = str(error)
+        torn = segment.size - valid_bytes
+        if torn:
+            log.warning(
+                "%s: %d bytes from byte %d on, after offset %d, are torn (%s); cut, %s",
+                segment.path,
+                torn,
+                valid_bytes,
+                next_offset - 1,
+                reason,
+                _LOST if next_offset < self._flushed_to else "nothing acknowledged after a flush is lost",
+            )
+            segment.cut_at(valid_bytes)
+        if not is_last:
+            segment.finish_rebuild()
+        manager.map_end_offset = next_offset
+        if not snapshots_stay:
+            manager.take_snapshot(sync=False)
+        self._snapshot_offsets = manager.snapshot_offsets + later
+        self._recovered = manager if is_last or (torn and not snapshots_stay) else None
+        return torn
+
+    def _gap_fault(self, segment: Segment, position: int, header: BatchHeader, next_offset: int) -> str:
+        """What is wrong with a batch that leaves offsets out, as compaction does. No CRC covers a base offset; but what follows must go on
+        behind the batch. Where nothing follows it is believed: a flipped bit is rarer than a process that is killed."""
+        try:
+            following = header_at(segment.file, position + header.size, segment.size)
+        except RecordFormatError:
+            following = None
+        later = [base for base in self._bases if base > segment.base_offset] if following is None else [following.base_offset]
+        if min(later, default=MAX_OFFSET) > header.last_offset:
+            return ""
+        return f"its offset {header.base_offset} is not {next_offset}, which has to follow"
+
+
+def _fault(header: BatchHeader, next_offset: int) -> str:
+    if header.base_offset < next_offset:
+        return f"its offset {header.base_offset} is below {next_offset}, which has to follow"
+    if header.last_offset_delta < 0:
+        return f"its last offset {header.last_offset} cannot be"
+    return ""
+
+
+def _is_legacy_message(file: File, position: int) -> bool:
+    """Whether an intact message of magic 0 or 1 stands there: those are refused, while damage that looks like one is cut."""
+    size, crc = _LEGACY_HEADER.unpack(file.pread(_LEGACY_HEADER.size, position))
+    return bool(zlib.crc32(file.pread(size - 4, position + _LEGACY_HEADER.size)) == crc)
+
+
+def _written_later(_: LeaderEpochCache) -> None:
+    """Whoever opened the log writes what is dirty."""

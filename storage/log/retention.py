@@ -1,0 +1,79 @@
+"""Which segments a log may lose: those below its log start offset, those beyond `retention.bytes`, and those older than `retention.ms`.
+
+`RetentionChecks` asks every `log.retention.check.interval.ms`, and the log cleaner for the logs that it compacts. The rules are those of
+Apache Kafka's UnifiedLog.deleteOldSegments: whole segments, from the oldest on, only below the high watermark; a segment is as old as its
+newest timestamp; the active one may go too, and an empty one takes its place.
+"""
+
+from collections.abc import Callable
+
+from config.topic import CLEANUP_POLICY, RETENTION_BYTES, RETENTION_MS
+from storage.log.deletion import NO_LIMIT
+from storage.log.partition_log import PartitionLog
+from storage.segment.cold_lookups import ColdRead, NotCached, check_time_cached
+from storage.segment.segment import Segment
+
+_ShouldDelete = Callable[[Segment, Segment | None], bool]
+
+_ROLL_COSTS = 9
+"""As much as to delete so many segments."""
+
+
+def delete_old_segments(log: PartitionLog, now_ms: int, *, at_most: int = NO_LIMIT, may_wait: bool = True) -> int:
+    """Deletes what has to go; returns how many segments. With `at_most` or more there may be others.
+
+    Raises LogDirFailure; ColdRead unless it `may_wait` for the disk to tell how old a segment is.
+    """
+    try:
+        deleted = 0
+        if len(log.segments) > 1 and log.log_start_offset > log.segments.first.base_offset:
+            reason = f"below the log start offset {log.log_start_offset}"
+            deleted += log.delete_old_segments(_below(log.log_start_offset), reason, at_most)
+        if "delete" not in log.config[CLEANUP_POLICY]:
+            return deleted
+        retention_bytes = log.config[RETENTION_BYTES]
+        if retention_bytes >= 0 and deleted < at_most:
+            excess = log.size_bytes - retention_bytes
+            if excess >= 0:
+                reason = f"the log is {excess} bytes larger than retention.bytes={retention_bytes}"
+                deleted += log.delete_old_segments(_beyond(excess), reason, at_most - deleted)
+        retention_ms = log.config[RETENTION_MS]
+        if retention_ms >= 0 and deleted < at_most:
+            is_old = _older_than(now_ms - retention_ms, may_wait=may_wait)
+            deleted += log.delete_old_segments(is_old, f"older than retention.ms={retention_ms}", at_most - deleted)
+        return deleted
+    except NotCached as cold:
+        raise ColdRead(log.topic_partition, cold) from None
+    except OSError as error:
+        raise log.disk_failure(log.directory, error) from error
+
+
+def work_of(log: PartitionLog, deleted: int) -> int:
+    """What it cost to delete so many segments of the log just now, as a number of segments: one that lost all has begun an empty one."""
+    return deleted + _ROLL_COSTS if deleted and not log.active_segment.size else deleted
+
+
+def _below(log_start_offset: int) -> _ShouldDelete:
+    return lambda segment, following: following is not None and following.base_offset <= log_start_offset
+
+
+def _beyond(excess_bytes: int) -> _ShouldDelete:
+    left = excess_bytes
+
+    def should_delete(segment: Segment, following: Segment | None) -> bool:
+        nonlocal left
+        if segment.size > left:
+            return False
+        left -= segment.size
+        return True
+
+    return should_delete
+
+
+def _older_than(oldest_ms: int, *, may_wait: bool) -> _ShouldDelete:
+    def should_delete(segment: Segment, following: Segment | None) -> bool:
+        if not may_wait and following is not None and not segment.knows_max_timestamp:
+            check_time_cached(segment)
+        return segment.largest_timestamp < oldest_ms
+
+    return should_delete

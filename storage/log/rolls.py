@@ -1,0 +1,65 @@
+"""Completing the rolls of all logs, one per turn of the event loop, in the order in which they began (see `log_roll`).
+
+`LogManager` owns one. However many logs roll at the same time, what each of them has to do besides beginning a segment holds up nobody. One
+whose directory has no spare files left waits for those that a thread is making, and the others go first.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from storage.disk.background import Background
+from storage.errors import LogClosed, LogDirFailure
+from storage.log.partition_log import PartitionLog
+from storage.log.roll import FILES_MADE_LATER
+from storage.segment.spare_files import SpareFiles
+
+_MOMENT_MS = 1
+
+
+class Rolls:
+    """See the module."""
+
+    __slots__ = ("_background", "_is_armed", "_on_failure", "_spare_files", "_waiting")
+
+    def __init__(self, background: Background, spare_files: SpareFiles, on_failure: Callable[[LogDirFailure], None]) -> None:
+        """`on_failure` is called on the loop when the disk refuses."""
+        self._background = background
+        self._spare_files = spare_files
+        self._on_failure = on_failure
+        self._waiting: dict[PartitionLog, None] = {}
+        self._is_armed = False
+
+    def complete_later(self, partition_log: PartitionLog) -> None:
+        """It has begun one more roll."""
+        self._waiting[partition_log] = None
+        self._arm()
+
+    def forget(self, partition_log: PartitionLog) -> None:
+        """It is to be deleted: its files stay as they are."""
+        self._waiting.pop(partition_log, None)
+        partition_log.unfinished_rolls.clear()
+
+    def _arm(self, delay_ms: int = 0) -> None:
+        if self._waiting and not self._is_armed:
+            self._is_armed = True
+            self._background.schedule("complete-roll", delay_ms, 0, self._complete_one)
+
+    def _complete_one(self) -> None:
+        self._is_armed = False
+        partition_log = next(iter(self._waiting), None)
+        if partition_log is None:
+            return
+        del self._waiting[partition_log]
+        if not self._spare_files.are_ready(partition_log.log_dir, FILES_MADE_LATER):
+            self._waiting[partition_log] = None
+            self._arm(_MOMENT_MS)
+            return
+        try:
+            partition_log.complete_roll()
+        except OSError as error:
+            with suppress(LogClosed):
+                self._on_failure(partition_log.disk_failure(partition_log.directory, error))
+        else:
+            if partition_log.unfinished_rolls:
+                self._waiting[partition_log] = None
+        self._arm()

@@ -1,0 +1,242 @@
+"""Opening all logs of the log directories when the broker starts.
+
+Called by `LogManager.load`, in a thread or before the event loop runs. Each directory's logs are opened by
+`num.recovery.threads.per.data.dir` threads; after a clean stop that reads next to nothing, after a crash it checks what was not
+flushed, and says every ten seconds how far it is.
+
+A directory that cannot be read goes offline and the others go on, and so does a single log in an old message format. A directory that holds
+something that is no partition, or a partition that stands twice, stops the broker, because going on might lose data.
+"""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
+
+from config.topic import TopicConfig
+from storage.disk.checkpoint import (
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    OffsetCheckpoint,
+)
+from storage.disk.directory_names import AT_HOME, DirectoryKind, parse_directory_name
+from storage.disk.file_names import TEMPORARY_SUFFIX
+from storage.disk.meta_properties import META_PROPERTIES
+from storage.disk.start_errors import DuplicateLog, ForeignDirectory
+from storage.disk.topic_partition import TopicPartition
+from storage.errors import CorruptCheckpoint, LogDirFailure, LogUnusable, UnsupportedForMessageFormat
+from storage.log.context import LogContext
+from storage.log.partition_log import PartitionLog
+from storage.log.recovery import open_log
+from storage.manager.log_directories import CLEAN_SHUTDOWN_FILE, LogDirectories, LogDirectory
+
+log = logging.getLogger(__name__)
+
+_CHECKPOINTS = (LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+_TEMPORARY = frozenset(name + TEMPORARY_SUFFIX for name in (*_CHECKPOINTS, CLEANER_OFFSET_CHECKPOINT, META_PROPERTIES, CLEAN_SHUTDOWN_FILE))
+"""What the last run was writing when it was killed; the file that it was to replace is whole."""
+_PROGRESS_SECONDS = 10.0
+_TASKS_AT_ONCE = 50
+"""That a thread opens before it says so: to wake the main thread for each log costs as much as opening one."""
+
+
+class LoadedLogs:
+    """What stood in the log directories."""
+
+    __slots__ = ("current", "deleted", "future", "stray", "unusable")
+
+    def __init__(self) -> None:
+        self.current: dict[TopicPartition, PartitionLog] = {}
+        self.future: dict[TopicPartition, PartitionLog] = {}
+        self.deleted: list[tuple[str, str]] = []
+        """(log directory, path) of what a deletion left."""
+        self.stray: list[str] = []
+        self.unusable: dict[TopicPartition, LogUnusable] = {}
+
+
+class _Task(NamedTuple):
+    directory: LogDirectory
+    name: str
+    topic_partition: TopicPartition
+    kind: DirectoryKind
+    log_start_offset: int
+    recovery_point: int
+    high_watermark: int
+
+
+_Opened = tuple[_Task, PartitionLog | Exception]
+
+
+class LogLoading:
+    """One start."""
+
+    def __init__(
+        self,
+        directories: LogDirectories,
+        context: LogContext,
+        topic_config_of: Callable[[str], TopicConfig],
+        threads_per_directory: int,
+    ) -> None:
+        self._directories = directories
+        self._context = context
+        self._topic_config_of = topic_config_of
+        self._threads = threads_per_directory
+        self._loaded = LoadedLogs()
+        self._outdated: dict[LogDirectory, list[tuple[str, dict[TopicPartition, int]]]] = {}
+        """Checkpoints that name partitions which are not there, and what is left of them without those."""
+        self._temporary: dict[LogDirectory, list[str]] = {}
+
+    def run(self) -> LoadedLogs:
+        """Opens everything. Raises ForeignDirectory, DuplicateLog, NoUsableLogDirectory."""
+        pools: list[ThreadPoolExecutor] = []
+        futures: list[Future[list[_Opened]]] = []
+        try:
+            # What no directory may hold is found before any of them is touched.
+            tasks_of = {directory: self._tasks_of(directory) for directory in self._directories.live}
+            for directory, tasks in tasks_of.items():
+                if self._begin(directory, tasks):
+                    pool = ThreadPoolExecutor(self._threads, thread_name_prefix=f"log-recovery-{directory.path}")
+                    pools.append(pool)
+                    some = max(1, min(_TASKS_AT_ONCE, len(tasks) // (self._threads * 4)))
+                    futures += [pool.submit(self._open_some, tasks[at : at + some]) for at in range(0, len(tasks), some)]
+            self._collect(futures, sum(map(len, tasks_of.values())))
+            self._directories.check_any_live()
+        except BaseException:
+            for pool in pools:
+                pool.shutdown(cancel_futures=True)
+            for future in futures:
+                if not future.cancelled() and future.exception() is None:
+                    for _, opened in future.result():
+                        if isinstance(opened, PartitionLog):
+                            opened.close_without_writing()
+            raise
+        finally:
+            for pool in pools:
+                pool.shutdown()
+        for directory in self._directories.live:
+            directory.is_loaded = True
+        return self._loaded
+
+    def _tasks_of(self, directory: LogDirectory) -> list[_Task]:
+        filesystem = self._context.filesystem
+        try:
+            checkpoints = {name: OffsetCheckpoint(directory.path, name, filesystem).read() for name in _CHECKPOINTS}
+            all_names = filesystem.list_directory(directory.path)
+            names = [name for name in all_names if filesystem.is_directory(f"{directory.path}/{name}")]
+        except (OSError, CorruptCheckpoint) as error:
+            self._directories.fail(directory.path, str(error))
+            return []
+        tasks = []
+        for name in names:
+            if name in AT_HOME:
+                continue
+            parsed = parse_directory_name(name)
+            if parsed is None:
+                raise ForeignDirectory(f"{directory.path}/{name}")
+            topic_partition, kind = parsed
+            if kind is DirectoryKind.DELETE:
+                self._loaded.deleted.append((directory.path, f"{directory.path}/{name}"))
+            elif kind is DirectoryKind.STRAY:
+                log.warning(
+                    "%s/%s: the controller did not know this replica; it is not served, delete it when nobody misses it",
+                    directory.path,
+                    name,
+                )
+                self._loaded.stray.append(f"{directory.path}/{name}")
+            else:
+                start, recovery, high = (checkpoints[name].get(topic_partition, 0) for name in _CHECKPOINTS)
+                tasks.append(_Task(directory, name, topic_partition, kind, start, recovery, high))
+        self._temporary[directory] = sorted(_TEMPORARY.intersection(all_names))
+        there = {task.topic_partition for task in tasks}
+        self._outdated[directory] = [
+            (name, {each: offset for each, offset in offsets.items() if each in there})
+            for name, offsets in checkpoints.items()
+            if not offsets.keys() <= there
+        ]
+        return tasks
+
+    def _begin(self, directory: LogDirectory, tasks: list[_Task]) -> bool:
+        """Whether the directory has logs to open."""
+        if not directory.is_live:
+            return False
+        try:
+            clean = self._directories.take_clean_shutdown(directory)
+            for name in self._temporary[directory]:
+                self._context.filesystem.unlink(f"{directory.path}/{name}")
+            # A log that is made there would inherit what they say, if the next stop was a kill.
+            for name, offsets in self._outdated[directory]:
+                OffsetCheckpoint(directory.path, name, self._context.filesystem).write(offsets)
+        except OSError as error:
+            self._directories.fail(directory.path, str(error))
+            return False
+        if tasks:
+            how = "closed properly" if clean else "after a crash: checking what was not flushed"
+            log.info("%s: opening %d logs %s", directory.path, len(tasks), how)
+        return bool(tasks)
+
+    def _open_some(self, tasks: list[_Task]) -> list[_Opened]:
+        """In a thread."""
+        found: list[_Opened] = []
+        for task in tasks:
+            try:
+                found.append((task, self._open(task)))
+            except Exception as error:
+                found.append((task, error))
+        return found
+
+    def _open(self, task: _Task) -> PartitionLog:
+        opened = open_log(
+            self._context,
+            task.topic_partition,
+            task.directory.path,
+            self._topic_config_of(task.topic_partition.topic),
+            directory=f"{task.directory.path}/{task.name}",
+            clean_shutdown=task.directory.had_clean_shutdown,
+            log_start_offset=task.log_start_offset,
+            recovery_point=task.recovery_point,
+        )
+        opened.update_high_watermark(task.high_watermark)
+        for segment in opened.segments:
+            segment.release()  # there may be more logs than files that may be open
+        return opened
+
+    def _collect(self, futures: list[Future[list[_Opened]]], total: int) -> None:
+        clock = self._context.clock
+        said = clock.monotonic()
+        done = 0
+        opened: list[tuple[_Task, PartitionLog]] = []
+        problems: list[Exception] = []
+        for future in futures:  # in this order, whoever is ready first: the logs are always found in the same one
+            for task, found in future.result():
+                done += 1
+                if isinstance(found, PartitionLog):
+                    opened.append((task, found))
+                elif isinstance(found, LogDirFailure | CorruptCheckpoint):
+                    self._directories.fail(task.directory.path, str(found))
+                elif isinstance(found, UnsupportedForMessageFormat):
+                    self._leave_out(task, str(found))
+                else:
+                    problems.append(found)
+            if clock.monotonic() - said >= _PROGRESS_SECONDS:
+                said = clock.monotonic()
+                log.info("%d of %d logs are open", done, total)
+        if problems:
+            raise problems[0]
+        for task, partition_log in opened:
+            if not task.directory.is_live:
+                partition_log.close_without_writing()
+                continue
+            logs = self._loaded.future if task.kind is DirectoryKind.FUTURE else self._loaded.current
+            previous = logs.setdefault(task.topic_partition, partition_log)
+            if previous is not partition_log:
+                raise DuplicateLog(str(task.topic_partition), previous.directory, partition_log.directory)
+            task.directory.log_count += 1
+
+    def _leave_out(self, task: _Task, reason: str) -> None:
+        directory = f"{task.directory.path}/{task.name}"
+        unusable = LogUnusable(task.topic_partition, task.directory.path, directory, reason)
+        log.error("%s. Copy its records to another topic with Apache Kafka 3.x, or stop the broker and delete the directory", unusable)
+        if task.kind is DirectoryKind.CURRENT:
+            self._loaded.unusable[task.topic_partition] = unusable

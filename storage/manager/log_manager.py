@@ -1,0 +1,400 @@
+"""All logs of a broker: opened at start, found, created and deleted while it runs, closed at the end.
+
+The server makes one and calls, in this order, `open` (directories: created, locked), `identify` (they are this broker's), `load` (logs
+are opened; blocks, any thread), `start` (timers), and at the end `shutdown` (blocks). The replica manager calls the rest, on the event
+loop.
+
+Invariants: a partition has at most one current log; everything that waits for the disk runs in threads, except at start and shutdown; a
+directory that failed is offline until the next start, and `on_log_dir_failure` has been told.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from random import Random
+
+from config.broker import BrokerConfig
+from config.keys.log import (
+    LOG_DIRS,
+    LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS,
+    LOG_FLUSH_SCHEDULER_INTERVAL_MS,
+    LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS,
+    LOG_INITIAL_TASK_DELAY_MS,
+    LOG_RETENTION_CHECK_INTERVAL_MS,
+    LOG_SEGMENT_DELETE_DELAY_MS,
+    NUM_RECOVERY_THREADS_PER_DATA_DIR,
+)
+from config.keys.transactions import PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS, PRODUCER_ID_EXPIRATION_MS
+from config.topic import TopicConfig
+from config.validation import log_dirs
+from storage.cleaner.choice import is_compacted
+from storage.cleaner.compaction import LogCleaner
+from storage.cleaner.process import CleanerProcess, CleanerWorker
+from storage.disk.background import Background
+from storage.disk.clock import Clock, elapsed_ms
+from storage.disk.filesystem import FileSystem
+from storage.disk.partition_metadata import ZERO_UUID
+from storage.disk.start_errors import NoUsableLogDirectory
+from storage.disk.topic_partition import TopicPartition
+from storage.disk.turns import in_turns
+from storage.errors import LogDirFailure, LogUnusable
+from storage.log.context import LogContext
+from storage.log.partition_log import PartitionLog
+from storage.log.recovery import open_log
+from storage.log.rolls import Rolls
+from storage.manager import future_logs
+from storage.manager.log_closing import close_logs
+from storage.manager.log_directories import LogDirectories, LogDirectory
+from storage.manager.log_dirs_description import LogDirDescription, describe
+from storage.manager.log_loading import LogLoading
+from storage.manager.log_moves import LogMoves
+from storage.manager.new_logs import NewLogs
+from storage.segment.spare_files import SpareFiles
+from storage.upkeep.flusher import Flusher
+from storage.upkeep.idle_files import IdleFiles
+from storage.upkeep.log_checkpoints import LogCheckpoints
+from storage.upkeep.log_deletion_schedule import LogDeletions
+from storage.upkeep.producer_expirations import ProducerExpirations
+from storage.upkeep.reservations import Reservations
+from storage.upkeep.retention_checks import RetentionChecks
+from storage.upkeep.retirements import Retirement, Retirements
+
+log = logging.getLogger(__name__)
+
+_LET_GO_PER_TURN = 40  # half a millisecond
+_NEVER_MS = 365 * 24 * 60 * 60 * 1000
+
+
+class LogManager:
+    """See the module."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topic_config_of: Callable[[str], TopicConfig],
+        filesystem: FileSystem,
+        clock: Clock,
+        background: Background,
+        *,
+        random: Random,
+        new_cleaner: Callable[[], CleanerWorker] = CleanerProcess,
+    ) -> None:
+        """Raises DuplicateLogDirectory."""
+        self.directories = LogDirectories(log_dirs(config[LOG_DIRS]), filesystem)
+        self.on_log_dir_failure: Callable[[str, str], None] = self.handle_log_dir_failure
+        """Told, on the loop, of a directory that failed in the background, and how; who sets it calls `handle_log_dir_failure`."""
+        self.on_no_log_dir: Callable[[], None] = _say_nothing
+        """Told when the last directory has failed: the broker has to stop."""
+        self.preferred_log_dirs: dict[TopicPartition, str] = {}
+        """Where partitions are to be created that do not exist yet."""
+        self.unusable: dict[TopicPartition, LogUnusable] = {}
+        """Logs that are there and cannot be opened."""
+        self.topic_config_of = topic_config_of
+        """A topic's configuration in force, by its name."""
+        self.background = background
+        self.moves = LogMoves(self, config, clock, background)
+        self.new_logs = NewLogs(self)
+        self._config = config
+        self._fs = filesystem
+        self._clock = clock
+        self._random = random
+        self._current: dict[TopicPartition, PartitionLog] = {}
+        self._future: dict[TopicPartition, PartitionLog] = {}
+        self._checkpoints = LogCheckpoints(filesystem, background, self.all_logs, self._on_failure)
+        self.flusher = Flusher(background, self._on_failure, elapsed_ms(clock))
+        self.retirements = Retirements(background, self._on_failure, self._checkpoints.when_written)
+        self._deletions = LogDeletions(filesystem, background, self._on_failure)
+        self._spare_files = SpareFiles(filesystem, background)
+        self._left_by_deletions: list[tuple[str, str]] = []
+        self._retention = RetentionChecks(background, clock, self._sees_to_retention, self._on_failure)
+        self._expirations = ProducerExpirations(background, clock)
+        self.context = LogContext(
+            filesystem,
+            clock,
+            background,
+            random=random.random,
+            producer_id_expiration_ms=config[PRODUCER_ID_EXPIRATION_MS],
+            on_flush_due=self.flusher.flush,
+            on_truncated=self._on_truncated,
+        )
+        self.context.submit = background.submit
+        self.context.take_spare_file = self._spare_files.take
+        self.context.reserve = Reservations(filesystem, background.submit).reserve
+        self.rolls = Rolls(background, self._spare_files, self._on_failure)
+        self.context.complete_roll_later = self.rolls.complete_later
+        self.context.on_failure = self._on_failure
+        self.cleaner = LogCleaner(
+            config,
+            filesystem,
+            clock,
+            background,
+            self._checkpoints,
+            logs=self.current_logs,
+            on_failure=self._on_failure,
+            new_worker=new_cleaner,
+        )
+
+    check_log_dir = future_logs.check_log_dir
+    prefer_log_dir = future_logs.prefer_log_dir
+    check_no_future_offline = future_logs.check_no_future_offline
+    future_directory = future_logs.future_directory
+    take_in_future = future_logs.take_in_future
+    delete_future = future_logs.delete_future
+    cut_future_logs = future_logs.cut_future_logs
+    replace_current_with_future = future_logs.replace_current_with_future
+
+    # ---- start and end
+
+    @property
+    def stored_broker_id(self) -> int | None:
+        """The broker id that the directories remember, once they are open."""
+        return self.directories.stored_broker_id
+
+    def open(self) -> None:
+        """Creates and locks the log directories. Raises LogDirectoryError. Blocks."""
+        self.directories.open()
+
+    def identify(self, cluster_id: str, broker_id: int) -> None:
+        """Whether the directories are those of this broker; marks new ones. Raises LogDirectoryError. Blocks."""
+        try:
+            self.directories.identify(cluster_id, broker_id, self._clock.now_ms())
+        except BaseException:
+            self.directories.unlock()
+            raise
+
+    def load(self) -> None:
+        """Opens every log, after a crash with recovery. Raises LogDirectoryError. Blocks."""
+        began = self._clock.monotonic()
+        try:
+            loaded = LogLoading(self.directories, self.context, self.topic_config_of, self._config[NUM_RECOVERY_THREADS_PER_DATA_DIR]).run()
+        except BaseException:
+            self.directories.unlock()
+            raise
+        self._current, self._future, self.unusable = loaded.current, loaded.future, loaded.unusable
+        self._left_by_deletions = loaded.deleted
+        for each in self.all_logs():
+            self._checkpoints.watch(each)
+        self.cleaner.checkpoints.load([directory.path for directory in self.directories.live])
+        log.info("opened %d logs in %d ms", len(self._current) + len(self._future), (self._clock.monotonic() - began) * 1000)
+
+    def start(self) -> None:
+        """Begins the work in the background. On the event loop, after `load` and `cut_future_logs`."""
+        config = self._config
+        self._checkpoints.write_epochs()
+        for log_dir, path in self._left_by_deletions:
+            self._deletions.remove_later(log_dir, path, config[LOG_SEGMENT_DELETE_DELAY_MS])
+        for path in self._live_paths():
+            self._spare_files.fill(path)
+        self._every("log-retention", config[LOG_RETENTION_CHECK_INTERVAL_MS], self.check_retention)
+        self._every("log-flusher", config[LOG_FLUSH_SCHEDULER_INTERVAL_MS], self.flush_dirty_logs)
+        self._every("recovery-point-checkpoint", config[LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS], self.checkpoint_recovery_points)
+        self._every("start-offset-checkpoint", config[LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS], self.checkpoint_log_start_offsets)
+        # Not soon after the start, as in Apache Kafka: who waited for it may send again a batch whose timestamps are old.
+        expiration_interval_ms = config[PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS]
+        self.background.schedule("producer-expiration", expiration_interval_ms, expiration_interval_ms, self.remove_expired_producers)
+        IdleFiles(self._fs, self.background, self.all_logs).start()
+        self.cleaner.start()
+
+    def shutdown(self, broker_epoch: int = -1) -> None:
+        """Flushes and closes every log and marks the directories as cleanly shut down. Blocks; nothing else may be called after it.
+
+        The background must not run anything any more, except for what is under way in threads. A directory whose logs were not all opened
+        is left as it is: after a start that failed the next one finds everything where it was.
+        """
+        self.cleaner.shutdown()
+        self.retirements.settle_all()
+        self.new_logs.settle()
+        for each in self.all_logs():
+            each.leader_epochs.on_change = None
+        self._checkpoints.run_now()
+        for directory in [each for each in self.directories.live if each.is_loaded]:
+            self._spare_files.close(directory.path)
+            logs = [each for each in self.all_logs() if each.log_dir == directory.path]
+            try:
+                closed = close_logs(self._fs, directory.path, logs, self._config[NUM_RECOVERY_THREADS_PER_DATA_DIR])
+                self._checkpoints.write_all(directory.path, logs)
+                if closed:
+                    self.directories.write_clean_shutdown(directory, broker_epoch)
+            except OSError as error:
+                log.error("%s: the next start will check its logs, for this one cannot say that they are closed: %s", directory.path, error)
+        self._current.clear()
+        self._future.clear()
+        self.directories.unlock()
+
+    # ---- the logs
+
+    def get(self, topic_partition: TopicPartition, *, future: bool = False) -> PartitionLog | None:
+        """The log of a partition, or (`future`) the one that is to take its place in another directory."""
+        return (self._future if future else self._current).get(topic_partition)
+
+    def all_logs(self) -> Iterator[PartitionLog]:
+        """Current and future ones."""
+        return chain(self._current.values(), self._future.values())
+
+    def current_logs(self) -> Iterable[PartitionLog]:
+        """Without the future ones."""
+        return self._current.values()
+
+    def __len__(self) -> int:
+        return len(self._current)
+
+    def get_or_create(
+        self, topic_partition: TopicPartition, topic_id: bytes = ZERO_UUID, *, is_new: bool = False, log_dir: str | None = None
+    ) -> PartitionLog:
+        """The log of a partition; a new one stands in `log_dir`, or in the live directory with the fewest.
+
+        Unless `is_new`, the replica existed before, so with an offline directory the log may be in there: raises LogDirFailure. A log
+        without a topic id takes `topic_id`; whether another one agrees is for the caller to see.
+        """
+        found = self._current.get(topic_partition)
+        if found is None:
+            found = self._create(topic_partition, is_new=is_new, log_dir=log_dir)
+        if found.topic_id == ZERO_UUID and topic_id != ZERO_UUID:
+            self._checkpoints.take_topic_id(found, topic_id)
+        return found
+
+    def delete(self, topic_partition: TopicPartition, *, is_stray: bool = False) -> list[Retirement]:
+        """Takes the partition's log away: renamed soon (`retirements.when_done`), removed after `log.segment.delete.delay.ms`; a stray one
+        is kept, renamed. Raises LogDirFailure when the log may stand in an offline directory."""
+        for future in (False, True):
+            self.new_logs.on_deleted(topic_partition, future=future)
+        logs = [logs.pop(topic_partition) for logs in (self._current, self._future) if topic_partition in logs]
+        if not logs and self.directories.offline:
+            offline = self.directories.offline[0]
+            raise LogDirFailure(offline, offline, f"{topic_partition} cannot be deleted, for it may stand in this offline directory")
+        self.moves.stop(topic_partition)
+        return [future_logs.retire(self, gone, is_stray=is_stray) for gone in logs]
+
+    def update_config(self, log: PartitionLog, config: TopicConfig) -> None:
+        """The topic of this log has another configuration. A cleaning that it does not want any more is given up."""
+        was_compacted = is_compacted(log)
+        log.update_config(config)
+        if was_compacted and not is_compacted(log):
+            self.cleaner.abort_cleaning(log.topic_partition, "its cleanup.policy is not compact any more")
+
+    def _create(self, topic_partition: TopicPartition, *, is_new: bool, log_dir: str | None) -> PartitionLog:
+        offline = self.directories.offline
+        if topic_partition in self.unusable:
+            raise self.unusable[topic_partition]
+        if offline and not is_new:
+            raise LogDirFailure(offline[0], offline[0], f"the log of {topic_partition} may stand in this offline directory")
+        log_dir = log_dir or self.preferred_log_dirs.get(topic_partition)
+        if log_dir is not None:
+            self.directories.check_live(log_dir)
+            return self._create_in(self.directories[log_dir], topic_partition)
+        for directory in self.directories.by_fewest_logs():
+            try:
+                return self._create_in(directory, topic_partition)
+            except LogDirFailure as failure:
+                self._on_failure(failure)
+        raise LogDirFailure(next(iter(self.directories.all)), str(topic_partition), "no log directory is left to create it in")
+
+    def _create_in(self, directory: LogDirectory, topic_partition: TopicPartition) -> PartitionLog:
+        self.retirements.settle(path := f"{directory.path}/{topic_partition}")
+        config = self.topic_config_of(topic_partition.topic)
+        created = open_log(self.context, topic_partition, directory.path, config, is_new=not self._fs.exists(path))
+        self.take_in(created, directory)
+        return created
+
+    def take_in(self, created: PartitionLog, directory: LogDirectory, topic_id: bytes = ZERO_UUID) -> None:
+        """The log of a new partition is there, with this topic id in its file, and is served from now on."""
+        topic_partition = created.topic_partition
+        self._current[topic_partition] = created
+        self.preferred_log_dirs.pop(topic_partition, None)
+        directory.log_count += 1
+        self._checkpoints.watch(created)
+        self._checkpoints.on_created(created)
+        if topic_id != ZERO_UUID:
+            self._checkpoints.on_topic_id_written(created, topic_id)
+        log.info("%s: created in %s", topic_partition, directory.path)
+
+    # ---- directories
+
+    @property
+    def offline_log_dirs(self) -> list[str]:
+        """The directories that failed."""
+        return self.directories.offline
+
+    def handle_log_dir_failure(self, log_dir: str, reason: str = "a disk error") -> None:
+        """The directory is offline: its logs are let go of. Harmless when told twice."""
+        if not self.directories.fail(log_dir, reason):
+            return
+        self._spare_files.close(log_dir)
+        self.moves.on_log_dir_failure(log_dir)
+        self.cleaner.on_log_dir_failure(log_dir)
+        gone = [each for each in self.all_logs() if each.log_dir == log_dir]
+        self._current = _without(self._current, log_dir)
+        self._future = _without(self._future, log_dir)
+        in_turns(self.background, "log-dir-failure", gone, _LET_GO_PER_TURN, self._let_go, _say_nothing)
+        try:
+            self.directories.check_any_live()
+        except NoUsableLogDirectory as error:
+            log.critical("%s", error)
+            self.on_no_log_dir()
+
+    def _let_go(self, gone: PartitionLog) -> None:
+        self.flusher.forget(gone)
+        gone.leader_epochs.on_change = None
+        gone.close_without_writing()
+
+    def describe_log_dirs(self) -> list[LogDirDescription]:
+        """What DescribeLogDirs answers."""
+        return describe(self.directories, self._current, self._future, self._fs)
+
+    def _on_truncated(self, each: PartitionLog) -> None:
+        self._checkpoints.on_truncated(each)
+        self.cleaner.on_truncated(each)
+        self.moves.on_truncated(each)
+
+    def report_failure(self, failure: LogDirFailure) -> None:
+        """The disk refused: the directory goes offline. On the loop."""
+        self._on_failure(failure)
+
+    def _on_failure(self, failure: LogDirFailure) -> None:
+        if self.directories[failure.log_dir].is_live:
+            self.on_log_dir_failure(failure.log_dir, failure.what)
+
+    # ---- periodic work
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Writes `replication-offset-checkpoint` in every live directory, soon."""
+        self._checkpoints.high_watermarks(self._live_paths())
+
+    def checkpoint_recovery_points(self) -> None:
+        """Writes `recovery-point-offset-checkpoint` in every live directory, soon."""
+        self._checkpoints.recovery_points(self._live_paths())
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Writes `log-start-offset-checkpoint` in every live directory, soon."""
+        self._checkpoints.log_start_offsets(self._live_paths())
+
+    def flush_dirty_logs(self) -> None:
+        """Flushes the logs whose `flush.ms` is over."""
+        self.flusher.flush_by_age(self.all_logs(), elapsed_ms(self._clock))
+
+    def remove_expired_producers(self) -> None:
+        """Forgets producers that have been idle for `producer.id.expiration.ms`, a few per turn of the loop."""
+        expiration_ms = self.context.producer_id_expiration_ms = self._config[PRODUCER_ID_EXPIRATION_MS]
+        self._expirations.check(self.all_logs(), expiration_ms)
+
+    def check_retention(self) -> None:
+        """Deletes old segments of all logs but those that the cleaner sees to, a few logs per turn of the loop."""
+        self._retention.check(self.all_logs())
+
+    def _sees_to_retention(self, each: PartitionLog) -> bool:
+        return each in (self.get(each.topic_partition), self.get(each.topic_partition, future=True)) and not is_compacted(each)
+
+    def _live_paths(self) -> Iterable[str]:
+        return [directory.path for directory in self.directories.live]
+
+    def _every(self, name: str, period_ms: int, callback: Callable[[], None]) -> None:
+        if period_ms < _NEVER_MS:
+            self.background.schedule(name, self._config[LOG_INITIAL_TASK_DELAY_MS], period_ms, callback)
+
+
+def _without(logs: dict[TopicPartition, PartitionLog], log_dir: str) -> dict[TopicPartition, PartitionLog]:
+    return {topic_partition: log for topic_partition, log in logs.items() if log.log_dir != log_dir}
+
+
+def _say_nothing() -> None:
+    pass

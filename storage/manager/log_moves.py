@@ -1,0 +1,373 @@
+"""Copying logs from one log directory into another while they are in use: Kafka's ReplicaAlterLogDirsManager and its threads.
+
+`LogManager` owns one; `ReplicaManager` starts and stops the copying of a partition that has a future log. Threads read the current log a
+chunk at a time, the future log is appended to on the event loop, and what is left at last is copied at once, so that the future log can
+take the current one's place in the same turn. `num.replica.alter.log.dirs.threads` copies are under way at once, together at most
+`replica.alter.log.dirs.io.max.bytes.per.second`.
+
+Invariants: a future log is a prefix of its current log at all times, for it is cut whenever that is cut; it takes the place only with the
+same log end offset, and when at least as much of it is on the disk, so nothing that was flushed is lost.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from config.broker import BrokerConfig
+from config.keys.quotas import REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND
+from config.keys.replication import NUM_REPLICA_ALTER_LOG_DIRS_THREADS
+from config.schema.key import LONG_MAX
+from storage.disk.background import Background
+from storage.disk.clock import Clock
+from storage.disk.topic_partition import TopicPartition
+from storage.errors import LogClosed, LogDirFailure, OffsetOutOfRange, StorageError, UnexpectedAppendOffset
+from storage.log.flush import FlushPlan
+from storage.log.partition_log import PartitionLog
+from storage.segment.file_region import FileRegion
+
+if TYPE_CHECKING:
+    from storage.manager.log_manager import LogManager
+
+log = logging.getLogger(__name__)
+
+CHUNK_BYTES = 256 * 1024
+"""What the loop appends in one go: about 0.15 ms."""
+
+_NAME = "alter-log-dirs"
+_BACKOFF_MS = 1000
+_POLL_MS = 5
+_ANY_EPOCH = 2**31 - 1
+"""No batch of the current log is of a later leader than is known."""
+
+
+class Move:
+    """One partition on its way. `current` and `future` are its logs."""
+
+    __slots__ = ("current", "cuts", "future", "is_stopped", "was_flushed")
+
+    def __init__(self, current: PartitionLog, future: PartitionLog) -> None:
+        self.current = current
+        self.future = future
+        self.is_stopped = False
+        self.was_flushed = False
+        self.cuts = 0
+        """How often a log was truncated: what was read before is not appended after."""
+
+
+class LogMoves:
+    """All moves of a broker."""
+
+    def __init__(self, manager: "LogManager", config: BrokerConfig, clock: Clock, background: Background) -> None:
+        self.on_replaced: Callable[[PartitionLog], None] = _nobody
+        """Told of the log that has taken another's place."""
+        self._manager = manager
+        self._config = config
+        self._clock = clock
+        self._background = background
+        self._moves: dict[TopicPartition, Move] = {}
+        self._waiting: deque[Move] = deque()
+        self._at_work = 0
+        self._limit = LONG_MAX
+        self._free_at_ms = 0.0
+        """When the throttle lets the next chunk through."""
+
+    def __contains__(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self._moves
+
+    # ---- what the replica manager says
+
+    def start(self, topic_partition: TopicPartition) -> None:
+        """Copies the partition if it has a future log, from where that agrees with the current one. Again after each new leader epoch.
+
+        Raises LogDirFailure.
+        """
+        current, future = self._manager.get(topic_partition), self._manager.get(topic_partition, future=True)
+        if current is None or future is None:
+            return
+        if current.log_dir == future.log_dir:
+            # Nothing here makes one there. A directory cannot be renamed to one that is not empty, which would seem a fault of the disk.
+            log.error("%s: it does not move: %s is in the log directory that it is in already", topic_partition, future.directory)
+            return
+        move = self._moves.get(topic_partition)
+        if move is not None and (move.current is not current or move.future is not future):
+            self.stop(topic_partition)
+            move = None
+        if move is None:
+            move = self._moves[topic_partition] = Move(current, future)
+            self._manager.cleaner.pause_cleaning(topic_partition, "it moves to another log directory")
+            self._waiting.append(move)
+        cut = _end_of_agreement(current, future)
+        if cut < future.log_end_offset:
+            self._cut(move, cut)
+        self._pump()
+
+    def stop(self, topic_partition: TopicPartition) -> None:
+        """Copies no more; the future log stays. Harmless when it does not move."""
+        move = self._moves.pop(topic_partition, None)
+        if move is not None:
+            move.is_stopped = True
+            self._release_flushes(move)
+            self._manager.cleaner.resume_cleaning(topic_partition)
+
+    def on_truncated(self, each: PartitionLog) -> None:
+        """A log was cut at its end: so is the one that is to replace it."""
+        move = self._moves.get(each.topic_partition)
+        if move is not None and move.current is each:
+            self._cut(move, each.log_end_offset)
+
+    def _cut(self, move: Move, offset: int) -> None:
+        """Cuts the future log, in a thread; nothing is copied meanwhile."""
+        move.cuts += 1
+        if move.future.log_end_offset > offset:
+            move.future.truncate_in_thread(offset, lambda error: self._on_cut(move, error))
+
+    def _on_cut(self, move: Move, error: Exception | None) -> None:
+        if isinstance(error, LogDirFailure):
+            self._fail(move, error)
+        elif error is not None and not isinstance(error, LogClosed):
+            log.error("%s: %s; the move to %s ends", move.current.topic_partition, error, move.future.log_dir)
+            self.stop(move.current.topic_partition)
+
+    def on_log_dir_failure(self, log_dir: str) -> None:
+        """What moved from there is offline, what moved to there stays where it is."""
+        for topic_partition, move in list(self._moves.items()):
+            source, target = move.current.log_dir, move.future.log_dir
+            if log_dir in (source, target):
+                log.error(
+                    "%s: the move from %s to %s ends, for %s failed", topic_partition, move.current.log_dir, move.future.log_dir, log_dir
+                )
+                self.stop(topic_partition)
+
+    # ---- slots
+
+    def _pump(self) -> None:
+        slots = self._config[NUM_REPLICA_ALTER_LOG_DIRS_THREADS] or len(self._manager.directories.all)
+        while self._waiting and self._at_work < slots:
+            move = self._waiting.popleft()
+            if not move.is_stopped:
+                self._at_work += 1
+                self._step(move)
+
+    def _release(self) -> None:
+        self._at_work -= 1
+        self._pump()
+
+    def _later(self, move: Move, delay_ms: int) -> None:
+        self._background.schedule(_NAME, delay_ms, 0, lambda: self._step(move))
+
+    # ---- copying
+
+    def _step(self, move: Move) -> None:
+        """The next thing to do for a move that has a slot."""
+        if move.is_stopped:
+            self._release()
+            return
+        try:
+            self._copy_or_finish(move)
+        except LogClosed:
+            self.stop(move.current.topic_partition)
+            self._release()
+        except LogDirFailure as failure:
+            self._fail(move, failure)
+            self._release()
+        except StorageError as error:
+            log.error("%s: %s; the move to %s is tried again", move.current.topic_partition, error, move.future.log_dir)
+            self._later(move, _BACKOFF_MS)
+
+    def _copy_or_finish(self, move: Move) -> None:
+        current, future = move.current, move.future
+        if current.truncation is not None or future.truncation is not None:
+            self._later(move, _POLL_MS)
+            return
+        if future.log_end_offset == current.log_end_offset:
+            self._finish(move)
+            return
+        wait_ms = self._throttle_ms()
+        if wait_ms > 0:
+            self._release_flushes(move)
+            self._later(move, wait_ms)
+            return
+        end_offset = current.log_end_offset
+        try:
+            found = current.read(future.log_end_offset, min(CHUNK_BYTES, future.settings.segment_bytes), end_offset, True)
+        except OffsetOutOfRange:
+            # Records were deleted before they were copied.
+            move.cuts += 1
+            future.truncate_fully_in_thread(current.log_start_offset, lambda error: self._on_cut(move, error))
+            self._later(move, 0)
+            return
+        region = found.region
+        if region is None:
+            self._later(move, _BACKOFF_MS)
+        elif found.next_offset >= end_offset and region.is_cached():
+            self._append(move, region.read())
+            if future.log_end_offset == current.log_end_offset and not move.is_stopped:  # by a flush that became due, and failed
+                self._finish(move)
+            else:
+                self._later(move, 0)
+        else:
+            self._read_in_thread(move, region)
+
+    def _read_in_thread(self, move: Move, region: FileRegion) -> None:
+        data: list[bytes] = []
+        cuts = move.cuts
+
+        def then(error: BaseException | None) -> None:
+            if error is not None:
+                failure = error if not isinstance(error, OSError) else move.current.disk_failure(region.file.path, error)
+                if isinstance(failure, LogDirFailure):
+                    self._fail(move, failure)
+            elif not move.is_stopped and move.cuts == cuts:
+                try:
+                    self._append(move, data[0])
+                except LogDirFailure as failure:
+                    self._fail(move, failure)
+                except StorageError as problem:
+                    log.error("%s: %s; the move to %s is tried again", move.current.topic_partition, problem, move.future.log_dir)
+                    self._later(move, _BACKOFF_MS)
+                    return
+            self._step(move)
+
+        self._background.submit(_NAME, lambda: data.append(region.read()), then)
+
+    def _append(self, move: Move, data: bytes) -> None:
+        current, future = move.current, move.future
+        records = memoryview(data)
+        try:
+            future.append_as_follower(records, _ANY_EPOCH)
+        except UnexpectedAppendOffset as error:
+            if not future.begins_inside_batch(error):
+                raise
+            self._begin_lower(move, error.first_offset, data)
+            return
+        self._count(len(data))
+        future.update_high_watermark(current.high_watermark)
+        if future.log_start_offset < current.log_start_offset <= future.high_watermark:
+            future.increment_log_start_offset(current.log_start_offset, "as in the log that it is to replace")
+
+    def _begin_lower(self, move: Move, offset: int, data: bytes) -> None:
+        """The log start offset is inside a batch, and batches are copied whole: the future log begins with that one."""
+        move.cuts += 1
+        cuts = move.cuts
+
+        def then(error: Exception | None) -> None:
+            self._on_cut(move, error)
+            if error is None and not move.is_stopped and move.cuts == cuts:
+                try:
+                    self._append(move, data)
+                except LogDirFailure as failure:
+                    self._fail(move, failure)
+                except StorageError as problem:
+                    # It is read again.
+                    log.error("%s: %s; the move to %s is tried again", move.current.topic_partition, problem, move.future.log_dir)
+
+        move.future.truncate_fully_in_thread(offset, then)
+
+    # ---- the end
+
+    def _finish(self, move: Move) -> None:
+        """Everything is copied: takes the place, as soon as the disk has as much of it."""
+        current, future = move.current, move.future
+        if future.flushes:
+            # Without any other: a log that is flushed with every append would never get there.
+            self._hold_flushes(move)
+            self._later(move, _POLL_MS)
+            return
+        if future.recovery_point < current.recovery_point:
+            if move.was_flushed:
+                self._hold_flushes(move)
+            self._flush_in_thread(move)
+            return
+        if future.log_start_offset < current.log_start_offset:
+            future.update_high_watermark(current.high_watermark)
+            future.increment_log_start_offset(current.log_start_offset, "as in the log that it replaces")
+        _take_latest_epoch(current, future)
+        topic_partition = current.topic_partition
+        due = min(current.flush_due_offset, current.log_end_offset)
+        replaced = self._manager.replace_current_with_future(topic_partition)
+        if due > future.recovery_point:
+            # Producers wait for that.
+            future.on_flush_due()
+        self.stop(topic_partition)
+        self.on_replaced(replaced)
+        self._release()
+
+    def _hold_flushes(self, move: Move) -> None:
+        """Producers that wait for one have it once the move is over."""
+        self._manager.flusher.hold(move.current)
+        self._manager.flusher.hold(move.future)
+
+    def _release_flushes(self, move: Move) -> None:
+        self._manager.flusher.release(move.current)
+        self._manager.flusher.release(move.future)
+
+    def _flush_in_thread(self, move: Move) -> None:
+        move.was_flushed = True
+        plan = move.future.prepare_flush()
+        if plan is None:
+            self._later(move, _POLL_MS)
+            return
+        self._background.submit(_NAME, plan.run, lambda error: self._on_flushed(move, plan, error))
+
+    def _on_flushed(self, move: Move, plan: FlushPlan, error: BaseException | None) -> None:
+        if isinstance(error, OSError) and not move.is_stopped:
+            self._fail(move, move.future.disk_failure(move.future.directory, error))
+        elif error is None and not move.future.is_closed:
+            move.future.finish_flush(plan)
+        elif error is not None:
+            move.future.give_up_flush(plan)
+            log.error("%s: a flush in %s failed; it is tried again", move.current.topic_partition, move.future.log_dir, exc_info=error)
+            self._later(move, _BACKOFF_MS)
+            return
+        self._step(move)
+
+    def _fail(self, move: Move, failure: LogDirFailure) -> None:
+        self._manager.report_failure(failure)  # which ends all moves from and to there, with a line for each
+        self.stop(move.current.topic_partition)
+
+    # ---- the throttle
+
+    def _throttle_ms(self) -> int:
+        limit = self._config.quota(REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND)
+        if limit != self._limit:
+            self._limit = limit
+            self._free_at_ms = 0.0
+        if limit == 0:
+            return _BACKOFF_MS
+        # Not longer than this at once, so that another limit is soon in force.
+        return min(int(self._free_at_ms - self._clock.monotonic() * 1000), _BACKOFF_MS)
+
+    def _count(self, length: int) -> None:
+        if self._limit not in (0, LONG_MAX):
+            self._free_at_ms = max(self._clock.monotonic() * 1000, self._free_at_ms) + length * 1000 / self._limit
+
+
+def _end_of_agreement(current: PartitionLog, future: PartitionLog) -> int:
+    """Where the future log parts from the current one, by their leader epochs (KIP-101); its log end offset if nowhere."""
+    end_offset = min(future.log_end_offset, max(current.log_end_offset, future.log_start_offset))
+    epoch = future.latest_epoch
+    if epoch is None:
+        return min(future.high_watermark, end_offset)
+    while True:
+        found_epoch, found_end = current.end_offset_for_epoch(epoch)
+        if found_epoch < 0 or found_end < 0:
+            return min(future.high_watermark, end_offset)
+        own_epoch, own_end = future.end_offset_for_epoch(found_epoch)
+        if own_epoch < 0:
+            return min(found_end, end_offset)
+        if own_epoch == found_epoch:
+            return min(found_end, own_end, end_offset)
+        epoch = own_epoch
+
+
+def _take_latest_epoch(current: PartitionLog, future: PartitionLog) -> None:
+    """A leader epoch in which nothing was written yet stands in no batch."""
+    epoch = current.latest_epoch
+    if epoch is not None and (future.latest_epoch is None or epoch > future.latest_epoch):
+        start_offset = current.leader_epochs.start_offset_of(epoch)
+        future.assign_epoch(epoch, future.log_end_offset if start_offset is None else start_offset)
+
+
+def _nobody(_: PartitionLog) -> None:
+    pass

@@ -1,0 +1,275 @@
+"""The producers of one partition and the snapshot files that keep them over a restart.
+
+`PartitionLog` owns one per partition; recovery loads it from the newest valid snapshot and replays the log from there. A snapshot
+`<offset>.snapshot` stands beside the segment that begins at that offset, and one at the log end offset is written at a clean stop, so that
+a start need not read the log.
+
+A snapshot of many producers takes long: 100,000 of them 50 ms. `begin_snapshot`, which the log calls when it rolls, then leaves the writing
+to a thread, which does it a piece at a time; meanwhile the producers of the snapshot are frozen, and who changes one changes a copy. A log
+that rolls again before it is written has a second one wait; when it rolls a third time, that one is left out.
+
+Invariants: `state` covers the log below `map_end_offset`; a snapshot file is complete or its CRC says so (it is written in place, as Kafka
+does); one snapshot at a time is being written, and nothing that came before it goes from the disk meanwhile. The log sets `map_end_offset`
+before it calls `take_snapshot`, `begin_snapshot` or `truncate_and_reload`; the append path does not touch it.
+"""
+
+import logging
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Collection, Iterable
+
+from storage.disk.filesystem import File, FileSystem
+from storage.disk.topic_partition import TopicPartition
+from storage.errors import CorruptSnapshot
+from storage.producers.snapshot import SnapshotWrite, decode_snapshot, encode_snapshot
+from storage.producers.state import ProducerState, ProducerStateEntry, is_expired
+
+log = logging.getLogger(__name__)
+
+SNAPSHOT_SUFFIX = ".snapshot"
+WRITTEN_AT_ONCE = 500
+"""Producers of which a snapshot takes less than half a millisecond."""
+_OFFSET_DIGITS = 20
+
+
+class ProducerStateManager:
+    """`ProducerState` with its snapshots in `directory`."""
+
+    __slots__ = (
+        "_fs",
+        "_last_snapshot_offset",
+        "_offsets",
+        "_waiting",
+        "directory",
+        "map_end_offset",
+        "producer_id_expiration_ms",
+        "state",
+        "unsafe_below",
+        "writing",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        directory: str,
+        producer_id_expiration_ms: int,
+        filesystem: FileSystem,
+        snapshot_offsets: Iterable[int],
+    ) -> None:
+        """`snapshot_offsets` are those of the snapshots that are in the directory, ascending."""
+        self.state = ProducerState(topic_partition)
+        self.directory = directory
+        self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.map_end_offset = 0
+        self._fs = filesystem
+        self._last_snapshot_offset = 0
+        self._offsets = list(snapshot_offsets)
+        self.writing: SnapshotWrite | None = None
+        """The snapshot that was begun and is not finished."""
+        self._waiting: tuple[int, File] | None = None
+        """Its offset and its file, which is empty still: the one that follows."""
+        self.unsafe_below = 0
+        """Up to there a segment has no snapshot beside it: nothing may be deleted before the log is flushed up to there, for what is left
+        would have to be recovered without one."""
+
+    def use_filesystem(self, filesystem: FileSystem) -> None:
+        """From now on the snapshots are reached through that one."""
+        self._fs = filesystem
+
+    @property
+    def snapshot_offsets(self) -> list[int]:
+        """Offsets of the snapshot files, ascending."""
+        return list(self._offsets)
+
+    @property
+    def latest_snapshot_offset(self) -> int | None:
+        """Offset of the newest snapshot file."""
+        return self._offsets[-1] if self._offsets else None
+
+    def snapshot_path(self, offset: int) -> str:
+        """Where the snapshot at `offset` stands, or would."""
+        return f"{self.directory}/{offset:0{_OFFSET_DIGITS}d}{SNAPSHOT_SUFFIX}"
+
+    def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
+        """Fits the state to a log of `[log_start_offset, log_end_offset]`: snapshots outside are deleted, and the newest left is loaded.
+
+        Afterwards the caller replays the log from `map_end_offset`. When the state already ends at `log_end_offset`, it stays.
+        """
+        for offset in [offset for offset in self._offsets if offset > log_end_offset or offset <= log_start_offset]:
+            self.delete_snapshot(offset)
+        self.unsafe_below = min(self.unsafe_below, log_end_offset)
+        if log_end_offset == self.map_end_offset:
+            self.on_log_start_offset_incremented(log_start_offset)
+            return
+        self.state.clear()
+        self._load(log_start_offset, now_ms)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Forgets all producers and deletes all snapshots."""
+        self.state.clear()
+        for snapshot in self.snapshot_offsets:
+            self.delete_snapshot(snapshot)
+        self._last_snapshot_offset = self.unsafe_below = 0
+        self.map_end_offset = offset
+
+    def take_snapshot(self, *, sync: bool = True) -> str | None:
+        """Writes a snapshot at `map_end_offset` and returns its path; None when the last one stands there already.
+
+        With `sync` false the caller syncs the file when it may wait.
+        """
+        self.finish_snapshot()
+        offset = self.map_end_offset
+        if offset <= self._last_snapshot_offset:
+            return None
+        path = self.write_snapshot(offset, encode_snapshot(self.state.producers.values()), sync=sync)
+        self._has_snapshot(offset)
+        return path
+
+    def encode_snapshot(self) -> bytes | None:
+        """A snapshot at `map_end_offset`, which `write_snapshot` is to write before anybody needs it.
+
+        None when the last one stands there already, or if `begin_snapshot` has begun it.
+        """
+        if self.writing is not None or self.map_end_offset <= self._last_snapshot_offset:
+            return None
+        self._has_snapshot(self.map_end_offset)
+        return encode_snapshot(self.state.producers.values())
+
+    def write_snapshot(self, offset: int, data: bytes, *, sync: bool = False) -> str:
+        """Writes the snapshot at `offset` and returns its path."""
+        path = self.snapshot_path(offset)
+        file = self._fs.open(path, create=True)
+        try:
+            file.write(data)
+            if file.size() > len(data):
+                file.truncate(len(data))
+            if sync:
+                file.sync()
+        finally:
+            file.close()
+        return path
+
+    def begin_snapshot(self) -> SnapshotWrite | None:
+        """Begins a snapshot of many producers at `map_end_offset`: what is returned has to be run, in a thread, and then `end_snapshot` be
+        called. Until then a crash finds the snapshots that were there before. None if they are few.
+
+        One that is asked for while another is being written follows it: returns None, and `end_snapshot` begins it. One at a time waits;
+        another takes its place (see `unsafe_below`).
+        """
+        if self.writing is None and len(self.state.producers) <= WRITTEN_AT_ONCE:
+            return None
+        offset = self.map_end_offset
+        if offset <= self._last_snapshot_offset:
+            return None
+        # Opened here: by the time a thread comes to it, the directory may have another name, and its name another directory.
+        file = self._fs.open(self.snapshot_path(offset), create=True)
+        self._has_snapshot(offset)
+        frozen = self.state.freeze()
+        if frozen is not None:
+            self.writing = SnapshotWrite(file, frozen)
+            return self.writing
+        if self._waiting is not None:
+            passed_over, unused = self._waiting
+            self.unsafe_below = offset
+            unused.close()
+            self.delete_snapshot(passed_over)
+        self._waiting = offset, file
+        return None
+
+    def end_snapshot(self) -> SnapshotWrite | None:
+        """The snapshot that is being written is complete on return; returns the one that waited for it, which is begun.
+
+        Blocks unless it was written already; may raise OSError, and then none is left.
+        """
+        writing, self.writing = self.writing, None
+        waiting, self._waiting = self._waiting, None
+        if writing is None:
+            return None
+        try:
+            writing.run()
+        except OSError:
+            while self.state.thaw() is not None:
+                pass
+            raise
+        frozen = self.state.thaw()
+        if frozen is not None and waiting is not None:
+            self.writing = SnapshotWrite(waiting[1], frozen)
+        return self.writing
+
+    def finish_snapshot(self) -> None:
+        """The snapshots that were begun, if there are some, are complete on return. Blocks; may raise OSError."""
+        while self.writing is not None:
+            self.end_snapshot()
+
+    def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
+        """The log now starts at `log_start_offset`: markers below it need no replication any more."""
+        self.state.on_high_watermark(log_start_offset)
+        self.map_end_offset = max(self.map_end_offset, log_start_offset)
+        latest = self.latest_snapshot_offset
+        self._last_snapshot_offset = log_start_offset if latest is None else latest
+
+    def remove_expired_producers(self, now_ms: int, producer_ids: Iterable[int] | None = None) -> int:
+        """Forgets producers, of `producer_ids` if given, that were idle for `producer.id.expiration.ms` and have no open transaction.
+
+        Returns how many.
+        """
+        return self.state.remove_expired(now_ms, self.producer_id_expiration_ms, producer_ids)
+
+    def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
+        """Deletes snapshots without a segment, but for the newest if it is beyond all segments: a clean stop wrote that one."""
+        strays = sorted(set(self._offsets).difference(segment_base_offsets))
+        if strays and (not segment_base_offsets or strays[-1] >= max(segment_base_offsets)):
+            strays.pop()
+        for offset in strays:
+            self.delete_snapshot(offset)
+
+    def forget_snapshot(self, offset: int) -> str | None:
+        """Gives the file of the snapshot at `offset` out of hand, for the caller to delete later; None if there is none."""
+        at = bisect_left(self._offsets, offset)
+        if at == len(self._offsets) or self._offsets[at] != offset:
+            return None
+        del self._offsets[at]
+        return self.snapshot_path(offset)
+
+    def set_aside(self, offset: int) -> list[int]:
+        """Gives the snapshots above `offset` out of hand: their files stay as they are. Returns where they are, ascending."""
+        at = bisect_right(self._offsets, offset)
+        later = self._offsets[at:]
+        del self._offsets[at:]
+        return later
+
+    def delete_snapshot(self, offset: int) -> None:
+        """Deletes the snapshot at `offset`, if there is one."""
+        path = self.forget_snapshot(offset)
+        if path is not None and self._fs.exists(path):
+            self._fs.unlink(path)
+
+    def _load(self, log_start_offset: int, now_ms: int) -> None:
+        while self._offsets:
+            offset = self._offsets[-1]
+            path = self.snapshot_path(offset)
+            try:
+                entries = self._read(path, now_ms)
+            except CorruptSnapshot as error:
+                log.warning("%s; it is deleted and producer state is rebuilt from an older snapshot or the log itself", error)
+                self.delete_snapshot(offset)
+                continue
+            self.state.load(entries)
+            self._last_snapshot_offset = self.map_end_offset = offset
+            return
+        self._last_snapshot_offset = self.map_end_offset = log_start_offset
+
+    def _read(self, path: str, now_ms: int) -> list[ProducerStateEntry]:
+        entries = decode_snapshot(self._fs.read_file(path), path)
+        return [entry for entry in entries if not is_expired(entry, now_ms, self.producer_id_expiration_ms)]
+
+    def _has_snapshot(self, offset: int) -> None:
+        self._last_snapshot_offset = offset
+        at = bisect_left(self._offsets, offset)
+        if at == len(self._offsets) or self._offsets[at] != offset:
+            insort(self._offsets, offset)
+
+
+def snapshot_offsets(names: Iterable[str]) -> list[int]:
+    """The offsets of those of the files that are snapshots, ascending."""
+    stems = [name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
+    return sorted(int(stem) for stem in stems if stem.isdecimal())

@@ -1,0 +1,69 @@
+"""Batch headers of a log file, one after the other, without reading the bodies; or, for recovery, the batches whole.
+
+Used by segments to find a position, and by recovery. Reads a few KiB at a time: small batches come many per system call, large ones
+cost one each.
+"""
+
+from collections.abc import Iterator
+
+from protocol.records.batch import HEADER_SIZE, BatchHeader, next_batch_size, parse_header
+from storage.disk.filesystem import File
+from storage.segment.cold_lookups import UnwaitingFile
+
+_CHUNK_BYTES = 4096
+_READ_BYTES = 1024 * 1024
+
+
+def batches_from(file: File | UnwaitingFile, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each batch in `[position, end)`; stops before one that is cut off.
+
+    Raises protocol's RecordFormatError where no batch can begin.
+    """
+    length = _CHUNK_BYTES
+    while end - position >= HEADER_SIZE:
+        chunk = file.pread(min(length, end - position), position)
+        at = 0
+        while len(chunk) - at >= HEADER_SIZE:
+            size = next_batch_size(chunk, at, at + end - position)
+            if size is None:
+                return
+            yield position, parse_header(chunk, at)
+            at += size
+            position += size
+        if at == 0:
+            return
+        # Behind a batch larger than a chunk there is little use in more than the next header.
+        length = _CHUNK_BYTES if at <= len(chunk) else HEADER_SIZE
+
+
+def header_at(file: File | UnwaitingFile, position: int, end: int) -> BatchHeader | None:
+    """The header of the complete batch at `position`, None if there is none before `end`.
+
+    Raises protocol's RecordFormatError if no batch can begin there.
+    """
+    data = file.pread(HEADER_SIZE, position)
+    if len(data) < HEADER_SIZE or next_batch_size(data, 0, end - position) is None:
+        return None
+    return parse_header(data)
+
+
+def whole_batches(file: File, end: int) -> Iterator[tuple[int, BatchHeader, memoryview, int]]:
+    """(position, header, buffer, position in buffer) of each complete batch, read a megabyte at a time."""
+    position = 0
+    length = _READ_BYTES
+    while end - position >= HEADER_SIZE:
+        chunk = memoryview(file.pread(min(length, end - position), position))
+        length = _READ_BYTES
+        at = 0
+        while len(chunk) - at >= HEADER_SIZE:
+            size = next_batch_size(chunk, at, at + end - position)
+            if size is None:
+                return
+            if size > len(chunk) - at:
+                length = max(size, _READ_BYTES)
+                break
+            yield position, parse_header(chunk, at), chunk, at
+            at += size
+            position += size
+        if at == 0 and length <= len(chunk):
+            return

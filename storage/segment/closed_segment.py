@@ -1,0 +1,20 @@
+"""What stands in the place of the active segment of a log that is closed."""
+
+from storage.disk.topic_partition import TopicPartition
+from storage.errors import LogClosed
+from storage.segment.segment import NEVER, Segment
+
+
+class ClosedSegment(Segment):
+    """Stands for the active segment of a log that is closed, so that an append needs no look at whether it is."""
+
+    __slots__ = ("_topic_partition",)
+
+    def __init__(self, topic_partition: TopicPartition, log_end_offset: int) -> None:
+        self._topic_partition = topic_partition
+        self.base_offset = log_end_offset  # who still reads finds all in the other segments
+        self.size = 0
+        self.reserve_at = NEVER
+
+    def should_roll(self, length: int, last_offset: int, max_timestamp: int, now_ms: int, entries: int = 1) -> bool:
+        raise LogClosed(self._topic_partition)

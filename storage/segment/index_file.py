@@ -1,0 +1,240 @@
+"""What the offset index and the time index have in common: a file of entries of one size, sorted, appended to, searched, cut.
+
+Owned by a segment. The file of the segment that is appended to is preallocated to `segment.index.bytes` and trimmed to its entries when
+the segment is rolled or closed, as Apache Kafka does; but new entries are not written through a memory map. They gather in memory and go to
+the file a page at a time: an append costs no system call, a full disk is an error instead of SIGBUS, and no index that is only appended to
+keeps a descriptor open. That is safe because an index need not be complete on the disk before its segment is flushed: whatever lies above
+the recovery point is rebuilt after a crash. Lookups map the file for reading, from the first one on.
+
+Invariants: entries `[0, _written)` are in the file, entries `[_written, entries)` in `_tail`; entries `[0, _mapped)` are in `_map`, which
+is dropped before the file is cut.
+"""
+
+import mmap
+import struct
+from bisect import bisect_right
+
+from storage.disk.filesystem import FileSystem
+from storage.segment.cold_lookups import NotCached
+
+TAIL_BYTES = 4096
+"""Of entries in memory, which then go to the file."""
+_WARM_BYTES = 8192
+_STRAIGHT_LINES = 5
+_READ_ENTRIES = 4
+
+
+class IndexFile:
+    """Entries of `entry_size` bytes whose fields grow from entry to entry. With `full_at` of them no append may come any more."""
+
+    KEPT_ENTRIES = 0
+    """Slots that are kept for what roll and close add."""
+
+    __slots__ = (
+        "_filesystem",
+        "_map",
+        "_mapped",
+        "_tail",
+        "_written",
+        "base_offset",
+        "entries",
+        "entry_size",
+        "full_at",
+        "length",
+        "max_entries",
+        "max_size",
+        "path",
+    )
+
+    def __init__(self, filesystem: FileSystem, path: str, base_offset: int, *, max_size: int, entry_size: int, length: int) -> None:
+        self._filesystem = filesystem
+        self._tail = bytearray()
+        self._map: mmap.mmap | bytes = b""
+        self._mapped = 0
+        self.path = path
+        self.base_offset = base_offset
+        self.max_size = max_size
+        self.entry_size = entry_size
+        self._set_length(length)
+        # A file that was there is taken to be full of entries: it was trimmed, or it will be rebuilt.
+        self.entries = self._written = self.max_entries
+
+    def _set_length(self, length: int) -> None:
+        self.length = length
+        self.max_entries = length // self.entry_size
+        self.full_at = self.max_entries - self.KEPT_ENTRIES
+
+    def is_full(self) -> bool:
+        """Whether the segment is to be rolled before the next append."""
+        return self.entries >= self.full_at
+
+    def use_filesystem(self, filesystem: FileSystem) -> None:
+        """From now on the file is reached through that one."""
+        self._filesystem = filesystem
+
+    def write_out(self) -> None:
+        """Brings the entries that are still in memory into the file."""
+        if self._tail:
+            file = self._filesystem.open(self.path, create=True)
+            file.pwrite(self._tail, self._written * self.entry_size)
+            file.close()
+            self._written = self.entries
+            self._tail.clear()
+
+    def resize(self, size: int) -> None:
+        """Makes the file room for `size` bytes of entries, rounded down to whole ones; what is beyond is lost."""
+        size -= size % self.entry_size
+        self.write_out()
+        if size != self.length:
+            self._unmap()
+            file = self._filesystem.open(self.path, create=True)
+            file.truncate(size)
+            file.close()
+            self._set_length(size)
+            if self.entries > self.max_entries:
+                self.entries = self._written = self.max_entries
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the file is preallocated, as that of the active segment is."""
+        return self.length > self.entries * self.entry_size
+
+    def make_room(self) -> None:
+        """Preallocates, for appends."""
+        if self.length != self.max_size - self.max_size % self.entry_size:
+            self.resize(self.max_size)
+
+    def trim(self) -> None:
+        """Cuts the file behind its last entry."""
+        self.resize(self.entries * self.entry_size)
+
+    def truncate_to_entries(self, entries: int) -> None:
+        if entries >= self._written:
+            del self._tail[(entries - self._written) * self.entry_size :]
+            self.entries = entries
+            return
+        self._tail.clear()
+        self._unmap()
+        self.entries = self._written = entries
+        # What was written behind the cut must read as unused again, as it does in an index that never had it.
+        file = self._filesystem.open(self.path, create=True)
+        file.truncate(entries * self.entry_size)
+        file.truncate(self.length)
+        file.close()
+
+    def begin(self) -> None:
+        """Empty, with room for appends, in a file that nobody has made yet: `allocate` does, or who writes the first entries."""
+        self._tail.clear()
+        self._unmap()
+        self.entries = self._written = 0
+        self._set_length(self.max_size - self.max_size % self.entry_size)
+
+    def allocate(self) -> None:
+        """Makes the file that `begin` did not make."""
+        file = self._filesystem.open(self.path, create=True)
+        file.truncate(self.length)
+        file.close()
+
+    def reset(self) -> None:
+        """Empty, with room for appends, whatever stood in the file."""
+        self.begin()
+        file = self._filesystem.open(self.path, create=True)
+        file.truncate(0)
+        file.truncate(self.length)
+        file.close()
+
+    def raw_entries(self, first: int, count: int) -> bytes:
+        """The bytes of entries `[first, first + count)`."""
+        size = self.entry_size
+        written = self._written
+        if first >= written:
+            at = (first - written) * size
+            return bytes(self._tail[at : at + count * size])
+        end = min(first + count, written)
+        if self._mapped < end - first <= _READ_ENTRIES:
+            # A map would hold a descriptor for the one entry that the first append asks for.
+            file = self._filesystem.open(self.path, read_only=True)
+            data = file.pread((end - first) * size, first * size)
+            file.close()
+        else:
+            data = self._mapping()[first * size : end * size]
+        if first + count > written:
+            data += self._tail[: (first + count - written) * size]
+        return data
+
+    def last_slot_at_most(self, field: struct.Struct, target: int) -> int:
+        """The largest slot whose `field` is at most `target`, -1 if there is none.
+
+        Looks at the entries in memory first, then at the last 8 KiB of the file, as Apache Kafka does, and then at the rest.
+        """
+        size = self.entry_size
+        unpack = field.unpack_from
+        tail = self._tail
+        written = self._written
+        if tail and unpack(tail)[0] <= target:
+            return written + bisect_right(range(len(tail) // size), target, key=lambda slot: unpack(tail, slot * size)[0]) - 1
+        if not written:
+            return -1
+        data = self._mapping()
+        high = written - 1
+        above = unpack(data, high * size)[0]
+        if above <= target:
+            return high
+        # Most lookups are for what was written last: they touch no page but those that are in use anyway.
+        low = max(written - _WARM_BYTES // size, 0)
+        below = unpack(data, low * size)[0]
+        if below > target:
+            if not low:
+                return -1
+            high, above = low, below
+            low = 0
+            below = unpack(data, 0)[0]
+            if below > target:
+                return -1
+        # Entries are spread rather evenly, so the answer is near where a straight line has it: among 65,000 entries 4 to 6 are looked at
+        # (0.7 µs; a bisection looks at 16 and takes 3). What is not even is left to the bisection.
+        for _ in range(_STRAIGHT_LINES):
+            if high - low <= 1:
+                return low
+            slot: int = low + (target - below) * (high - low) // (above - below)
+            value = unpack(data, slot * size)[0]
+            if value <= target:
+                slot += 1
+                value = unpack(data, slot * size)[0]
+                if value > target:
+                    return slot - 1
+                low, below = slot, value
+            else:
+                slot -= 1
+                value = unpack(data, slot * size)[0]
+                if value <= target:
+                    return slot
+                high, above = slot, value
+        return low + bisect_right(range(low, high), target, key=lambda slot: unpack(data, slot * size)[0]) - 1
+
+    def _mapping(self) -> mmap.mmap | bytes:
+        data = self._map
+        if self._mapped < self._written:
+            file = self._filesystem.open(self.path, read_only=True)
+            data = self._map = file.map(self._written * self.entry_size)
+            file.close()
+            self._mapped = self._written
+        return data
+
+    def check_cached(self) -> None:
+        """Raises NotCached when a lookup would wait for the disk. A map that is there was read not long ago."""
+        if self._mapped < self._written:
+            file = self._filesystem.open(self.path, read_only=True)
+            length = self._written * self.entry_size
+            is_cached = file.is_cached(length, 0)
+            file.close()
+            if not is_cached:
+                raise NotCached(self._filesystem, self.path, 0, length)
+
+    def release(self) -> None:
+        """Lets go of the map, which holds a descriptor."""
+        self._unmap()
+
+    def _unmap(self) -> None:
+        self._map = b""
+        self._mapped = 0

@@ -1,0 +1,130 @@
+"""Splitting a segment whose offsets go further from its base offset than an index entry can say (KAFKA-6264).
+
+Old versions of Apache Kafka left such segments: compaction put segments together by their size alone. A start finds them, and splits them
+here before it goes on, as Apache Kafka does in recovery and in the cleaner. The new segments are written as `.cleaned` files and become
+`.swap` files, last first; a crash leaves either the old segment, or what the next start finishes. Apache Kafka names the first of them
+after its first batch, which may begin behind the old one's base offset; killed at the wrong moment it leaves the old segment with all of
+its parts behind it (`has_its_parts`).
+"""
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+
+from protocol.records.errors import RecordFormatError
+from storage.disk.file_names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, file_name
+from storage.disk.filesystem import FileSystem
+from storage.segment.batch_scan import batches_from
+from storage.segment.log_settings import LogSettings
+from storage.segment.offset_index import MAX_RELATIVE_OFFSET
+from storage.segment.segment import Segment
+
+log = logging.getLogger(__name__)
+
+_COMPARED_BYTES = 1 << 20
+
+
+def has_its_parts(segment: Segment, later: Sequence[int]) -> bool:
+    """Whether the segments that begin at the first of `later` hold, byte for byte and one after the other, all that is in `segment`.
+
+    Blocks; may raise OSError.
+    """
+    filesystem = segment.filesystem
+    directory = segment.path.rpartition("/")[0]
+    compared = 0
+    for base_offset in later:
+        if compared == segment.size:
+            break
+        part = filesystem.open(f"{directory}/{file_name(base_offset, LOG_SUFFIX)}", read_only=True)
+        end = compared + part.size()
+        if end == compared or end > segment.size:
+            return False
+        for position in range(compared, end, _COMPARED_BYTES):
+            length = min(_COMPARED_BYTES, end - position)
+            if segment.file.pread(length, position) != part.pread(length, position - compared):
+                return False
+        part.close()
+        compared = end
+    return compared == segment.size
+
+
+def find_overflowed_segment(segments: Sequence[Segment], unflushed_from: int) -> Segment | None:
+    """The first of a log's `segments` that is to be split, or was split and should be gone, and that recovery does not look at.
+
+    Recovery looks at those from `unflushed_from` on. The base offsets and sizes tell of nearly all logs that they have none, without a look
+    at the disk. Blocks; may raise OSError.
+    """
+    if not segments or segments[-1].base_offset - segments[0].base_offset <= MAX_RELATIVE_OFFSET // 2:
+        return None
+    for at, segment in enumerate(segments[:-1]):
+        if segment.base_offset >= unflushed_from:
+            break
+        following = segments[at + 1].base_offset
+        if following - segment.base_offset > MAX_RELATIVE_OFFSET + 1:
+            if _overflows(segment, following):
+                return segment
+        elif _has_parts_of_its_size(segment, segments[at + 1 :]):
+            if has_its_parts(segment, [each.base_offset for each in segments[at + 1 :]]):
+                return segment
+            segment.release()
+    return None
+
+
+def _overflows(segment: Segment, following: int) -> bool:
+    last_offset = -1
+    with suppress(RecordFormatError):
+        for _, header in batches_from(segment.file, 0, segment.size):
+            last_offset = header.last_offset
+            if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+                break
+    segment.release()
+    return last_offset - segment.base_offset > MAX_RELATIVE_OFFSET and last_offset < following
+
+
+def _has_parts_of_its_size(segment: Segment, later: Sequence[Segment]) -> bool:
+    """Whether some of `later` are, together, as long as `segment`, and begin and end too far from each other to be one."""
+    total = 0
+    for at, part in enumerate(later):
+        total += part.size
+        if total >= segment.size:
+            end = later[at + 1].base_offset if at + 1 < len(later) else part.base_offset
+            return 0 < total == segment.size and end - segment.base_offset > MAX_RELATIVE_OFFSET
+    return False
+
+
+def split_overflowed_segment(
+    filesystem: FileSystem, directory: str, base_offset: int, later: Sequence[int], settings: LogSettings, now_ms: int
+) -> None:
+    """Puts segments in the place of the one at `base_offset` whose offsets fit, on the disk. Batches stay as they are.
+
+    The segments that follow it begin at `later`; when they are its parts already, it goes. What cannot be a batch ends the last new one.
+    Blocks; may raise OSError.
+    """
+    old = Segment(filesystem, directory, base_offset, settings, now_ms=now_ms)
+    if has_its_parts(old, later):
+        log.warning("%s: it was split, and the parts are there; deleted", old.path)
+        old.delete()
+        filesystem.sync_directory(directory)
+        return
+    new: list[Segment] = []
+    with suppress(RecordFormatError):  # recovery would cut there, too
+        for position, header in batches_from(old.file, 0, old.size):
+            if not new or header.last_offset - new[-1].base_offset > MAX_RELATIVE_OFFSET:
+                begin = header.base_offset if new or header.last_offset - base_offset > MAX_RELATIVE_OFFSET else base_offset
+                new.append(Segment.create(filesystem, directory, begin, settings, now_ms=now_ms, suffix=CLEANED_SUFFIX))
+            batch = old.file.pread(header.size, position)
+            new[-1].append(batch, header.size, header.last_offset, header.max_timestamp, header.last_offset)
+    for segment in new:
+        segment.complete_time_index()
+        segment.offset_index.trim()
+        segment.time_index.trim()
+        segment.sync()
+    log.warning("%s: offsets too far from its base offset; split into segments at %s", old.path, [each.base_offset for each in new])
+    for segment in reversed(new):
+        segment.change_suffix(SWAP_SUFFIX)
+    filesystem.sync_directory(directory)
+    old.delete()
+    for segment in new:
+        segment.change_suffix("")
+        segment.close_without_writing()
+    filesystem.sync_directory(directory)

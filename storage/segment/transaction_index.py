@@ -1,0 +1,124 @@
+"""The transaction index of a segment: the aborted transactions whose markers stand in it.
+
+34-byte entries in the order of their markers: version (int16, 0), producer id, first offset, last offset (that of the marker), last
+stable offset after the marker (int64 each). The file is created with the first entry. Read-committed fetches read it; it is small, so
+it is read whole, and its entries are kept until nobody has asked for a while (`release`).
+"""
+
+import struct
+from typing import NamedTuple
+
+from storage.disk.filesystem import FileSystem
+from storage.errors import CorruptIndex
+from storage.segment.cold_lookups import NotCached
+
+ENTRY_SIZE = 34
+CURRENT_VERSION = 0
+
+_ENTRY = struct.Struct(">hqqqq")
+
+
+class AbortedTransaction(NamedTuple):
+    """One aborted transaction: the records of `producer_id` in `[first_offset, last_offset]` do not count."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """Grows by `append`, whose last offsets increase."""
+
+    __slots__ = ("_entries", "_filesystem", "_size", "path", "start_offset")
+
+    def __init__(self, filesystem: FileSystem, path: str, start_offset: int, size: int | None) -> None:
+        """`size` is that of the file, None if there is none."""
+        self._filesystem = filesystem
+        self._entries: list[AbortedTransaction] | None = None
+        self.path = path
+        self.start_offset = start_offset
+        self._size = size
+
+    def use_filesystem(self, filesystem: FileSystem) -> None:
+        """From now on the file is reached through that one."""
+        self._filesystem = filesystem
+
+    def release(self) -> None:
+        """Forgets what the next use reads again."""
+        self._entries = None
+
+    def exists(self) -> bool:
+        return self._size is not None
+
+    def append(self, transaction: AbortedTransaction) -> None:
+        entries = self.entries()
+        if entries and entries[-1].last_offset >= transaction.last_offset:
+            raise CorruptIndex(self.path, f"last offset {transaction.last_offset} appended after {entries[-1].last_offset}")
+        position = (self._size or 0) // ENTRY_SIZE * ENTRY_SIZE
+        file = self._filesystem.open(self.path, create=True)
+        file.pwrite(_ENTRY.pack(CURRENT_VERSION, *transaction), position)
+        file.close()
+        self._size = position + ENTRY_SIZE
+        entries.append(transaction)
+
+    def check_cached(self) -> None:
+        """Raises NotCached when reading it would wait for the disk."""
+        if self._size and self._entries is None:
+            file = self._filesystem.open(self.path, read_only=True)
+            is_cached = file.is_cached(self._size, 0)
+            file.close()
+            if not is_cached:
+                raise NotCached(self._filesystem, self.path, 0, self._size)
+
+    def entries(self) -> list[AbortedTransaction]:
+        """All of them, not to be changed. Raises CorruptIndex for a version this program does not know."""
+        found = self._entries
+        if found is None:
+            found = self._entries = self._read()
+        return found
+
+    def _read(self) -> list[AbortedTransaction]:
+        if not self._size:
+            return []
+        data = self._filesystem.read_file(self.path)
+        found = []
+        for version, *fields in _ENTRY.iter_unpack(data[: len(data) // ENTRY_SIZE * ENTRY_SIZE]):
+            if version > CURRENT_VERSION:
+                raise CorruptIndex(self.path, f"unknown version {version}")
+            found.append(AbortedTransaction(*fields))
+        return found
+
+    def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTransaction], bool]:
+        """The transactions that overlap `[fetch_offset, upper_bound_offset)`, and whether later segments can be left out."""
+        found = []
+        for transaction in self.entries():
+            if transaction.last_offset >= fetch_offset and transaction.first_offset < upper_bound_offset:
+                found.append(transaction)
+            if transaction.last_stable_offset >= upper_bound_offset:
+                return found, True
+        return found, False
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops the transactions whose marker is at or above `offset`."""
+        for slot, transaction in enumerate(self.entries()):
+            if transaction.last_offset >= offset:
+                self._truncate(slot * ENTRY_SIZE)
+                return
+
+    def reset(self) -> None:
+        if self._size:
+            self._truncate(0)
+
+    def check(self) -> None:
+        """Raises CorruptIndex if the file cannot be this segment's index."""
+        for transaction in self._read():
+            if transaction.last_offset < self.start_offset:
+                raise CorruptIndex(self.path, f"last offset {transaction.last_offset} is below the base offset {self.start_offset}")
+
+    def _truncate(self, size: int) -> None:
+        self._entries = None
+        file = self._filesystem.open(self.path)
+        file.truncate(size)
+        file.close()
+        self._size = size

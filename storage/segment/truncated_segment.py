@@ -1,0 +1,66 @@
+"""What stands in the place of a log's last segment while a thread cuts the log."""
+
+from typing import NoReturn
+
+from storage.disk.filesystem import File, FileSystem
+from storage.disk.topic_partition import TopicPartition
+from storage.errors import LogBeingTruncated
+from storage.segment.log_settings import LogSettings
+from storage.segment.offset_index import OffsetIndex
+from storage.segment.segment import Segment
+from storage.segment.time_index import TimeIndex, TimestampOffset
+from storage.segment.transaction_index import TransactionIndex
+
+
+class SegmentBeingTruncated(Segment):
+    """Has no file and no index: who appends, or reads what may be cut, is told so. The segment itself is the thread's meanwhile."""
+
+    __slots__ = ("_topic_partition",)
+
+    def __init__(
+        self, topic_partition: TopicPartition, filesystem: FileSystem, directory: str, base_offset: int, size: int, settings: LogSettings
+    ) -> None:
+        # Not Segment's, which looks for the file.
+        self._topic_partition = topic_partition
+        self.filesystem = filesystem
+        self._directory = directory
+        self._settings = settings
+        self._suffix = ""
+        self.base_offset = base_offset
+        self.size = size
+        self.created_ms = 0
+        self.roll_jitter_ms = 0
+        self.rolling_based_timestamp = None
+        self.bytes_since_last_index_entry = 0
+        self.has_slack = False
+        self._file = None
+        self._offset_index = None
+        self._time_index = None
+        self._transaction_index = None
+        self._max_timestamp = None
+
+    @property
+    def file(self) -> File:
+        self._refuse()
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        self._refuse()
+
+    @property
+    def time_index(self) -> TimeIndex:
+        self._refuse()
+
+    @property
+    def transaction_index(self) -> TransactionIndex:
+        self._refuse()
+
+    @property
+    def max_timestamp(self) -> TimestampOffset:
+        self._refuse()
+
+    def should_roll(self, length: int, last_offset: int, max_timestamp: int, now_ms: int, entries: int = 1) -> bool:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise LogBeingTruncated(self._topic_partition)

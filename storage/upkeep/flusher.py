@@ -1,0 +1,154 @@
+"""Bringing logs to the disk while the broker runs: after a roll, after `flush.messages`, and after `flush.ms`.
+
+Owned by `LogManager`. A log says on the event loop that it is due; a thread does the fsyncs; back on the loop the recovery point moves, and
+`on_flushed` is told, because after `flush.messages` the answer to the producer waits for it. No append does.
+
+Invariant: one flush of a log, and of a log directory, at a time; a log that is due again meanwhile gets another one after it.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from config.schema.key import LONG_MAX
+from config.topic import FLUSH_MS
+from storage.disk.background import Background
+from storage.errors import LogDirFailure
+from storage.log.flush import FlushPlan
+from storage.log.partition_log import PartitionLog
+
+log = logging.getLogger(__name__)
+
+LOGS_PER_TURN = 1000
+"""Half a millisecond."""
+_FLUSH_COSTS = 40
+"""As much as so many logs that have no `flush.ms`, or are not due."""
+_BACKOFF_MS = 1000
+"""After a flush that failed though the disk did not refuse it."""
+
+
+class Flusher:
+    """All flushes of a broker."""
+
+    __slots__ = (
+        "_background",
+        "_due_again",
+        "_flushed_at_ms",
+        "_held",
+        "_on_failure",
+        "_started_ms",
+        "_to_look_at",
+        "_under_way",
+        "on_flushed",
+    )
+
+    def __init__(self, background: Background, on_failure: Callable[[LogDirFailure], None], now_ms: int) -> None:
+        """`on_failure` is called on the loop when the disk refuses."""
+        self.on_flushed: Callable[[PartitionLog], None] = _nobody
+        self._background = background
+        self._on_failure = on_failure
+        self._started_ms = now_ms
+        self._under_way: set[PartitionLog] = set()
+        self._due_again: set[PartitionLog] = set()
+        self._held: set[PartitionLog] = set()
+        self._to_look_at: deque[PartitionLog] = deque()
+        self._flushed_at_ms: dict[PartitionLog, int] = {}
+        """Only of logs with a `flush.ms`."""
+
+    def flush(self, partition_log: PartitionLog) -> None:
+        """Flushes what is due of a log: everything after `flush.messages`, else the segments that are complete."""
+        if partition_log in self._under_way or partition_log in self._held:
+            self._due_again.add(partition_log)
+            return
+        only_complete = partition_log.flush_due_offset <= partition_log.recovery_point
+        up_to = partition_log.complete_up_to() if only_complete else None
+        self._flush(partition_log, up_to)
+        if up_to is not None and partition_log in self._under_way and up_to < partition_log.active_segment.base_offset:
+            self._due_again.add(partition_log)
+
+    def flush_by_age(self, logs: Iterable[PartitionLog], now_ms: int) -> None:
+        """Flushes the logs whose last flush is `flush.ms` ago, a few per turn of the loop; not while the last round is under way.
+
+        `now_ms` is that of `elapsed_ms`.
+        """
+        if not self._to_look_at:
+            self._to_look_at.extend(logs)
+            self._look_at_some(now_ms)
+
+    def _look_at_some(self, now_ms: int) -> None:
+        left = LOGS_PER_TURN
+        while self._to_look_at and left > 0:
+            left -= 1
+            if self._flush_if_old(self._to_look_at.popleft(), now_ms):
+                left -= _FLUSH_COSTS
+        if self._to_look_at:
+            self._background.schedule("log-flusher", 0, 0, lambda: self._look_at_some(now_ms))
+
+    def _flush_if_old(self, partition_log: PartitionLog, now_ms: int) -> bool:
+        flush_ms = partition_log.config[FLUSH_MS]
+        if flush_ms == LONG_MAX or partition_log.is_closed or partition_log in self._under_way or partition_log in self._held:
+            return False
+        waited_ms = now_ms - self._flushed_at_ms.get(partition_log, self._started_ms)
+        if waited_ms < flush_ms:
+            return False
+        self._flushed_at_ms[partition_log] = now_ms
+        self._flush(partition_log, None)
+        return True
+
+    def hold(self, partition_log: PartitionLog) -> None:
+        """Begins no flush of the log until `release`: another log that is to take its place shall be as far on the disk by then."""
+        self._held.add(partition_log)
+
+    def release(self, partition_log: PartitionLog) -> None:
+        """Flushes again, and at once what became due meanwhile. Harmless when the log is not held."""
+        if partition_log in self._held:
+            self._held.remove(partition_log)
+            if partition_log in self._due_again and partition_log not in self._under_way:
+                self._due_again.remove(partition_log)
+                self.flush(partition_log)
+
+    def forget(self, partition_log: PartitionLog) -> None:
+        """The log is gone: what becomes of a flush that is under way is nobody's business any more."""
+        self._flushed_at_ms.pop(partition_log, None)
+        self._under_way.discard(partition_log)
+        self._due_again.discard(partition_log)
+        self._held.discard(partition_log)
+
+    def _flush(self, partition_log: PartitionLog, up_to: int | None) -> None:
+        try:
+            plan = partition_log.prepare_flush(up_to)
+        except LogDirFailure as failure:
+            self._on_failure(failure)
+            return
+        if plan is not None:
+            self._under_way.add(partition_log)
+            # By directory: each is a disk of its own, and a slow one must not hold up the others.
+            name = f"flush-log {partition_log.log_dir}"
+            self._background.submit(name, plan.run, lambda error: self._on_flushed(partition_log, plan, error))
+
+    def _on_flushed(self, partition_log: PartitionLog, plan: FlushPlan, error: BaseException | None) -> None:
+        if partition_log not in self._under_way or partition_log.is_closed:
+            return
+        self._under_way.discard(partition_log)
+        is_due = partition_log in self._due_again
+        self._due_again.discard(partition_log)
+        if error is None:
+            partition_log.finish_flush(plan)
+            self.on_flushed(partition_log)
+            if is_due:
+                self.flush(partition_log)
+        elif isinstance(error, OSError):
+            self._on_failure(partition_log.disk_failure(partition_log.directory, error))
+        else:
+            # Memory ran out, say. A plan that stayed would end no move to another directory, and who waits for the flush still does.
+            partition_log.give_up_flush(plan)
+            log.error("flushing %s failed; it is tried again", partition_log.topic_partition, exc_info=error)
+            self._background.schedule("log-flusher", _BACKOFF_MS, 0, lambda: self._flush_again(partition_log))
+
+    def _flush_again(self, partition_log: PartitionLog) -> None:
+        if not partition_log.is_closed:
+            self.flush(partition_log)
+
+
+def _nobody(_: PartitionLog) -> None:
+    pass

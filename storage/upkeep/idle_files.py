@@ -1,0 +1,144 @@
+"""Closing the files of segments that nobody uses: a log has thousands of segments, a broker thousands of logs, a process a limited number
+of descriptors.
+
+`LogManager` starts it. Once a minute every log is looked at, a few per turn of the loop: segments that are read only lose their file and
+the maps of their indexes, and so does an active one to which nothing was appended since. The next read or append opens what it needs
+(20 µs). So what is open belongs to the logs and segments of the last two minutes. A map counts, too: it holds a descriptor. When most
+descriptors that the process may have are taken all the same, all that can be closed is closed within a second or two; and until then each
+file that the loop opens closes some others first, so that a quarter is always left for sockets and threads.
+"""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from storage.disk.background import Background
+from storage.disk.filesystem import FileSystem
+from storage.log.partition_log import PartitionLog
+from storage.segment.segment import Segment
+
+log = logging.getLogger(__name__)
+
+PERIOD_MS = 60_000
+_PRESSURE_PERIOD_MS = 1000
+_SAID_AGAIN_AFTER = 60
+"""Periods in a row without pressure, after which the next one is news."""
+_SEGMENTS_PER_TURN = 250
+"""Half a millisecond at most."""
+_CLOSED_AT_ONCE = 64
+_LOOKED_AT_AT_ONCE = 2000
+"""Logs; half a millisecond."""
+_LOG_COSTS = 3
+"""As much as so many segments."""
+
+
+class IdleFiles:
+    """Of all logs that `logs` gives."""
+
+    __slots__ = (
+        "_background",
+        "_calm_periods",
+        "_closes_all",
+        "_ends",
+        "_filesystem",
+        "_hand",
+        "_logs",
+        "_new_ends",
+        "_thread",
+        "_waiting",
+    )
+
+    def __init__(self, filesystem: FileSystem, background: Background, logs: Callable[[], Iterable[PartitionLog]]) -> None:
+        self._filesystem = filesystem
+        self._background = background
+        self._closes_all = False
+        self._calm_periods = _SAID_AGAIN_AFTER
+        self._logs = logs
+        self._waiting: deque[PartitionLog] = deque()
+        self._thread = 0
+        self._hand: deque[PartitionLog] = deque()
+        """Whose files are closed next when there is need, the first that were opened first: it goes round."""
+        self._ends: dict[PartitionLog, int] = {}
+        """Where each log ended in the last round."""
+        self._new_ends: dict[PartitionLog, int] = {}
+        """The same of the round that is under way."""
+
+    def start(self) -> None:
+        """Begins; on the loop."""
+        self._thread = threading.get_ident()
+        self._filesystem.relieve_with(self.close_some)
+        self._background.schedule("idle-files", PERIOD_MS, PERIOD_MS, self.close_idle)
+        self._background.schedule("idle-files", _PRESSURE_PERIOD_MS, _PRESSURE_PERIOD_MS, self.relieve)
+
+    def relieve(self) -> None:
+        """Closes all that can be if the process is short of descriptors."""
+        if not self._filesystem.is_short_of_files():
+            self._calm_periods += 1
+            return
+        if self._calm_periods >= _SAID_AGAIN_AFTER:
+            log.info(
+                "most of the files that may be open are; those of logs are closed. A higher limit (ulimit -n) spares opening them again"
+            )
+        self._calm_periods = 0
+        self._closes_all = True
+        self.close_idle()
+
+    def close_some(self) -> None:
+        """Closes files of some logs, now; does nothing in another thread than the loop's."""
+        if threading.get_ident() != self._thread:
+            return
+        left = _CLOSED_AT_ONCE
+        if not self._hand:
+            self._hand.extend(self._logs())
+        for _ in range(min(_LOOKED_AT_AT_ONCE, len(self._hand))):
+            each = self._hand.popleft()
+            if each.is_closed or each.truncation is not None:
+                continue
+            each.read_hints.clear()
+            flushed = _being_flushed(each)
+            left -= sum(segment.release() for segment in each.segments if segment not in flushed)
+            if left <= 0:
+                return
+
+    def close_idle(self) -> None:
+        """One round over all logs."""
+        if not self._waiting:
+            self._waiting.extend(self._logs())
+            self._look_at_some()
+
+    def _look_at_some(self) -> None:
+        budget = _SEGMENTS_PER_TURN
+        while self._waiting and budget > 0:
+            each = self._waiting.popleft()
+            self._look_at(each)
+            budget -= len(each.segments) + _LOG_COSTS
+        if self._waiting:
+            self._background.schedule("idle-files", 0, 0, self._look_at_some)
+        else:
+            self._closes_all = False
+            self._ends, self._new_ends = self._new_ends, {}
+
+    def _look_at(self, partition_log: PartitionLog) -> None:
+        if partition_log.is_closed:
+            return
+        end = self._new_ends[partition_log] = partition_log.log_end_offset
+        if partition_log.truncation is not None:
+            return  # a thread relies on the files that were open when it began
+        flushed = _being_flushed(partition_log)
+        active = partition_log.active_segment
+        is_idle = self._closes_all or self._ends.get(partition_log) == end
+        if is_idle and active.reserved_bytes:
+            with suppress(OSError):  # who writes there next finds out
+                active.give_back()
+        for segment in partition_log.segments:
+            if (is_idle or segment is not active) and segment not in flushed:
+                segment.release()
+        if is_idle:
+            partition_log.read_hints.clear()
+
+
+def _being_flushed(partition_log: PartitionLog) -> set[Segment]:
+    """A thread relies on their files. Of a log that is written fast there is always a flush under way, but never of all segments."""
+    return {segment for plan in partition_log.flushes for segment in plan.segments}

@@ -1,0 +1,164 @@
+"""What a broker writes down about its logs while it runs: offsets per log directory, and the small files inside partition directories.
+
+`LogManager` owns one and asks on the event loop; threads write. A recovery point is written after all leader epochs that were assigned
+before it was read, because recovery looks for epochs in batches only from the recovery point on.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
+
+from storage.disk.background import Background
+from storage.disk.checkpoint import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    OffsetCheckpoint,
+)
+from storage.disk.deferred_writes import Checkpoint, DeferredWrites, Write
+from storage.disk.filesystem import FileSystem
+from storage.disk.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
+from storage.disk.partition_metadata import PARTITION_METADATA, encode_topic_id, write_topic_id
+from storage.disk.topic_partition import TopicPartition
+from storage.errors import LogDirFailure
+from storage.log.partition_log import PartitionLog
+
+LOGS_PER_STEP = 500
+"""Half a millisecond at most."""
+
+
+class LogCheckpoints:
+    """Writes for the logs that `all_logs` gives."""
+
+    __slots__ = ("_all_logs", "_fs", "_writes")
+
+    def __init__(
+        self,
+        filesystem: FileSystem,
+        background: Background,
+        all_logs: Callable[[], Iterable[PartitionLog]],
+        on_failure: Callable[[LogDirFailure], None],
+    ) -> None:
+        self._fs = filesystem
+        self._all_logs = all_logs
+        self._writes = DeferredWrites(background, on_failure)
+
+    def watch(self, log: PartitionLog) -> None:
+        """Takes over the writing of the log's leader epochs. Harmless in any thread."""
+        log.leader_epochs.on_change = partial(self._on_epochs_change, log)
+
+    def write_epochs(self) -> None:
+        """Writes the leader epochs of the logs that lost some when they were opened. On the loop."""
+        for log in self._all_logs():
+            if log.leader_epochs.is_dirty:
+                self._on_epochs_change(log, log.leader_epochs)
+
+    def on_created(self, log: PartitionLog) -> None:
+        """A partition's directory is new: its name has to last."""
+        log_dir = log.log_dir
+        self._writes.write(("directory", log_dir), log_dir, lambda: lambda: self._fs.sync_directory(log_dir))
+
+    def take_topic_id(self, log: PartitionLog, topic_id: bytes) -> None:
+        """A log that had no topic id has one from now on. The file is there on return, before the first append, and durable soon.
+
+        Raises LogDirFailure.
+        """
+        try:
+            write_topic_id(self._fs, log.directory, topic_id, sync=False)
+        except OSError as error:
+            raise log.disk_failure(log.directory, error) from error
+        self.on_topic_id_written(log, topic_id)
+
+    def on_topic_id_written(self, log: PartitionLog, topic_id: bytes) -> None:
+        """The file is there; it will be durable soon."""
+        log.topic_id = topic_id
+
+        def prepare() -> Write:
+            return partial(log.small_files.replace, PARTITION_METADATA, encode_topic_id(log.topic_id))
+
+        self._writes.write(("topic id", log), log.log_dir, prepare)
+
+    def on_truncated(self, log: PartitionLog) -> None:
+        """The log was cut, or begins anew. The next start would take what is written behind the cut for flushed, and what is written below
+        the earlier log start offset for deleted."""
+        self.recovery_points([log.log_dir])
+        self.log_start_offsets([log.log_dir])
+
+    def recovery_points(self, log_dirs: Iterable[str]) -> None:
+        """Writes `recovery-point-offset-checkpoint`."""
+        self._checkpoint(RECOVERY_POINT_CHECKPOINT, log_dirs)
+
+    def log_start_offsets(self, log_dirs: Iterable[str]) -> None:
+        """Writes `log-start-offset-checkpoint`: only what the name of the first segment does not say already."""
+        self._checkpoint(LOG_START_OFFSET_CHECKPOINT, log_dirs)
+
+    def high_watermarks(self, log_dirs: Iterable[str]) -> None:
+        """Writes `replication-offset-checkpoint`."""
+        self._checkpoint(HIGH_WATERMARK_CHECKPOINT, log_dirs)
+
+    def offsets(self, name: str, log_dir: str, offsets: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        """Writes another checkpoint of that name, with what `offsets` gives when its turn comes."""
+
+        def prepare() -> Checkpoint:
+            found = offsets()
+            return Checkpoint(iter(()), lambda: OffsetCheckpoint(log_dir, name, self._fs).write(found))
+
+        self._writes.checkpoint((name, log_dir), log_dir, prepare)
+
+    def when_written(self, then: Callable[[], None]) -> None:
+        """Calls `then` on the loop when what was asked for so far is written, as far as the disks let it."""
+        self._writes.when_written(then)
+
+    def run_now(self) -> None:
+        """Writes what was asked for, in this thread."""
+        self._writes.run_now()
+
+    def write_all(self, log_dir: str, logs: Sequence[PartitionLog]) -> None:
+        """Writes the three files of a directory whose logs are closed. Raises OSError; blocks."""
+        for name in _OFFSET_OF:
+            gather, write = self._of(name, log_dir, logs)
+            for _ in gather:
+                pass
+            write()
+
+    def _checkpoint(self, name: str, log_dirs: Iterable[str]) -> None:
+        for log_dir in log_dirs:
+            self._writes.checkpoint((name, log_dir), log_dir, partial(self._of_all, name, log_dir))
+
+    def _of_all(self, name: str, log_dir: str) -> Checkpoint:
+        return self._of(name, log_dir, list(self._all_logs()))
+
+    def _of(self, name: str, log_dir: str, logs: Sequence[PartitionLog]) -> Checkpoint:
+        offset_of = _OFFSET_OF[name]
+        offsets: list[int] = []
+
+        def gather() -> Iterator[None]:
+            # Only the numbers are taken here, on the loop, for the pairs cost ten times as much.
+            for start in range(0, len(logs), LOGS_PER_STEP):
+                offsets.extend(map(offset_of, logs[start : start + LOGS_PER_STEP]))
+                yield
+
+        def write() -> None:
+            entries = ((log.topic_partition, at) for log, at in zip(logs, offsets, strict=True) if at >= 0 and log.log_dir == log_dir)
+            OffsetCheckpoint(log_dir, name, self._fs).write_entries(entries)
+
+        return Checkpoint(gather(), write)
+
+    def _on_epochs_change(self, log: PartitionLog, epochs: LeaderEpochCache) -> None:
+        def prepare() -> Write:
+            return partial(log.small_files.replace, LEADER_EPOCH_CHECKPOINT, epochs.take_file())
+
+        self._writes.write(epochs, log.log_dir, prepare)
+
+
+def _log_start_offset(log: PartitionLog) -> int:
+    """-1 when its first segment begins there, and those before it are out of sight."""
+    start = log.log_start_offset
+    return start if start and (log.discards or start > log.segments.first.base_offset) else -1
+
+
+_OFFSET_OF: dict[str, Callable[[PartitionLog], int]] = {
+    RECOVERY_POINT_CHECKPOINT: attrgetter("recovery_point"),
+    LOG_START_OFFSET_CHECKPOINT: _log_start_offset,
+    HIGH_WATERMARK_CHECKPOINT: attrgetter("high_watermark"),
+}

@@ -1,0 +1,137 @@
+"""The part of produce validation that looks at every record, and recompression by the broker.
+
+Called by `storage.validation.batch` only where a rule cannot be decided from the batch header. Pure functions of bytes: large batches are
+worked on in a worker thread. Messages are Apache Kafka's, because clients print them.
+"""
+
+from collections.abc import Iterable
+
+from protocol.records.batch import CODEC_MASK, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, BatchHeader, Buffer, TimestampType
+from protocol.records.builder import build_batch
+from protocol.records.compression import MAX_DECOMPRESSED_BYTES
+from protocol.records.errors import CorruptCompressedData, DecompressionTooLarge, RecordFormatError, UnknownCompressionCodec
+from protocol.records.reader import Record, RecordsSummary, int64, parse_records, record_data, walk_records
+from storage.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError
+from storage.validation.record_errors import NO_KEY, UnreadableRecords
+from storage.validation.rules import ValidationRules
+
+_SHOWN_ERRORS = 3  # that many are repeated in the message of the whole; the list has all
+
+
+def check_records(
+    records: Buffer, header: BatchHeader, rules: ValidationRules, now_ms: int, max_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> RecordsSummary:
+    """Walk all records of the batch and hold them against the rules: structure, keys on a compacted topic, timestamps.
+
+    Raises InvalidRecord or InvalidTimestamp (with every refused record), UnreadableRecords, and RecordTooLarge if more than `max_bytes`
+    come out.
+    """
+    try:
+        data = record_data(records, 0, header, max_bytes)
+        summary = walk_records(data, header)
+        if _may_refuse(summary, header, rules, now_ms):
+            _refuse(parse_records(data, header), header, rules, now_ms, partial=bool(header.attributes & CODEC_MASK))
+    except RecordFormatError as error:
+        raise _refusal(error, rules) from None
+    if not summary.offsets_are_consecutive and header.attributes & CODEC_MASK:
+        # Apache Kafka sets out to write such a batch again, as it did for old clients, and fails because it has skipped keys and values.
+        raise UnreadableRecords(rules.topic_partition, "the offsets in the compressed batch are not consecutive")
+    return summary
+
+
+def recompress(records: Buffer, header: BatchHeader, rules: ValidationRules, now_ms: int) -> bytearray:
+    """The batch again with the topic's codec, its records checked and their offsets counted from 0. Blocking; for a worker thread.
+
+    Raises what `check_records` raises, and RecordTooLarge if the result is larger than the topic allows.
+    """
+    try:
+        decoded = list(parse_records(record_data(records, 0, header), header))
+        _refuse(decoded, header, rules, now_ms, partial=False)
+        for record in decoded:
+            if record.timestamp < NO_TIMESTAMP:
+                raise UnreadableRecords(rules.topic_partition, f"Invalid negative timestamp {record.timestamp}")
+    except RecordFormatError as error:
+        raise _refusal(error, rules) from None
+    batch = build_batch(
+        [record._replace(offset=offset) for offset, record in enumerate(decoded)],
+        header.attributes & CODEC_MASK if rules.compression_codec is None else rules.compression_codec,
+        timestamp_type=rules.timestamp_type,
+        log_append_time=now_ms,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        is_transactional=header.is_transactional,
+        level=rules.compression_level,
+    )
+    if len(batch) > rules.max_message_bytes:
+        raise RecordTooLarge(rules.topic_partition, len(batch), rules.max_message_bytes)
+    return batch
+
+
+def _may_refuse(summary: RecordsSummary, header: BatchHeader, rules: ValidationRules, now_ms: int) -> bool:
+    if rules.compact and summary.has_null_key:
+        return True
+    if rules.timestamp_type is TimestampType.CREATE_TIME and summary.min_timestamp != NO_TIMESTAMP:
+        return _out_of_range(summary.min_timestamp, rules, now_ms) or _out_of_range(summary.max_timestamp, rules, now_ms)
+    return bool(header.attributes & TIMESTAMP_TYPE_MASK)
+
+
+def _out_of_range(timestamp: int, rules: ValidationRules, now_ms: int) -> bool:
+    return now_ms - timestamp > rules.timestamp_before_max_ms or timestamp - now_ms > rules.timestamp_after_max_ms
+
+
+def _refuse(records: Iterable[Record], header: BatchHeader, rules: ValidationRules, now_ms: int, *, partial: bool) -> None:
+    """Raise if any record breaks a rule, naming all that do. `partial`: Kafka would not read keys and values, and its message says so."""
+    errors: list[tuple[int, str]] = []
+    timestamps = False
+    for index, record in enumerate(records):
+        if rules.compact and record.key is None:
+            errors.append((index, f"{NO_KEY} in topic partition {rules.topic_partition}"))
+        elif rules.timestamp_type is TimestampType.CREATE_TIME and record.timestamp != NO_TIMESTAMP:
+            if _out_of_range(record.timestamp, rules, now_ms):
+                earliest = now_ms - rules.timestamp_before_max_ms
+                latest = int64(now_ms + rules.timestamp_after_max_ms)
+                errors.append(
+                    (
+                        index,
+                        f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range. "
+                        f"The timestamp should be within [{earliest}, {latest}]",
+                    )
+                )
+                timestamps = True
+        elif header.attributes & TIMESTAMP_TYPE_MASK:
+            errors.append(
+                (
+                    index,
+                    f"Invalid timestamp type in message {_describe(record, partial)}. "
+                    "Producer should not set timestamp type to LogAppendTime.",
+                )
+            )
+            timestamps = True
+    if not errors:
+        return
+    if timestamps:
+        raise InvalidTimestamp(rules.topic_partition, "One or more records have been rejected due to invalid timestamp", errors)
+    shown = ", ".join(f"RecordError(batchIndex={index}, message='{message}')" for index, message in errors[:_SHOWN_ERRORS])
+    raise InvalidRecord(
+        rules.topic_partition,
+        f"One or more records have been rejected due to {len(errors)} record errors in total, "
+        f"and only showing the first three errors at most: [{shown}]",
+        errors,
+    )
+
+
+def _describe(record: Record, partial: bool) -> str:
+    null = -1 if partial else 0
+    key_bytes = null if record.key is None else len(record.key)
+    value_bytes = null if record.value is None else len(record.value)
+    name = "PartialDefaultRecord" if partial else "DefaultRecord"
+    return f"{name}(offset={record.offset}, timestamp={record.timestamp}, key={key_bytes} bytes, value={value_bytes} bytes)"
+
+
+def _refusal(error: RecordFormatError, rules: ValidationRules) -> StorageError:
+    if isinstance(error, CorruptCompressedData | UnknownCompressionCodec):
+        return UnreadableRecords(rules.topic_partition, str(error))
+    if isinstance(error, DecompressionTooLarge):
+        return RecordTooLarge(rules.topic_partition, error.max_bytes, rules.max_message_bytes)
+    return InvalidRecord(rules.topic_partition, str(error))

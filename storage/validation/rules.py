@@ -1,0 +1,57 @@
+"""What validation needs of a log's configuration, as plain attributes.
+
+Owned by the log, which makes new ones when its configuration changes.
+"""
+
+from typing import Final
+
+from protocol.records.batch import TimestampType
+from storage.disk.topic_partition import TopicPartition
+
+NO_TIMESTAMP_LIMIT: Final = 2**63 - 1  # the default of message.timestamp.before.max.ms and of message.timestamp.after.max.ms
+
+
+class ValidationRules:
+    """The rules of one log; never changed once made."""
+
+    __slots__ = (
+        "compact",
+        "compression_codec",
+        "compression_level",
+        "limits_timestamps",
+        "max_message_bytes",
+        "takes_plain",
+        "timestamp_after_max_ms",
+        "timestamp_before_max_ms",
+        "timestamp_type",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        max_message_bytes: int = 1048588,
+        timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+        timestamp_before_max_ms: int = NO_TIMESTAMP_LIMIT,
+        timestamp_after_max_ms: int = NO_TIMESTAMP_LIMIT,
+        compression_codec: int | None = None,
+        compression_level: int | None = None,
+        compact: bool = False,
+    ) -> None:
+        """`compression_codec` None is compression.type=producer: batches stay as they come. The level is that codec's, None its default."""
+        self.topic_partition = topic_partition
+        self.max_message_bytes = max_message_bytes
+        self.timestamp_type = timestamp_type
+        self.timestamp_before_max_ms = timestamp_before_max_ms
+        self.timestamp_after_max_ms = timestamp_after_max_ms
+        self.compression_codec = compression_codec
+        self.compression_level = compression_level
+        self.compact = compact
+        self.limits_timestamps = timestamp_type is TimestampType.CREATE_TIME and (
+            timestamp_before_max_ms < NO_TIMESTAMP_LIMIT or timestamp_after_max_ms < NO_TIMESTAMP_LIMIT
+        )
+        self.takes_plain = timestamp_type is TimestampType.CREATE_TIME and not (
+            self.limits_timestamps or compact or compression_codec is not None
+        )
+        """Whether a batch may stay as it came, and nothing in its records matters (see `plain_append`)."""
