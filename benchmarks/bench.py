@@ -18,22 +18,21 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.brokers import REFERENCE
-from benchmarks.choices import folder, several
+from benchmarks.choices import folder, patterns, several
 from benchmarks.loadgen.compiler import NoCompilerError, compiled
 from benchmarks.machine import machine_facts
 from benchmarks.page import Run, part_tables, write_page
-from benchmarks.parts import connections, groups, long_run, many_partitions, old_readers, rates, replication, single, two_brokers
+from benchmarks.parts import connections, groups, long_run, many_partitions, old_readers, rates, replication, shapes, single, two_brokers
 from benchmarks.parts.part import Part
 from benchmarks.present_memory import free_memory_present
 from benchmarks.sizes import NORMAL, SIZES, Size
 from benchmarks.table import FOREIGN_SHARE, Sides, is_well, notes
 from benchmarks.turns import Cores, Plan, Turn, foreign_share
-from benchmarks.workloads import LOADS
 from tests.support.apache_kafka import ToolMissingError, process_guard
 
-MODULES = (single, rates, many_partitions, connections, old_readers, two_brokers, groups, replication, long_run)
+MODULES = (single, shapes, rates, many_partitions, connections, old_readers, two_brokers, groups, replication, long_run)
 PARTS: dict[str, Part] = {module.PART.key: module.PART for module in MODULES}
-_LOADS = (*(load.key for load in LOADS), single.LIBRDKAFKA)
+_CHOICES = tuple(dict.fromkeys(choice for part in PARTS.values() for choice in part.choices))
 _KINDS = tuple(dict.fromkeys(kind for part in PARTS.values() for kind in part.kinds))
 _WIDTH = 170
 _RESULTS = Path(__file__).parent / "results"
@@ -121,7 +120,10 @@ def _parser() -> argparse.ArgumentParser:
         help=f"the reference first, comma-separated; of {', '.join(_KINDS)}",
     )
     parser.add_argument(
-        "--only", type=several("load", _LOADS), default=[], help=f"loads of `single`, comma-separated; of {', '.join(_LOADS)}"
+        "--only",
+        type=patterns("load", _CHOICES),
+        default=[],
+        help=f"loads of `single` and `shapes`, comma-separated, also with wildcards; of {', '.join(_CHOICES)}",
     )
     parser.add_argument("--repeats", type=int, help="turns of every side in `single`")
     parser.add_argument("--seconds", type=float, help="length of every measuring window")
