@@ -1,9 +1,10 @@
-"""Topics that this broker still knows and that are deleted: it was told of their end by nobody.
+"""Removes topics from the metadata cache whose deletion this broker never heard of.
 
-A controller tells a broker of deletions as long as that has a session. Whoever was away meanwhile, or whose controller died before it came
-to that, is told of what there is, never of what there is not any more. So when the controller, or the broker's registration, is another
-than before, what is known here is compared with the topics in the metadata store. If that has none that is to stay, a broker that has
-just started has nothing more to wait for (`first_picture`). Called by `ControlRequests`, owned by `ClusterWiring`.
+A controller reports deletions only to brokers with a session. A broker that was disconnected, or whose controller died
+before it sent the report, later receives existing topics only, never the deleted ones. So when the controller or the
+broker's registration changes, the cached topics are compared with those in the metadata store. If the store has no
+topics that remain, a broker that has just started need not wait for any (`first_picture`). Called by `ControlRequests`,
+owned by `ClusterWiring`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class GhostTopics:
         self._looking: asyncio.Task[None] | None = None
 
     def on_other_controller(self) -> None:
-        """Another controller speaks, or it speaks to another life of this broker. Looks once more when it was looking already."""
+        """Another controller sends requests, or the controller sends to another incarnation of this broker: restart the
+        comparison."""
         services = self._services
         if not services.cluster.topics and services.first_picture.is_there:
             return
@@ -37,7 +39,7 @@ class GhostTopics:
         self._looking = asyncio.get_running_loop().create_task(self._look(), name="ghost-topics")
 
     async def close(self) -> None:
-        """Look no more."""
+        """Stop the comparison."""
         if self._looking is not None:
             self._looking.cancel()
             with suppress(asyncio.CancelledError):
@@ -46,7 +48,7 @@ class GhostTopics:
     async def _look(self) -> None:
         services = self._services
         cluster = services.cluster
-        # Taken before the store is asked: a topic is in the store before anybody is told of it.
+        # Taken before the store is read: a topic is in the store before brokers receive it.
         known = [image for name, image in cluster.topics.items() if name not in services.replica_manager.partitions]
         try:
             existing = set(await services.store.children(TOPICS))
@@ -54,9 +56,9 @@ class GhostTopics:
                 services.first_picture.has_no_topics = True
                 services.metadata_waits.notify()
         except StoreError as error:
-            logger.warning("whether all known topics still exist cannot be found out (%s)", error)
+            logger.warning("cannot check whether all known topics still exist (%s)", error)
             return
         ghosts = await services.replica_manager.forget_topics([image for image in known if image.name not in existing])
         if ghosts:
-            logger.info("topics were deleted while nobody could tell this broker: %s", ", ".join(image.name for image in ghosts))
+            logger.info("removed topics whose deletion was not reported to this broker: %s", ", ".join(image.name for image in ghosts))
             services.metadata_waits.notify()

@@ -23,7 +23,7 @@ from replication.errors import ReplicationError
 from replication.leader.partition import Partition
 from storage.disk.clock import Clock
 from storage.errors import LogDirFailure, StorageError
-from storage.log.append import AppendOrigin
+from storage.log.appended import AppendOrigin
 from storage.validation.batch import complete_validation, validate_produce
 
 logger = logging.getLogger(__name__)

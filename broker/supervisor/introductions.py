@@ -1,6 +1,7 @@
-"""Whether brokers that have all registered have heard of each other, too: before that one may refuse three replicas for want of brokers.
+"""Waits until every broker's metadata lists all brokers; before that a broker may refuse three replicas for lack of
+brokers.
 
-Asked as any client asks; blocking, so the supervisor does it in a thread.
+Sends requests as a client does. Blocking, so the supervisor calls it in a thread.
 """
 
 import time
@@ -14,7 +15,8 @@ _PAUSE_SECONDS = 0.02
 
 
 def wait_until_all_know(broker_ids: Iterable[int], addresses: Sequence[str], seconds: float) -> bool:
-    """Until the broker at each address knows all of these, and a controller among them; False when some do not in time."""
+    """Wait until the broker at each address lists all of these brokers and a controller; False when that takes longer
+    than `seconds`."""
     expected = set(broker_ids)
     deadline = time.monotonic() + seconds
     return all(_wait_until_knows(expected, address, deadline) for address in addresses)
