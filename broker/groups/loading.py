@@ -58,10 +58,11 @@ _Transaction: TypeAlias = dict[bytes, tuple[int, bytes]]
 class GroupLoader:
     """See the module. `offsets` counts those that were found, `skipped` records that cannot be read; they are left out."""
 
-    __slots__ = ("_names", "_offsets", "_open", "_others", "_repeated", "name", "offsets", "skipped")
+    __slots__ = ("_names", "_offsets", "_open", "_others", "_repeated", "_settings", "name", "offsets", "skipped")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, settings: GroupSettings) -> None:
         self.name = name
+        self._settings = settings
         self.skipped = 0
         self.offsets = 0
         self._offsets: dict[bytes, dict[int, Stored]] = {}
@@ -228,8 +229,9 @@ class GroupLoader:
 
     # -- what was found ------------------------------------------------------------------------------------------------------
 
-    def groups(self, settings: GroupSettings, now_ms: int, into: dict[str, Group]) -> Iterator[None]:
-        """Put the groups that were found into `into`."""
+    def states(self, now_ms: int, into: dict[str, Group]) -> Iterator[None]:
+        """Put the groups that were found into `into`, by their ids."""
+        settings = self._settings
         yield from self._repeated.flush()
         for key, stored in self._others.items():
             try:
@@ -257,6 +259,10 @@ class GroupLoader:
                 except ProtocolError as error:
                     self._skip("an offset in a transaction", error)
                 yield
+
+    def found(self, states: int) -> str:
+        """What was found, for the log."""
+        return f"{states} groups with {self.offsets} offsets"
 
     def _check(self, group_id: str, offsets: dict[int, Stored]) -> Iterator[None]:
         """Leaves out the values that cannot be read, and sees to it that the others are in a version that is written here."""

@@ -1,7 +1,7 @@
-"""Appending to `__consumer_offsets`: what the coordinator writes goes through the same partition, log and acks=all as any producer's.
+"""Appends a coordinator's records to its internal topic, through the same partition, log and acks=all as any producer's.
 
 `then` is called exactly once with (error, base offset): at once when nothing has to be waited for, otherwise when every in-sync replica
-has the records or `offsets.commit.timeout.ms` has passed. It may be called while the append itself is still on the stack.
+has the records or the time is up. It may be called while the append itself is still on the stack.
 """
 
 from __future__ import annotations
@@ -10,16 +10,14 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from broker.groups.record_encoding import encode_pairs
+from broker.coordination.owned import OwnedPartition, State
+from broker.coordination.record_encoding import encode_pairs
 from broker.loop.purgatory import DelayedOperation, Purgatory
 from broker.request.error_map import error_code
-from broker.request.internal_topics import GROUP_METADATA_TOPIC
-from config.broker import BrokerConfig
-from config.keys.groups import OFFSETS_COMMIT_REQUIRED_ACKS, OFFSETS_COMMIT_TIMEOUT_MS, OFFSETS_TOPIC_COMPRESSION_CODEC
 from protocol.errors import ErrorCode
 from protocol.records.batch import NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TRANSACTIONAL_MASK
 from protocol.records.builder import frame_batch
-from protocol.records.compression import compress
+from protocol.records.compression import CompressionCodec, compress
 from replication.control.replica_manager import ReplicaManager
 from replication.errors import ReplicationError
 from replication.leader.partition import Partition
@@ -44,18 +42,29 @@ UNAVAILABLE = {
 Then: TypeAlias = Callable[[ErrorCode, int], None]
 
 
-class OffsetsLog:
+class TopicLog:
     """See the module."""
 
-    __slots__ = ("_clock", "_codec", "_purgatory", "_refused", "_replica_manager", "_required_acks", "_timeout_ms")
+    __slots__ = ("_clock", "_codec", "_purgatory", "_refused", "_replica_manager", "_required_acks", "_timeout_ms", "_topic")
 
-    def __init__(self, replica_manager: ReplicaManager, purgatory: Purgatory, clock: Clock, config: BrokerConfig) -> None:
+    def __init__(
+        self,
+        topic: str,
+        replica_manager: ReplicaManager,
+        purgatory: Purgatory,
+        clock: Clock,
+        *,
+        timeout_ms: int,
+        required_acks: int = ACKS_ALL,
+        codec: int = CompressionCodec.NONE,
+    ) -> None:
+        self._topic = topic
         self._replica_manager = replica_manager
         self._purgatory = purgatory
         self._clock = clock
-        self._codec = config[OFFSETS_TOPIC_COMPRESSION_CODEC]
-        self._required_acks = config[OFFSETS_COMMIT_REQUIRED_ACKS]
-        self._timeout_ms = config[OFFSETS_COMMIT_TIMEOUT_MS]
+        self._codec = codec
+        self._required_acks = required_acks
+        self._timeout_ms = timeout_ms
         self._refused: dict[int, ErrorCode] = {}
         """By partition, why the last append was refused: that is said once, for every commit may be until a broker is back."""
 
@@ -70,7 +79,7 @@ class OffsetsLog:
         producer_epoch: int = NO_PRODUCER_EPOCH,
         base_sequence: int = NO_SEQUENCE,
     ) -> None:
-        """Write so many records (`record_encoding`) as one batch to a partition, and call `then` when they are safe."""
+        """Write `count` records (`record_encoding`) as one batch to a partition, and call `then` when they are safe."""
         try:
             partition, base_offset, next_offset = self._append(
                 index, records, count, self._required_acks, producer_id, producer_epoch, base_sequence
@@ -98,10 +107,19 @@ class OffsetsLog:
             return False
         return True
 
+    def has_what_was_loaded(self, owned: OwnedPartition[State]) -> bool:
+        """Whether all replicas in sync have what was loaded of a partition."""
+        if owned.loaded_end_offset:
+            partition = self._replica_manager.partition(self._topic, owned.index)
+            if partition is None or partition.log.high_watermark < owned.loaded_end_offset:
+                return False
+            owned.loaded_end_offset = 0
+        return True
+
     def _append(
         self, index: int, records: bytes, count: int, required_acks: int, producer_id: int, producer_epoch: int, base_sequence: int
     ) -> tuple[Partition, int, int]:
-        partition = self._replica_manager.partition_or_raise(GROUP_METADATA_TOPIC, index)
+        partition = self._replica_manager.partition_or_raise(self._topic, index)
         now_ms = self._clock.now_ms()
         codec = self._codec
         batch = frame_batch(
@@ -124,7 +142,7 @@ class OffsetsLog:
             validated = complete_validation(validated, rules, now_ms)
         appended = partition.append_as_leader(validated, required_acks, now_ms, AppendOrigin.COORDINATOR)
         if self._refused and self._refused.pop(index, None) is not None:
-            logger.info("%s-%d: can be appended to again", GROUP_METADATA_TOPIC, index)
+            logger.info("%s-%d: can be appended to again", self._topic, index)
         return partition, appended.first_offset, appended.last_offset + 1
 
     def _failed(self, index: int, error: StorageError | ReplicationError) -> ErrorCode:
@@ -133,7 +151,7 @@ class OffsetsLog:
         code = error_code(error)
         if self._refused.get(index) != code:
             self._refused[index] = code
-            logger.warning("%s-%d: cannot be appended to (%s): %s", GROUP_METADATA_TOPIC, index, code.name, error)
+            logger.warning("%s-%d: cannot be appended to (%s): %s", self._topic, index, code.name, error)
         return code
 
 
