@@ -27,7 +27,7 @@ from benchmarks.parts.part import Part
 from benchmarks.present_memory import free_memory_present
 from benchmarks.sizes import NORMAL, SIZES, Size
 from benchmarks.table import FOREIGN_SHARE, Sides, is_well, notes
-from benchmarks.turns import Cores, Plan, Turn, foreign_share
+from benchmarks.turns import Plan, Turn, foreign_share, two_cores
 from tests.support.apache_kafka import ToolMissingError, process_guard
 
 MODULES = (single, shapes, rates, many_partitions, connections, old_readers, two_brokers, groups, replication, long_run)
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     size = _size(asked)
-    plan = Plan(_cores(), partial(_say, console), size, frozenset(asked.only))
+    plan = Plan(two_cores(), partial(_say, console), size, frozenset(asked.only))
     facts, began = machine_facts(), time.monotonic()
     directory = _RESULTS / time.strftime("%Y-%m-%dT%H%M%S")
     done: list[tuple[Part, Sides]] = []
@@ -145,11 +145,6 @@ def _size(asked: argparse.Namespace) -> Size:
 def labels(of_kinds: Sequence[str]) -> list[str]:
     """A label per side; a kind that races against itself (which shows the noise of the machine) is numbered."""
     return [f"{label} #{of_kinds[: at + 1].count(label)}" if of_kinds.count(label) > 1 else label for at, label in enumerate(of_kinds)]
-
-
-def _cores() -> Cores:
-    cores = sorted(os.sched_getaffinity(0))
-    return Cores(cores[0], cores[-1]) if len(cores) > 1 else Cores(None, None)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from benchmarks.loadgen.compiler import NoGoError
 from benchmarks.loadgen.runner import LoadFailedError
 from benchmarks.shapes import ONE_LARGE
 from benchmarks.stage import Stage
-from tests.support.apache_kafka import pinned_to
+from tests.support.apache_kafka import ToolMissingError, pinned_to
 
 PARTITIONS = (12, 100)
 _WARM_UP_SHARE = 4
@@ -55,7 +55,7 @@ def _measuring(stage: Stage, client: Client, partitions: int, is_warm: set[str])
             before = process.cpu_s(bench.broker.pid)
             done = _run(stage, client, job)
             used_s = process.cpu_s(bench.broker.pid) - before
-        except NoGoError as missing:
+        except (NoGoError, ToolMissingError) as missing:
             bench.turn.remarks.append(f"{client.title} is left out: {missing}")
             return
         finally:

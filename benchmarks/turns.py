@@ -34,6 +34,12 @@ class Cores:
     generator: int | None
 
 
+def two_cores() -> Cores:
+    """The first and the last that this program may use."""
+    cores = sorted(os.sched_getaffinity(0))
+    return Cores(cores[0], cores[-1]) if len(cores) > 1 else Cores(None, None)
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How every turn is taken. `only` names the loads of the part with one broker to run, all of them when empty."""

@@ -14,7 +14,7 @@
  *   number of frames that are dealt before anything else, and the index of each; number of frames that are dealt, and the index of each
  * Places in answers are counted from the correlation id. Error codes have 16 bits and must be zero. An answer's length and correlation id
  * are parsed, its error codes and the least length are checked; the first answer to every frame with the flag SHOWN is written to the file
- * --answers, behind the index of the frame, for somebody who can decode it.
+ * --answers, behind the index of the frame, for somebody who can decode it. The window does not begin before these have come.
  *
  * Both sequences are dealt round robin: with C connections, connection i sends the frames i, i+C, i+2C, ... of it. What is dealt before
  * anything else is sent once, each frame after the answer to the one before it, when the connections are opened: a fetch session begins so.
@@ -71,7 +71,7 @@ enum {
 enum { NO_ANSWER = 1, SHOWN = 2 };           /* flags of a frame */
 enum { TAKEN = -1 };                         /* in place of a counter: what the connection took from an answer */
 
-static const uint64_t DRAIN_NS = 30000000000ull; /* open loop: how long answers may still come after the window */
+static const uint64_t PATIENCE_NS = 30000000000ull; /* how long answers may still come after the window, and before it those to be shown */
 
 struct patch {
     uint32_t at;                         /* where the number stands in the frame */
@@ -121,6 +121,7 @@ static uint32_t *counter;
 static uint32_t counters;
 static uint32_t peek_bytes = PEEK;
 static FILE *answers;                    /* where shown answers go */
+static uint32_t to_show;                 /* frames whose first answer has not come yet */
 static struct connection *connections;
 static int epoll_fd;
 static uint64_t gathering;               /* the number of the writev() that is being prepared */
@@ -208,6 +209,7 @@ static void read_frame(FILE *file, struct frame *frame) {
     if (frame->length < HEAD || frame->length > 1u << 30) fail("a frame is shorter than its header or longer than 1 GiB");
     frame->owner = -1;
     frame->flags = read_word(file);
+    to_show += frame->flags & SHOWN ? 1 : 0;
     frame->least = read_word(file);
     frame->takes = read_word(file);
     frame->checks = read_count(file);
@@ -317,6 +319,7 @@ static void show(struct frame *frame, const uint8_t *answer, uint32_t length) {
     errno = 0;
     if (fwrite(index, 1, 4, answers) != 4 || fwrite(answer, 1, length, answers) != length || fflush(answers)) fail(option.answers_path);
     frame->flags &= ~(uint32_t)SHOWN;
+    to_show--;
 }
 
 /* Write the numbers of a frame, just before it is sent. Counters stay in the range of positive 32-bit integers. */
@@ -615,7 +618,8 @@ static void run(void) {
     if (option.rate <= 0)
         for (int i = 0; i < option.connections; i++) fill(&connections[i], now);
     for (;;) {
-        if (!measuring && !ended_ns && (now - began_ns >= warm_ns || (option.max_bytes && sent_before_window >= option.max_bytes / 2))) {
+        int is_warm = now - began_ns >= warm_ns || (option.max_bytes && sent_before_window >= option.max_bytes / 2);
+        if (!measuring && !ended_ns && is_warm && (!to_show || now - began_ns >= warm_ns + PATIENCE_NS)) {
             measuring = 1;
             window_ns = now;
             next_interval_ns = now + interval_ns;
@@ -638,7 +642,7 @@ static void run(void) {
             next_interval_ns += interval_ns;
         }
         if (option.rate > 0) send_due(now);
-        if (ended_ns && (all_answered() || now - ended_ns > DRAIN_NS)) break;
+        if (ended_ns && (all_answered() || now - ended_ns > PATIENCE_NS)) break;
         /* Open loop polls without sleeping: waking up late would count as the broker's latency. */
         int n = epoll_wait(epoll_fd, events, 64, option.rate > 0 ? 0 : 100);
         if (n < 0 && errno != EINTR) fail("epoll_wait");

@@ -49,6 +49,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, parts: Sequence[Part], 
     [
         (["--kinds", "pulsar"], "no such kind of broker: pulsar"),
         (["--only", "sums"], "no such load: sums"),
+        (["--only", "produce-*,sums-*"], "no such load: sums-*"),
         (["--parts", "single,whole"], "no such part: whole"),
         (["--quick", "--long"], "not allowed with argument"),
         (["--dir", "/nowhere"], "/nowhere is no folder"),
@@ -59,6 +60,18 @@ def test_unknown_words_are_refused(arguments: list[str], complaint: str, capsys:
         bench.main(arguments)
 
     assert complaint in capsys.readouterr().err
+
+
+def test_names_of_loads_may_have_wildcards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    chosen: list[frozenset[str]] = []
+
+    def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
+        chosen.append(plan.only)
+
+    part = replace(a_part("other", []), take_turn=take_turn)
+    run(monkeypatch, tmp_path, [part], "--kinds", "ottla", "--only", "mixed,fetch-4k-v1?")
+
+    assert chosen == [{"mixed", "fetch-4k-v11", "fetch-4k-v12", "fetch-4k-v17"}]
 
 
 def test_sides_take_turns_and_only_the_first_part_is_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
