@@ -11,7 +11,7 @@ from broker.request.context import RequestContext
 from broker.request.first_picture import after_first_picture
 from broker.request.internal_topics import INTERNAL_TOPICS
 from broker.request.turns import Steps
-from broker.security.authorizer import Operation, ResourceType, authorized_operations
+from broker.security.authorizer import Operation, ResourceType
 from config.keys.network import MAX_REQUEST_PARTITION_SIZE_LIMIT
 from protocol.errors import ErrorCode
 from protocol.messages.describe_topic_partitions import (
@@ -79,13 +79,10 @@ def _topic(image: TopicImage, indexes: list[int], context: RequestContext) -> De
                 offline_replicas=seen.offline_replicas,
             )
         )
-    connection = context.connection
     return DescribeTopicPartitionsResponseTopic(
         name=image.name,
         topic_id=image.topic_id,
         is_internal=image.name in INTERNAL_TOPICS,
         partitions=partitions,
-        topic_authorized_operations=authorized_operations(
-            context.broker.authorizer, str(connection.principal), connection.client_host, ResourceType.TOPIC, image.name
-        ),
+        topic_authorized_operations=context.access.operations(ResourceType.TOPIC, image.name),
     )

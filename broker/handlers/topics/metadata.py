@@ -18,7 +18,7 @@ from broker.request.context import RequestContext
 from broker.request.first_picture import after_first_picture
 from broker.request.internal_topics import INTERNAL_TOPICS
 from broker.request.turns import Steps
-from broker.security.authorizer import ResourceType, authorized_operations
+from broker.security.authorizer import ResourceType
 from controller.znodes.topic_names import is_valid_topic_name
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import (
@@ -38,7 +38,6 @@ FIRST_VERSION_WITH_LISTENER_NOT_FOUND = 6
 FIRST_VERSION_BY_TOPIC_ID = 12
 NOT_ASKED = -(2**31)
 """The authorized operations of a response to a request that did not ask for them."""
-CLUSTER_NAME = "kafka-cluster"
 
 
 @after_first_picture
@@ -126,7 +125,7 @@ async def _create(
 
 def _response(topics: list[MetadataResponseTopic], request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     broker = context.broker
-    listener = context.connection.listener_name
+    listener = context.client.listener_name
     brokers = [
         MetadataResponseBroker(node_id=live.broker_id, host=endpoint.host, port=endpoint.port, rack=live.rack)
         for live in broker.cluster.brokers.values()
@@ -140,9 +139,7 @@ def _response(topics: list[MetadataResponseTopic], request: MetadataRequest, con
         cluster_authorized_operations=NOT_ASKED,
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = authorized_operations(
-            broker.authorizer, str(context.connection.principal), context.connection.client_host, ResourceType.CLUSTER, CLUSTER_NAME
-        )
+        response.cluster_authorized_operations = context.access.operations(ResourceType.CLUSTER)
     return response
 
 
@@ -156,8 +153,7 @@ def _operations(name: str, request: MetadataRequest, context: RequestContext) ->
     """What the client may do with the topic of this name, whether there is one or not."""
     if not request.include_topic_authorized_operations:
         return NOT_ASKED
-    connection = context.connection
-    return authorized_operations(context.broker.authorizer, str(connection.principal), connection.client_host, ResourceType.TOPIC, name)
+    return context.access.operations(ResourceType.TOPIC, name)
 
 
 def _topic(image: TopicImage, request: MetadataRequest, context: RequestContext) -> MetadataResponseTopic:
@@ -173,7 +169,7 @@ def _topic(image: TopicImage, request: MetadataRequest, context: RequestContext)
 def visible_partition(state: UpdateMetadataPartitionState, context: RequestContext) -> MetadataResponsePartition:
     """One partition as a client of this listener may see it. Version 0 leaves out replicas that cannot be reached there."""
     brokers = context.broker.cluster.brokers
-    listener = context.connection.listener_name
+    listener = context.client.listener_name
     replicas = list(state.replicas)
     isr = list(state.isr)
     if context.api_version == 0:
