@@ -92,6 +92,8 @@ class Dispatcher:
         if frame_handler is not None:
             try:
                 answer = frame_handler(frame, offset, version, correlation_id, connection, self._services)
+            except ProtocolError as malformed:
+                return _refuse(frame, connection, malformed)
             except Exception as error:
                 # It may have done its work already: the ordinary way must not do it again.
                 return self._unexpected(route, self._context(route, correlation_id, None, connection), error)

@@ -83,6 +83,8 @@ class LogManager:
         self.directories = LogDirectories(log_dirs(config[LOG_DIRS]), filesystem)
         self.on_log_dir_failure: Callable[[str, str], None] = self.handle_log_dir_failure
         """Told, on the loop, of a directory that failed in the background, and how; who sets it calls `handle_log_dir_failure`."""
+        self.on_truncated: Callable[[PartitionLog], None] = lambda log: None
+        """Told when a log was cut at its end."""
         self.on_no_log_dir: Callable[[], None] = _say_nothing
         """Told when the last directory has failed: the broker has to stop."""
         self.preferred_log_dirs: dict[TopicPartition, str] = {}
@@ -345,6 +347,7 @@ class LogManager:
         self._checkpoints.on_truncated(each)
         self.cleaner.on_truncated(each)
         self.moves.on_truncated(each)
+        self.on_truncated(each)
 
     def report_failure(self, failure: LogDirFailure) -> None:
         """The disk refused: the directory goes offline. On the loop."""
