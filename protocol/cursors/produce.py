@@ -140,7 +140,7 @@ class ProduceAnswer(ResponseWriter):
             self._at += 4
         if self.is_flexible:
             self._put(node_endpoints_field(node_endpoints) if self.version >= FIRST_WITH_CURRENT_LEADER else b"\0")
-        return self._joined()
+        return fields.cut(self._room, 0, self._at) if self._inserted is None else b"".join(self._pieces())  # type: ignore[arg-type]  # of counts
 
     def _begin_partition(self, index: int, error_code: int, base_offset: int, log_append_time_ms: int, log_start_offset: int) -> int:
         self._begin_element(40)

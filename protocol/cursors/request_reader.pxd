@@ -31,4 +31,5 @@ cdef class RequestReader:
     cdef bytes _nullable_string(self)
     cdef bytes _string(self)
     cdef Py_ssize_t _skip_tagged_fields(self, Py_ssize_t at) except -1
+    cdef (int64_t, Py_ssize_t, Py_ssize_t) _begin_tagged_field(self, Py_ssize_t at) except *
     cdef object _cut_off(self, object error)

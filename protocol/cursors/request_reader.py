@@ -188,12 +188,16 @@ class RequestReader:
         """The position behind a section of tagged fields that nobody asks for."""
         count, at = fields.uvarint(self.data, at)
         for _ in range(count):
-            _, at = fields.uvarint(self.data, at)
-            size, at = fields.uvarint(self.data, at)
-            if size > self.size - at:
-                raise InvalidLength(f"a tagged field of {size} bytes where {self.size - at} are left")
-            at += size
+            _, _, at = self._begin_tagged_field(at)
         return at
+
+    def _begin_tagged_field(self, at: int) -> tuple[int, int, int]:
+        """(tag, position of the field, position behind it)."""
+        tag, at = fields.uvarint(self.data, at)
+        size, at = fields.uvarint(self.data, at)
+        if size > self.size - at:
+            raise InvalidLength(f"a tagged field of {size} bytes where {self.size - at} are left")
+        return tag, at, at + size
 
     def _cut_off(self, error: Exception) -> ProtocolError:
         return Truncated(f"{type(self).__name__} version {self.version}: {error}")

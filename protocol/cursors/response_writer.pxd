@@ -6,7 +6,7 @@ cdef int64_t _ROOM_BYTES
 cdef class ResponseWriter:
     cdef readonly int64_t version
     cdef readonly bint is_flexible
-    cdef bint _has_topic_ids
+    cdef bint _has_topic_ids, _is_in_order
     cdef bytearray _room
     cdef list _inserted
     cdef bytes _opened, _topic
@@ -25,4 +25,3 @@ cdef class ResponseWriter:
     cdef void _insert(self, Py_ssize_t at, object value) except *
     cdef void _make_room(self, Py_ssize_t size) except *
     cdef list _pieces(self)
-    cdef bytes _joined(self)

@@ -8,10 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
+from typing import Protocol
 
 from protocol.cursors import fields
 from protocol.schema.wire import tagged_fields, uvarint
 
+
+class Sized(Protocol):
+    """Records that are sent from where they are: a region of a file."""
+
+    def __len__(self) -> int: ...
+
+
+Piece = bytes | Sized
 NodeEndpoints = Sequence[tuple[int, str, int, str | None]]
 """(node id, host, port, rack) of brokers."""
 
@@ -26,7 +35,7 @@ class ResponseWriter:
     """What the writers of responses share: the header, topics, counts, and the room. Its users are those."""
 
     __slots__ = (
-        "_at", "_count", "_count_at", "_has_topic_ids", "_inserted", "_opened", "_room", "_topic", "_topics", "_topics_at",
+        "_at", "_count", "_count_at", "_has_topic_ids", "_inserted", "_is_in_order", "_opened", "_room", "_topic", "_topics", "_topics_at",
         "is_flexible", "version",
     )  # fmt: skip
 
@@ -35,7 +44,8 @@ class ResponseWriter:
         self.is_flexible = is_flexible
         self._has_topic_ids = has_topic_ids
         self._room = bytearray(_ROOM_BYTES)
-        self._inserted: list[tuple[int, object]] | None = None
+        self._inserted: list[tuple[int, Piece]] | None = None
+        self._is_in_order = True
         self._opened: bytes | None = None
         self._topic: bytes | None = None
         self._topics = self._topics_at = 0
@@ -104,6 +114,7 @@ class ResponseWriter:
             number = uvarint(count + 1)
             fields.put_bytes(self._room, at, number[:1])
             self._insert(at + 1, number[1:])
+            self._is_in_order = False
 
     def _put_count(self, count: int) -> None:
         """Write the count of an array that is known when it begins."""
@@ -113,7 +124,7 @@ class ResponseWriter:
         self._make_room(len(value))
         self._at = fields.put_bytes(self._room, self._at, value)
 
-    def _insert(self, at: int, value: object) -> None:
+    def _insert(self, at: int, value: Piece) -> None:
         """Put in between when the response is finished."""
         if self._inserted is None:
             self._inserted = []
@@ -124,12 +135,13 @@ class ResponseWriter:
         if missing > 0:
             self._room += bytes(max(missing, len(self._room)))
 
-    def _pieces(self) -> list[object]:
-        """What was written, cut where something was to be put in between, and that."""
-        pieces: list[object] = []
+    def _pieces(self) -> list[Piece]:
+        """What was written, cut where something is put in between, and that."""
+        pieces: list[Piece] = []
         start = 0
         inserted = self._inserted or []
-        inserted.sort(key=_position)
+        if not self._is_in_order:
+            inserted.sort(key=_position)
         for at, value in inserted:
             pieces.append(fields.cut(self._room, start, at))
             pieces.append(value)
@@ -137,14 +149,8 @@ class ResponseWriter:
         pieces.append(fields.cut(self._room, start, self._at))
         return pieces
 
-    def _joined(self) -> bytes:
-        """The response, when nothing but bytes were put in between."""
-        if self._inserted is None:
-            return fields.cut(self._room, 0, self._at)
-        return b"".join(self._pieces())  # type: ignore[arg-type]  # counts and no records
 
-
-def _position(inserted: tuple[int, object]) -> int:
+def _position(inserted: tuple[int, Piece]) -> int:
     return inserted[0]
 
 

@@ -22,7 +22,8 @@ def a_request(
     return ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=30_000, topic_data=topic_data)
 
 
-def _tagged(value: Any, tags: dict[int, bytes] | None) -> Any:
+def tagged(value: Any, tags: dict[int, bytes] | None) -> Any:
+    """The value with tagged fields that nobody knows."""
     value.unknown_tagged_fields = tags
     return value
 
@@ -32,7 +33,7 @@ def produce_requests(draw: st.DrawFn, version: int) -> ProduceRequest:
     """With 0 to 50 partitions; tagged fields where the version has any."""
     tags = TAGS if version >= 9 else st.none()
     partition = st.builds(
-        lambda index, records, tags: _tagged(PartitionProduceData(index=index, records=records), tags),
+        lambda index, records, tags: tagged(PartitionProduceData(index=index, records=records), tags),
         st.integers(-(2**31), 2**31 - 1) | st.integers(0, 5),
         RECORDS,
         tags,
@@ -42,14 +43,14 @@ def produce_requests(draw: st.DrawFn, version: int) -> ProduceRequest:
     for _ in range(draw(st.integers(0, 6))):
         partitions = draw(st.lists(partition, max_size=min(left, 20)))
         left -= len(partitions)
-        topics.append(_tagged(TopicProduceData(name=draw(NAMES), partition_data=partitions), draw(tags)))
+        topics.append(tagged(TopicProduceData(name=draw(NAMES), partition_data=partitions), draw(tags)))
     request = ProduceRequest(
         transactional_id=draw(st.none() | st.text(max_size=5)) if version >= 3 else None,
         acks=draw(st.sampled_from([-1, 0, 1, 7])),
         timeout_ms=draw(st.integers(-(2**31), 2**31 - 1)),
         topic_data=topics,
     )
-    return _tagged(request, draw(tags))
+    return tagged(request, draw(tags))
 
 
 def shown(request: ProduceRequest) -> list[Shown]:

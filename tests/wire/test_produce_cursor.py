@@ -84,17 +84,15 @@ def test_every_recorded_produce_is_read_the_same() -> None:
     assert checked > 20
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@settings(deadline=None, max_examples=40)
-@given(st.data())
+@settings(deadline=None, max_examples=250)
+@given(st.sampled_from(VERSIONS), st.data())
 def test_any_request_is_read_the_same(version: int, data: st.DataObject) -> None:
     request = data.draw(produce_requests(version))
     assert read_equally(request.encode(version), version)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@settings(deadline=None, max_examples=40)
-@given(st.data())
+@settings(deadline=None, max_examples=250)
+@given(st.sampled_from(VERSIONS), st.data())
 def test_a_changed_or_cut_request_is_read_the_same_or_refused_by_both(version: int, data: st.DataObject) -> None:
     changed = bytearray(data.draw(produce_requests(version)).encode(version))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -237,9 +235,8 @@ def encoded(response: ProduceResponse, version: int, correlation_id: int) -> byt
     )
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@settings(deadline=None, max_examples=40)
-@given(st.data())
+@settings(deadline=None, max_examples=250)
+@given(st.sampled_from(VERSIONS), st.data())
 def test_any_response_is_written_as_the_generated_encoder_writes_it(version: int, data: st.DataObject) -> None:
     response = data.draw(responses(version))
     assert written(response, version, 77) == encoded(response, version, 77)
