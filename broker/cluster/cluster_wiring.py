@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 
 from broker.cluster.broker_channels import BrokerChannels, control_versions
 from broker.cluster.controller_channel import ControllerChannel, address_in, asking_here
-from broker.cluster.ghost_topics import GhostTopics
+from broker.cluster.missed_deletions import MissedDeletions
 from broker.cluster.stray_replicas import StrayReplicas
 from broker.loop.background import LoopBackground
 from broker.request.first_picture import FirstPicture
@@ -79,9 +79,9 @@ class ClusterWiring:
         self._held = AsyncExitStack()
         """The components that were started, with their closing functions."""
         self._held.push_async_callback(self._to_controller.close)
-        self._ghosts = GhostTopics(services)
-        services.control_requests.on_other_controller = self._ghosts.on_other_controller
-        self._held.push_async_callback(self._ghosts.close)
+        self._missed_deletions = MissedDeletions(services)
+        services.control_requests.on_other_controller = self._missed_deletions.on_other_controller
+        self._held.push_async_callback(self._missed_deletions.close)
 
     def begin(self, background: LoopBackground, send_clients_away: Callable[[], None]) -> None:
         """Start what replicas here need of other brokers, before the controller first sends requests.
@@ -99,7 +99,7 @@ class ClusterWiring:
         self._held.push_async_callback(strays.close)
 
         def on_other_controller() -> None:
-            self._ghosts.on_other_controller()
+            self._missed_deletions.on_other_controller()
             strays.on_other_controller()
 
         services.control_requests.on_other_controller = on_other_controller

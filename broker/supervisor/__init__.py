@@ -4,7 +4,7 @@
   layout        the brokers of a cluster: ids, ports, racks, directories, and the arguments of each process
   state_file    the supervisor's state on disk, and how a process is identified although its pid may be reused
   child         the program of each process: `ottla serve`, which gets a signal when its supervisor ends
-  introductions whether every broker's metadata lists all brokers
+  metadata_convergence  whether every broker's metadata lists all brokers
   processes     start, output and end of one process
   supervisor    carries out the effects, and answers the commands
   control       the socket for the commands

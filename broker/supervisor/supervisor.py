@@ -17,8 +17,8 @@ from typing import Any
 
 from broker.process import ending_signals
 from broker.supervisor import control, state_file
-from broker.supervisor.introductions import wait_until_all_know
 from broker.supervisor.layout import Layout
+from broker.supervisor.metadata_convergence import wait_until_converged
 from broker.supervisor.processes import BrokerProcess
 from broker.supervisor.restarts import Effect, NotNow, State, Supervised
 
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 STOP_SECONDS = 60.0
 """Time for a broker to stop before it is killed, seconds."""
 LEFTOVER_SECONDS = 40.0
-INTRODUCTION_SECONDS = 10.0
+CONVERGENCE_SECONDS = 10.0
 PATIENCE, PATIENCE_WITH_ZOOKEEPER = 3, 12
 """Failed starts in a row before a broker is given up. After a crash ZooKeeper allows no registration until the old
 session times out; twelve starts take longer than the default timeout."""
@@ -84,15 +84,15 @@ class Supervisor:
                     "\n".join(f"broker {each.broker_id} {each.reason}" for each in self._brokers.values() if each.state is State.FAILED)
                 )
             if states == {State.READY}:
-                await self._introduce()
+                await self._await_convergence()
                 on_ready()
                 return
             await self._next_change()
 
-    async def _introduce(self) -> None:
+    async def _await_convergence(self) -> None:
         addresses = [self._layout.address(broker_id) for broker_id in self._brokers]
-        if not await asyncio.to_thread(wait_until_all_know, self._brokers, addresses, INTRODUCTION_SECONDS):
-            logger.warning("after %d s not every broker's metadata lists all brokers; see their logs", INTRODUCTION_SECONDS)
+        if not await asyncio.to_thread(wait_until_converged, self._brokers, addresses, CONVERGENCE_SECONDS):
+            logger.warning("after %d s not every broker's metadata lists all brokers; see their logs", CONVERGENCE_SECONDS)
 
     async def _stop_all(self) -> None:
         """Stop all brokers at once: in any order, the last one could not move its partitions to another broker."""

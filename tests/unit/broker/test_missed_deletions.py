@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from broker.cluster.control_requests import ControlRequests
-from broker.cluster.ghost_topics import GhostTopics
+from broker.cluster.missed_deletions import MissedDeletions
 from controller.admin.metadata_waits import MetadataWaits
 from controller.store.memory_store import MemoryStore
 from protocol.messages.update_metadata import UpdateMetadataRequest
@@ -14,11 +14,11 @@ from tests.support.controlled_cluster import new_ensemble
 from tests.support.handler_bench import on_a_loop
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, brokers, metadata, state
 
-GHOST_ID = b"id of the ghost."
+DELETED_ID = b"id of a deleted."
 
 
 class Stage:
-    """A broker that knows `orders`, which it hosts, `kept`, which is in the store, and `ghost`, which is not. Neither is `orders`."""
+    """A broker that knows `orders`, which it hosts, `kept`, which is in the store, and `deleted`, which is not. Neither is `orders`."""
 
     def __init__(self) -> None:
         self.replicas = Replicas()
@@ -31,14 +31,14 @@ class Stage:
             cluster=self.replicas.cluster, replica_manager=self.replicas.manager, store=self.store, metadata_waits=self.waits
         )
         services.first_picture = SimpleNamespace(is_there=True)
-        self.ghosts = GhostTopics(cast("Any", services))
+        self.missed = MissedDeletions(cast("Any", services))
 
     async def begin(self) -> None:
         await self.store.open_session()
         await self.store.ensure_path("/brokers/topics/kept")
         self.replicas.say(state())
-        self.update(1, 7, (TOPIC, TOPIC_ID), ("kept", b"id of what stays"), ("ghost", GHOST_ID))
-        self.control.on_other_controller = self.ghosts.on_other_controller
+        self.update(1, 7, (TOPIC, TOPIC_ID), ("kept", b"id of what stays"), ("deleted", DELETED_ID))
+        self.control.on_other_controller = self.missed.on_other_controller
 
     def update(self, controller_epoch: int, broker_epoch: int, *topics: tuple[str, bytes]) -> None:
         at_once(
@@ -70,9 +70,9 @@ async def test_what_is_gone_is_forgotten_when_the_broker_has_a_new_registration_
         stage.update(*speaker)
         await rest()
         assert stage.known == {TOPIC, "kept"}
-        assert stage.deleted == [TopicPartition("ghost", 0)]
-        assert GHOST_ID not in stage.replicas.cluster.names_by_id
-        await stage.ghosts.close()
+        assert stage.deleted == [TopicPartition("deleted", 0)]
+        assert DELETED_ID not in stage.replicas.cluster.names_by_id
+        await stage.missed.close()
 
 
 @on_a_loop
@@ -81,7 +81,7 @@ async def test_nobody_is_asked_while_the_same_controller_speaks() -> None:
     await stage.begin()
     stage.update(1, 7)
     await rest()
-    assert "ghost" in stage.known
+    assert "deleted" in stage.known
 
 
 @on_a_loop
@@ -92,14 +92,14 @@ async def test_a_topic_of_which_something_is_heard_meanwhile_is_left_alone() -> 
 
     async def children_later(*asked: Any) -> list[str]:
         found = await children(*asked)
-        stage.update(2, 7, ("ghost", b"another, the new"))
+        stage.update(2, 7, ("deleted", b"another, the new"))
         return found
 
     cast("Any", stage.store).children = children_later
     stage.update(2, 7)
     await rest()
-    assert "ghost" in stage.known
-    await stage.ghosts.close()
+    assert "deleted" in stage.known
+    await stage.missed.close()
 
 
 @on_a_loop
@@ -109,5 +109,5 @@ async def test_a_store_that_is_away_makes_nobody_forget_anything() -> None:
     await stage.store.close()
     stage.update(2, 7)
     await rest()
-    assert "ghost" in stage.known
-    await stage.ghosts.close()
+    assert "deleted" in stage.known
+    await stage.missed.close()

@@ -20,7 +20,7 @@ from controller.znodes.layout import DELETE_TOPICS, TOPICS
 logger = logging.getLogger(__name__)
 
 
-class GhostTopics:
+class MissedDeletions:
     """See the module."""
 
     def __init__(self, services: Services) -> None:
@@ -36,7 +36,7 @@ class GhostTopics:
         before = self._looking
         if before is not None:
             before.cancel()
-        self._looking = asyncio.get_running_loop().create_task(self._look(), name="ghost-topics")
+        self._looking = asyncio.get_running_loop().create_task(self._look(), name="missed-deletions")
 
     async def close(self) -> None:
         """Stop the comparison."""
@@ -58,7 +58,7 @@ class GhostTopics:
         except StoreError as error:
             logger.warning("cannot check whether all known topics still exist (%s)", error)
             return
-        ghosts = await services.replica_manager.forget_topics([image for image in known if image.name not in existing])
-        if ghosts:
-            logger.info("removed topics whose deletion was not reported to this broker: %s", ", ".join(image.name for image in ghosts))
+        missed = await services.replica_manager.forget_topics([image for image in known if image.name not in existing])
+        if missed:
+            logger.info("removed topics whose deletion was not reported to this broker: %s", ", ".join(image.name for image in missed))
             services.metadata_waits.notify()

@@ -14,15 +14,15 @@ _ASK_SECONDS = 2.0
 _PAUSE_SECONDS = 0.02
 
 
-def wait_until_all_know(broker_ids: Iterable[int], addresses: Sequence[str], seconds: float) -> bool:
+def wait_until_converged(broker_ids: Iterable[int], addresses: Sequence[str], seconds: float) -> bool:
     """Wait until the broker at each address lists all of these brokers and a controller; False when that takes longer
     than `seconds`."""
     expected = set(broker_ids)
     deadline = time.monotonic() + seconds
-    return all(_wait_until_knows(expected, address, deadline) for address in addresses)
+    return all(_wait_until_complete(expected, address, deadline) for address in addresses)
 
 
-def _wait_until_knows(expected: set[int], address: str, deadline: float) -> bool:
+def _wait_until_complete(expected: set[int], address: str, deadline: float) -> bool:
     while time.monotonic() < deadline:
         try:
             with Cluster(address, timeout_seconds=_ASK_SECONDS) as cluster:
