@@ -22,15 +22,15 @@ from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from uuid import uuid4
 
+from broker.coordination.elections import Elections
+from broker.coordination.topic_log import TopicLog
 from broker.groups.coordinated import CoordinatedGroups
 from broker.groups.effects import JoinResult, SyncResult
-from broker.groups.elections import Elections
 from broker.groups.group import Group, GroupSettings, GroupState
 from broker.groups.joining import Join, on_join
+from broker.groups.machines import GroupMachines
 from broker.groups.membership import Leaving, on_heartbeat, on_leave
 from broker.groups.offset_commits import OffsetCommits
-from broker.groups.offsets_log import OffsetsLog
-from broker.groups.runner import EffectRunner
 from broker.groups.syncing import Sync, on_sync
 from broker.loop.purgatory import Purgatory
 from broker.loop.timing_wheel import TimerTask, TimingWheel
@@ -42,9 +42,12 @@ from config.keys.groups import (
     GROUP_MAX_SIZE,
     GROUP_MIN_SESSION_TIMEOUT_MS,
     OFFSET_METADATA_MAX_BYTES,
+    OFFSETS_COMMIT_REQUIRED_ACKS,
+    OFFSETS_COMMIT_TIMEOUT_MS,
     OFFSETS_LOAD_BUFFER_SIZE,
     OFFSETS_RETENTION_CHECK_INTERVAL_MS,
     OFFSETS_RETENTION_MINUTES,
+    OFFSETS_TOPIC_COMPRESSION_CODEC,
     OFFSETS_TOPIC_NUM_PARTITIONS,
 )
 from protocol.errors import ErrorCode
@@ -81,7 +84,6 @@ class GroupCoordinator:
         self._clock = clock
         self._timing_wheel = timing_wheel
         self._new_uuid = new_uuid
-        self._replica_manager = replica_manager
         self._expiring: asyncio.Task[None] | None = None
         self._expiry_timer: TimerTask | None = None
         self._check_interval_ms = config[OFFSETS_RETENTION_CHECK_INTERVAL_MS]
@@ -92,11 +94,20 @@ class GroupCoordinator:
             config[GROUP_INITIAL_REBALANCE_DELAY_MS],
         )
         self.groups = CoordinatedGroups(replica_manager.cluster, self.settings, config[OFFSETS_TOPIC_NUM_PARTITIONS])
-        log = OffsetsLog(replica_manager, produce_purgatory, clock, config)
-        self._runner = EffectRunner(self.groups, log, timing_wheel, clock)
-        self._elections = Elections(self.groups, self._runner, clock, workers, config[OFFSETS_LOAD_BUFFER_SIZE], while_loading)
+        self._log = TopicLog(
+            GROUP_METADATA_TOPIC,
+            replica_manager,
+            produce_purgatory,
+            clock,
+            timeout_ms=config[OFFSETS_COMMIT_TIMEOUT_MS],
+            required_acks=config[OFFSETS_COMMIT_REQUIRED_ACKS],
+            codec=config[OFFSETS_TOPIC_COMPRESSION_CODEC],
+        )
+        machines = GroupMachines(self.groups, self._log, timing_wheel, clock)
+        self._runner = machines.runner
+        self._elections = Elections(self.groups, machines, clock, workers, config[OFFSETS_LOAD_BUFFER_SIZE], while_loading)
         self.offsets = OffsetCommits(
-            self.groups, self._runner, log, clock, config[OFFSET_METADATA_MAX_BYTES], config[OFFSETS_RETENTION_MINUTES] * 60_000
+            self.groups, self._runner, self._log, clock, config[OFFSET_METADATA_MAX_BYTES], config[OFFSETS_RETENTION_MINUTES] * 60_000
         )
 
     # -- life --------------------------------------------------------------------------------------------------------------
@@ -168,22 +179,13 @@ class GroupCoordinator:
                 error = ErrorCode.REBALANCE_IN_PROGRESS
             reply(SyncResult(error or ErrorCode.UNKNOWN_MEMBER_ID))
             return
-        if group.state is GroupState.STABLE and not self._is_committed(group_id):
+        owned = self.groups.partitions[self.groups.partition_for(group_id)]
+        if group.state is GroupState.STABLE and not self._log.has_what_was_loaded(owned):
             # What was loaded may be lost with this broker yet, and another assignment be made for the same generation then.
             early: SyncReply = sync.waiter  # type: ignore[assignment]  # as above
             early(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
             return
         self._runner.run(group, on_sync(group, sync))
-
-    def _is_committed(self, group_id: str) -> bool:
-        """Whether all replicas in sync have what was loaded of the group's partition."""
-        owned = self.groups.partitions[self.groups.partition_for(group_id)]
-        if owned.loaded_end_offset:
-            partition = self._replica_manager.partition(GROUP_METADATA_TOPIC, owned.index)
-            if partition is None or partition.log.high_watermark < owned.loaded_end_offset:
-                return False
-            owned.loaded_end_offset = 0
-        return True
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
         """Heartbeat. While the group loads every member is taken to live."""

@@ -1,15 +1,12 @@
-"""What the state machine of a group wants done, in order: the outcome of every event.
-
-A transition returns a list of these; the coordinator carries them out. Every waiter that was given to an event comes back in exactly one
-`Reply`. Errors are values here, because most of them answer somebody who has been waiting and not the event's own sender.
-"""
+"""Declares what the state machine of a group wants done, beside `coordination.effects`: results to reply with, and records to store."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
+from broker.coordination.effects import Arm, Disarm, Many, Reply
 from broker.groups.group import NO_GENERATION, Group, Member, MemberMetadata, Protocols
 from protocol.errors import ErrorCode
 
@@ -46,26 +43,6 @@ class Timer(Enum):
 TimerKey: TypeAlias = "Timer | str"
 
 
-class Reply(NamedTuple):
-    """Answer a waiter."""
-
-    waiter: object
-    result: JoinResult | SyncResult
-
-
-class Arm(NamedTuple):
-    """Call `on_timer` with `key` after `delay_ms`, instead of when it was armed for before."""
-
-    key: TimerKey
-    delay_ms: int
-
-
-class Disarm(NamedTuple):
-    """Do not call `on_timer` with `key`, if it was armed."""
-
-    key: TimerKey
-
-
 class AfterSync(NamedTuple):
     """The leader's assignment of a generation was being stored."""
 
@@ -98,12 +75,6 @@ class Store(NamedTuple):
 
     value: bytes
     then: Completion
-
-
-class Many(NamedTuple):
-    """Do all of these in order, each made when its turn comes: what concerns thousands is decided in one go and done a part at a time."""
-
-    effects: Iterator[Reply | Arm]
 
 
 Effect: TypeAlias = Reply | Arm | Disarm | Store | Many

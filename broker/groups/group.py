@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from collections.abc import Hashable
 from enum import Enum
 from typing import NamedTuple, TypeVar
 
 from broker.groups.offsets import GroupOffsets
 from broker.groups.subscriptions import topics_of
+from broker.loop.timing_wheel import Cancellable
 
 logger = logging.getLogger(__name__)
 
@@ -175,7 +177,7 @@ class Group:
         """While the first rebalance of an empty group waits for more members: the delay that runs now."""
         self.initial_remaining_ms = 0
         self.offsets = GroupOffsets()
-        self.timers: dict[object, object] = {}
+        self.timers: dict[Hashable, Cancellable] = {}
 
     # -- state -----------------------------------------------------------------------------------------------------------
 
@@ -184,6 +186,11 @@ class Group:
         assert self.state in _PREVIOUS[state], f"group {self.group_id}: from {self.state.value} to {state.value}"
         self.state = state
         self.state_timestamp_ms = now_ms
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether nothing happens to the group any more: it was deleted, or went to another coordinator."""
+        return self.state is GroupState.DEAD
 
     @property
     def can_rebalance(self) -> bool:

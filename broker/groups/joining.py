@@ -10,19 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.groups.effects import (
-    AfterStaticRejoin,
-    Arm,
-    Disarm,
-    Effect,
-    JoinResult,
-    Reply,
-    Store,
-    SyncResult,
-    arm_session,
-    reply_to_join,
-    reply_to_sync,
-)
+from broker.coordination.effects import Arm, Disarm, Reply
+from broker.groups.effects import AfterStaticRejoin, Effect, JoinResult, Store, SyncResult, arm_session, reply_to_join, reply_to_sync
 from broker.groups.group import NO_MEMBER_ID, Group, GroupState, Member, Protocols
 from broker.groups.rebalance import joined, maybe_complete_join, maybe_prepare_rebalance, prepare_rebalance
 from broker.groups.records import group_value, member_part

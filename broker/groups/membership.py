@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from broker.groups.effects import Arm, Effect, JoinResult, SyncResult, arm_session, reply_to_join, reply_to_sync
+from broker.coordination.effects import Arm
+from broker.groups.effects import Effect, JoinResult, SyncResult, arm_session, reply_to_join, reply_to_sync
 from broker.groups.group import NO_MEMBER_ID, Group, GroupState
 from broker.groups.joining import check_member
 from broker.groups.rebalance import prepare_rebalance, remove_member, remove_pending_member

@@ -11,17 +11,18 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from broker.coordination.runner import EffectRunner
+from broker.coordination.topic_log import UNAVAILABLE, TopicLog
 from broker.groups.committed import read_stored
 from broker.groups.coordinated import CoordinatedGroups
+from broker.groups.effects import Store
 from broker.groups.group import Group, GroupState
 from broker.groups.membership import on_commit
 from broker.groups.offset_records import OffsetAndMetadata, offset_keys
 from broker.groups.offsets import GroupOffsets
-from broker.groups.offsets_log import UNAVAILABLE, OffsetsLog
 from broker.groups.plain_commits import PlainCommit
 from broker.groups.record_encoding import encode_commits
 from broker.groups.records import group_key
-from broker.groups.runner import EffectRunner
 from protocol.errors import ErrorCode
 from protocol.messages.offset_fetch import OffsetFetchResponsePartitions
 from protocol.schema.wire import MAX_STRING_BYTES
@@ -66,7 +67,13 @@ class OffsetCommits:
     __slots__ = ("_clock", "_groups", "_log", "_max_metadata_size", "_retention_ms", "_runner")
 
     def __init__(
-        self, groups: CoordinatedGroups, runner: EffectRunner, log: OffsetsLog, clock: Clock, max_metadata_size: int, retention_ms: int
+        self,
+        groups: CoordinatedGroups,
+        runner: EffectRunner[Group, Store],
+        log: TopicLog,
+        clock: Clock,
+        max_metadata_size: int,
+        retention_ms: int,
     ) -> None:
         self._groups = groups
         self._runner = runner
@@ -326,7 +333,7 @@ class OffsetCommits:
             logger.info("group %s has no members and no offsets and is removed, generation %d", group.group_id, group.generation_id)
             group.transition_to(GroupState.DEAD, self._clock.now_ms())
         keys = offset_keys(group.group_id, removed)
-        if group.state is GroupState.DEAD and self._groups.forget(group):
+        if group.state is GroupState.DEAD and self._groups.forget(group.group_id, group):
             self._runner.cancel_timers(group)
             if group.generation_id > 0:
                 keys.append(group_key(group.group_id))

@@ -12,14 +12,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
+from broker.coordination.effects import Arm, Disarm, Many, Reply
 from broker.groups.effects import (
     AfterEmpty,
-    Arm,
-    Disarm,
     Effect,
     JoinResult,
-    Many,
-    Reply,
     Store,
     SyncResult,
     Timer,
@@ -118,7 +115,7 @@ def _answer_joined(group: Group, out: list[Effect]) -> None:
                 yield Reply(waiter, result)
             yield Arm(member_id, member.session_timeout_ms)
 
-    out.append(Many(effects()))
+    out.append(Many(effects(), len(members)))
 
 
 def joined(group: Group, member: Member, *, skip_assignment: bool = False) -> JoinResult:

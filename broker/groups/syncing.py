@@ -9,15 +9,13 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from broker.coordination.effects import Arm, Many, Reply
 from broker.groups.effects import (
     AfterEmpty,
     AfterStaticRejoin,
     AfterSync,
-    Arm,
     Completion,
     Effect,
-    Many,
-    Reply,
     Store,
     SyncResult,
     arm_session,
@@ -128,4 +126,4 @@ def _on_assignment_stored(group: Group, then: AfterSync, error: ErrorCode, now_m
             yield Reply(waiter, SyncResult(ErrorCode.NONE, protocol_type, protocol_name, assignment))
             yield Arm(member_id, session_timeout_ms)
 
-    out.append(Many(effects()))
+    out.append(Many(effects(), len(group.members)))

@@ -1,7 +1,7 @@
-"""How the controller reaches brokers: one channel per broker, one request in flight on each, in order.
+"""Sends the controller's requests to brokers: one channel for each broker, one request in flight on each, in order.
 
-`BrokerChannel` is the port; `InProcessChannel` calls the broker of the same process. `BrokerSenders` gives every broker its own queue,
-so that a slow one delays nobody else: there is no barrier between brokers, as with Apache Kafka.
+`BrokerChannel` is the port; `InProcessChannel` calls the broker of the same process. `BrokerSenders` gives every broker
+its own queue, so that a slow broker delays no other: as in Apache Kafka, there is no barrier between brokers.
 """
 
 import asyncio
@@ -25,39 +25,39 @@ OnSent: TypeAlias = Callable[[int, float], None]
 
 
 class BrokerChannel(Protocol):
-    """The way to one broker. A request that could not be delivered raises ConnectionError; it may be sent again."""
+    """The connection to one broker. Raises ConnectionError if a request could not be delivered; it may be sent again."""
 
     async def send_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        """Version 7."""
+        """Send version 7 of LeaderAndIsr."""
 
     async def send_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-        """Version 8."""
+        """Send version 8 of UpdateMetadata."""
 
     async def send_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """Version 4."""
+        """Send version 4 of StopReplica."""
 
     async def close(self) -> None:
-        """Release what it holds."""
+        """Release its resources."""
 
 
 class Receiver(Protocol):
-    """What a broker does with the controller's requests."""
+    """Handles the controller's requests on a broker."""
 
     async def on_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        """Become leader or follower."""
+        """Become leader or follower of the partitions."""
 
     async def on_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-        """Learn of the cluster."""
+        """Update the metadata of the cluster."""
 
     async def on_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """Stop replicas, or delete them."""
+        """Stop replicas, and delete those that the request marks for deletion."""
 
 
 class InProcessChannel:
-    """To the broker in this process, without a socket."""
+    """A channel to the broker of this process, without a socket."""
 
     def __init__(self, receiver: Receiver, on_metadata_updated: Callable[[], None] = lambda: None) -> None:
-        """`on_metadata_updated` is called after each UpdateMetadata was taken in."""
+        """`on_metadata_updated` is called after each UpdateMetadata that was applied."""
         self._receiver = receiver
         self._on_metadata_updated = on_metadata_updated
 
@@ -82,7 +82,8 @@ class InProcessChannel:
 ChannelFactory: TypeAlias = Callable[[LiveBroker], BrokerChannel]
 
 MAX_BACKOFF_FACTOR = 8
-"""Pauses between attempts double up to this many times the first. A broker that is back registers, and is spoken to at once then."""
+"""Largest pause between attempts, in multiples of the first; pauses double up to it. A broker that is back registers,
+and gets requests at once."""
 
 
 class BrokerSenders:
@@ -90,7 +91,7 @@ class BrokerSenders:
 
     def __init__(self, channel_to: ChannelFactory, monotonic: Callable[[], float], retry_backoff_seconds: float = 0.1) -> None:
         self.on_sent: OnSent | None = None
-        """Told of every request that leaves its queue, for metrics."""
+        """Called for every request that leaves its queue, for metrics."""
         self.monotonic = monotonic
         self._channel_to = channel_to
         self._retry_backoff_seconds = retry_backoff_seconds
@@ -99,7 +100,7 @@ class BrokerSenders:
 
     @property
     def queue_sizes(self) -> dict[int, int]:
-        """By broker, how many requests wait."""
+        """Number of waiting requests, by broker."""
         return {broker_id: sender.queue_size for broker_id, sender in self._senders.items()}
 
     def add(self, broker: LiveBroker) -> None:
@@ -108,33 +109,34 @@ class BrokerSenders:
             self._senders[broker.broker_id] = _Sender(self, broker, self._channel_to(broker), self._retry_backoff_seconds)
 
     async def renew(self, broker: LiveBroker) -> None:
-        """The broker is reached elsewhere now; what waits, and what is under way, goes there."""
+        """The broker's address changed: send queued requests, and the one in flight, to the new one."""
         sender = self._senders.get(broker.broker_id)
         if sender is not None:
             await sender.renew(broker, self._channel_to(broker))
 
     async def remove(self, broker_id: int) -> None:
-        """Stop sending to a broker; what was not sent is dropped."""
+        """Stop sending to a broker; queued requests are dropped."""
         sender = self._senders.pop(broker_id, None)
         if sender is not None:
             await sender.close()
 
     def halt(self) -> None:
-        """Send nothing more from this moment on, not even what was queued; `remove_all` releases what is left."""
+        """Stop all sending now, dropping queued requests; `remove_all` releases the remaining resources."""
         for sender in self._senders.values():
             sender.halt()
         self._halted += self._senders.values()
         self._senders.clear()
 
     async def remove_all(self) -> None:
-        """Stop sending."""
+        """Stop sending to all brokers."""
         self.halt()
         halted, self._halted = self._halted, []
         for sender in halted:
             await sender.close()
 
     def send(self, broker_id: int, request: ControlRequest, on_response: OnResponse) -> None:
-        """Queue a request. A broker that is not there any more is left out: its end is an event of its own."""
+        """Queue a request. A request to a broker without a queue is dropped: the broker is gone, which is an event of
+        its own."""
         sender = self._senders.get(broker_id)
         if sender is not None:
             sender.put(request, on_response)
@@ -196,7 +198,7 @@ class _Sender:
             self._idle.set()
 
     async def _deliver(self, request: ControlRequest) -> ControlResponse:
-        """Send until it is answered: as long as the store does not say that the broker is gone, it must not miss anything."""
+        """Send until the request is answered: a broker must miss none until the store reports that it is gone."""
         failures = 0
         while True:
             try:
@@ -204,7 +206,7 @@ class _Sender:
             except OSError as error:
                 if not failures:
                     logger.warning(
-                        "controller cannot send %s to broker %d (%s); trying again until it can, or the broker's session ends",
+                        "controller cannot send %s to broker %d (%s); trying again until it succeeds or the broker's session ends",
                         type(request).__name__, self._broker.broker_id, error,
                     )  # fmt: skip
                 await asyncio.sleep(self._retry_backoff_seconds * min(2**failures, MAX_BACKOFF_FACTOR))

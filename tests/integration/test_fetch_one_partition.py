@@ -20,7 +20,7 @@ from protocol.schema.message import Message
 from protocol.schema.registry import api
 from protocol.uuid import ZERO_UUID
 from storage.log.partition_log import PartitionLog
-from storage.log.read import FetchSlice
+from storage.log.reads import FetchSlice
 from storage.segment.file_region import FileRegion
 from storage.segment.transaction_index import AbortedTransaction
 from storage.validation.batch import validate_produce

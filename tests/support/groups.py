@@ -7,7 +7,8 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from broker.groups.effects import Arm, Completion, Disarm, Effect, JoinResult, Many, Reply, Store, SyncResult, TimerKey
+from broker.coordination.effects import Arm, Disarm, Many, Reply
+from broker.groups.effects import Completion, Effect, JoinResult, Store, SyncResult, TimerKey
 from broker.groups.group import Group, GroupSettings, GroupState, Protocols
 from broker.groups.joining import Join, on_join
 from broker.groups.membership import Leaving, on_heartbeat, on_leave, on_loaded, on_unloaded

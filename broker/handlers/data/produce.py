@@ -42,7 +42,7 @@ from replication.errors import ReplicationError, UnknownTopicOrPartition
 from replication.leader.partition import Partition
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import InvalidRecord, StorageError
-from storage.log.append import Appended
+from storage.log.appended import Appended
 from storage.log.plain_append import NOT_PLAIN
 from storage.validation.batch import ValidatedBatch, check_request, complete_validation, validate_produce
 from storage.validation.record_errors import WITHOUT_LOG_START_OFFSET, error_message

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from broker.groups.coordinated import absolute_hash
+from broker.coordination.owned import absolute_hash
 from broker.groups.group import GroupState
 from broker.groups.joining import Join
 from broker.groups.records import GroupKey, read_group_value, read_key

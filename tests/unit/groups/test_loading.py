@@ -28,12 +28,12 @@ def name_of(manifest: Path) -> str:
 
 
 def load(*chunks: bytes) -> tuple[dict[str, Group], GroupLoader]:
-    loader = GroupLoader("__consumer_offsets-0")
+    loader = GroupLoader("__consumer_offsets-0", GroupSettings())
     groups: dict[str, Group] = {}
     for chunk in chunks:
         for _ in loader.feed(chunk):
             pass
-    for _ in loader.groups(GroupSettings(), 0, groups):
+    for _ in loader.states(0, groups):
         pass
     return groups, loader
 

@@ -124,7 +124,7 @@ def decoded(items: object) -> Iterator[tuple[tuple[str, str, int], tuple[int, Of
 
 
 def load(log: bytes, chunk: int | None = None) -> tuple[dict[str, Group], GroupLoader]:
-    loader = GroupLoader("__consumer_offsets-0")
+    loader = GroupLoader("__consumer_offsets-0", GroupSettings())
     groups: dict[str, Group] = {}
     ends = [position + header.size for position, header in iter_batches(log)]
     start = 0
@@ -132,7 +132,7 @@ def load(log: bytes, chunk: int | None = None) -> tuple[dict[str, Group], GroupL
         for _ in loader.feed(log[start:end]):
             pass
         start = end
-    for _ in loader.groups(GroupSettings(), 0, groups):
+    for _ in loader.states(0, groups):
         pass
     return groups, loader
 
