@@ -91,9 +91,9 @@ def produce(
     from protocol.records.compression import CODEC_BY_NAME
 
     if as_base64 and not as_json:
-        raise click.UsageError("--base64 goes with --json.")
+        raise click.UsageError("--base64 requires --json.")
     if whole and (as_json or not files):
-        raise click.UsageError("--whole needs FILEs, and goes without --json.")
+        raise click.UsageError("--whole requires FILEs, and excludes --json.")
     end_of_record, end_of_key = _separators(delimiter, key_delimiter)
     reader = _reader(key, end_of_key, headers, partition, timestamp, empty_is_null=empty_is_null)
     summary = Summary(topic, verbose=verbose)
