@@ -28,7 +28,7 @@ from replication.reading.asked_partition import NO_EPOCH, AskedPartition
 from replication.reading.fetch_read import FetchParams
 
 if TYPE_CHECKING:
-    from broker.network.request_channel import ConnectionInfo
+    from broker.security.client import Client
 
 
 class FetchUnderWay(Protocol):
@@ -156,7 +156,7 @@ class SessionPartition(AskedPartition):
             or self.told_log_start_offset != self.log_start_offset
             or self.preferred_read_replica != NO_PREFERENCE
             or self.diverging_epoch != NO_EPOCH
-            or (self.topic_id != ZERO_UUID and self.topic_id != partition.log.topic_id)
+            or self.topic_id not in (ZERO_UUID, partition.log.topic_id)
             or (params.rack_id is not None and partition.is_leader)  # its replicas move without a word
         ):
             return False
@@ -200,6 +200,12 @@ class SessionPartition(AskedPartition):
             self.progress = None
             progress.end_idle(self.session.last_fetch_ms)
         self.session.list_changed(self)
+
+    def forget_found(self) -> None:
+        """What the last reading found has been told, or is not to be told."""
+        self.region = None
+        if not self.is_waiting:
+            self.partition = None
 
     # -- what is told ----------------------------------------------------------------------------------------------------
 
@@ -268,7 +274,7 @@ class FetchSession:
         self._partitions: dict[bytes, dict[int, SessionPartition]] = {}
         self._last_turn = 0
         self._is_ordered = True  # whether `changed` is in the order of service
-        self._client: ConnectionInfo | None = None
+        self._client: Client | None = None
         self._reader: tuple[int, int, int, bool, int] | None = None
         self._is_letting_go = False
 
@@ -363,7 +369,7 @@ class FetchSession:
         if self.fetch is fetch:
             self.fetch = None
 
-    def belong_to(self, client: ConnectionInfo, reader: tuple[int, int, int, bool, int]) -> None:
+    def belong_to(self, client: Client, reader: tuple[int, int, int, bool, int]) -> None:
         """Who fetches: what was found for another reader does not hold, and nothing is watched for a client that has left.
 
         `reader` is all that decides what is found beside the partitions. A connection has one session that is watched: the client has left

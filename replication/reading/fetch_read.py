@@ -103,12 +103,12 @@ class FetchParams:
 def read_one(replicas: ReplicaManager, partition: Partition, asked: AskedPartition, params: FetchParams) -> None:
     """Read what a fetch asks of one partition, within what is left of the reading; `asked` holds what was found.
 
-    Raises the errors of the leader, epoch and replica checks, InconsistentTopicId, OffsetOutOfRange and other StorageErrors. Raises ColdRead
-    unless the reading may wait for the disk, before anything has changed.
+    Raises the errors of the leader, epoch and replica checks, InconsistentTopicId, OffsetOutOfRange and other StorageErrors.
+    Raises ColdRead unless the reading may wait for the disk, before anything has changed.
     """
     log = partition.log
     topic_id = asked.topic_id
-    if topic_id != log.topic_id and topic_id != ZERO_UUID and log.topic_id != ZERO_UUID:
+    if topic_id not in (log.topic_id, ZERO_UUID) and log.topic_id != ZERO_UUID:
         raise InconsistentTopicId(f"a fetch session holds {partition.topic_partition} by an id that is not its own any more")
     asked.region = None
     asked.aborted = None

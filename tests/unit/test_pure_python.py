@@ -19,7 +19,7 @@ PATHS = (
     "tests/unit/storage/test_plain_append_of_several.py",
     "tests/wire/test_fetch_fast_path.py",
     "tests/wire/test_produce_fast_path.py",
-    "tests/integration/test_fetch_one_partition.py",
+    "tests/integration/test_fetch_frames.py",
 )
 
 

@@ -10,7 +10,6 @@ only when the answer leaves, at the end of the turn of the loop: what was append
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.fetching.fetch_session import FetchSession, SessionPartition
@@ -20,8 +19,6 @@ from broker.handlers.data.fetch_stages import (
     ANSWERED,
     FIRST_THAT_KNOWS_STORAGE_ERRORS,
     FIRST_THAT_MAY_READ_FROM_FOLLOWERS,
-    FIRST_WITH_DIVERGING_EPOCHS,
-    FIRST_WITH_LEADER_HINTS,
     FIRST_WITH_ONE_BATCH,
     FIRST_WITH_TOPIC_IDS,
     FIRST_WITH_ZSTD,
@@ -34,14 +31,15 @@ from broker.handlers.data.fetch_stages import (
     WATCHING,
     WRITING,
 )
-from broker.handlers.data.leader_hints import current_leader, leader_nodes
+from broker.handlers.data.fetch_writing import FetchWriter
 from broker.handlers.data.partition_errors import partition_error
 from broker.handlers.data.topic_counters import count_failed_fetch
 from broker.network.request_channel import Parts
+from broker.network.throttle import QuotaType
 from broker.request.services import Services
 from broker.security.authorizer import Operation, ResourceType
 from config.topic import COMPRESSION_TYPE
-from protocol.cursors.fetch import FetchAnswer, FetchReader
+from protocol.cursors.fetch import FetchReader
 from protocol.cursors.kinds import END, FORGOTTEN, PARTITION
 from protocol.errors import ErrorCode
 from replication.errors import ReplicationError
@@ -61,14 +59,12 @@ SESSION_ERRORS: dict[type[FetchSessionError], ErrorCode] = {
     InvalidFetchSessionEpoch: ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     FetchSessionTopicIdError: ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 }
-ASKS_FOR_A_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
 class Fetch:
     """One Fetch on its way. `stage` says how far it has come; `parts` is its answer once it is ANSWERED."""
 
     __slots__ = (
-        "_answer",
         "_answers_anyway",
         "_at",
         "_correlation_id",
@@ -81,8 +77,6 @@ class Fetch:
         "_has_unread",
         "_is_diverted",
         "_is_given_up",
-        "_is_untellable",
-        "_leader_ids",
         "_max_bytes",
         "_min_bytes",
         "_named",
@@ -95,6 +89,7 @@ class Fetch:
         "_unknown",
         "_version",
         "_waited_for",
+        "_writer",
         "connection",
         "delayed",
         "has_moved",
@@ -137,18 +132,16 @@ class Fetch:
         self._of_topic: dict[int, Partition] | None = None
         self._refusal = ErrorCode.NONE
         self._current: SessionPartition | None = None
-        self._answer = FetchAnswer(reader.version, correlation_id)
+        self._writer: FetchWriter | None = None
         self._finds_later = False
         self._has_unread = False
         self._reads_old_segment = False
         self._failed = False
         self._is_diverted = False
-        self._is_untellable = False
         self._is_given_up = False
         self._answers_anyway = False
         self._waited_for = 0
         self._grown = 0
-        self._leader_ids: set[int] = set()
 
     # -- the way ---------------------------------------------------------------------------------------------------------
 
@@ -183,7 +176,7 @@ class Fetch:
 
     def keep(self) -> None:
         """What is not read of the frame is read later: the frame is somebody else's soon."""
-        self._reader.keep()
+        self._reader.detach()
 
     def read_again(self, *, answers_anyway: bool, may_wait: bool = False) -> None:
         """Begin another reading. `answers_anyway`: what it finds is answered even if the client wants more."""
@@ -228,8 +221,11 @@ class Fetch:
                 reader.session_id, reader.session_epoch, uses_topic_ids=self._version >= FIRST_WITH_TOPIC_IDS, now_ms=now_ms
             )
         except FetchSessionError as error:
-            self.parts = self._answer.finish(0, SESSION_ERRORS[type(error)], NO_SESSION, ())
-            self.stage = ANSWERED
+            self.session = FetchSession(uses_topic_ids=False)
+            self._writer = FetchWriter(self._version, self._correlation_id, self.session, self.params, services)
+            self._writer.error_code = SESSION_ERRORS[type(error)]
+            self._named = []
+            self.stage = WRITING
             return
         self.session.begin_fetch(self)
         self.stage = TAKING
@@ -281,7 +277,7 @@ class Fetch:
         params = self.params
         params.replica_id = max(replica_id, CONSUMER)  # a debugging consumer sees what others see, if it also asks followers
         params.or_follower = replica_id < DEBUGGING_CONSUMER or may_read_from_followers
-        client = self.connection.info
+        client = self.connection.client
         params.listener = client.listener_name
         params.may_wait = False
         if may_read_from_followers and reader.rack_id and self._replicas.replica_selector is not None:
@@ -296,7 +292,7 @@ class Fetch:
             self._end_session()
         else:
             self._finds_later = params.replica_id >= 0 and self.max_wait_ms > 0 and self._min_bytes <= 1
-            reader_is = (version, params.replica_id, params.isolation, params.rack_id is not None, 0)
+            reader_is = (version, params.replica_id, params.isolation, params.rack_id is not None, services.authorizer.generation)
             self.session.belong_to(client, reader_is)
             self.session.on_fetch(elapsed_ms(services.clock))
         self._begin_reading()
@@ -402,12 +398,10 @@ class Fetch:
             self._of_topic = self._replicas.partitions.get(name)
 
     def _may_read(self, name: str) -> bool:
-        client = self.connection.info
-        authorizer = self.services.authorizer
-        principal = str(client.principal)
+        access = self.connection.access
         if self.params.replica_id >= 0:
-            return authorizer.is_authorized(principal, client.client_host, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster")
-        return authorizer.is_authorized(principal, client.client_host, Operation.READ, ResourceType.TOPIC, name)
+            return access.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+        return access.may(Operation.READ, ResourceType.TOPIC, name)
 
     def _refuse(self, asked: SessionPartition, code: ErrorCode) -> None:
         """What the cluster does not know is no reason to answer at once, as in Apache Kafka."""
@@ -522,110 +516,46 @@ class Fetch:
 
     def _write(self, limit: int) -> bool:
         """Write the next partitions into the answer; whether those were all."""
-        if not self._at:
-            self._begin_answer()
+        writer = self._writer
+        if writer is None:
+            writer = self._begin_answer()
         entries = self._entries
         known = len(entries)
-        end = min(self._at + limit, known + len(self._unknown))
+        last = known + len(self._unknown)
+        end = min(self._at + limit, last)
         while self._at < end:
             if self._at < known:
                 asked = entries[self._at]
                 if not asked.is_unknown:
-                    self._write_one(asked)
+                    writer.write_one(asked)
             else:
-                self._write_one(self._unknown[self._at - known])
+                writer.write_one(self._unknown[self._at - known])
             self._at += 1
-        return end == known + len(self._unknown)
+        return end == last
 
-    def _begin_answer(self) -> None:
-        if self.params.throttled_bytes:
+    def _begin_answer(self) -> FetchWriter:
+        params = self.params
+        services = self.services
+        writer = self._writer = FetchWriter(self._version, self._correlation_id, self.session, params, services)
+        writer.is_incremental = self.is_incremental
+        if params.throttled_bytes:
             quota = self._replicas.leader_quota
             assert quota is not None  # or nothing would be throttled
-            self.params.count(quota)
+            params.count(quota)
+        if params.replica_id < 0:
+            writer.throttle_time_ms = self.connection.throttle(QuotaType.FETCH, params.size)
+            if writer.throttle_time_ms > 0:
+                # As in Apache Kafka: the client is told to wait, and nothing else.
+                self._creates_session = False
+                self._entries = []
+                self._unknown = []
         if self._creates_session:
             self._creates_session = False
-            self.services.fetch_sessions.maybe_keep(
-                self.session, is_follower=self.params.replica_id >= 0, now_ms=elapsed_ms(self.services.clock)
-            )
-
-    def _write_one(self, asked: SessionPartition) -> None:
-        """Count what leaves, and tell the client about one partition, if that is news."""
-        region = asked.region
-        if asked.has_news() or not self.is_incremental:
-            answer = self._answer
-            answer.begin_topic(asked.topic)
-            if asked.error_code != ErrorCode.NONE:
-                self._write_failure(asked)
-            elif asked.diverging_epoch != NO_EPOCH and self._version < FIRST_WITH_DIVERGING_EPOCHS:
-                self._is_untellable = True
-            elif asked.diverging_epoch != NO_EPOCH:
-                answer.put_diverging(
-                    asked.index,
-                    asked.high_watermark,
-                    asked.last_stable_offset,
-                    asked.log_start_offset,
-                    asked.diverging_epoch,
-                    asked.diverging_end_offset,
-                )
-            else:
-                if region is not None:
-                    self._count(asked, region.length)
-                answer.put(
-                    asked.index,
-                    ErrorCode.NONE,
-                    asked.high_watermark,
-                    asked.last_stable_offset,
-                    asked.log_start_offset,
-                    asked.aborted,
-                    asked.preferred_read_replica,
-                    region,
-                )
-        asked.region = None
-        if not asked.is_waiting:
-            asked.partition = None
-
-    def _count(self, asked: SessionPartition, size: int) -> None:
-        partition = asked.partition
-        if self.is_incremental:
-            self.session.serve_last(asked)
-        if partition is None:
-            return
-        stats = partition.stats
-        replica_id = self.params.replica_id
-        if replica_id >= 0:
-            stats.replication_bytes_out += size
-            if replica_id in partition.adding_replicas:
-                stats.reassignment_bytes_out += size
-        else:
-            stats.bytes_out += size
-
-    def _write_failure(self, asked: SessionPartition) -> None:
-        leader_id = leader_epoch = -1
-        if self._version >= FIRST_WITH_LEADER_HINTS and asked.error_code in ASKS_FOR_A_LEADER:
-            leader_id, leader_epoch = current_leader(self._replicas, asked.name or "", asked.index)
-            self._leader_ids.add(leader_id)
-        self._answer.put_failed(asked.index, asked.error_code, asked.aborted, leader_id, leader_epoch)
+            services.fetch_sessions.maybe_keep(self.session, is_follower=params.replica_id >= 0, now_ms=elapsed_ms(services.clock))
+        return writer
 
     def _finish(self) -> None:
-        session = self.session
-        if self._is_untellable:
-            self.parts = self._unsupported_version()
-        else:
-            self.parts = self._answer.finish(0, ErrorCode.NONE, session.session_id, self._leader_nodes())
+        assert self._writer is not None  # something was written, if only the beginning
+        self.parts = self._writer.finish(self._named)
         self.stage = ANSWERED
         self.abandon()
-
-    def _leader_nodes(self) -> Sequence[tuple[int, str, int, str | None]]:
-        """(id, host, port, rack) of the leaders that the answer names."""
-        if not self._leader_ids:
-            return ()
-        nodes = leader_nodes(self._replicas, self._leader_ids, self.params.listener)
-        return [(node_id, endpoint.host, endpoint.port, rack) for node_id, endpoint, rack in nodes]
-
-    def _unsupported_version(self) -> Parts:
-        """A later version told the session of the last epoch that was fetched, and this one cannot be told where the logs diverge."""
-        answer = FetchAnswer(self._version, self._correlation_id)
-        for asked in self._named:
-            answer.begin_topic(asked.topic)
-            answer.put_unsupported(asked.index)
-        return answer.finish(0, ErrorCode.UNSUPPORTED_VERSION, self.session.session_id, ())

@@ -1,4 +1,7 @@
-"""Names the stages of a Fetch on its way, and the versions that it depends on. Not compiled: compiled modules take these as constants in C."""
+"""Names the stages of a Fetch on its way, and the versions that it depends on.
+
+Not compiled: compiled modules take these as constants in C.
+"""
 
 from typing import Final
 
@@ -27,3 +30,6 @@ FIRST_THAT_MAY_READ_FROM_FOLLOWERS: Final = 11
 FIRST_WITH_DIVERGING_EPOCHS: Final = 12
 FIRST_WITH_TOPIC_IDS: Final = 13
 FIRST_WITH_LEADER_HINTS: Final = 16
+
+FETCH_ERRORS: Final = 1 << 16
+"""By which `Services.error_counts` tells the error codes of answers to Fetch from others: its API key."""

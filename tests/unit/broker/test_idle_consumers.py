@@ -13,7 +13,6 @@ from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from replication.leader.partition import Partition
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
 from tests.support.replicas import TOPIC, TOPIC_ID, state
-from tests.unit.broker.test_session_watch import looked  # noqa: F401  a fixture
 
 PARTITIONS = 5
 MANY = 1000
@@ -134,7 +133,7 @@ def test_looking_at_everything_tells_the_same(seed: int, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [7, 11, 12, 13, 17])
-def test_a_fetch_looks_only_at_what_changed(version: int, looked: list[int]) -> None:  # noqa: F811  the fixture
+def test_a_fetch_looks_only_at_what_changed(version: int, looked: list[int]) -> None:
     @on_a_loop
     async def scenario() -> None:
         consumer = Consumer(version=version, partitions=MANY)

@@ -9,7 +9,7 @@ from protocol.api_keys import ApiKey
 from storage.disk.clock import elapsed_ms
 from tests.support.fetching_follower import Follower, told, turns
 from tests.support.handler_bench import Asking, on_a_loop
-from tests.unit.broker.test_session_watch import expired, looked, partitions_of, session_of, settled  # noqa: F401  looked is a fixture
+from tests.unit.broker.test_session_watch import expired, partitions_of, session_of, settled
 
 MANY = 3 * LET_GO_PER_TURN
 TURNS = 40
@@ -68,7 +68,7 @@ async def test_a_partition_that_goes_while_a_session_begins_to_be_watched_is_ans
 async def test_a_connection_that_closes_while_a_session_begins_to_be_watched_leaves_nothing() -> None:
     follower = Follower(MANY)
     asking, session = await begun(follower)
-    on_lost = follower.bench.connection.info.on_lost
+    on_lost = follower.bench.connection.client.on_lost
     assert on_lost is not None
     on_lost()
     await turns(MANY // PARTITIONS_PER_STEP + TURNS)
@@ -95,11 +95,11 @@ async def test_many_partitions_are_let_go_in_several_turns_and_are_known_as_well
     assert sum(partition.followers[1].idle is None for partition in partitions) == 1
 
 
-def test_a_large_fetch_looks_once_a_turn_however_many_partitions_move(looked: list[int]) -> None:  # noqa: F811  the fixture
+def test_a_large_fetch_looks_once_a_turn_however_many_partitions_move(looked: list[int]) -> None:
     asyncio.run(moving_together(looked))
 
 
-async def moving_together(looked: list[int]) -> None:  # noqa: F811  what it gave
+async def moving_together(looked: list[int]) -> None:
     many = 1025
     follower = Follower(many)
     follower.session_id = follower.session_epoch = 0

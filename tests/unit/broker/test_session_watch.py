@@ -3,7 +3,6 @@
 import asyncio
 import random
 from collections.abc import Callable
-from typing import ClassVar
 
 import pytest
 
@@ -11,11 +10,9 @@ from broker.fetching.fetch_session import FetchSession
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-from replication.control import replica_manager
 from replication.leader.partition import Partition
 from replication.leader.progress import ReplicaProgress
 from storage.disk.clock import elapsed_ms
-from storage.log.partition_log import PartitionLog
 from tests.support.fetching_follower import Follower, told, turns
 from tests.support.handler_bench import Asking, on_a_loop
 from tests.support.replicas import LAG_MS, TOPIC, TOPIC_ID, state
@@ -26,24 +23,6 @@ MANY = 100
 
 def partitions_of(follower: Follower) -> list[Partition]:
     return list(follower.replicas.manager.partitions[TOPIC].values())
-
-
-class Looked(Partition):
-    """Notes when it is looked at, by whatever fetch."""
-
-    looked: ClassVar[list[int]] = []
-
-    def check_leader(self, asked_epoch: int = -1, *, or_follower: bool = False) -> PartitionLog:
-        self.looked.append(self.topic_partition.partition)
-        return super().check_leader(asked_epoch, or_follower=or_follower)
-
-
-@pytest.fixture
-def looked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The indexes of the partitions that fetches look at."""
-    monkeypatch.setattr(replica_manager, "Partition", Looked)
-    Looked.looked.clear()
-    return Looked.looked
 
 
 def session_of(follower: Follower) -> FetchSession:

@@ -10,9 +10,10 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from protocol.messages.find_coordinator import FindCoordinatorResponse
+from protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from protocol.schema.registry import api
 
-FETCH = int(ApiKey.FETCH)
+PRODUCE = int(ApiKey.PRODUCE)
 
 
 def a_fetch_response(*codes: ErrorCode) -> FetchResponse:
@@ -27,7 +28,7 @@ def test_the_request_and_every_partition_have_an_error_code() -> None:
 
 
 def test_a_negative_code_is_told_by_its_name() -> None:
-    errors = ErrorCounts()
+    errors = ErrorCounts({})
     walker(FindCoordinatorResponse)(FindCoordinatorResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR), errors.counts, 10 << 16)
     assert list(errors.items({})) == [(10, "UNKNOWN_SERVER_ERROR", 1)]
 
@@ -41,17 +42,19 @@ def test_every_answer_can_be_walked(key: ApiKey) -> None:
 
 
 def test_hand_made_answers_are_counted_by_what_is_left() -> None:
-    errors = ErrorCounts()
-    route = Route(api(ApiKey.FETCH), 12, *handlers_of(ApiKey.FETCH))
+    errors = ErrorCounts({})
+    route = Route(api(ApiKey.PRODUCE), 9, *handlers_of(ApiKey.PRODUCE))
     encode = route.encode
     count_answers(route, errors)
-    assert route.encode(1, a_fetch_response(ErrorCode.OFFSET_OUT_OF_RANGE)) == encode(1, a_fetch_response(ErrorCode.OFFSET_OUT_OF_RANGE))
-    found = {name: count for _, name, count in errors.items({FETCH: 11})}
-    assert found == {"NONE": 1 + 2 * 10, "OFFSET_OUT_OF_RANGE": 1}
+    refused = PartitionProduceResponse(index=0, error_code=ErrorCode.NOT_ENOUGH_REPLICAS, base_offset=-1)
+    response = ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[refused])])
+    assert route.encode(1, response) == encode(1, response)
+    found = {name: count for _, name, count in errors.items({PRODUCE: 11})}
+    assert found == {"NONE": 10, "NOT_ENOUGH_REPLICAS": 1}
 
 
 def test_an_answer_that_cannot_be_written_still_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None:
     route = Route(api(ApiKey.FIND_COORDINATOR), 3, *handlers_of(ApiKey.FIND_COORDINATOR))
-    count_answers(route, ErrorCounts())
+    count_answers(route, ErrorCounts({}))
     assert route.encode(1, FindCoordinatorResponse(host=5)) is CLOSE  # type: ignore[arg-type]  # no text
     assert "cannot be written" in caplog.text
