@@ -1,10 +1,10 @@
 """Sees to a Fetch that is not answered at once: it waits, gathers, takes turns, or has threads read what is not in the page cache.
 
-A fetch that found less than its client wants waits in the purgatory until enough has come, a partition has changed hands, or its time is
-up. A follower's fetch is not answered in the very call that appended something. It is answered at the end of the turn of the loop, or of the
-first turn that brings nothing more, so that what other connections sent meanwhile goes into the same answer. Each answer costs the leader
-and the follower a round of 100 µs, however much is in it. Three loaded brokers need half as many answers that way; an idle one finds
-nothing more and answers at once.
+A fetch that found less than its client wants waits in the purgatory until enough has come, a partition has changed
+hands, or its time is up. A follower's fetch is not answered in the very call that appended something. It is answered at
+the end of the turn of the loop, or of the first turn that brings nothing more, so that what other connections sent
+meanwhile goes into the same answer. Each answer costs the leader and the follower a round of 100 µs, however much is in
+it. Three loaded brokers need half as many answers that way; an idle one finds nothing more and answers at once.
 """
 
 from __future__ import annotations
