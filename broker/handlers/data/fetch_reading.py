@@ -292,7 +292,7 @@ class Fetch:
             self._end_session()
         else:
             self._finds_later = params.replica_id >= 0 and self.max_wait_ms > 0 and self._min_bytes <= 1
-            reader_is = (version, params.replica_id, params.isolation, params.rack_id is not None, services.authorizer.generation)
+            reader_is = (version, params.replica_id, params.isolation, params.rack_id is not None, self.connection.access.generation)
             self.session.belong_to(client, reader_is)
             self.session.on_fetch(elapsed_ms(services.clock))
         self._begin_reading()
