@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from broker.network.request_channel import BETWEEN_BROKERS, CLOSE, Completion
 from broker.request.turns import LARGE_BYTES, Steps
 from protocol.api_keys import ApiKey
-from protocol.fetch_fast_path import read_fetch
 from protocol.schema.message import Message
 
 if TYPE_CHECKING:
@@ -29,13 +28,9 @@ CORRELATION_ID = Struct(">i")
 _FLEXIBLE_RESPONSE_HEADER = Struct(">ib")
 _SHORT_HEADER_BYTES = 8
 
-FAST_READERS: dict[ApiKey, Callable[[memoryview, int, int], Message | None]] = {ApiKey.FETCH: read_fetch}
-"""Hand-made readers of common shapes; None: the generated decoder reads it, or says what is wrong."""
-
-
-LARGE = {ApiKey.FETCH: 64 * 1024, ApiKey.PRODUCE: sys.maxsize}
-"""From how many bytes on it takes long to read, where that is not LARGE_BYTES. A partition in a Fetch has twenty bytes at least, and there
-are clients that name theirs every time; what makes a Produce large are mostly its records, which are not looked at."""
+LARGE = {ApiKey.PRODUCE: sys.maxsize}
+"""From how many bytes on it takes long to read, where that is not LARGE_BYTES. What makes a Produce large are mostly its records, which are
+not looked at."""
 
 
 class Route:
@@ -74,7 +69,7 @@ class Route:
         self.handler = handler or _no_message_handler
         self.frame_handler = frame_handler
         self.several_handler = several_handler
-        self.read = FAST_READERS.get(types.key)
+        self.read: Callable[[memoryview, int, int], Message | None] | None = None
         if types.request_header_version(version) == 0:
             self.read = partial(_read_behind_short_header, types.request)
         self.request_class = types.request
