@@ -35,7 +35,7 @@ from controller.events.reassignment import Reassignments, Targets
 from controller.events.refused_writes import RefusedWrites
 from controller.events.topic_changes import TopicChanges
 from controller.registration import RandomBytes, SomebodyListens, nobody_listens, register_broker
-from controller.state.channels import BrokerSenders, ChannelFactory, OnSent
+from controller.state.channels import BrokerSenders, ChannelFactory
 from controller.state.context import ControllerContext
 from controller.state.core import ControllerCore, WhileLarge
 from controller.state.event_queue import EventQueue, OnEventDone
@@ -47,6 +47,7 @@ from controller.znodes.layout import (
     decode_controller,
 )
 from controller.znodes.pauses import Pause, let_go, no_pause
+from replication.ports.senders import OnSent, Senders
 from storage.disk.clock import Clock
 from storage.disk.topic_partition import TopicPartition
 
@@ -89,9 +90,8 @@ class Controller:
         self._somebody_listens = somebody_listens
         self._registration_patience = config[ZOOKEEPER_SESSION_TIMEOUT_MS] / 1000 * SESSION_PATIENCE
         self._queue = EventQueue(self._on_event_error, clock.monotonic)
-        self._core = ControllerCore(
-            store, broker_id, config, self._queue, BrokerSenders(channel_to, clock.monotonic), inter_broker_listener, pause, while_large
-        )
+        senders: BrokerSenders = Senders("controller", channel_to, clock.monotonic)
+        self._core = ControllerCore(store, broker_id, config, self._queue, senders, inter_broker_listener, pause, while_large)
         self._reassignments = Reassignments(self._core)
         self._brokers = BrokerChanges(self._core, self._reassignments)
         self._core.on_response = BrokerResponses(self._core, self._brokers).on_response

@@ -53,7 +53,7 @@ class BrokerChanges:
         for broker_id in dead | bounced.keys():
             await self._core.senders.remove(broker_id)
         for broker in (*new.values(), *bounced.values()):
-            self._core.senders.add(broker)
+            self._core.senders.add(broker.broker_id, broker)
         if new:
             known.update(new)
             await self._on_brokers_up(set(new))
@@ -78,7 +78,7 @@ class BrokerChanges:
                 self._context.brokers[broker_id] = broker
                 changed = True
                 if moved:
-                    await self._core.senders.renew(broker)
+                    await self._core.senders.renew(broker.broker_id, broker)
         if changed:
             await self._core.send_metadata_to_all()
 

@@ -77,7 +77,7 @@ class Failover:
             await core.pause()
         await core.states.read(context.partitions)
         for broker in context.brokers.values():
-            core.senders.add(broker)
+            core.senders.add(broker.broker_id, broker)
         await self._topics.take_deletions(set(names(deletions)))
         await core.deletion.halt_where_replicas_are_offline()
         await self._tell_everybody()

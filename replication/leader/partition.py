@@ -31,7 +31,7 @@ from replication.ports.topic_stats import TopicStats
 from replication.ports.waiters import Waiters
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import LogBeingTruncated, OffsetOutOfRange
-from storage.log.append import Appended, AppendOrigin
+from storage.log.appended import Appended, AppendOrigin
 from storage.log.partition_log import PartitionLog
 from storage.log.plain_append import NOT_PLAIN
 from storage.validation.batch import ValidatedBatch

@@ -20,7 +20,7 @@ from storage.cleaner.job import CleanedGroup, CleaningJob, CleaningStats, Source
 from storage.cleaner.process import CleanerWorker
 from storage.disk.filesystem import FileSystem
 from storage.disk.giving_way import give_way
-from storage.log.deletion import Then
+from storage.log.deletion import OnReplaced
 from storage.producers.state import NONE
 from storage.segment.leftovers import remove_cleaned
 from storage.segment.swaps import Swap
@@ -109,7 +109,7 @@ class CleaningTask:
         current = {id(segment) for segment in self.log.segments}
         return all(id(self._segments[base_offset]) in current for base_offset in group.sources)
 
-    def put_in_place(self, group: CleanedGroup, then: Then) -> None:
+    def put_in_place(self, group: CleanedGroup, then: OnReplaced) -> None:
         """Replaces the source segments by the cleaned one; calls `then` when that is durable. Raises LogDirFailure."""
         old = [self._segments[base_offset] for base_offset in group.sources]
         self._swap = self.log.replace_segments(group.base_offset, old, then)

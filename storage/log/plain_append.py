@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from protocol.compiled import compiled
 from protocol.records.batch import ATTRIBUTES_OFFSET, CURRENT_MAGIC, HEADER_SIZE, LOG_OVERHEAD, STAMP, increment_sequence
 from protocol.records.checksum import crc32c
 from protocol.records.compression import CompressionCodec
@@ -233,9 +232,3 @@ def _take_in(self: "PartitionLog", header: PlainHeader, first_offset: int) -> No
         timestamp=max_timestamp,
         is_transactional=False,
     )
-
-
-if not TYPE_CHECKING and (_native := compiled("storage.native")) is not None:
-    _read_plain = _native.read_plain
-    _read_several_plain = _native.read_several_plain
-    _stamp_several = _native.stamp_several

@@ -12,15 +12,18 @@ known from it. The log opens all the same: a log whose other batches can be read
 import logging
 from collections.abc import Callable, Iterator
 
-from protocol.records.batch import CONTROL_MASK, BatchHeader
+from protocol.records.batch import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader, increment_sequence
+from protocol.records.builder import ControlRecordType, EndTransactionMarker, control_record_type, parse_end_transaction_marker
 from protocol.records.errors import RecordFormatError
+from protocol.records.reader import iter_records
 from storage.disk.giving_way import never_mind
-from storage.log.append import read_marker, replay_producer
+from storage.log.appended import AppendOrigin
 from storage.producers.state import BATCHES_RETAINED, MAX_SEQUENCE, BatchMetadata, ProducerState
 from storage.producers.state_manager import ProducerStateManager
 from storage.segment.batch_scan import batches_from
 from storage.segment.log_segments import LogSegments
 from storage.segment.segment import Segment
+from storage.segment.transaction_index import AbortedTransaction
 
 log = logging.getLogger(__name__)
 
@@ -152,3 +155,69 @@ def _batch_after(segment: Segment, position: int, last_offset: int) -> int:
             high = middle
     found = segment.offset_index.lookup(low).position
     return found if found >= position else segment.size
+
+
+def read_marker(records: memoryview | bytearray | bytes, position: int, header: BatchHeader) -> EndTransactionMarker | None:
+    """The marker in a control batch; None when it holds no record, as the cleaner may leave it, or a record of another kind.
+
+    Raises protocol's RecordFormatError.
+    """
+    for record in iter_records(records, position, header):
+        if control_record_type(record.key) in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
+            return parse_end_transaction_marker(record)
+        break
+    return None
+
+
+def check_producer(
+    state: ProducerState, header: BatchHeader, marker: EndTransactionMarker | None, first_offset: int, origin: AppendOrigin
+) -> BatchMetadata | None:
+    """None if the batch may be written, else what is remembered of it: it stands in the log already. Raises what `ProducerState` raises."""
+    attributes = header.attributes
+    if marker is not None:
+        state.check_marker(header.producer_id, header.producer_epoch, marker.coordinator_epoch, first_offset)
+        return None
+    is_transactional = bool(attributes & TRANSACTIONAL_MASK)
+    if origin is AppendOrigin.CLIENT:
+        return state.check_append(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            increment_sequence(header.base_sequence, header.last_offset_delta),
+            is_transactional=is_transactional,
+            first_offset=first_offset,
+        )
+    state.check_coordinator_append(header.producer_id, header.producer_epoch, is_transactional, first_offset)
+    return None
+
+
+def replay_producer(
+    state: ProducerState, segment: Segment | None, header: BatchHeader, marker: EndTransactionMarker | None, first_offset: int
+) -> None:
+    """Takes one batch that stands in the log into the producer state. `segment` gets the index entry of an aborted transaction."""
+    if marker is None:
+        if not header.attributes & CONTROL_MASK:
+            state.on_append(
+                header.producer_id,
+                header.producer_epoch,
+                header.last_sequence,
+                first_offset,
+                last_offset=first_offset + header.last_offset_delta,
+                timestamp=header.max_timestamp,
+                is_transactional=bool(header.attributes & TRANSACTIONAL_MASK),
+            )
+        return
+    completed = state.on_marker(
+        header.producer_id,
+        header.producer_epoch,
+        marker.coordinator_epoch,
+        first_offset,
+        timestamp=header.max_timestamp,
+        is_aborted=marker.type is ControlRecordType.ABORT,
+    )
+    if completed is not None:
+        if completed.is_aborted and segment is not None:
+            segment.transaction_index.append(
+                AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, completed.last_stable_offset)
+            )
+        state.complete(completed)

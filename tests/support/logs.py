@@ -7,7 +7,7 @@ from config.broker import BrokerConfig
 from config.topic import TopicConfig
 from storage.disk.filesystem import FileSystem
 from storage.disk.topic_partition import TopicPartition
-from storage.log.append import Appended, AppendOrigin
+from storage.log.appended import Appended, AppendOrigin
 from storage.log.context import LogContext
 from storage.log.partition_log import PartitionLog
 from storage.log.recovery import open_log

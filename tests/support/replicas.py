@@ -23,7 +23,7 @@ from replication.ports.isr_proposals import IsrDecision, IsrProposal
 from replication.reading.fetch_read import READ_UNCOMMITTED, FetchParams, read_partition
 from storage.disk.clock import elapsed_ms
 from storage.disk.filesystem import FileSystem
-from storage.log.append import Appended
+from storage.log.appended import Appended
 from storage.validation.batch import validate_produce
 from tests.support.batches import a_batch
 from tests.support.log_manager import Disks

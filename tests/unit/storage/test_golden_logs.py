@@ -11,7 +11,7 @@ from protocol.records.batch import CONTROL_MASK, TIMESTAMP_TYPE_MASK, iter_batch
 from storage.disk.checkpoint import RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
 from storage.disk.filesystem import RealFileSystem
 from storage.disk.topic_partition import TopicPartition
-from storage.log.append import AppendOrigin
+from storage.log.appended import AppendOrigin
 from storage.log.context import DAY_MS
 from storage.log.partition_log import PartitionLog
 from storage.log.recovery import open_log

@@ -18,7 +18,7 @@ from storage.errors import (
     TransactionCoordinatorFenced,
     UnexpectedAppendOffset,
 )
-from storage.log.append import AppendOrigin
+from storage.log.appended import AppendOrigin
 from storage.log.context import LogContext
 from storage.log.partition_log import PartitionLog
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, with_bytes

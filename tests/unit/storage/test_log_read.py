@@ -11,7 +11,7 @@ from storage.disk.filesystem import RealFileSystem
 from storage.errors import CorruptRecord, LogDirFailure, OffsetOutOfRange
 from storage.log.context import LogContext
 from storage.log.partition_log import PartitionLog
-from storage.log.read import MAX_HINTS, FetchSlice
+from storage.log.reads import MAX_HINTS, FetchSlice
 from storage.segment.file_region import FileRegion
 from storage.segment.segment import Segment
 from tests.support.batches import a_batch

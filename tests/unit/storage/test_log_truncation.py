@@ -8,7 +8,7 @@ import pytest
 from protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import LogClosed, LogDirFailure, OffsetOutOfRange
-from storage.log.append import AppendOrigin
+from storage.log.appended import AppendOrigin
 from storage.log.context import LogContext
 from storage.log.partition_log import PartitionLog
 from storage.segment.segment import Segment

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from protocol.records.batch import ATTRIBUTES_OFFSET, HEADER_SIZE, TRANSACTIONAL_MASK
 from storage.errors import LogDirFailure, OutOfOrderSequence, StorageError
-from storage.log.append import Appended
+from storage.log.appended import Appended
 from storage.log.context import LogContext
 from storage.log.partition_log import PartitionLog
 from storage.log.plain_append import NOT_PLAIN

@@ -10,7 +10,7 @@ from storage.disk.topic_partition import TopicPartition
 from storage.errors import LogBeingTruncated, LogClosed, LogDirFailure
 from storage.log import producer_replay
 from storage.log import truncation as log_truncation
-from storage.log.append import AppendOrigin
+from storage.log.appended import AppendOrigin
 from storage.log.partition_log import PartitionLog
 from storage.manager.log_manager import LogManager
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
