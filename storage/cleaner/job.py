@@ -8,7 +8,7 @@ offset, which do not change. If they do (the log is truncated, deleted, its disk
 import json
 from typing import NamedTuple
 
-from storage.disk.giving_way import give_way
+from storage.disk.yielding import yield_to_loop
 
 _PRODUCERS_PER_PIECE = 1000
 """Producers encoded between two yields, 0.4 ms."""
@@ -97,7 +97,7 @@ def encode_job(job: CleaningJob) -> bytes:
     pieces = []
     for first in range(0, len(job.producers), _PRODUCERS_PER_PIECE):
         pieces.append(json.dumps(job.producers[first : first + _PRODUCERS_PER_PIECE])[1:-1].encode())
-        give_way()
+        yield_to_loop()
     return json.dumps(fields).encode()[:-1] + b', "producers": [' + b", ".join(pieces) + b"]}"
 
 

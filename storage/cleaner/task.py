@@ -19,7 +19,7 @@ from storage.cleaner.choice import LogToClean
 from storage.cleaner.job import CleanedGroup, CleaningJob, CleaningStats, SourceSegment
 from storage.cleaner.process import CleanerWorker
 from storage.disk.filesystem import FileSystem
-from storage.disk.giving_way import give_way
+from storage.disk.yielding import yield_to_loop
 from storage.log.deletion import OnReplaced
 from storage.producers.state import NONE
 from storage.segment.leftovers import remove_cleaned
@@ -98,7 +98,7 @@ class CleaningTask:
             last = entry.batches[-1:]  # a single step, so that no write of the loop can come in between
             found.append((entry.producer_id, last[0][1] if last else NONE, entry.producer_epoch))
             if len(found) % _PRODUCERS_PER_REST == 0:
-                give_way()
+                yield_to_loop()
         self._producers = []
         return self.job._replace(producers=tuple(found))
 

@@ -15,8 +15,8 @@ from itertools import islice
 
 from storage.disk.file_names import TEMPORARY_SUFFIX
 from storage.disk.filesystem import FileSystem
-from storage.disk.giving_way import give_way
 from storage.disk.topic_partition import TopicPartition
+from storage.disk.yielding import yield_to_loop
 from storage.errors import CorruptCheckpoint
 
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
@@ -73,7 +73,7 @@ def encode_offsets(offsets: Iterable[tuple[TopicPartition, int]]) -> bytes:
         pieces.append("".join(lines))
         count += len(lines)
         if len(lines) == _LINES_AT_ONCE:
-            give_way()
+            yield_to_loop()
     return f"{VERSION}\n{count}\n{''.join(pieces)}".encode()
 
 

@@ -16,9 +16,9 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from config.topic import TopicConfig
-from storage.disk.giving_way import give_way
 from storage.disk.partition_metadata import ZERO_UUID, write_topic_id
 from storage.disk.topic_partition import TopicPartition
+from storage.disk.yielding import yield_to_loop
 from storage.errors import LogDirFailure
 from storage.log.partition_log import PartitionLog
 from storage.log.recovery import open_log
@@ -187,7 +187,7 @@ class NewLogs:
                     continue
                 made.append((place, log))
             if len(made) % _LOGS_PER_REST == 0:
-                give_way()
+                yield_to_loop()
 
     def _make_one(self, place: _Place) -> PartitionLog | None:
         """None if the directory exists already. May raise LogDirFailure, OSError."""

@@ -113,7 +113,7 @@ def test_a_power_cut_after_a_replacement_leaves_the_new_file(seed: int) -> None:
 
 def test_a_checkpoint_of_thousands_of_partitions_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[None] = []
-    monkeypatch.setattr(checkpoint, "give_way", lambda: turns.append(None))
+    monkeypatch.setattr(checkpoint, "yield_to_loop", lambda: turns.append(None))
     filesystem = MemoryFileSystem()
     filesystem.make_directory("/data")
     for count in (999, 1000, 2500):

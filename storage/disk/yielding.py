@@ -11,10 +11,10 @@ import time
 _SECONDS = 0.0001
 
 
-def give_way() -> None:
+def yield_to_loop() -> None:
     """Lets the loop run if it is waiting for the interpreter."""
     time.sleep(_SECONDS)
 
 
-def never_mind() -> None:
-    """Replaces `give_way` where no loop runs: when the broker starts."""
+def no_yield() -> None:
+    """Replaces `yield_to_loop` where no loop runs: when the broker starts."""
