@@ -34,7 +34,7 @@ def a_part(key: str, seen: list[tuple[str, str]], failing: Sequence[str] = ()) -
 
 
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, parts: Sequence[Part], *arguments: str) -> tuple[int, Path]:
-    """(exit code, the folder of the page). The machine's memory is left alone: tests/unit/benchmarks/test_present_memory.py asks for some."""
+    """(exit code, the folder of the page). Leaves the machine's memory alone, all of which would be used once."""
     monkeypatch.setattr(bench, "PARTS", {part.key: part for part in parts})
     monkeypatch.setattr(bench, "_RESULTS", tmp_path)
     monkeypatch.setattr(bench, "compiled", Path)
