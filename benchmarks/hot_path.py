@@ -30,7 +30,6 @@ from benchmarks.groups import TOPIC as COMMITTED
 from benchmarks.groups import commit_frame
 from benchmarks.sizes import Pace
 from benchmarks.workloads import FETCH, PRODUCE, RECORDS_OF_16_KIB, batch_of_16_kib
-from broker.network.request_channel import ConnectionInfo
 from broker.request.internal_topics import GROUP_METADATA_TOPIC
 from broker.server import Broker
 from broker.serving.dispatch import Dispatcher
@@ -39,6 +38,7 @@ from controller.admin.topic_admin import NewTopic
 from protocol.records.batch import ATTRIBUTES_OFFSET
 from storage.log.partition_log import PartitionLog
 from storage.segment.file_region import FileRegion
+from tests.support.connections import ClientConnection
 
 ROUNDS = 12
 REQUESTS = 400  # per round
@@ -51,7 +51,7 @@ COMMITS = ((1, 52.0), (100, 38.0))
 """How many offsets a commit names, and the limit."""
 
 _PACE = Pace(0, 0, 0, 0, PREFILL_BYTES)
-_CONNECTION: Any = SimpleNamespace(info=ConnectionInfo("hot path", "127.0.0.1", 1, "PLAINTEXT"), offend=print)
+_CONNECTION: Any = ClientConnection()
 
 Work = Callable[[], None]
 

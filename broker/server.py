@@ -287,16 +287,16 @@ class Broker:
         listeners = self.config.listeners
         endpoints = listeners.listeners
         hosts = await known_hosts(self.config)
-        self.socket_server = self._surroundings.socket_server(limits_of(self.config, hosts))
+        self.socket_server = server = self._surroundings.socket_server(limits_of(self.config, hosts))
         measured = None if self.metrics is None else self.metrics.attach(self.services, self.socket_server)
         self.dispatcher = door = Dispatcher(self.services, measured)
-        self.services.metadata_waits.on_wait = self.dispatcher.on_wait
-        self._held.push_async_callback(self.dispatcher.close)
+        self.services.metadata_waits.on_wait = door.on_wait
+        self._held.push_async_callback(door.close)
         protected = listeners.inter_broker_listener_name if len(endpoints) > 1 else None
-        await self.socket_server.start(endpoints, door.handle, protected, handle_several=door.handle_several, accepting=False)
-        self._held.push_async_callback(self.socket_server.close)
+        await server.start(endpoints, door.handle, protected, door.handle_several, self.services.authorizer, accepting=False)
+        self._held.push_async_callback(server.close)
         self.addresses = [endpoint.connection_string for endpoint in self._advertised()]
-        ip_quotas = IpQuotas(self.services.config_admin, self.services.dynamic_config, self.socket_server.quotas)
+        ip_quotas = IpQuotas(self.services.config_admin, self.services.dynamic_config, server.quotas)
         await in_session(self.store, ip_quotas.load)
         self._held.push_async_callback(ip_quotas.close)
         reconfiguration = Reconfiguration(self.config, hosts, self.socket_server, self.store, self.services.broker_id, self._registration)

@@ -15,9 +15,12 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias, cast
 
 from broker.handlers.table import handlers_of
-from broker.network.request_channel import CLOSE, ConnectionInfo
+from broker.network.request_channel import CLOSE
 from broker.request.context import RequestContext
 from broker.request.services import Services
+from broker.security.access import Access
+from broker.security.authorizer import AllowAll
+from broker.security.client import Client
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.schema.message import Message
@@ -107,13 +110,24 @@ def address_in(cluster: MetadataCache, broker_id: int, listener: str) -> PeerAdd
     return None if endpoint is None else PeerAddress(endpoint.host, endpoint.port, endpoint.security_protocol)
 
 
+class _Itself:
+    """The broker as a client of its own, which may do everything."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.access = Access(AllowAll(), client)
+
+    def offend(self, reason: str) -> None:
+        """See `RequestContext`."""
+
+
 def asking_here(services: Services, listener: str) -> AskHere:
     """Calls the handlers of this broker as a request that came by the listener between brokers would."""
 
     async def ask(api_key: ApiKey, version: int, message: Message) -> Message:
         handler = handlers_of(api_key)[0]
-        info = ConnectionInfo(f"broker-{services.broker_id}", "127.0.0.1", 0, listener)
-        context = RequestContext(api_key, version, 0, str(services.broker_id), info, services, lambda _, __: CLOSE, lambda _: None)
+        connection = _Itself(Client(f"broker-{services.broker_id}", "127.0.0.1", 0, listener))
+        context = RequestContext(api_key, version, 0, str(services.broker_id), connection, services, lambda _, __: CLOSE)
         answer = handler(message, context)
         return cast("Message", await answer if inspect.isawaitable(answer) else answer)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from broker.fetching.fetch_sessions import FetchSession, SessionPartition
     from broker.loop.purgatory import DelayedOperation
-    from broker.network.request_channel import ConnectionInfo
+    from broker.security.client import Client
     from replication.leader.partition import Partition
     from replication.leader.progress import ReplicaProgress
 
@@ -99,8 +99,8 @@ class SessionWatch:
 
     __slots__ = ("_all", "_last_turn", "fetch", "fetches", "has_ended", "last_fetch_ms", "replica_id", "session", "unsettled", "waiting")
 
-    def __init__(self, session: FetchSession, replica_id: int, connection: ConnectionInfo) -> None:
-        """It watches what is added; `connection` is that of the follower."""
+    def __init__(self, session: FetchSession, replica_id: int, client: Client) -> None:
+        """It watches what is added; `client` is the follower."""
         self.session = session
         self.replica_id = replica_id
         self.fetch: DelayedOperation | None = None
@@ -115,9 +115,9 @@ class SessionWatch:
         self.unsettled: list[WatchedPartition] = []
         """Those that a fetch has to look at, each once."""
         session.watch = self
-        if connection.on_lost is not None:
-            connection.on_lost()
-        connection.on_lost = self.end
+        if client.on_lost is not None:
+            client.on_lost()
+        client.on_lost = self.end
 
     def add(self, partition: Partition, asked: SessionPartition) -> WatchedPartition:
         """Watch the next partition of the session, in its order. It is for the caller to settle it, or to put it with the `unsettled`."""

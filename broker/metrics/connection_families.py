@@ -26,7 +26,7 @@ def _connections(view: View) -> Reading:
     for number, processor in enumerate(view.socket_server.processors):
         listeners = [acceptor.endpoint.listener_name for acceptor in view.socket_server.acceptors]
         found = Counter(listeners)  # so that a listener without connections is told of, too
-        found.update(connection.info.listener_name for connection in processor.connections)
+        found.update(connection.client.listener_name for connection in processor.connections)
         for listener, count in found.items():
             yield labels_text(("listener", "networkProcessor"), (listener, number)), count - listeners.count(listener)
 
@@ -34,7 +34,7 @@ def _connections(view: View) -> Reading:
 def _software(view: View) -> Reading:
     for number, processor in enumerate(view.socket_server.processors):
         found = Counter(
-            (connection.info.client_software_name, connection.info.client_software_version, connection.info.listener_name)
+            (connection.client.client_software_name, connection.client.client_software_version, connection.client.listener_name)
             for connection in processor.connections
         )
         for labels, count in found.items():

@@ -218,10 +218,9 @@ class Dispatcher:
             route.version,
             correlation_id,
             client_id,
-            connection.info,
+            connection,
             self._services,
             route.encode,
-            connection.offend,
             route.encode_steps,
         )
 
@@ -290,7 +289,7 @@ class Dispatcher:
             expected = is_expected(error)
             logger.error(
                 "%s v%d of %s (client id %s) failed%s",
-                ApiKey(context.api_key).name, context.api_version, context.connection.connection_id, context.client_id,
+                ApiKey(context.api_key).name, context.api_version, context.client.connection_id, context.client_id,
                 f": {type(error).__name__}: {error}" if expected else "",
                 exc_info=None if expected else error,
             )  # fmt: skip

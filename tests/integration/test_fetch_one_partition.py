@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from broker.fetching.fetch_sessions import Partitions, SessionPartition, key_of
 from broker.handlers.data.fetch import handle_fetch
 from broker.handlers.data.fetch_one_partition import handle_fetch_frame
-from broker.network.request_channel import ConnectionInfo, Pending
+from broker.network.request_channel import Pending
 from broker.request.context import RequestContext
 from broker.request.services import Services
 from broker.serving.route import Route
@@ -26,13 +25,14 @@ from storage.log.reads import FetchSlice
 from storage.segment.file_region import FileRegion
 from storage.segment.transaction_index import AbortedTransaction
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_run
+from tests.support.connections import ClientConnection
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 
 TOPIC = "hot"
 VERSIONS = (11, 13, 14, 15, 16, 17)
 RECORDS = 10
 BATCHES = 40
-CONNECTION: Any = SimpleNamespace(info=ConnectionInfo("c", "127.0.0.1", 1, "PLAINTEXT"), offend=lambda reason: None)
+CONNECTION: Any = ClientConnection()
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def by_hand(services: Services, version: int, request: FetchRequest) -> bytes | 
 def ordinarily(services: Services, version: int, request: FetchRequest) -> bytes | None:
     """None when it waits."""
     route = Route(api(ApiKey.FETCH), version, handle_fetch, None)
-    context = RequestContext(ApiKey.FETCH, version, 77, "client", CONNECTION.info, services, route.encode, CONNECTION.offend)
+    context = RequestContext(ApiKey.FETCH, version, 77, "client", CONNECTION, services, route.encode)
     decoded, _ = FetchRequest.decode(request.encode(version), version)
     answer = handle_fetch(decoded, context)
     if isinstance(answer, Pending):

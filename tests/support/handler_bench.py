@@ -10,7 +10,7 @@ from typing import Any
 from broker.fetching.fetch_sessions import FetchSessionCache
 from broker.loop.purgatory import Purgatory
 from broker.loop.timing_wheel import TimingWheel
-from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, ConnectionInfo, Control, Pending
+from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Control, Pending
 from broker.request.first_picture import FirstPicture
 from broker.request.services import Services
 from broker.request.turns import Turns
@@ -24,20 +24,10 @@ from protocol.messages.update_metadata import UpdateMetadataRequest
 from protocol.schema.message import Message
 from storage.segment.file_region import FileRegion
 from tests.support.batches import a_batch
+from tests.support.connections import ClientConnection
 from tests.support.golden_replay import decode, request_frame
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, brokers, metadata
 from tests.support.timers import FakeTime
-
-
-class OffendingConnection:
-    """What the dispatcher sees of a connection. `reasons`: what was said of it in the log."""
-
-    def __init__(self) -> None:
-        self.info = ConnectionInfo("local:1-host:2-0", "host", 2, "PLAINTEXT")
-        self.reasons: list[str] = []
-
-    def offend(self, reason: str) -> None:
-        self.reasons.append(reason)
 
 
 class HandlerBench:
@@ -46,7 +36,7 @@ class HandlerBench:
     def __init__(self, **topic_config: str) -> None:
         self.replicas = Replicas(**topic_config)
         self.time = FakeTime()
-        self.connection = OffendingConnection()
+        self.connection = ClientConnection()
         services = self.services = Services()
         services.broker_id = 0
         services.cluster_id = "a cluster"

@@ -97,7 +97,7 @@ class Fetch:
             request.isolation_level,
             or_follower=or_follower,
             rack_id=request.rack_id if replica_id < 0 and version >= FIRST_VERSION_THAT_MAY_READ_FROM_FOLLOWERS else None,
-            listener=context.connection.listener_name,
+            listener=context.client.listener_name,
         )
         self.max_wait_ms = request.max_wait_ms
         self.max_bytes = min(request.max_bytes, context.broker.fetch_max_bytes)
@@ -349,5 +349,5 @@ class Fetch:
 
     def _node_endpoints(self) -> list[NodeEndpoint]:
         leaders = {answer.current_leader.leader_id for _, answer in self.answers}
-        nodes = leader_nodes(self.context.broker.replica_manager, leaders, self.context.connection.listener_name)
+        nodes = leader_nodes(self.context.broker.replica_manager, leaders, self.context.client.listener_name)
         return [NodeEndpoint(node_id=node_id, host=endpoint.host, port=endpoint.port, rack=rack) for node_id, endpoint, rack in nodes]

@@ -15,15 +15,14 @@ the same code. A test holds both ways equal.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from broker.fetching.fetch_sessions import SessionPartition
 from broker.fetching.session_watch import SessionWatch, WatchedPartition
 from broker.handlers.data.fetch_reading import Fetch, portions
 from broker.loop.purgatory import DelayedOperation
 from broker.network.request_channel import Completion, Parts, Pending
-from broker.request.context import RequestContext
+from broker.request.context import Asker, RequestContext
 from broker.request.services import Services
 from broker.request.turns import Steps
 from broker.serving.route import encoder
@@ -38,7 +37,6 @@ from storage.segment.file_region import FileRegion
 
 if TYPE_CHECKING:
     from broker.network.connection import Connection
-    from broker.network.request_channel import ConnectionInfo
 
 MOST_TURNS: Final = 4
 """For how many turns of the loop an answer is held back while every one of them brings more."""
@@ -139,9 +137,9 @@ def begin_to_watch(fetch: Fetch, now_ms: int) -> Steps[Pending | None]:
                 return None
             partitions.append((partition, asked))
         yield
-    if context.connection.is_lost or session.watch is not None or broker.fetch_sessions.sessions.get(session.session_id) is not session:
+    if context.client.is_lost or session.watch is not None or broker.fetch_sessions.sessions.get(session.session_id) is not session:
         return None
-    watch = SessionWatch(session, replica_id, context.connection)
+    watch = SessionWatch(session, replica_id, context.client)
     watch.last_fetch_ms = now_ms
     watch.fetches = 1
     pending = Pending()
@@ -188,18 +186,6 @@ def has_parted(log: PartitionLog, asked: SessionPartition) -> bool:
     """Whether the follower's log is another than ours, or ours cannot tell. One that merely has nothing of our epoch yet is not."""
     epoch, end_offset = log.end_offset_for_epoch(asked.last_fetched_epoch)
     return epoch != asked.last_fetched_epoch or end_offset < asked.offset
-
-
-class Asker(Protocol):
-    """By which connection a fetch came."""
-
-    @property
-    def info(self) -> ConnectionInfo:
-        """What is known of it."""
-
-    @property
-    def offend(self) -> Callable[[str], None]:
-        """See RequestContext."""
 
 
 Told = tuple[int, int, int, int, FileRegion | None]
@@ -375,7 +361,7 @@ class FollowerFetch(DelayedOperation):
             replica_state=ReplicaState(replica_id=watch.replica_id), max_wait_ms=self._max_wait_ms, min_bytes=1, max_bytes=self._max_bytes
         )
         encode = encoder(version, header_is_flexible=True, in_parts=True)
-        context = RequestContext(ApiKey.FETCH, version, self._correlation_id, None, connection.info, broker, encode, connection.offend)
+        context = RequestContext(ApiKey.FETCH, version, self._correlation_id, None, connection, broker, encode)
         fetch = Fetch(request, context, session.partitions, session)
         now_ms = elapsed_ms(broker.clock)
         fetch.read(now_ms, is_first_read=False)

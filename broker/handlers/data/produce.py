@@ -327,9 +327,7 @@ class Produce:
                 self._refused(topic, partition, result, error)
             except Exception:
                 # A fault of ours, in a task that nobody awaits: the client is answered all the same.
-                logger.exception(
-                    "a batch for %s from %s failed in a worker", partition.topic_partition, self.context.connection.connection_id
-                )
+                logger.exception("a batch for %s from %s failed in a worker", partition.topic_partition, self.context.client.connection_id)
                 result.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
         answer = self.answer(pending)
         if not isinstance(answer, Pending):
@@ -380,7 +378,7 @@ class Produce:
     def _say_where_leaders_are(self, response: ProduceResponse) -> None:
         leaders = {result.current_leader.leader_id for _, result in self.results} - {-1}
         if leaders:
-            nodes = leader_nodes(self.context.broker.replica_manager, leaders, self.context.connection.listener_name)
+            nodes = leader_nodes(self.context.broker.replica_manager, leaders, self.context.client.listener_name)
             response.node_endpoints = [
                 NodeEndpoint(node_id=node_id, host=endpoint.host, port=endpoint.port, rack=rack) for node_id, endpoint, rack in nodes
             ]

@@ -73,7 +73,7 @@ async def test_a_partition_that_goes_while_a_session_begins_to_be_watched_is_ans
 async def test_a_connection_that_closes_while_a_session_begins_to_be_watched_leaves_nothing() -> None:
     follower = Follower(MANY)
     asking, watch = await begun(follower)
-    on_lost = follower.bench.connection.info.on_lost
+    on_lost = follower.bench.connection.client.on_lost
     assert on_lost is not None
     on_lost()
     await turns(MANY // PARTITIONS_PER_STEP + TURNS)

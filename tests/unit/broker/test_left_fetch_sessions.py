@@ -1,8 +1,9 @@
 """A follower that is restarted, or loses its connection, leaves its fetch session without a word: nothing of it is watched any more."""
 
 from storage.disk.clock import elapsed_ms
+from tests.support.connections import ClientConnection
 from tests.support.fetching_follower import Follower
-from tests.support.handler_bench import OffendingConnection, on_a_loop
+from tests.support.handler_bench import on_a_loop
 from tests.support.replicas import LAG_MS
 from tests.unit.broker.test_session_watch import PARTITIONS, expired, partitions_of, settled
 
@@ -41,7 +42,7 @@ async def test_a_session_whose_connection_closes_is_watched_no_more() -> None:
 @on_a_loop
 async def test_a_session_whose_connection_closes_between_two_fetches_is_watched_no_more() -> None:
     follower = await settled()
-    info = follower.bench.connection.info
+    info = follower.bench.connection.client
     assert info.on_lost is not None
     info.on_lost()
     (session,) = follower.bench.services.fetch_sessions.sessions.values()
@@ -54,7 +55,7 @@ async def test_a_session_whose_connection_closes_between_two_fetches_is_watched_
 @on_a_loop
 async def test_nothing_is_watched_for_a_connection_that_is_gone() -> None:
     follower = Follower(PARTITIONS)
-    follower.bench.connection.info.is_lost = True
+    follower.bench.connection.client.is_lost = True
     await expired(follower, follower.fetch({}))
     (session,) = follower.bench.services.fetch_sessions.sessions.values()
     assert session.watch is None
@@ -66,7 +67,7 @@ async def test_two_sessions_of_one_follower_do_not_answer_each_other() -> None:
     session = (follower.session_id, follower.session_epoch + 1)
     connection = follower.bench.connection
     waiting = follower.fetch({})
-    other_connection = follower.bench.connection = OffendingConnection()
+    other_connection = follower.bench.connection = ClientConnection()
     begin_another_session(follower)
     other = follower.fetch({})
     assert waiting.waits

@@ -76,7 +76,7 @@ def a_side(room: int = 1 << 20, held: int = 0) -> Iterator[Side]:
     finally:
         side.sender.close()
         side.ours.close()
-        side.client.close()
+        side.far_end.close()
 
 
 @pytest.fixture
