@@ -136,7 +136,7 @@ def lines(broker: Broker, scratch: Path) -> list[Line]:
     topic: Any = SimpleNamespace(name=TOPIC, topic_id=topic_id, partitions=PARTITIONS)
     probe = looking_up(broker.services.replica_manager.partitions[TOPIC][0].log.active_segment.path)
     for fetch in FETCH:
-        asked = [memoryview(bytearray(frame[4:])) for frame in fetch.load(topic, _PACE).frames]
+        asked = [memoryview(bytearray(each.frame[4:])) for each in fetch.load(topic, _PACE).prepared()]
         found.append(Line(f"{fetch.title}, random offsets", fetching(dispatcher, asked), probe, 13.0))
     step = RECORDS_OF_16_KIB * 4
     ends = PREFILL_BYTES // PARTITIONS // (16 << 10) * RECORDS_OF_16_KIB - step

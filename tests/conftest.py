@@ -2,6 +2,9 @@
 
 import os
 import signal
+from typing import Any
+
+import pytest
 
 from protocol.compiled import leave_out
 
@@ -12,3 +15,13 @@ if os.environ.get("OTTLA_PURE_PYTHON"):
 for number in (signal.SIGHUP, signal.SIGINT):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, lambda *_: None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Only where no other way was asked for."""
+    if config.getoption("dist") != "load":
+        return None
+    from tests.support.scheduling import ModuleScheduling
+
+    return ModuleScheduling(config, log)

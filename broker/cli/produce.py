@@ -20,6 +20,7 @@ from broker.cli.output import progress_bar, say
 from broker.client.errors import ClientError
 
 if TYPE_CHECKING:
+    from broker.cli.record_input import LineReader
     from broker.client.cluster import Cluster
     from broker.client.producer import Delivery, OutgoingRecord, Producer
 
@@ -86,32 +87,15 @@ def produce(
     """
     import random
 
-    from broker.cli.options import key_values
-    from broker.cli.record_format import unescape
-    from broker.cli.record_input import LineReader
-    from broker.cli.times import parse_time
     from broker.client.producer import Producer, ProducerSettings
     from protocol.records.compression import CODEC_BY_NAME
 
     if as_base64 and not as_json:
-        raise click.UsageError("--base64 goes with --json.")
+        raise click.UsageError("--base64 requires --json.")
     if whole and (as_json or not files):
-        raise click.UsageError("--whole needs FILEs, and goes without --json.")
-    try:
-        separators = unescape(delimiter), None if key_delimiter is None else unescape(key_delimiter)
-        timestamp_ms = None if timestamp is None else parse_time(timestamp, int(time.time() * 1000))
-    except ValueError as error:
-        raise click.UsageError(f"{error}.") from None
-    if b"" in separators:
-        raise click.UsageError("A delimiter has at least one character.")
-    reader = LineReader(
-        key=None if key is None else key.encode(),
-        key_delimiter=separators[1],
-        headers=tuple((name.encode(), value.encode()) for name, value in key_values(headers, "--header").items()),
-        partition=partition,
-        timestamp_ms=timestamp_ms,
-        empty_is_null=empty_is_null,
-    )
+        raise click.UsageError("--whole requires FILEs, and excludes --json.")
+    end_of_record, end_of_key = _separators(delimiter, key_delimiter)
+    reader = _reader(key, end_of_key, headers, partition, timestamp, empty_is_null=empty_is_null)
     summary = Summary(topic, verbose=verbose)
     settings = ProducerSettings(
         acks=_ACKS[acks],
@@ -122,19 +106,65 @@ def produce(
         delivery_timeout_seconds=delivery_timeout,
     )
     producer = Producer(cluster, topic, settings, summary.on_delivery, choose=random.choice, may_create_topic=create_topic)
-    source = _Source(files, separators[0], reader, as_json=as_json, as_base64=as_base64, whole=whole)
+    source = _Source(files, end_of_record, reader, as_json=as_json, as_base64=as_base64, whole=whole)
     try:
-        with source.progress() as advance:
-            try:
-                _send_all(producer, source, summary, rate, advance)
-            except KeyboardInterrupt:
-                say("interrupted; what was read is delivered first")
-            producer.flush()
-            summary.raise_first_error()
+        _deliver(producer, source, summary, rate)
     finally:
         producer.close()
         if not quiet:
             say(summary.text())
+
+
+def _separators(delimiter: str, key_delimiter: str | None) -> tuple[bytes, bytes | None]:
+    """The ends of a record and of its key. Raises UsageError for what cannot be one."""
+    from broker.cli.record_format import unescape
+
+    try:
+        separators = unescape(delimiter), None if key_delimiter is None else unescape(key_delimiter)
+    except ValueError as error:
+        raise click.UsageError(f"{error}.") from None
+    if b"" in separators:
+        raise click.UsageError("A delimiter has at least one character.")
+    return separators
+
+
+def _reader(
+    key: str | None,
+    end_of_key: bytes | None,
+    headers: tuple[str, ...],
+    partition: int | None,
+    timestamp: str | None,
+    *,
+    empty_is_null: bool,
+) -> LineReader:
+    """Makes records of lines. Raises UsageError for a time or a header that cannot be read."""
+    from broker.cli.options import key_values
+    from broker.cli.record_input import LineReader
+    from broker.cli.times import parse_time
+
+    try:
+        timestamp_ms = None if timestamp is None else parse_time(timestamp, int(time.time() * 1000))
+    except ValueError as error:
+        raise click.UsageError(f"{error}.") from None
+    return LineReader(
+        key=None if key is None else key.encode(),
+        key_delimiter=end_of_key,
+        headers=tuple((name.encode(), value.encode()) for name, value in key_values(headers, "--header").items()),
+        partition=partition,
+        timestamp_ms=timestamp_ms,
+        empty_is_null=empty_is_null,
+    )
+
+
+def _deliver(producer: Producer, source: _Source, summary: Summary, rate: float | None) -> None:
+    """Send all records and wait for their answers. Raises the error of the first record that could not be delivered."""
+    with source.progress() as advance:
+        try:
+            _send_all(producer, source, summary, rate, advance)
+        except KeyboardInterrupt:
+            say("interrupted; what was read is delivered first")
+        producer.flush()
+        summary.raise_first_error()
 
 
 class Summary:
@@ -182,15 +212,12 @@ class _Source:
         self,
         files: tuple[Path, ...],
         delimiter: bytes,
-        reader: object,
+        reader: LineReader,
         *,
         as_json: bool,
         as_base64: bool,
         whole: bool,
     ) -> None:
-        from broker.cli.record_input import LineReader
-
-        assert isinstance(reader, LineReader)
         self._files = files
         self._delimiter = delimiter
         self._reader = reader

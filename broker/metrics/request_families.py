@@ -1,4 +1,4 @@
-"""kafka.network: requests at their stations, the request channel, and who serves them."""
+"""Declares the families of kafka.network: requests by stage, the request channel, processors and handlers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _REQUEST_METRICS = "kafka.network:name={name},request=*,type=RequestMetrics"
 _STATIONS = {
     "queue": ("RequestQueueTimeMs", "Time that requests wait until a handler takes them, from when their bytes were read."),
     "local": ("LocalTimeMs", "Time in the handler; of administration until it is done."),
-    "remote": ("RemoteTimeMs", "Time until what a handled request waits for has come: replicas, more bytes, other members."),
+    "remote": ("RemoteTimeMs", "Time that a handled request waits for replicas, more bytes or other members."),
     "response_queue": ("ResponseQueueTimeMs", "Time that answers wait until they are written."),
     "response_send": ("ResponseSendTimeMs", "Time that writing answers takes."),
-    "total": ("TotalTimeMs", "All of the time, from the bytes to the answer. At high rates one request in up to 1024 is measured."),
+    "total": ("TotalTimeMs", "Total time, from the bytes to the answer. At high rates one request in up to 1024 is measured."),
     "request_bytes": ("RequestBytes", "Sizes of requests in bytes."),
 }
 
@@ -100,7 +100,7 @@ REQUEST_FAMILIES: tuple[Family, ...] = (
     gauge(
         "kafka_network_socketserver_networkprocessoravgidlepercent",
         "kafka.network:name=NetworkProcessorAvgIdlePercent,type=SocketServer",
-        "Which part of the last minute, 0 to 1, the event loop did nothing: all processors share it.",
+        "Share of the last minute, 0 to 1, in which the event loop was idle: all processors share the loop.",
         lambda view: view.loop_watch.idle_ratio,
     ),
     Family(
@@ -114,13 +114,13 @@ REQUEST_FAMILIES: tuple[Family, ...] = (
     gauge(
         "kafka_network_socketserver_expiredconnectionskilledcount",
         "kafka.network:name=ExpiredConnectionsKilledCount,type=SocketServer",
-        "Connections that were closed because nothing moved on them (connections.max.idle.ms).",
+        "Connections that were closed because they were idle (connections.max.idle.ms).",
         lambda view: sum(processor.expired_connections for processor in view.socket_server.processors),
     ),
     gauge(
         "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent",
         "kafka.server:name=RequestHandlerAvgIdlePercent,type=KafkaRequestHandlerPool",
-        "Which part, 0 to 1, of the handlers is idle: that of the event loop, where they run, times that of free slots (num.io.threads).",
+        "Idle share of the handlers, 0 to 1: that of the event loop, on which they run, times that of free slots (num.io.threads).",
         _handlers_idle,
     ),
 )

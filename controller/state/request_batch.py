@@ -1,7 +1,7 @@
-"""The requests that follow from one change of state: collected per broker, then sent together.
+"""Collects the requests that follow from one change of state, for each broker, and sends them together.
 
-Kafka's ControllerBrokerRequestBatch. Every LeaderAndIsr about a partition also puts it into the UpdateMetadata of all brokers. On each
-broker the order is LeaderAndIsr, UpdateMetadata, StopReplica.
+Kafka's ControllerBrokerRequestBatch. Every LeaderAndIsr for a partition also adds it to the UpdateMetadata of all
+brokers. Each broker receives LeaderAndIsr, UpdateMetadata and StopReplica in this order.
 """
 
 from collections.abc import Callable, Iterable
@@ -43,7 +43,7 @@ class _Stopped(NamedTuple):
 
 
 class RequestBatch:
-    """What shall be said to whom: filled, sent, and then empty again."""
+    """The requests to be sent; empty again after `send`."""
 
     def __init__(
         self,
@@ -69,7 +69,8 @@ class RequestBatch:
         self._stop_replica: dict[int, dict[TopicPartition, _Stopped]] = {}
 
     def leader_and_isr(self, brokers: Iterable[int], partition: TopicPartition, leadership: Leadership, *, is_new: bool = False) -> None:
-        """Tell `brokers` the partition's state, and everybody the metadata that follows from it."""
+        """Add the partition's state to the LeaderAndIsr of `brokers`, and its metadata to the UpdateMetadata of all
+        brokers."""
         for broker in brokers:
             of_broker = self._leader_and_isr.setdefault(broker, {})
             told = of_broker.get(partition)
@@ -77,13 +78,14 @@ class RequestBatch:
         self._metadata_to_all[partition] = None
 
     def update_metadata(self, brokers: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
-        """Tell `brokers` which brokers live, and what is known of `partitions`."""
+        """Add the live brokers and the metadata of `partitions` to the UpdateMetadata of `brokers`."""
         named = dict.fromkeys(partitions)
         for broker in brokers:
             self._update_metadata.setdefault(broker, {}).update(named)
 
     def stop_replica(self, brokers: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
-        """Tell `brokers` to stop their replicas of the partition, as it is led now, and with `delete` to delete their logs."""
+        """Add the partition to the StopReplica of `brokers`, with its present leader epoch; with `delete` they delete
+        their logs."""
         leadership = self._context.leaderships.get(partition)
         if self._context.is_being_deleted(partition.topic):
             leader_epoch = EPOCH_DURING_DELETE
@@ -95,7 +97,8 @@ class RequestBatch:
             of_broker[partition] = _Stopped(leader_epoch, delete or (before is not None and before.delete))
 
     async def send(self) -> None:
-        """Hand everything to the senders, with pauses while it is put together. Brokers that are not alive are left out."""
+        """Pass all requests to the senders, with pauses while they are built. Requests to brokers that are not alive
+        are dropped."""
         leader_states: dict[TopicPartition, tuple[_Told, LeaderAndIsrPartitionState]] = {}
         for broker_id, told in self._leader_and_isr.items():
             if broker_id in self._context.brokers:
@@ -119,7 +122,8 @@ class RequestBatch:
             if of_broker:
                 topics = await self._topic_states(self._metadata_to_all | of_broker, states)
             else:
-                # Most brokers are told the same; thousands of partitions are not listed again for each.
+                # Most brokers receive the same states, which are built once: a request may have thousands of
+                # partitions.
                 shared = topics = await self._topic_states(self._metadata_to_all, states) if shared is None else shared
             request = UpdateMetadataRequest(
                 controller_id=self._controller_id,
@@ -148,7 +152,7 @@ class RequestBatch:
                     continue
                 leaders[told_of_it.leadership.state.leader] = None
                 known = states.get(partition)
-                if known is None or known[0] != told_of_it:  # else another replica is told the same
+                if known is None or known[0] != told_of_it:  # otherwise the state that another replica receives is used again
                     known = states[partition] = (told_of_it, _leader_state(partition, told_of_it, assignment))
                 topic = topics.get(partition.topic)
                 if topic is None:
@@ -191,7 +195,7 @@ class RequestBatch:
         return list(topics.values())
 
     def _metadata_of(self, partition: TopicPartition) -> UpdateMetadataPartitionState | None:
-        """None for a partition that has no state yet: brokers learn of it when it has."""
+        """None for a partition that has no state yet: brokers learn of it when it has one."""
         leadership = self._context.leaderships.get(partition)
         if leadership is None:
             return None

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,10 +34,14 @@ def a_part(key: str, seen: list[tuple[str, str]], failing: Sequence[str] = ()) -
 
 
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, parts: Sequence[Part], *arguments: str) -> tuple[int, Path]:
-    """(exit code, the folder of the page)."""
+    """(exit code, the folder of the page). The machine's memory is left alone.
+
+    tests/unit/benchmarks/test_present_memory.py asks for some.
+    """
     monkeypatch.setattr(bench, "PARTS", {part.key: part for part in parts})
     monkeypatch.setattr(bench, "_RESULTS", tmp_path)
     monkeypatch.setattr(bench, "compiled", Path)
+    monkeypatch.setattr(bench, "free_memory_present", lambda: nullcontext(0))
     status = bench.main(arguments)
     (page,) = tmp_path.iterdir()
     return status, page
@@ -47,6 +52,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, parts: Sequence[Part], 
     [
         (["--kinds", "pulsar"], "no such kind of broker: pulsar"),
         (["--only", "sums"], "no such load: sums"),
+        (["--only", "produce-*,sums-*"], "no such load: sums-*"),
         (["--parts", "single,whole"], "no such part: whole"),
         (["--quick", "--long"], "not allowed with argument"),
         (["--dir", "/nowhere"], "/nowhere is no folder"),
@@ -57,6 +63,18 @@ def test_unknown_words_are_refused(arguments: list[str], complaint: str, capsys:
         bench.main(arguments)
 
     assert complaint in capsys.readouterr().err
+
+
+def test_names_of_loads_may_have_wildcards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    chosen: list[frozenset[str]] = []
+
+    def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
+        chosen.append(plan.only)
+
+    part = replace(a_part("other", []), take_turn=take_turn)
+    run(monkeypatch, tmp_path, [part], "--kinds", "ottla", "--only", "mixed,fetch-4k-v1?")
+
+    assert chosen == [{"mixed", "fetch-4k-v11", "fetch-4k-v12", "fetch-4k-v17"}]
 
 
 def test_sides_take_turns_and_only_the_first_part_is_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
