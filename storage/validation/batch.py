@@ -184,6 +184,8 @@ def look_at_records(run: BatchRun, rules: ValidationRules, now_ms: int, max_time
         summary = check_records(run.batch(), run.header(), rules, now_ms, INLINE_CHECK_MAX_BYTES)
     except RecordTooLarge:
         return  # small as it came, large inside
+    finally:
+        run.records_checked = run.count
     _accept(run, summary)
 
 

@@ -25,7 +25,8 @@ from protocol.records.checksum import crc32c
 
 
 class BatchRun:
-    """See the module. After an append it says where its batches went; `epochs` are those that began in it, with their first offsets."""
+    """See the module. After an append it says where its batches went; `epochs` are those that began in it, with their first offsets;
+    `records_checked` says how many records were looked at."""
 
     __slots__ = (
         "at",
@@ -56,6 +57,7 @@ class BatchRun:
         "new_max_timestamp",
         "producer_epoch",
         "producer_id",
+        "records_checked",
         "size",
         "start",
         "takes_log_append_time",
@@ -80,6 +82,7 @@ class BatchRun:
         self.needs_recompression = False
         self.takes_log_append_time = False
         self.is_duplicate = False
+        self.records_checked = 0
         self.has_producers = False
         self.epochs: list[tuple[int, int]] | None = None
         self.first_offset = self.last_offset = -1

@@ -15,8 +15,6 @@ PATHS = (
     "tests/unit/broker/test_produce_together.py",
     "tests/unit/storage/test_indexes.py",
     "tests/unit/storage/test_log_read.py",
-    "tests/unit/storage/test_plain_append.py",
-    "tests/unit/storage/test_plain_append_of_several.py",
     "tests/wire/test_fetch_fast_path.py",
     "tests/wire/test_produce_fast_path.py",
     "tests/integration/test_fetch_one_partition.py",
