@@ -32,7 +32,7 @@ def _errors(view: View) -> Reading:
     requests: Counter[int] = Counter()
     for api_key, count in view.requests.counts():
         requests[api_key] += count
-    for api_key, error, count in list(view.requests.errors.items(requests)):
+    for api_key, error, count in list(view.requests.errors.items(requests, view.services.replica_manager.topic_stats.produce_codes)):
         yield labels_text(("request", "error"), (request_name(api_key), error)), count
 
 

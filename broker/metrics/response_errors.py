@@ -1,9 +1,9 @@
 """Counts every error code of every answer, NONE included: Kafka's ErrorsPerSec.
 
 A counter for an answer's class is compiled when the first request arrives: it visits the fields that are error codes,
-and the structures that contain some. It runs in `Route.encode`, through which only answers made of messages pass. The
-hot path encodes its answers without messages, and these have no errors; their number is that of the requests that were
-not counted here.
+and the structures that contain some. It runs in `Route.encode`, through which only answers made of messages pass.
+Produce counts its error codes itself. The hot path of Fetch encodes answers without errors; their number is that of the
+requests that were not counted here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from protocol.schema.fields import Field
     from protocol.schema.message import Message
 
-HOT_APIS: dict[int, int] = {ApiKey.PRODUCE: 1, ApiKey.FETCH: 2}
+HOT_APIS: dict[int, int] = {ApiKey.FETCH: 2}
 """Apis with answers that pass by `Route.encode`, and the number of error codes in such an answer: one of a partition,
 and for Fetch one of the request."""
 
@@ -37,9 +37,13 @@ class ErrorCounts:
         self.encoded: dict[int, int] = {}
         """Number of answers that passed `Route.encode`, by api."""
 
-    def items(self, requests: dict[int, int]) -> Iterator[tuple[int, str, int]]:
-        """(api key, name of the error, count); `requests` has the number of requests by api."""
+    def items(self, requests: dict[int, int], produce_codes: dict[int, int]) -> Iterator[tuple[int, str, int]]:
+        """(api key, name of the error, count); `requests` has the number of requests by api, `produce_codes` what the
+        Produce handler counted."""
         counts = self.counts.copy()
+        for code, count in produce_codes.items():
+            if count:
+                counts[ApiKey.PRODUCE << 16 | code & 0xFFFF] = count
         for api_key, codes in HOT_APIS.items():
             unseen = max(0, requests.get(api_key, 0) - self.encoded.get(api_key, 0))
             if unseen:

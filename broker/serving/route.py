@@ -64,7 +64,7 @@ class Route:
         self,
         types: Api,
         version: int,
-        handler: Handler,
+        handler: Handler | None,
         frame_handler: FrameHandler | None = None,
         several_handler: SeveralHandler | None = None,
     ) -> None:

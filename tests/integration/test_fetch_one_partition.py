@@ -19,12 +19,12 @@ from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, Fo
 from protocol.schema.message import Message
 from protocol.schema.registry import api
 from protocol.uuid import ZERO_UUID
+from storage.log.origins import CLIENT
 from storage.log.partition_log import PartitionLog
 from storage.log.reads import FetchSlice
 from storage.segment.file_region import FileRegion
 from storage.segment.transaction_index import AbortedTransaction
-from storage.validation.batch import validate_produce
-from tests.support.batches import FIRST_TIMESTAMP, a_batch
+from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_run
 from tests.support.connections import ClientConnection
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 
@@ -46,8 +46,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker
 def fill(services: Services) -> None:
     partition = services.replica_manager.partition_or_raise(TOPIC, 0)
     for _ in range(BATCHES):
-        batch = validate_produce(a_batch(RECORDS, value_bytes=100), partition.log.rules, FIRST_TIMESTAMP)
-        partition.append_as_leader(batch, -1, FIRST_TIMESTAMP)
+        partition.append(a_run(a_batch(RECORDS, value_bytes=100)), -1, FIRST_TIMESTAMP, CLIENT)
 
 
 def a_fetch(services: Services, version: int, **changes: Any) -> FetchRequest:

@@ -8,14 +8,11 @@ takes several times as long.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from broker.fetching.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, SessionPartition
 from broker.handlers.data.follower_fetch import handle_follower_fetch_frame
 from broker.network.connection import Connection
 from broker.network.request_channel import Parts, Pending
 from broker.request.services import Services
-from protocol.compiled import compiled
 from protocol.fetch_fast_path import (
     END_WITH_ID,
     FIRST_VERSION_WITH_IDS,
@@ -115,7 +112,3 @@ def handle_fetch_frame(
         correlation_id, session_id, topic, index, high_watermark, last_stable_offset, log_start_offset, read_committed, region.length
     )
     return [head, region]
-
-
-if not TYPE_CHECKING and (_native := compiled("broker.handlers.native")) is not None:
-    handle_fetch_frames = _native.handle_fetch_frames

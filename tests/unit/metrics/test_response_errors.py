@@ -29,7 +29,7 @@ def test_the_request_and_every_partition_have_an_error_code() -> None:
 def test_a_negative_code_is_told_by_its_name() -> None:
     errors = ErrorCounts()
     walker(FindCoordinatorResponse)(FindCoordinatorResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR), errors.counts, 10 << 16)
-    assert list(errors.items({})) == [(10, "UNKNOWN_SERVER_ERROR", 1)]
+    assert list(errors.items({}, {0: 0})) == [(10, "UNKNOWN_SERVER_ERROR", 1)]
 
 
 @pytest.mark.parametrize("key", sorted(SERVED), ids=lambda key: key.name)
@@ -46,8 +46,13 @@ def test_hand_made_answers_are_counted_by_what_is_left() -> None:
     encode = route.encode
     count_answers(route, errors)
     assert route.encode(1, a_fetch_response(ErrorCode.OFFSET_OUT_OF_RANGE)) == encode(1, a_fetch_response(ErrorCode.OFFSET_OUT_OF_RANGE))
-    found = {name: count for _, name, count in errors.items({FETCH: 11})}
+    found = {name: count for _, name, count in errors.items({FETCH: 11}, {0: 0})}
     assert found == {"NONE": 1 + 2 * 10, "OFFSET_OUT_OF_RANGE": 1}
+
+
+def test_what_produce_counted_is_told_with_the_rest() -> None:
+    found = list(ErrorCounts().items({}, {ErrorCode.NONE: 5, ErrorCode.UNKNOWN_SERVER_ERROR: 2, ErrorCode.CORRUPT_MESSAGE: 0}))
+    assert found == [(ApiKey.PRODUCE, "NONE", 5), (ApiKey.PRODUCE, "UNKNOWN_SERVER_ERROR", 2)]
 
 
 def test_an_answer_that_cannot_be_written_still_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None:
