@@ -113,7 +113,7 @@ class Dispatcher:
             return _refuse(frame, connection, malformed)
         context = self._context(route, correlation_id, client_id, connection)
         try:
-            response = route.handler(request, context)  # type: ignore[misc]  # a route without one has answered
+            response = route.handler(request, context)
         except Exception as error:
             return self._unexpected(route, context, error)
         if isinstance(response, Message):
@@ -182,7 +182,7 @@ class Dispatcher:
         context = self._context(route, correlation_id, client_id, connection)
         context.is_large = True
         try:
-            response = route.handler(request, context)  # type: ignore[misc]  # a route without one has answered
+            response = route.handler(request, context)
         except Exception as error:
             pending.complete(self._unexpected(route, context, error))
             return None

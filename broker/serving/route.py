@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.network.request_channel import BETWEEN_BROKERS, CLOSE, Completion
 from broker.request.turns import LARGE_BYTES, Steps
@@ -20,6 +20,7 @@ from protocol.schema.message import Message
 
 if TYPE_CHECKING:
     from broker.handlers.table import FrameHandler, Handler, SeveralHandler
+    from broker.request.context import RequestContext
     from protocol.schema.registry import Api
 
 logger = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ class Route:
     ) -> None:
         self.api_key = types.key
         self.version = version
-        self.handler = handler
+        self.handler = handler or _no_message_handler
         self.frame_handler = frame_handler
         self.several_handler = several_handler
         self.read = FAST_READERS.get(types.key)
@@ -90,6 +91,10 @@ class Route:
         self.large_bytes = LARGE.get(types.key, LARGE_BYTES)
         self.requests = 0
         self.sample_at = 0  # the request, counted from 1, that is measured next; 0: none
+
+
+def _no_message_handler(request: Any, context: RequestContext) -> Any:
+    raise AssertionError("the frame handler answers every request")
 
 
 def _read_behind_short_header(request_class: type[Message], frame: memoryview, _: int, version: int) -> Message:
