@@ -112,7 +112,7 @@ def address_in(cluster: MetadataCache, broker_id: int, listener: str) -> PeerAdd
 
 
 class _Itself:
-    """The broker as a client of its own, which may do everything."""
+    """The broker as a client of itself, with all permissions."""
 
     def __init__(self, client: Client) -> None:
         self.client = client

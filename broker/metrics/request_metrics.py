@@ -221,10 +221,6 @@ class RequestMetrics:
                 if of_followers:
                     yield FETCH_FOLLOWER, route.version, of_followers
 
-    def counts(self) -> list[tuple[int, int]]:
-        """(api key, number of requests) of every version."""
-        return [(sampling.route.api_key, sampling.route.requests) for sampling in self._samplings.values()]
-
     def named(self) -> list[tuple[str, Stations]]:
         """The stages by request name."""
         return list(self._stations.items())

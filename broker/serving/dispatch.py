@@ -31,7 +31,6 @@ from broker.request.services import Services
 from broker.request.turns import Steps, Unfinished, let_go
 from broker.serving.route import CORRELATION_ID, Route
 from protocol.api_keys import ApiKey
-from protocol.compiled import compiled
 from protocol.errors import ErrorCode
 from protocol.produce_fast_path import MAX_TOGETHER
 from protocol.schema.message import Message
@@ -360,8 +359,3 @@ def name_of(frame: memoryview) -> str:
         return f"{ApiKey(api_key).name} v{version}"
     except ValueError:
         return f"api {api_key} v{version}"
-
-
-if not TYPE_CHECKING and (_native := compiled("broker.handlers.native")) is not None:
-    _native.stand_before(Dispatcher, Route)
-    Dispatcher.handle_several = _native.handle_several

@@ -1,11 +1,12 @@
-"""Taking the directories of logs that nobody has any more out of sight, in a thread: to rename one may wait for the journal of the file
-system, on a busy disk for a tenth of a second, and a topic has hundreds of partitions.
+"""Renames the directories of removed logs in a thread: a rename may wait for the file system's journal, on a busy disk
+for a tenth of a second.
 
-`LogManager` owns one. The log is in nobody's list when it is retired, and its files go later (`LogDeletions`). A crash before the rename
-leaves the log where it was; so the controller is told that it is deleted only when all of that is done (`when_done`), and the checkpoints
-are written: a new log of that name must not inherit the offsets of the old one, or a kill would cost it what lies below them.
+Owned by `LogManager`. The log is already removed from all lists, and its files are deleted later (`LogDeletions`). A
+crash before the rename leaves the log in place. So the deletion is confirmed to the controller only after the renames
+and the checkpoints are written (`when_done`): a new log of that name must not inherit the offsets of the old one, or a
+kill would cost it the records below them.
 
-Invariant: a directory that has the name of a retired log's is not made, nor looked for, before `settle` has returned.
+Invariant: no directory with the name of a removed log is created or looked up before `settle` has returned for it.
 """
 
 import logging
@@ -20,11 +21,11 @@ from storage.log.partition_log import PartitionLog
 log = logging.getLogger(__name__)
 
 RETIRE_LOG = "retire-log"
-"""The name of this work."""
+"""The name of this background work."""
 
 
 class Retirement:
-    """Of one log: its directory is to be renamed to `directory`."""
+    """The rename of one log's directory to `directory`."""
 
     __slots__ = ("_has_run", "_lock", "directory", "failure", "former", "log")
 
@@ -33,12 +34,12 @@ class Retirement:
         self.former = gone.directory
         self.directory = directory
         self.failure: LogDirFailure | None = None
-        """What the disk said, once `run` has returned."""
+        """The disk failure, once `run` has returned."""
         self._lock = threading.Lock()
         self._has_run = False
 
     def run(self) -> None:
-        """Blocks until the directory is renamed, whoever does it; for any thread."""
+        """Blocks until the directory is renamed, by this or another thread."""
         with self._lock:
             if self._has_run:
                 return
@@ -50,51 +51,53 @@ class Retirement:
 
 
 class Retirements:
-    """All of a broker. Called on the event loop, but for `settle`."""
+    """All renames of a broker. Called on the event loop, except for `settle`."""
 
     __slots__ = ("_background", "_on_failure", "_pending", "_when_written")
 
     def __init__(
         self, background: Background, on_failure: Callable[[LogDirFailure], None], when_written: Callable[[Callable[[], None]], None]
     ) -> None:
-        """`on_failure` is called on the loop when the disk refuses; `when_written` is that of the checkpoints."""
+        """`on_failure` is called on the loop when the disk fails; `when_written` is that of the checkpoints."""
         self._background = background
         self._on_failure = on_failure
         self._when_written = when_written
         self._pending: dict[str, Retirement] = {}
-        """By the directory's former name."""
+        """Renames by the former path of the directory."""
 
     def begin(self, retirement: Retirement, then: Callable[[], None]) -> None:
-        """Has a thread do it; then the log is told where it is, and `then` is called. Not after a failure: the log is only closed."""
+        """Renames the directory in a thread, then updates the log's path and calls `then`. After a failure the log is
+        only closed."""
         self._pending[retirement.former] = retirement
         self._background.submit(RETIRE_LOG, retirement.run, lambda _: self._finish(retirement, then, self._on_failure))
 
     def do_now(self, retirement: Retirement, then: Callable[[], None]) -> None:
-        """The same, in this turn of the loop. Blocks. A failure is reported in the next turn, when another log has taken the place."""
+        """Renames the directory in this turn of the loop. Blocks. A failure is reported in the next turn, when another
+        log has taken the place."""
         retirement.run()
         self._finish(retirement, then, lambda failure: self._background.schedule(RETIRE_LOG, 0, 0, lambda: self._on_failure(failure)))
 
     def settle(self, directory: str) -> None:
-        """The directory that has this name on return is not one of a retired log. Blocks; for any thread."""
+        """Ensures that a directory with this name is not one of a removed log. Blocks; callable from any thread."""
         retirement = self._pending.get(directory)
         if retirement is not None:
             retirement.run()
 
     def settle_all(self) -> None:
-        """Blocks until all that was begun is done. For the time when the loop runs no more."""
+        """Blocks until all renames are done. For use after the loop has stopped."""
         for retirement in self._pending.values():
             retirement.run()
             if retirement.failure is not None:
-                log.error("%s is not renamed, and stays as a stray: %s", retirement.former, retirement.failure)
+                log.error("%s cannot be renamed and remains as a stray log: %s", retirement.former, retirement.failure)
 
     def when_done(self, then: Callable[[BaseException | None], None]) -> None:
-        """Calls `then` when all that was begun so far is done, and no checkpoint names those logs any more."""
+        """Calls `then` when all renames begun so far are done, and no checkpoint contains those logs any more."""
 
         def renamed(error: BaseException | None) -> None:
             self._when_written(partial(then, error))
 
         if self._pending:
-            self._background.submit(RETIRE_LOG, _nothing, renamed)  # work of one name is done in this order
+            self._background.submit(RETIRE_LOG, _nothing, renamed)  # work of one name runs in this order
         else:
             renamed(None)
 

@@ -24,9 +24,9 @@ from replication.reading.asked_partition import AskedPartition
 from replication.reading.fetch_read import READ_UNCOMMITTED, FetchParams, read_one
 from storage.disk.clock import elapsed_ms
 from storage.disk.filesystem import FileSystem
-from storage.log.appended import Appended
-from storage.validation.batch import validate_produce
-from tests.support.batches import a_batch
+from storage.log.origins import CLIENT
+from storage.validation.run import BatchRun
+from tests.support.batches import a_batch, a_run
 from tests.support.log_manager import Disks
 
 TOPIC = "orders"
@@ -167,11 +167,13 @@ class Replicas:
         """orders-0."""
         return self.manager.partitions[TOPIC][0]
 
-    def append(self, records: int = 1, acks: int = -1, index: int = 0) -> Appended:
+    def append(self, records: int = 1, acks: int = -1, index: int = 0) -> BatchRun:
         """A producer's batch; `records` of them."""
         partition = self.manager.partitions[TOPIC][index]
         now_ms = self.clock.now_ms()
-        return partition.append_as_leader(validate_produce(a_batch(records), partition.log.rules, now_ms), acks, now_ms)
+        run = a_run(a_batch(records))
+        partition.append(run, acks, now_ms, CLIENT)
+        return run
 
     def fetch(
         self,

@@ -59,7 +59,7 @@ def test_one_whose_source_has_changed_since_is_left_alone(monkeypatch: pytest.Mo
 
 
 @needed
-@pytest.mark.parametrize("name", ["protocol", "storage", "network", "handlers"])
+@pytest.mark.parametrize("name", ["protocol", "storage", "network"])
 def test_one_that_reads_the_fields_of_another_is_left_alone_with_it(name: str) -> None:
     program = (
         "import protocol.compiled\n"
@@ -71,8 +71,7 @@ def test_one_that_reads_the_fields_of_another_is_left_alone_with_it(name: str) -
     left = {
         "protocol": "storage.native, broker.network.native",
         "storage": "protocol.native",
-        "network": "protocol.native, storage.native, broker.handlers.native",
-        "handlers": "protocol.native, storage.native, broker.network.native",
+        "network": "protocol.native, storage.native",
     }[name]
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == f"compiled in part ({left})\n"
 
@@ -235,18 +234,3 @@ def test_an_index_of_anything_leads_nowhere(entries: bytes, count: int, offset: 
     with open("/dev/zero", "rb") as zeros:
         file = SimpleNamespace(descriptor=zeros.fileno())
         assert native("storage.native").between_entries(file, entries, count, 0, 1 << 30, offset, max_bytes) is None
-
-
-@needed
-@given(st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1), st.none()), max_size=20), st.integers(0, 2**62))
-def test_index_entries_are_packed_the_same(relative: list[tuple[int, int, None]], base_offset: int) -> None:
-    added = [(base_offset + offset, position, rest) for offset, position, rest in relative]
-    packed = native("storage.native").pack_entries(added, base_offset)
-    assert packed == without("storage.segment.offset_index")._pack_entries(added, base_offset)
-
-
-@needed
-@pytest.mark.parametrize("entry", [(2**31, 0), (-(2**31) - 1, 0), (0, 2**31)])
-def test_an_entry_that_does_not_fit_is_refused(entry: tuple[int, int]) -> None:
-    with pytest.raises(OverflowError):
-        native("storage.native").pack_entries([entry], 0)

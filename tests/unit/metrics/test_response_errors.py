@@ -10,7 +10,6 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from protocol.messages.find_coordinator import FindCoordinatorResponse
-from protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from protocol.schema.registry import api
 
 PRODUCE = int(ApiKey.PRODUCE)
@@ -30,7 +29,7 @@ def test_the_request_and_every_partition_have_an_error_code() -> None:
 def test_a_negative_code_is_told_by_its_name() -> None:
     errors = ErrorCounts({})
     walker(FindCoordinatorResponse)(FindCoordinatorResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR), errors.counts, 10 << 16)
-    assert list(errors.items({})) == [(10, "UNKNOWN_SERVER_ERROR", 1)]
+    assert list(errors.items()) == [(10, "UNKNOWN_SERVER_ERROR", 1)]
 
 
 @pytest.mark.parametrize("key", sorted(SERVED), ids=lambda key: key.name)
@@ -41,16 +40,16 @@ def test_every_answer_can_be_walked(key: ApiKey) -> None:
     assert sum(counts.values()) == any(field.name == "error_code" for field in response.SCHEMA.fields)
 
 
-def test_hand_made_answers_are_counted_by_what_is_left() -> None:
-    errors = ErrorCounts({})
-    route = Route(api(ApiKey.PRODUCE), 9, *handlers_of(ApiKey.PRODUCE))
+def test_answers_made_of_messages_are_counted_beside_those_that_a_handler_counted() -> None:
+    key = ApiKey.FIND_COORDINATOR << 16
+    errors = ErrorCounts({key: 10, ApiKey.PRODUCE << 16: 0})
+    route = Route(api(ApiKey.FIND_COORDINATOR), 2, *handlers_of(ApiKey.FIND_COORDINATOR))
     encode = route.encode
     count_answers(route, errors)
-    refused = PartitionProduceResponse(index=0, error_code=ErrorCode.NOT_ENOUGH_REPLICAS, base_offset=-1)
-    response = ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[refused])])
+    response = FindCoordinatorResponse(error_code=ErrorCode.NOT_COORDINATOR)
     assert route.encode(1, response) == encode(1, response)
-    found = {name: count for _, name, count in errors.items({PRODUCE: 11})}
-    assert found == {"NONE": 10, "NOT_ENOUGH_REPLICAS": 1}
+    found = {(api_key, name): count for api_key, name, count in errors.items()}
+    assert found == {(ApiKey.FIND_COORDINATOR, "NONE"): 10, (ApiKey.FIND_COORDINATOR, "NOT_COORDINATOR"): 1}
 
 
 def test_an_answer_that_cannot_be_written_still_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None:
