@@ -46,8 +46,8 @@ def rebuild_producer_state(
 ) -> None:
     """Brings `manager` to what the log below `last_offset` says, and takes the snapshots that spare the next start the work.
 
-    `clean` says that the log was closed properly: without any snapshot it then never had a producer, and is not read. `yield_to_loop` is called
-    every now and then. May raise OSError.
+    `clean` says that the log was closed properly: without any snapshot it then never had a producer, and is not read. `yield_to_loop`
+    is called every now and then. May raise OSError.
     """
     bases = segments.bases
     snapshots_at = {*bases[-2:], last_offset}
