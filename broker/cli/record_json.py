@@ -102,7 +102,7 @@ def _field_bytes(value: object, name: str, as_base64: bool) -> bytes | None:
 
 def _decoded(value: object, name: str) -> bytes:
     try:
-        return base64.b64decode(value, validate=True)  # other types raise
+        return base64.b64decode(value, validate=True)  # type: ignore[arg-type]  # other types raise
     except (binascii.Error, TypeError, ValueError):
         raise NotARecord(f'"{name}" is not base64') from None
 
