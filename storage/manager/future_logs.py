@@ -115,7 +115,7 @@ def replace_current_with_future(self: "LogManager", topic_partition: TopicPartit
     """Replaces the current log by the future log, which is returned; the current log is renamed and deleted later.
 
     Two renames, as in Apache Kafka, both on the loop: no append may come in between, and after a crash two logs of a
-    partition cannot be told apart. Raises LogDirFailure, with everything unchanged.
+    partition cannot be distinguished. Raises LogDirFailure, with everything unchanged.
     """
     source, target = self._current[topic_partition], self._future[topic_partition]
     directory = f"{target.log_dir}/{topic_partition}"
