@@ -46,7 +46,7 @@ from controller.znodes.layout import (
     BrokerRegistration,
     decode_controller,
 )
-from controller.znodes.pauses import Pause, let_go, no_pause
+from controller.znodes.pauses import Pause, clear_in_slices, no_pause
 from replication.ports.senders import OnSent, Senders
 from storage.disk.clock import Clock
 from storage.disk.topic_partition import TopicPartition
@@ -230,7 +230,7 @@ class Controller:
         self._refused_writes.end()
         await self._core.senders.remove_all()
         self._core.deletion.clear()
-        await let_go(self._core.context.clear(), self._pause)
+        await clear_in_slices(self._core.context.clear(), self._pause)
 
     def _controller_watch(self, _: object) -> None:
         self._queue.put("ControllerChange", self._on_controller_change)
