@@ -151,7 +151,7 @@ class Supervisor:
 
     def _on_exit(self, broker: Supervised, status: int) -> None:
         process = self._processes.pop(broker.broker_id)
-        effect = broker.on_exit(status, process.last_words() if status > 0 else "", time.monotonic())
+        effect = broker.on_exit(status, process.last_log_line() if status > 0 else "", time.monotonic())
         if effect is Effect.WAIT:
             logger.warning("broker %d %s; started again in %.1f s", broker.broker_id, broker.reason, broker.pause_seconds)
         elif broker.state is State.FAILED:
