@@ -1,4 +1,4 @@
-"""Reads the values of options: several names, comma-separated (kinds of brokers, parts, loads), patterns of names, or a folder."""
+"""Reads the values of options: names, comma-separated (kinds of brokers, parts, loads), patterns of names, or a folder."""
 
 import argparse
 from collections.abc import Callable, Container, Sequence

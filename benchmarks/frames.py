@@ -55,7 +55,7 @@ _MARK = 0x7BCD  # an error code that stands nowhere else in an answer
 
 
 class Asked(NamedTuple):
-    """What a Fetch asks of one partition."""
+    """The part of a Fetch about one partition."""
 
     partition: int
     offset: int
@@ -127,7 +127,7 @@ def fetch_partitions(
     session: Session = NO_SESSION,
     max_bytes: int = _ALL_BYTES,
 ) -> bytes:
-    """Something of several partitions of a topic, answered at once if there is a byte. The version decides whether name or id is sent."""
+    """A Fetch of partitions of one topic, answered at once if there is a byte. The version decides whether name or id is sent."""
     partitions = [FetchPartition(partition=each.partition, fetch_offset=each.offset, partition_max_bytes=each.max_bytes) for each in asked]
     request = FetchRequest(
         max_wait_ms=500,

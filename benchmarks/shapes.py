@@ -53,7 +53,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """What a Produce request carries: a batch of so many records for each of so many partitions."""
+    """The contents of a Produce request: a batch of `records` records for each of `partitions` partitions."""
 
     partitions: int
     records: int
@@ -93,10 +93,10 @@ def produced_idempotently(
 ) -> Prepared:
     """The same by an idempotent producer, whose sequence numbers are counted up. A counter for each partition, from `first_counter` on."""
     numbered = {partition: of_producer(batch, producer_id) for partition, batch in batches.items()}
-    plain = produced(topic, numbered, version=version)
+    unpatched = produced(topic, numbered, version=version)
     patches, at = [], 0
     for counter, batch in enumerate(numbered.values(), first_counter):
-        at = plain.frame.index(batch, at)
+        at = unpatched.frame.index(batch, at)
 
         def crc(sequence: int, batch: bytes = batch) -> int:
             covered = bytearray(batch)
@@ -105,7 +105,7 @@ def produced_idempotently(
 
         patches.append(Patch(at + SEQUENCE_AT, counter, 0, records, checksum_over(at + CRC_AT, crc)))
         at += len(batch)
-    return replace(plain, patches=tuple(patches))
+    return replace(unpatched, patches=tuple(patches))
 
 
 def _produce_many(key: str, batches: Batches) -> Callable[[Stage], LoadMaker]:
@@ -246,7 +246,7 @@ def _mixed(stage: Stage) -> LoadMaker:
 
 
 def _mixed_fetches(stage: Stage) -> list[list[Prepared]]:
-    """What each connection sends that fetches outside of sessions: four shapes in several versions."""
+    """The list of each connection that fetches outside of sessions: four shapes in different versions."""
     shapes = (("4k", 1, False), ("16k", 4, False), ("16k", 1, True), ("2k", 1, True))
     lists = []
     for seed, (contents, batches, is_wide) in enumerate(shapes):

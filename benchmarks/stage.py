@@ -1,4 +1,4 @@
-"""Makes the topics that loads need on a broker: those of one load, which are dropped after it, and those that several loads read."""
+"""Makes the topics that loads need on a broker: those of one load, which are dropped after it, and those that many loads read."""
 
 import random
 import time
@@ -23,7 +23,7 @@ _PREFILL_S = 600
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a topic holds that loads read: batches of one size in every partition."""
+    """The contents of a topic that loads read: batches of one size in every partition."""
 
     partitions: int
     batch_bytes: int
@@ -94,7 +94,7 @@ class Stage:
             return admin.create_topics([name], partitions, config)[0]
 
     def once(self, key: str, make: Callable[[], Made]) -> Made:
-        """What `make` made when this key was first asked for."""
+        """The result of `make` from the first call with this key."""
         if key not in self._kept:
             self._kept[key] = make()
         found: Made = self._kept[key]

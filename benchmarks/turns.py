@@ -151,7 +151,8 @@ class Bench:
                 if compiling < used * _COMPILING:
                     return
                 if time.monotonic() > deadline:
-                    self.say(f"after {limit_s:.0f} s of warm-up {compiling / max(used, 0.01):.0%} of its work is the JIT's")
+                    if limit_s:
+                        self.say(f"after {limit_s:.0f} s of warm-up {compiling / max(used, 0.01):.0%} of its work is the JIT's")
                     return
         finally:
             process.bind(pid, bound)

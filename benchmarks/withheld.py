@@ -26,7 +26,7 @@ class Stall(NamedTuple):
 class Withheld:
     """Notes every interval of a load in courses `longest` and `stolen`, in ms; `prefix` stands before their names.
 
-    What was withheld while nothing was answered belongs to the interval in which answers came again.
+    Time withheld while nothing was answered belongs to the interval in which answers came again.
     """
 
     def __init__(self, courses: dict[str, Course], prefix: str = "") -> None:

@@ -160,7 +160,7 @@ def _split(line: str) -> tuple[int, int]:
 
 
 def _unescape(text: str) -> str:
-    r"""`text` without its backslashes. Raises ValueError for \\u without four hexadecimal digits."""
+    r"""`text` without its backslashes. Raises ValueError for \u without four hexadecimal digits."""
     if "\\" not in text:
         return text
     out = []

@@ -1,4 +1,4 @@
-"""Lists the modules that are compiled, and hashes their sources. `setup.py` reads this file by its path, before anything can be imported."""
+"""Lists the modules that are compiled, and hashes their sources. `setup.py` runs this file by its path, without the package."""
 
 from hashlib import blake2b
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -13,7 +13,7 @@ HOT: Final = (
 )
 """Compiled from the Python file itself, with the `.pxd` beside it. Without a compiler the same file is run."""
 
-NATIVE: Final = ("protocol.native", "storage.native", "broker.network.native", "broker.handlers.native")
+NATIVE: Final = ("storage.native", "broker.network.native")
 """Written in Cython (`.pyx`)."""
 
 SHARED: Final = "protocol.cython_shared"

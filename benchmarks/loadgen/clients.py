@@ -23,7 +23,7 @@ _SILENT_MS = 30_000
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a client is to do: write so many records of MESSAGE_BYTES to a topic, or read so many from its beginning.
+    """The work of a client: to write that many records of MESSAGE_BYTES to a topic, or to read that many from its beginning.
 
     librdkafka writes for `seconds` instead.
     """
@@ -88,7 +88,7 @@ CLIENTS: Sequence[Client] = (
 
 
 def _finished(command: Sequence[str]) -> str:
-    """What a program said that ended well. Raises LoadFailedError."""
+    """Run a program to its end; its output. Raises LoadFailedError when it fails."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as client:
         process_guard().watch(client.pid)
         try:

@@ -16,9 +16,9 @@
  * are parsed, its error codes and the least length are checked; the first answer to every frame with the flag SHOWN is written to the file
  * --answers, behind the index of the frame, for somebody who can decode it. The window does not begin before these have come.
  *
- * Both sequences are dealt round robin: with C connections, connection i sends the frames i, i+C, i+2C, ... of it. What is dealt before
- * anything else is sent once, each frame after the answer to the one before it, when the connections are opened: a fetch session begins so.
- * The others are sent over and over.
+ * Both sequences are dealt round robin: with C connections, connection i sends the frames i, i+C, i+2C, ... of it. Those dealt before
+ * anything else are sent once, each frame after the answer to the one before it, when the connections are opened: a fetch session begins so.
+ * All others are sent over and over.
  *
  * Frames are shared; the twelve bytes with the correlation id are copied per request, the rest is sent from where it lies (writev). A patch
  * writes a number into its frame just before the frame is sent: what was taken from an answer, or a counter that then moves on, such as the
@@ -401,7 +401,7 @@ static int counts(uint64_t start_ns) {
     return option.rate > 0 ? start_ns >= window_ns && start_ns < window_end_ns && window_ns : measuring;
 }
 
-/* What needs no answer is over when the kernel has it and all before it are over. */
+/* A request without an answer is over when the kernel has it and all before it are over. */
 static void pass_unanswered(struct connection *c) {
     for (; c->answered < c->written && c->ring[c->answered & ring_mask].frame->flags & NO_ANSWER; c->answered++) {
         answered_in_all++;
@@ -546,7 +546,7 @@ static int may_queue(const struct connection *c) {
     return c->queued - c->answered < (uint64_t)option.in_flight && (!option.lead || c->queued < slowest + option.lead);
 }
 
-/* Closed loop: as many requests as are missing. What needs no answer makes room for the next as soon as it is sent. */
+/* Closed loop: as many requests as are missing. A request without an answer makes room for the next as soon as it is sent. */
 static void fill(struct connection *c, uint64_t now) {
     do {
         while (may_queue(c)) queue_request(c, now);

@@ -28,7 +28,7 @@ class LoadFailedError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What to send: frames dealt round robin to connections, closed loop unless `rate` (requests per second) is given.
+    """Requests to send: frames dealt round robin to connections, closed loop unless `rate` (requests per second) is given.
 
     A frame that is not prepared has its error codes at `error_offsets`. Frames of `opening` are dealt and sent once, when the connections
     are opened. With `lead` no connection is more than so many requests ahead of the slowest.
@@ -56,7 +56,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """What was answered since the interval before; `at_s` is its end, counted from the beginning of the window.
+    """The answers since the interval before; `at_s` is its end, counted from the beginning of the window.
 
     `gap_ns` is the longest time in which the generator of an open loop did not look at its connections: it was kept from running.
     """
@@ -88,7 +88,7 @@ class Measured:
 
 
 def side_by_side(windows: Sequence[Measured]) -> Measured:
-    """What several generators measured at the same time, each of which had the processor time of all brokers for its probe."""
+    """The sum of generators that ran at the same time, each with the processor time of all brokers for its probe."""
     return Measured(
         responses=sum(each.responses for each in windows),
         answered=sum(each.answered for each in windows),

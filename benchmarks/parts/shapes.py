@@ -1,4 +1,4 @@
-"""The shapes of requests that clients send, each beside the reference: many partitions, versions, sessions, mixtures, real clients."""
+"""Measures the shapes of requests that clients send: many partitions, versions, sessions, mixtures, real clients."""
 
 import os
 import shutil

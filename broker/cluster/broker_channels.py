@@ -1,7 +1,7 @@
 """Connects this broker's controller with other brokers, each over its own connection, in the versions that
 `inter.broker.protocol.version` selects.
 
-Made by `broker.cluster.cluster_wiring` for `controller.state.channels.BrokerSenders`, which sends one request at a
+Made by `broker.cluster.cluster_wiring` for `replication.ports.senders.Senders`, which sends one request at a
 time, in order, and repeats requests that could not be delivered (ConnectionError). As in Apache Kafka's
 ControllerChannelManager, the client id is the controller's broker id, and ApiVersions is not sent. The broker of this
 process is called without a socket.
@@ -17,7 +17,7 @@ from typing import NamedTuple, cast
 
 from config.listeners import SecurityProtocol
 from config.schema.metadata_version import is_at_least
-from controller.state.channels import BrokerChannel, InProcessChannel, Receiver
+from controller.state.channels import BrokerChannel, ControlRequest, ControlResponse, InProcessChannel, Receiver
 from controller.state.context import LiveBroker
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -104,7 +104,7 @@ def address_of(broker: LiveBroker, listener: str) -> PeerAddress | None:
     return None
 
 
-class PeerChannel(BrokerChannel):
+class PeerChannel:
     """The channel to another broker."""
 
     def __init__(self, peer: Peer, versions: ControlVersions, timeout_ms: int) -> None:
@@ -112,24 +112,33 @@ class PeerChannel(BrokerChannel):
         self._versions = versions
         self._timeout_ms = timeout_ms
 
-    async def send_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+    async def send(self, request: ControlRequest) -> ControlResponse:
         """See BrokerChannel."""
+        if isinstance(request, LeaderAndIsrRequest):
+            return await self._send_leader_and_isr(request)
+        if isinstance(request, UpdateMetadataRequest):
+            return await self._send_update_metadata(request)
+        return await self._send_stop_replica(request)
+
+    async def close(self) -> None:
+        """See BrokerChannel."""
+        await self._peer.close()
+
+    async def _send_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         version = self._versions.leader_and_isr
         response = await self._peer.request(
             ApiKey.LEADER_AND_ISR, version, leader_and_isr_in(version, request), timeout_ms=self._timeout_ms
         )
         return _by_topic(request, cast("LeaderAndIsrResponse", response), version)
 
-    async def send_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-        """See BrokerChannel."""
+    async def _send_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         version = self._versions.update_metadata
         message = update_metadata_in(version, request)
         return cast(
             "UpdateMetadataResponse", await self._peer.request(ApiKey.UPDATE_METADATA, version, message, timeout_ms=self._timeout_ms)
         )
 
-    async def send_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """See BrokerChannel."""
+    async def _send_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         version = self._versions.stop_replica
         whole = StopReplicaResponse()
         for message in stop_replica_in(version, request):
@@ -140,10 +149,6 @@ class PeerChannel(BrokerChannel):
                 whole.error_code = response.error_code
                 break
         return whole
-
-    async def close(self) -> None:
-        """See BrokerChannel."""
-        await self._peer.close()
 
 
 def leader_and_isr_in(version: int, request: LeaderAndIsrRequest) -> LeaderAndIsrRequest:

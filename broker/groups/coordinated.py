@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from broker.coordination.owned import OwnedStates
-from broker.groups.group import Group, GroupSettings
+from broker.groups.classic_group import ClassicGroup, GroupSettings
+from broker.groups.group import Group
 from broker.request.internal_topics import GROUP_METADATA_TOPIC
 from protocol.errors import ErrorCode
 from replication.ports.cluster import MetadataCache
@@ -27,9 +28,9 @@ class CoordinatedGroups(OwnedStates[Group]):
         return super().find(key) if key or may_be_empty else (ErrorCode.INVALID_GROUP_ID, None)
 
     def get_or_create(self, group_id: str, now_ms: int) -> Group:
-        """The group, which `check` allowed; made when there is none."""
+        """The group, which `check` allowed; a classic one is made when there is none."""
         group = self.get(group_id)
         if group is None:
-            group = Group(group_id, self.settings, now_ms)
+            group = ClassicGroup(group_id, self.settings, now_ms)
             self.add(group_id, group)
         return group

@@ -24,9 +24,10 @@ from uuid import uuid4
 
 from broker.coordination.elections import Elections
 from broker.coordination.topic_log import TopicLog
+from broker.groups.classic_group import ClassicGroup, GroupSettings
 from broker.groups.coordinated import CoordinatedGroups
 from broker.groups.effects import JoinResult, SyncResult
-from broker.groups.group import Group, GroupSettings, GroupState
+from broker.groups.group import Group, GroupState
 from broker.groups.joining import Join, on_join
 from broker.groups.machines import GroupMachines
 from broker.groups.membership import Leaving, on_heartbeat, on_leave
@@ -57,9 +58,6 @@ from storage.disk.clock import Clock
 from storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
-
-CLASSIC = "classic"
-"""The only type of group here, as ListGroups names it."""
 
 JoinReply = Callable[[JoinResult], None]
 SyncReply = Callable[[SyncResult], None]
@@ -105,7 +103,9 @@ class GroupCoordinator:
         )
         machines = GroupMachines(self.groups, self._log, timing_wheel, clock)
         self._runner = machines.runner
-        self._elections = Elections(self.groups, machines, clock, workers, config[OFFSETS_LOAD_BUFFER_SIZE], while_loading)
+        self._elections: Elections[Group] = Elections(
+            self.groups, machines, clock, workers, config[OFFSETS_LOAD_BUFFER_SIZE], while_loading
+        )
         self.offsets = OffsetCommits(
             self.groups, self._runner, self._log, clock, config[OFFSET_METADATA_MAX_BYTES], config[OFFSETS_RETENTION_MINUTES] * 60_000
         )
@@ -161,9 +161,8 @@ class GroupCoordinator:
             else:
                 group = self.groups.get_or_create(group_id, now_ms)
                 join = join._replace(uuid=str(self._new_uuid()))
-            if group is None:
-                error = ErrorCode.UNKNOWN_MEMBER_ID
-        if group is None:
+            error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if not isinstance(group, ClassicGroup):
             reply: JoinReply = join.waiter  # type: ignore[assignment]  # opaque to the state machine, ours to know
             reply(JoinResult(join.member_id, error))
             return
@@ -171,7 +170,7 @@ class GroupCoordinator:
 
     def sync(self, group_id: str, sync: Sync) -> None:
         """SyncGroup; `sync.waiter` is a SyncReply and is called once, now or when the leader's assignment is stored."""
-        error, group = self.groups.find(group_id)
+        error, group = self._classic(group_id)
         if group is None:
             reply: SyncReply = sync.waiter  # type: ignore[assignment]  # opaque to the state machine, ours to know
             if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -189,7 +188,7 @@ class GroupCoordinator:
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
         """Heartbeat. While the group loads every member is taken to live."""
-        error, group = self.groups.find(group_id)
+        error, group = self._classic(group_id)
         if error:
             return ErrorCode.NONE if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
         if group is None:
@@ -200,7 +199,7 @@ class GroupCoordinator:
 
     def leave(self, group_id: str, leaving: Sequence[Leaving]) -> tuple[ErrorCode, list[ErrorCode]]:
         """LeaveGroup: (error of all, error of each)."""
-        error, group = self.groups.find(group_id)
+        error, group = self._classic(group_id)
         if error:
             return error, []
         if group is None:
@@ -209,11 +208,16 @@ class GroupCoordinator:
         self._runner.run(group, effects)
         return error, errors
 
+    def _classic(self, group_id: str, *, may_be_empty: bool = False) -> tuple[ErrorCode, ClassicGroup | None]:
+        """The group that the requests of members are about; one of another type is not known to them."""
+        error, group = self.groups.find(group_id, may_be_empty=may_be_empty)
+        return error, group if isinstance(group, ClassicGroup) else None
+
     # -- what there is -----------------------------------------------------------------------------------------------------
 
-    def describe(self, group_id: str) -> tuple[ErrorCode, Group | None]:
-        """The group as it is now; None without an error when there is none, which Kafka calls Dead."""
-        return self.groups.find(group_id, may_be_empty=True)
+    def describe(self, group_id: str) -> tuple[ErrorCode, ClassicGroup | None]:
+        """The group as it is now; None without an error when there is no classic one, which Kafka calls Dead."""
+        return self._classic(group_id, may_be_empty=True)
 
     def list(self, states: Iterable[str], types: Iterable[str]) -> tuple[ErrorCode, list[Group]]:
         """The groups coordinated here in one of these states and of one of these types (any, when empty), all in small letters."""
@@ -224,7 +228,7 @@ class GroupCoordinator:
         found = [
             group
             for group in self.groups
-            if (not wanted_states or group.state.value.lower() in wanted_states) and (not wanted_types or CLASSIC in wanted_types)
+            if (not wanted_states or group.state.value.lower() in wanted_states) and (not wanted_types or group.group_type in wanted_types)
         ]
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.groups.is_loading else ErrorCode.NONE, found
 

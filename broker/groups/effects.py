@@ -7,7 +7,7 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from broker.coordination.effects import Arm, Disarm, Many, Reply
-from broker.groups.group import NO_GENERATION, Group, Member, MemberMetadata, Protocols
+from broker.groups.classic_group import NO_GENERATION, ClassicGroup, Member, MemberMetadata, Protocols
 from protocol.errors import ErrorCode
 
 
@@ -80,7 +80,7 @@ class Store(NamedTuple):
 Effect: TypeAlias = Reply | Arm | Disarm | Store | Many
 
 
-def reply_to_join(group: Group, member: Member, result: JoinResult, out: list[Effect]) -> None:
+def reply_to_join(group: ClassicGroup, member: Member, result: JoinResult, out: list[Effect]) -> None:
     """Answer the member's JoinGroup, if one waits."""
     waiter = group.take_join_waiter(member)
     if waiter is not None:

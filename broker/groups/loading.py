@@ -17,8 +17,9 @@ from struct import Struct
 from sys import intern
 from typing import TypeAlias
 
+from broker.groups.classic_group import ClassicGroup, GroupSettings, Member
 from broker.groups.committed import RECORD_OFFSET_SIZE, CommittedOffset, Stored, checked, is_plain, record_offset_of
-from broker.groups.group import Group, GroupSettings, GroupState, Member
+from broker.groups.group import Group, GroupState
 from broker.groups.offset_records import KEY_VERSION, OffsetKey, read_offset_key, read_offset_value
 from broker.groups.records import GroupKey, read_group_value, read_key
 from broker.groups.repeated_commits import FEWEST_RECORDS, RepeatedCommits
@@ -290,16 +291,16 @@ class GroupLoader:
 def _group_in(groups: dict[str, Group], group_id: str, settings: GroupSettings, now_ms: int) -> Group:
     group = groups.get(group_id)
     if group is None:
-        group = groups[group_id] = Group(group_id, settings, now_ms)
+        group = groups[group_id] = ClassicGroup(group_id, settings, now_ms)
     return group
 
 
-def _group(group_id: str, value: bytes, settings: GroupSettings, now_ms: int) -> Group:
+def _group(group_id: str, value: bytes, settings: GroupSettings, now_ms: int) -> ClassicGroup:
     """A group as its metadata record has it: Stable with members, Empty without. Raises ProtocolError."""
     version, stored = read_group_value(value)
     if stored.members and stored.protocol is None:
         raise ProtocolError(f"group {group_id} has members and no protocol")
-    group = Group(group_id, settings, now_ms, GroupState.STABLE if stored.members else GroupState.EMPTY)
+    group = ClassicGroup(group_id, settings, now_ms, GroupState.STABLE if stored.members else GroupState.EMPTY)
     group.generation_id = stored.generation
     group.leader_id = stored.leader
     protocol_type = stored.protocol_type or None

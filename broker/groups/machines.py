@@ -7,6 +7,7 @@ from functools import partial
 from broker.coordination.record_encoding import encode_pairs
 from broker.coordination.runner import EffectRunner
 from broker.coordination.topic_log import UNAVAILABLE, TopicLog
+from broker.groups.classic_group import ClassicGroup
 from broker.groups.coordinated import CoordinatedGroups
 from broker.groups.effects import Completion, Effect, Store, TimerKey
 from broker.groups.group import Group
@@ -53,12 +54,12 @@ class GroupMachines:
 
     def on_loaded(self, state: Group) -> None:
         """The group was read from the log."""
-        self.runner.run(state, on_loaded(state, self._clock.now_ms()))
+        self.runner.run(state, on_loaded(_classic(state), self._clock.now_ms()))
 
     def on_unloaded(self, state: Group) -> None:
         """This broker coordinates the group no more."""
         self.runner.cancel_timers(state)
-        self.runner.run(state, on_unloaded(state, self._clock.now_ms()))
+        self.runner.run(state, on_unloaded(_classic(state), self._clock.now_ms()))
 
     def weight(self, state: Group) -> int:
         """How long it takes to free the group, in units of 0.1 µs."""
@@ -72,7 +73,7 @@ class GroupMachines:
 
     def on_timer(self, subject: Group, key: TimerKey) -> list[Effect]:
         """A timer of the group is due."""
-        return on_timer(subject, key, self._clock.now_ms())
+        return on_timer(_classic(subject), key, self._clock.now_ms())
 
     def carry_out(self, subject: Group, effect: Store) -> None:
         """Append the group's metadata."""
@@ -81,4 +82,10 @@ class GroupMachines:
         self._log.append(index, records, 1, partial(self._on_stored, subject, effect.then))
 
     def _on_stored(self, group: Group, then: Completion, error: ErrorCode, _: int) -> None:
-        self.runner.run(group, on_stored(group, then, STORE_ERRORS.get(error, error), self._clock.now_ms()))
+        self.runner.run(group, on_stored(_classic(group), then, STORE_ERRORS.get(error, error), self._clock.now_ms()))
+
+
+def _classic(group: Group) -> ClassicGroup:
+    """The group by its type, which decides about the state machine; only one type is loaded or made here."""
+    assert isinstance(group, ClassicGroup)
+    return group

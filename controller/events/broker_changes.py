@@ -53,7 +53,7 @@ class BrokerChanges:
         for broker_id in dead | bounced.keys():
             await self._core.senders.remove(broker_id)
         for broker in (*new.values(), *bounced.values()):
-            self._core.senders.add(broker)
+            self._core.senders.add(broker.broker_id, broker)
         if new:
             known.update(new)
             await self._on_brokers_up(set(new))
@@ -78,7 +78,7 @@ class BrokerChanges:
                 self._context.brokers[broker_id] = broker
                 changed = True
                 if moved:
-                    await self._core.senders.renew(broker)
+                    await self._core.senders.renew(broker.broker_id, broker)
         if changed:
             await self._core.send_metadata_to_all()
 
@@ -91,7 +91,7 @@ class BrokerChanges:
             batch.update_metadata(brokers, some)
             await self._core.pause()
         await batch.send()
-        await self._core.elections.tell_replicas(context.replicas_on(brokers), batch)
+        await self._core.elections.send_states(context.replicas_on(brokers), batch)
         await batch.send()
         await self._core.elections.elect_where_needed(batch)
         await batch.send()
@@ -140,9 +140,7 @@ class BrokerChanges:
                 brokers.add(decode_log_dir_event(path, data_and_stat(found)[0]))
         batch = self._core.batch()
         deletion = self._core.deletion  # without replicas that are being deleted: the broker would host them again
-        await self._core.elections.tell_replicas(
-            (each for each in self._context.replicas_on(brokers) if not deletion.is_begun(each)), batch
-        )
+        await self._core.elections.send_states((each for each in self._context.replicas_on(brokers) if not deletion.is_begun(each)), batch)
         await batch.send()
         await self._core.states.write_or_raise([Delete(path) for path in paths], ignoring=(NoNode,))
 

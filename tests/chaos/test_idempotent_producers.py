@@ -15,8 +15,8 @@ from protocol.errors import ErrorCode
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.batch import iter_batches
 from protocol.records.reader import iter_records
-from tests.support.apache_kafka.java import run_tool
 from tests.support.apache_kafka.marks import needs_apache_kafka
+from tests.support.apache_kafka.tools import run_tool
 from tests.support.batches import a_batch
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
 from tests.support.clients import ConfluentClient

@@ -16,8 +16,8 @@ from storage.disk.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
 from storage.disk.filesystem import RealFileSystem
 from storage.disk.topic_partition import TopicPartition as StoragePartition
 from tests.support.apache_kafka.brokers import ApacheKafka
-from tests.support.apache_kafka.java import run_tool
 from tests.support.apache_kafka.marks import needs_apache_kafka
+from tests.support.apache_kafka.tools import run_tool
 from tests.support.cleaners import clean_log
 from tests.support.log_manager import Disks
 

@@ -14,7 +14,7 @@ import confluent_kafka
 import pytest
 
 from protocol.records.compression import CompressionCodec
-from tests.support.apache_kafka import run_tool, run_tools
+from tests.support.apache_kafka import run_tool
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.clients import CODECS
 from tests.support.java_pair import (
@@ -190,16 +190,8 @@ def commit_at_the_end_of(bootstrap: str, topic: str, group: str, records: int) -
 def test_groups_are_listed_in_every_mode(pair: Pair) -> None:
     for bootstrap in (pair.ours.bootstrap, pair.theirs.bootstrap):
         commit_at_the_end_of(bootstrap, "listed", "listed", records=1)
-    said = pair.run_each(
-        (
-            GROUPS,
-            "--list",
-        ),
-        (GROUPS, "--list", "--state", "Empty"),
-        (GROUPS, "--list", "--state", "Stable,Dead"),
-        (GROUPS, "--list", "--type", "classic", "--state", "Empty"),
-        (GROUPS, "--list", "--type", "consumer"),
-    )
+    modes = ("", "--state Empty", "--state Stable,Dead", "--type classic --state Empty", "--type consumer")
+    said = [pair.run(GROUPS, "--list", *mode.split()) for mode in modes]
     # Consoles left groups with random names, of which the longest makes the column's width.
     ours, theirs = [[re.findall("^(listed) *(.*)", each.output, re.MULTILINE) for each in of_one] for of_one in zip(*said, strict=True)]
     assert ours == theirs
@@ -320,24 +312,20 @@ def test_offsets_and_topics_are_asked_for_in_every_mode(pair: Pair) -> None:
 
 def test_levels_of_loggers_are_changed_and_described(pair: Pair) -> None:
     loggers = ("--entity-type", "broker-loggers", "--entity-name", "0")
-    shown, changed, again, wrong, unknown = list(
-        run_tools(
-            [
-                (CONFIGS, "--bootstrap-server", pair.ours.bootstrap, *arguments)
-                for arguments in (
-                    ("--describe", *loggers),
-                    ("--alter", *loggers, "--add-config", "broker.server=DEBUG,storage=WARN"),
-                    ("--describe", *loggers),
-                    ("--alter", *loggers, "--add-config", "broker.server=LOUD"),
-                    ("--alter", *loggers, "--add-config", "no.such.logger=DEBUG"),
-                )
-            ]
+    shown, changed, again, wrong, unknown = (
+        run_tool(CONFIGS, "--bootstrap-server", pair.ours.bootstrap, *arguments)
+        for arguments in (
+            ("--describe", *loggers),
+            ("--alter", *loggers, "--add-config", "broker.server=DEBUG,storage=WARN"),
+            ("--describe", *loggers),
+            ("--alter", *loggers, "--add-config", "broker.server=LOUD"),
+            ("--alter", *loggers, "--add-config", "no.such.logger=DEBUG"),
         )
     )
     assert "broker.server=INFO" in shown.stdout
     assert "Completed updating" in changed.stdout
     assert "broker.server=DEBUG" in again.stdout
-    assert "storage.log_manager=WARN" in again.stdout
+    assert "storage.manager.log_manager=WARN" in again.stdout
     assert wrong.returncode == unknown.returncode == 1
 
 

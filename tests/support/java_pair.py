@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.apache_kafka import ApacheKafka, run_tool, run_tools
+from tests.support.apache_kafka import ApacheKafka, run_tool
 from tests.support.broker_process import BrokerProcess, a_broker
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
@@ -61,7 +61,7 @@ class Pair:
         self.ours = ours
         self.theirs = theirs
 
-    def run(self, tool: str, *arguments: str, input: str | None = None, bootstrap: str = "--bootstrap-server") -> tuple[Said, Said]:
+    def run(self, tool: str, *arguments: str, input: str = "", bootstrap: str = "--bootstrap-server") -> tuple[Said, Said]:
         """What the tool says of ours and of theirs."""
 
         def against(address: str, data: Path) -> Said:
@@ -73,30 +73,15 @@ class Pair:
             theirs = both.submit(against, self.theirs.bootstrap, self.theirs.data_directory())
             return ours.result(), theirs.result()
 
-    def same(self, tool: str, *arguments: str, input: str | None = None) -> Said:
+    def same(self, tool: str, *arguments: str, input: str = "") -> Said:
         """What the tool says of both, which must not differ."""
         ours, theirs = self.run(tool, *arguments, input=input)
         assert ours == theirs, "\n".join(difflib.ndiff(repr(theirs).split("\\n"), repr(ours).split("\\n")))
         return ours
 
-    def run_each(self, *calls: Sequence[str]) -> list[tuple[Said, Said]]:
-        """What tools say of ours and of theirs, called one after the other as (tool, argument, ...)."""
-
-        def against(address: str, data: Path) -> list[Said]:
-            all_calls = [(tool, "--bootstrap-server", address, *arguments) for tool, *arguments in calls]
-            return [self._said(done, address, data) for done in run_tools(all_calls)]
-
-        with ThreadPoolExecutor(2) as both:
-            ours = both.submit(against, self.ours.bootstrap, self.ours.data)
-            theirs = both.submit(against, self.theirs.bootstrap, self.theirs.data_directory())
-            return list(zip(ours.result(), theirs.result(), strict=True))
-
     def same_each(self, *calls: Sequence[str]) -> list[Said]:
-        """What they say of both, none of which may differ."""
-        said = self.run_each(*calls)
-        for call, (our, their) in zip(calls, said, strict=True):
-            assert our == their, "\n".join((*call, *difflib.ndiff(repr(their).split("\\n"), repr(our).split("\\n"))))
-        return [our for our, _ in said]
+        """What tools say of both, called one after the other as (tool, argument, ...), none of which may differ."""
+        return [self.same(*call) for call in calls]
 
     @staticmethod
     def _said(done: subprocess.CompletedProcess[str], address: str, data: Path) -> Said:

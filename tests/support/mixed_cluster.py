@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.apache_kafka.brokers import ApacheKafka
-from tests.support.apache_kafka.java import run_tool
+from tests.support.apache_kafka.tools import run_tool
 from tests.support.broker_process import eventually
 from tests.support.cluster import Cluster, ClusterBroker
 

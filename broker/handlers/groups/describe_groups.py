@@ -3,7 +3,8 @@
 A group that does not exist is described as Dead, without an error. Metadata and assignments are shown while the group is Stable.
 """
 
-from broker.groups.group import Group, GroupState
+from broker.groups.classic_group import ClassicGroup
+from broker.groups.group import GroupState
 from broker.request.context import RequestContext
 from broker.request.turns import Steps
 from broker.security.authorizer import Operation, ResourceType
@@ -34,7 +35,7 @@ def _describe(group_id: str, request: DescribeGroupsRequest, context: RequestCon
     return described
 
 
-def _described(group: Group) -> DescribedGroup:
+def _described(group: ClassicGroup) -> DescribedGroup:
     is_stable = group.state is GroupState.STABLE
     return DescribedGroup(
         group_id=group.group_id,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from struct import Struct
 
+from broker.groups.classic_group import MemberMetadata, Protocols
 from broker.groups.effects import JoinResult
-from broker.groups.group import MemberMetadata, Protocols
 from broker.groups.joining import Join
 from broker.handlers.delayed_answer import DelayedAnswer
 from broker.network.request_channel import Answer

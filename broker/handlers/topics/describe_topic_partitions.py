@@ -40,13 +40,17 @@ def handle_describe_topic_partitions(
             first_partition = max(cursor.partition_index, 0)
     left = max(min(request.response_partition_limit, context.broker.config[MAX_REQUEST_PARTITION_SIZE_LIMIT]), 1)
     response = DescribeTopicPartitionsResponse()
+    refused = []
     for name in names:
         yield
-        allowed = context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name)
-        image = cluster.topics.get(name) if allowed else None
+        if not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            if not asks_for_all:
+                refused.append(DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name))
+            continue
+        image = cluster.topics.get(name)
         if image is None:
             if not asks_for_all:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 response.topics.append(
                     DescribeTopicPartitionsResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
                 )
@@ -61,6 +65,7 @@ def handle_describe_topic_partitions(
             response.next_cursor = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=indexes[left])
             break
         left -= len(indexes)
+    response.topics += refused
     return response
 
 

@@ -7,9 +7,10 @@ tools against any broker. The jars come from Maven once (`ensure_jars`). No proc
 from tests.support.apache_kafka.brokers import START_SCRIPT_OPTIONS, ApacheKafka
 from tests.support.apache_kafka.guard import ProcessGuard, process_guard
 from tests.support.apache_kafka.jars import KAFKA_VERSION, ToolMissingError, ensure_jars, java_available, maven_available
-from tests.support.apache_kafka.java import DidNotStartError, pinned_to, run_tool, run_tools, start_tool
+from tests.support.apache_kafka.java import DidNotStartError, pinned_to, start_tool
 from tests.support.apache_kafka.ports import free_ports
 from tests.support.apache_kafka.serving import answers_api_versions, known_brokers
+from tests.support.apache_kafka.tools import run_tool
 from tests.support.apache_kafka.zookeeper import ZooKeeper
 
 __all__ = [
@@ -29,6 +30,5 @@ __all__ = [
     "pinned_to",
     "process_guard",
     "run_tool",
-    "run_tools",
     "start_tool",
 ]

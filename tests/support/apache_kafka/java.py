@@ -1,6 +1,6 @@
 """Java processes: Kafka's command line tools, and servers that write into a log file and are guarded.
 
-Called by tests (`run_tool`, `start_tool`) and by the servers of this package (`JavaServer`).
+Called by tests (`start_tool`), by `tools.py` and by the servers of this package (`JavaServer`).
 """
 
 import os
@@ -16,7 +16,6 @@ from tests.support.apache_kafka.guard import process_guard
 from tests.support.apache_kafka.jars import ensure_jars
 
 _LOG4J = Path(__file__).with_name("log4j.properties")
-_SEVERAL = Path(__file__).with_name("Several.java")
 QUICK_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """For short lives: start fast, never optimise."""
 _STOP_SECONDS = 30
@@ -29,42 +28,6 @@ class DidNotStartError(RuntimeError):
 def java_command(options: Sequence[str], class_name: str, *arguments: str) -> list[str]:
     """The command line that runs a class of Apache Kafka's class path. Raises ToolMissingError."""
     return ["java", *options, "-cp", f"{ensure_jars()}/*", f"-Dlog4j.configuration=file:{_LOG4J}", class_name, *arguments]
-
-
-def run_tool(
-    class_name: str, *arguments: str, input: str | None = None, timeout: float = 60, options: Sequence[str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run a tool to its end, e.g. `run_tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", address, "--list")`.
-
-    The exit code is the caller's to judge. Raises subprocess.TimeoutExpired (the tool is dead then) and ToolMissingError.
-    """
-    with start_tool(class_name, *arguments, options=options) as tool:
-        try:
-            stdout, stderr = tool.communicate(input, timeout)
-        except BaseException:
-            tool.kill()
-            raise
-        finally:
-            tool.wait()
-            process_guard().release(tool.pid)
-    return subprocess.CompletedProcess(tool.args, tool.returncode, stdout, stderr)
-
-
-def run_tools(
-    calls: Sequence[Sequence[str]], timeout: float = 240, options: Sequence[str] | None = None
-) -> list[subprocess.CompletedProcess[str]]:
-    """Run tools one after the other in one JVM, which takes a tenth of a second each instead of two: (class, argument, ...).
-
-    Raises subprocess.TimeoutExpired and ToolMissingError. A tool that ends by an exception has status 1.
-    """
-    done = run_tool(str(_SEVERAL), input="".join("\t".join(call) + "\n" for call in calls), timeout=timeout, options=options)
-    assert done.returncode == 0, done.stderr
-    said = done.stdout.split("\0")[:-1]
-    errors = done.stderr.split("\0\0")[:-1]
-    return [
-        subprocess.CompletedProcess(list(call), int(status), output, error)
-        for call, output, status, error in zip(calls, said[::2], said[1::2], errors, strict=True)
-    ]
 
 
 def start_tool(class_name: str, *arguments: str, options: Sequence[str] | None = None) -> subprocess.Popen[str]:

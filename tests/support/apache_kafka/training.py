@@ -6,7 +6,8 @@ from pathlib import Path
 from tests.support.apache_kafka.brokers import ApacheKafka
 from tests.support.apache_kafka.class_archives import BROKER, TOOLS, archive, writing
 from tests.support.apache_kafka.jars import ensure_jars
-from tests.support.apache_kafka.java import QUICK_OPTIONS, run_tools
+from tests.support.apache_kafka.java import QUICK_OPTIONS
+from tests.support.apache_kafka.tools import ToolJvm
 
 _TOOL = "org.apache.kafka.tools."
 
@@ -18,8 +19,10 @@ def write_missing_archives() -> None:
         return
     with tempfile.TemporaryDirectory(prefix="archives-", dir=libs) as scratch:
         written = Path(scratch)
-        with ApacheKafka(written / "kafka", heap="256m", options=(*QUICK_OPTIONS, *writing(written / BROKER))) as kafka:
-            run_tools(_calls(kafka.bootstrap), options=writing(written / TOOLS))
+        options = (*QUICK_OPTIONS, *writing(written / BROKER))
+        with ApacheKafka(written / "kafka", heap="256m", options=options) as kafka, ToolJvm(writing(written / TOOLS)) as tools:
+            for call in _calls(kafka.bootstrap):
+                tools.run(call, "", timeout=60)
         for name in (BROKER, TOOLS):
             if (written / name).exists():  # Java before 13 writes none
                 (written / name).rename(archive(name))

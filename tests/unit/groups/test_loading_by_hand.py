@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.groups.group import Group, GroupSettings
+from broker.groups.classic_group import ClassicGroup, GroupSettings
 from broker.groups.loading import GroupLoader
 from broker.groups.offset_records import OffsetAndMetadata, offset_key, offset_keys, offset_value
 from broker.groups.repeated_commits import FEWEST_RECORDS, MOST_RECORDS
@@ -123,9 +123,9 @@ def decoded(items: object) -> Iterator[tuple[tuple[str, str, int], tuple[int, Of
         yield (where.group, where.topic, where.partition), (base_offset, found)
 
 
-def load(log: bytes, chunk: int | None = None) -> tuple[dict[str, Group], GroupLoader]:
+def load(log: bytes, chunk: int | None = None) -> tuple[dict[str, ClassicGroup], GroupLoader]:
     loader = GroupLoader("__consumer_offsets-0", GroupSettings())
-    groups: dict[str, Group] = {}
+    groups: dict[str, ClassicGroup] = {}
     ends = [position + header.size for position, header in iter_batches(log)]
     start = 0
     for end in [*ends[chunk - 1 : -1 : chunk], len(log)] if chunk else [len(log)]:
@@ -137,7 +137,7 @@ def load(log: bytes, chunk: int | None = None) -> tuple[dict[str, Group], GroupL
     return groups, loader
 
 
-def committed(groups: dict[str, Group]) -> Found:
+def committed(groups: dict[str, ClassicGroup]) -> Found:
     return {
         (group.group_id, *partition): tuple(group.offsets.committed[partition])  # type: ignore[misc]  # two of them
         for group in groups.values()
@@ -145,7 +145,7 @@ def committed(groups: dict[str, Group]) -> Found:
     }
 
 
-def in_transactions(groups: dict[str, Group]) -> Found:
+def in_transactions(groups: dict[str, ClassicGroup]) -> Found:
     return {
         (group.group_id, *partition): tuple(commit)  # type: ignore[misc]  # two of them
         for group in groups.values()

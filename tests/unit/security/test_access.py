@@ -38,7 +38,7 @@ def test_the_authorizer_learns_who_asks_from_where_and_for_what() -> None:
     ]
 
 
-def test_a_decision_is_asked_for_once() -> None:
+def test_what_may_be_read_or_written_is_asked_for_once() -> None:
     authorizer = Asked()
     authorizer.allowed = {(READ, TOPIC, "t")}
     may = ClientConnection(authorizer).access.may
@@ -48,6 +48,14 @@ def test_a_decision_is_asked_for_once() -> None:
         assert not may(READ, GROUP, "t")
         assert not may(READ, TOPIC, "u")
     assert len(authorizer.asked) == 4
+
+
+def test_what_may_be_described_is_not_remembered() -> None:
+    authorizer = Asked()
+    may = ClientConnection(authorizer).access.may
+    assert not may(DESCRIBE, TOPIC, "t")
+    authorizer.allowed = {(DESCRIBE, TOPIC, "t")}
+    assert may(DESCRIBE, TOPIC, "t")
 
 
 def test_a_decision_holds_until_the_generation_moves() -> None:
