@@ -20,7 +20,7 @@ from broker.network.sendfile import PACKET_BYTES
 from protocol.compiled import compiled
 from storage.disk.filesystem import RealFile, RealFileSystem
 from storage.segment.file_region import FileRegion
-from storage.segment.segment import BOUNDS_SIZE
+from storage.segment.limits import BOUNDS_SIZE
 from tests.unit.network.test_sending_at_once import Side
 
 lookups: Any = compiled("storage.native")
