@@ -5,7 +5,7 @@ A slow or vanished consumer may have a segment open for longer than the delay of
 when its last reference is gone, in any thread; usually that is the event loop's.
 """
 
-import _thread  # threading.Thread takes locks, which whoever is interrupted by the end of an object may hold
+import _thread  # threading.Thread takes locks, which the code that a finalizer interrupts may hold
 import os
 
 LARGE_BYTES = 8 * 1024 * 1024

@@ -16,7 +16,7 @@ from storage.disk.topic_partition import TopicPartition
 from storage.errors import LogDirFailure, LogDirNotFound
 from storage.log.partition_log import PartitionLog
 from storage.manager.log_directories import LogDirectory
-from storage.upkeep.retirements import Retirement
+from storage.upkeep.directory_renames import DirectoryRename
 
 if TYPE_CHECKING:
     from storage.manager.log_manager import LogManager
@@ -108,18 +108,18 @@ def delete_future(self: "LogManager", topic_partition: TopicPartition) -> None:
     self.new_logs.on_deleted(topic_partition, future=True)
     future = self._future.pop(topic_partition, None)
     if future is not None:
-        retire(self, future)
+        remove_log(self, future)
 
 
 def replace_current_with_future(self: "LogManager", topic_partition: TopicPartition) -> PartitionLog:
     """Replaces the current log by the future log, which is returned; the current log is renamed and deleted later.
 
     Two renames, as in Apache Kafka, both on the loop: no append may come in between, and after a crash two logs of a
-    partition cannot be told apart. Raises LogDirFailure, with everything unchanged.
+    partition cannot be distinguished. Raises LogDirFailure, with everything unchanged.
     """
     source, target = self._current[topic_partition], self._future[topic_partition]
     directory = f"{target.log_dir}/{topic_partition}"
-    self.retirements.settle(directory)
+    self.renames.finish(directory)
     if target.topic_id == ZERO_UUID != source.topic_id:  # a crash came between the creation of its directory and that file
         self._checkpoints.take_topic_id(target, source.topic_id)
     target.move_to(directory)
@@ -128,7 +128,7 @@ def replace_current_with_future(self: "LogManager", topic_partition: TopicPartit
     self._current[topic_partition] = target
     self._checkpoints.on_created(target)
     clean_up_to = self.cleaner.checkpoints.get(source)
-    retire(self, source, at_once=True)  # even if the directory that it leaves has failed
+    remove_log(self, source, at_once=True)  # even if the directory that it leaves has failed
     if clean_up_to is not None:
         self.cleaner.checkpoints.update(target, clean_up_to)
     self._checkpoints.recovery_points([target.log_dir])
@@ -138,7 +138,7 @@ def replace_current_with_future(self: "LogManager", topic_partition: TopicPartit
     return target
 
 
-def retire(self: "LogManager", gone: PartitionLog, *, is_stray: bool = False, at_once: bool = False) -> Retirement:
+def remove_log(self: "LogManager", gone: PartitionLog, *, is_stray: bool = False, at_once: bool = False) -> DirectoryRename:
     """Renames the directory of a log that was removed from the lists, and deletes it later; a stray log is kept.
 
     A thread does that, unless `at_once`. Failures are reported as all disk failures.
@@ -151,7 +151,7 @@ def retire(self: "LogManager", gone: PartitionLog, *, is_stray: bool = False, at
     self.cleaner.on_deleted(gone)
     kind = DirectoryKind.STRAY if is_stray else DirectoryKind.DELETE
     name = suffixed_name(gone.topic_partition, kind, f"{self._random.getrandbits(128):032x}")
-    retirement = Retirement(gone, f"{gone.log_dir}/{name}")
+    rename = DirectoryRename(gone, f"{gone.log_dir}/{name}")
 
     def then() -> None:
         if is_stray:
@@ -163,5 +163,5 @@ def retire(self: "LogManager", gone: PartitionLog, *, is_stray: bool = False, at
         self._checkpoints.log_start_offsets([gone.log_dir])
         self._checkpoints.high_watermarks([gone.log_dir])
 
-    (self.retirements.do_now if at_once else self.retirements.begin)(retirement, then)
-    return retirement
+    (self.renames.do_now if at_once else self.renames.begin)(rename, then)
+    return rename

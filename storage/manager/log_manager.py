@@ -51,6 +51,7 @@ from storage.manager.log_loading import LogLoading
 from storage.manager.log_moves import LogMoves
 from storage.manager.new_logs import NewLogs
 from storage.segment.spare_files import SpareFiles
+from storage.upkeep.directory_renames import DirectoryRename, DirectoryRenames
 from storage.upkeep.flusher import Flusher
 from storage.upkeep.idle_files import IdleFiles
 from storage.upkeep.log_checkpoints import LogCheckpoints
@@ -58,7 +59,6 @@ from storage.upkeep.log_deletion_schedule import LogDeletions
 from storage.upkeep.producer_expirations import ProducerExpirations
 from storage.upkeep.reservations import Reservations
 from storage.upkeep.retention_checks import RetentionChecks
-from storage.upkeep.retirements import Retirement, Retirements
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class LogManager:
         self._future: dict[TopicPartition, PartitionLog] = {}
         self._checkpoints = LogCheckpoints(filesystem, background, self.all_logs, self._on_failure)
         self.flusher = Flusher(background, self._on_failure, elapsed_ms(clock))
-        self.retirements = Retirements(background, self._on_failure, self._checkpoints.when_written)
+        self.renames = DirectoryRenames(background, self._on_failure, self._checkpoints.when_written)
         self._deletions = LogDeletions(filesystem, background, self._on_failure)
         self._spare_files = SpareFiles(filesystem, background)
         self._left_by_deletions: list[tuple[str, str]] = []
@@ -208,8 +208,8 @@ class LogManager:
         opened is left unchanged: after a failed start the next one finds everything as it was.
         """
         self.cleaner.shutdown()
-        self.retirements.settle_all()
-        self.new_logs.settle()
+        self.renames.finish_all()
+        self.new_logs.finish()
         for each in self.all_logs():
             each.leader_epochs.on_change = None
         self._checkpoints.run_now()
@@ -259,8 +259,8 @@ class LogManager:
             self._checkpoints.take_topic_id(found, topic_id)
         return found
 
-    def delete(self, topic_partition: TopicPartition, *, is_stray: bool = False) -> list[Retirement]:
-        """Removes the partition's log: renames it soon (`retirements.when_done`), and deletes it after
+    def delete(self, topic_partition: TopicPartition, *, is_stray: bool = False) -> list[DirectoryRename]:
+        """Removes the partition's log: renames it soon (`renames.when_done`), and deletes it after
         `log.segment.delete.delay.ms`.
 
         A stray log is renamed and kept. Raises LogDirFailure when the log may be in an offline directory.
@@ -272,7 +272,7 @@ class LogManager:
             offline = self.directories.offline[0]
             raise LogDirFailure(offline, offline, f"{topic_partition} cannot be deleted, because it may be in this offline directory")
         self.moves.stop(topic_partition)
-        return [future_logs.retire(self, gone, is_stray=is_stray) for gone in logs]
+        return [future_logs.remove_log(self, gone, is_stray=is_stray) for gone in logs]
 
     def update_config(self, log: PartitionLog, config: TopicConfig) -> None:
         """The configuration of the log's topic changed. Aborts a cleaning if the log is no longer compacted."""
@@ -299,7 +299,7 @@ class LogManager:
         raise LogDirFailure(next(iter(self.directories.all)), str(topic_partition), "no log directory is left to create it in")
 
     def _create_in(self, directory: LogDirectory, topic_partition: TopicPartition) -> PartitionLog:
-        self.retirements.settle(path := f"{directory.path}/{topic_partition}")
+        self.renames.finish(path := f"{directory.path}/{topic_partition}")
         config = self.topic_config_of(topic_partition.topic)
         created = open_log(self.context, topic_partition, directory.path, config, is_new=not self._fs.exists(path))
         self.take_in(created, directory)

@@ -22,7 +22,7 @@ from storage.disk.yielding import yield_to_loop
 from storage.errors import LogDirFailure
 from storage.log.partition_log import PartitionLog
 from storage.log.recovery import open_log
-from storage.manager.future_logs import retire
+from storage.manager.future_logs import remove_log
 from storage.manager.log_directories import LogDirectory
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class NewLogs:
         for batch in self._batches:
             batch.deleted.add((topic_partition, future))
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """Stops creating logs, and hands over those created so far. For use after the loop has stopped; waits for a log
         in progress."""
         with self._lock:
@@ -171,7 +171,7 @@ class NewLogs:
             log_dir = place.directory.path
             if log_dir in refused:
                 continue
-            self._manager.retirements.settle(place.path)
+            self._manager.renames.finish(place.path)
             with self._lock:
                 if self._is_over:
                     return
@@ -216,8 +216,8 @@ class NewLogs:
         if not directory.is_live or (is_there and not is_future):
             log.close_without_writing()
         elif not is_wanted:
-            directory.log_count += 1  # `retire` decrements it again
-            retire(self._manager, log)
+            directory.log_count += 1  # `remove_log` decrements it again
+            remove_log(self._manager, log)
         elif is_future:
             manager.take_in_future(log, directory, wanted.topic_id)
         else:

@@ -6,7 +6,7 @@ crash before the rename leaves the log in place. So the deletion is confirmed to
 and the checkpoints are written (`when_done`): a new log of that name must not inherit the offsets of the old one, or a
 kill would cost it the records below them.
 
-Invariant: no directory with the name of a removed log is created or looked up before `settle` has returned for it.
+Invariant: no directory with the name of a removed log is created or looked up before `finish` has returned for it.
 """
 
 import logging
@@ -20,11 +20,11 @@ from storage.log.partition_log import PartitionLog
 
 log = logging.getLogger(__name__)
 
-RETIRE_LOG = "retire-log"
+RENAME_LOG = "rename-log"
 """The name of this background work."""
 
 
-class Retirement:
+class DirectoryRename:
     """The rename of one log's directory to `directory`."""
 
     __slots__ = ("_has_run", "_lock", "directory", "failure", "former", "log")
@@ -50,8 +50,8 @@ class Retirement:
                 self.failure = LogDirFailure(self.log.log_dir, str(error.filename or self.former), error.strerror or str(error))
 
 
-class Retirements:
-    """All renames of a broker. Called on the event loop, except for `settle`."""
+class DirectoryRenames:
+    """All renames of a broker. Called on the event loop, except for `finish`."""
 
     __slots__ = ("_background", "_on_failure", "_pending", "_when_written")
 
@@ -62,33 +62,33 @@ class Retirements:
         self._background = background
         self._on_failure = on_failure
         self._when_written = when_written
-        self._pending: dict[str, Retirement] = {}
+        self._pending: dict[str, DirectoryRename] = {}
         """Renames by the former path of the directory."""
 
-    def begin(self, retirement: Retirement, then: Callable[[], None]) -> None:
+    def begin(self, rename: DirectoryRename, then: Callable[[], None]) -> None:
         """Renames the directory in a thread, then updates the log's path and calls `then`. After a failure the log is
         only closed."""
-        self._pending[retirement.former] = retirement
-        self._background.submit(RETIRE_LOG, retirement.run, lambda _: self._finish(retirement, then, self._on_failure))
+        self._pending[rename.former] = rename
+        self._background.submit(RENAME_LOG, rename.run, lambda _: self._finish(rename, then, self._on_failure))
 
-    def do_now(self, retirement: Retirement, then: Callable[[], None]) -> None:
+    def do_now(self, rename: DirectoryRename, then: Callable[[], None]) -> None:
         """Renames the directory in this turn of the loop. Blocks. A failure is reported in the next turn, when another
         log has taken the place."""
-        retirement.run()
-        self._finish(retirement, then, lambda failure: self._background.schedule(RETIRE_LOG, 0, 0, lambda: self._on_failure(failure)))
+        rename.run()
+        self._finish(rename, then, lambda failure: self._background.schedule(RENAME_LOG, 0, 0, lambda: self._on_failure(failure)))
 
-    def settle(self, directory: str) -> None:
+    def finish(self, directory: str) -> None:
         """Ensures that a directory with this name is not one of a removed log. Blocks; callable from any thread."""
-        retirement = self._pending.get(directory)
-        if retirement is not None:
-            retirement.run()
+        rename = self._pending.get(directory)
+        if rename is not None:
+            rename.run()
 
-    def settle_all(self) -> None:
+    def finish_all(self) -> None:
         """Blocks until all renames are done. For use after the loop has stopped."""
-        for retirement in self._pending.values():
-            retirement.run()
-            if retirement.failure is not None:
-                log.error("%s cannot be renamed and remains as a stray log: %s", retirement.former, retirement.failure)
+        for rename in self._pending.values():
+            rename.run()
+            if rename.failure is not None:
+                log.error("%s cannot be renamed and remains as a stray log: %s", rename.former, rename.failure)
 
     def when_done(self, then: Callable[[BaseException | None], None]) -> None:
         """Calls `then` when all renames begun so far are done, and no checkpoint contains those logs any more."""
@@ -97,19 +97,19 @@ class Retirements:
             self._when_written(partial(then, error))
 
         if self._pending:
-            self._background.submit(RETIRE_LOG, _nothing, renamed)  # work of one name runs in this order
+            self._background.submit(RENAME_LOG, _nothing, renamed)  # work of one name runs in this order
         else:
             renamed(None)
 
-    def _finish(self, retirement: Retirement, then: Callable[[], None], on_failure: Callable[[LogDirFailure], None]) -> None:
-        gone = retirement.log
-        if self._pending.get(retirement.former) is retirement:
-            del self._pending[retirement.former]
-        if retirement.failure is not None:
+    def _finish(self, rename: DirectoryRename, then: Callable[[], None], on_failure: Callable[[LogDirFailure], None]) -> None:
+        gone = rename.log
+        if self._pending.get(rename.former) is rename:
+            del self._pending[rename.former]
+        if rename.failure is not None:
             gone.close_without_writing()
-            on_failure(retirement.failure)
+            on_failure(rename.failure)
             return
-        gone.moved_to(retirement.directory)
+        gone.moved_to(rename.directory)
         then()
 
 
