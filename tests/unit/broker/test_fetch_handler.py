@@ -10,7 +10,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData, ReplicaState
 from protocol.records.batch import LOG_OVERHEAD
 from replication.ports.replica_selector import select_by_rack
-from replication.reading.fetch_read import READ_COMMITTED
+from replication.reading.readers import READ_COMMITTED
 from storage.errors import LogDirFailure
 from tests.support.batches import a_batch
 from tests.support.golden_logs import golden_batches
