@@ -267,6 +267,7 @@ class Broker:
         services.produce_purgatory = Purgatory("Produce", wheel, config[PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS])
         services.fetch_purgatory = Purgatory("Fetch", wheel, config[FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS])
         services.delete_records_purgatory = Purgatory("DeleteRecords", wheel, config[DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS])
+        services.error_counts = {}
         services.fetch_max_bytes = config[FETCH_MAX_BYTES]
         services.groups = GroupCoordinator(
             config,

@@ -1,48 +1,24 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Compiles the lookups of a read and what they find, and the packing of index entries.
+"""Compiles the lookups of a read and what they find.
 
-Stands in for functions of `segment` and `offset_index` and for the fields of `file_region`, which are the authority;
+Stands in for functions of `segment` and for the fields of `file_region`, which are the authority;
 `tests/unit/test_compiled.py` holds both equal.
 """
 
 cimport cython
-from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint8_t, uint32_t
-from libc.string cimport memcpy
-from posix.types cimport off_t
+from libc.stdint cimport int64_t, uint8_t
 
-from protocol.big_endian cimport i32, i64, put32, put64, u16, u32
+from protocol.big_endian cimport i32, i64
 from storage.cached_read cimport read_cached
-from storage.slots cimport number, set_slot, slot, slot_of_type
-
-from protocol.records.checksum import crc32c
-
-cdef extern from "<sys/uio.h>" nogil:
-    cdef struct iovec:
-        void *iov_base
-        size_t iov_len
-
-    ssize_t pwritev(int file, iovec *vector, int count, off_t at)
 
 cdef enum:
-    MAX_BATCHES = 16
     ENTRY_SIZE = 8
-    TIME_ENTRY_SIZE = 12
     POSITION = 4
     BOUNDS_SIZE = 27
-    LOG_OVERHEAD = 12
     HEADER_SIZE = 61
-    ATTRIBUTES_OFFSET = 21
     CURRENT_MAGIC = 2
-    ZSTD = 4
-    FIRST_VERSION_WITH_ZSTD = 7
-    WALK_MAX_RECORDS = 4
-    MIN_RECORD_BYTES = 7
-
-cdef uint32_t[5] BODY_MASK = [0, 0xFFFFFF00, 0, 0xFFFFFFFF, 0xFFFFFFFF]
-cdef uint32_t[5] BODY_MAGIC = [0, 0x1F8B0800, 0, 0x04224D18, 0x28B52FFD]
 
 cdef type found_type = None
 
@@ -174,19 +150,3 @@ def between_entries(file, entries, Py_ssize_t count, int64_t base_offset, int64_
     cdef int64_t next_offset = 0
     cdef Region region = region_between(file, file.descriptor, entries, count, base_offset, size, offset, max_bytes, &next_offset)
     return None if region is None else (region, next_offset)
-
-
-def pack_entries(added, int64_t base_offset):
-    """`offset_index._pack_entries`."""
-    cdef Py_ssize_t count = len(added)
-    cdef int64_t relative, position
-    cdef tuple entry
-    packed = PyBytes_FromStringAndSize(NULL, count * ENTRY_SIZE)
-    cdef uint8_t *p = <uint8_t *>PyBytes_AS_STRING(packed)
-    for entry in added:
-        relative = <int64_t>entry[0] - base_offset
-        position = entry[1]
-        if not (INT32_MIN <= relative <= INT32_MAX and INT32_MIN <= position <= INT32_MAX):
-            raise OverflowError("what no entry holds")
-        p = put32(put32(p, <int32_t>relative), <int32_t>position)
-    return packed

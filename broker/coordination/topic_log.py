@@ -23,8 +23,9 @@ from replication.errors import ReplicationError
 from replication.leader.partition import Partition
 from storage.disk.clock import Clock
 from storage.errors import LogDirFailure, StorageError
-from storage.log.appended import AppendOrigin
-from storage.validation.batch import complete_validation, validate_produce
+from storage.log.origins import COORDINATOR
+from storage.validation.batch import complete_validation
+from storage.validation.run import BatchRun
 
 logger = logging.getLogger(__name__)
 
@@ -135,15 +136,16 @@ class TopicLog:
             base_sequence=base_sequence,
             record_count=count,
         )
-        rules = partition.log.rules
-        validated = validate_produce(batch, rules, now_ms, from_client=False)
-        if validated.needs_worker:
+        run = BatchRun(memoryview(batch))
+        run.read(0)
+        partition.append(run, required_acks, now_ms, COORDINATOR)
+        if run.needs_worker:
             # The topic's compression.type was changed by hand. The batches are small.
-            validated = complete_validation(validated, rules, now_ms)
-        appended = partition.append_as_leader(validated, required_acks, now_ms, AppendOrigin.COORDINATOR)
+            run = complete_validation(run, partition.log.rules, now_ms)
+            partition.append(run, required_acks, now_ms, COORDINATOR)
         if self._refused and self._refused.pop(index, None) is not None:
             logger.info("%s-%d: can be appended to again", self._topic, index)
-        return partition, appended.first_offset, appended.last_offset + 1
+        return partition, run.first_offset, run.last_offset + 1
 
     def _failed(self, index: int, error: StorageError | ReplicationError) -> ErrorCode:
         if isinstance(error, LogDirFailure):

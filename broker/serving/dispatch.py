@@ -31,7 +31,6 @@ from broker.request.services import Services
 from broker.request.turns import Steps, Unfinished, let_go
 from broker.serving.route import CORRELATION_ID, Route
 from protocol.api_keys import ApiKey
-from protocol.compiled import compiled
 from protocol.errors import ErrorCode
 from protocol.produce_fast_path import MAX_TOGETHER
 from protocol.schema.message import Message
@@ -92,6 +91,8 @@ class Dispatcher:
         if frame_handler is not None:
             try:
                 answer = frame_handler(frame, offset, version, correlation_id, connection, self._services)
+            except ProtocolError as malformed:
+                return _refuse(frame, connection, malformed)
             except Exception as error:
                 # It may have done its work already: the ordinary way must not do it again.
                 return self._unexpected(route, self._context(route, correlation_id, None, connection), error)
@@ -358,8 +359,3 @@ def name_of(frame: memoryview) -> str:
         return f"{ApiKey(api_key).name} v{version}"
     except ValueError:
         return f"api {api_key} v{version}"
-
-
-if not TYPE_CHECKING and (_native := compiled("broker.handlers.native")) is not None:
-    _native.stand_before(Dispatcher, Route)
-    Dispatcher.handle_several = _native.handle_several

@@ -128,6 +128,21 @@ cdef inline (int64_t, Py_ssize_t) varlong(View data, Py_ssize_t at) except *:
         shift += 7
     raise ValueError("a varlong is longer than ten bytes")
 
+cdef inline int64_t wrapped_sum(int64_t number, int64_t other) noexcept:
+    return <int64_t>(<uint64_t>number + <uint64_t>other)
+
+cdef inline bytes pack_two_int32(int64_t first, int64_t second):
+    cdef uint8_t[8] room
+    set32(room, first)
+    set32(room + 4, second)
+    return PyBytes_FromStringAndSize(<const char *>room, 8)
+
+cdef inline bytes pack_int64_int32(int64_t first, int64_t second):
+    cdef uint8_t[12] room
+    set64(room, first)
+    set32(room + 8, second)
+    return PyBytes_FromStringAndSize(<const char *>room, 12)
+
 cdef inline bytes take(View data, Py_ssize_t at, Py_ssize_t end):
     if at == end and 0 <= at <= data.shape[0]:
         return b""

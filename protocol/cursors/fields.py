@@ -33,6 +33,11 @@ producer id, producer epoch, base sequence, record count)."""
 stamp = Struct(">qii").pack_into
 """Writes base offset, length and leader epoch into a batch of the frame."""
 
+pack_two_int32 = Struct(">ii").pack
+"""An entry of an offset index."""
+pack_int64_int32 = Struct(">qi").pack
+"""An entry of a time index."""
+
 put_int16 = Struct(">h").pack_into
 put_int32 = Struct(">i").pack_into
 put_int64 = Struct(">q").pack_into
@@ -96,6 +101,11 @@ def varlong(data: Data, at: int) -> tuple[int, int]:
             return value, at
         shift += 7
     raise ValueError("a varlong is longer than ten bytes")
+
+
+def wrapped_sum(number: int, other: int) -> int:
+    """The sum in 64 bits, as Java has it."""
+    return (number + other + 2**63) % 2**64 - 2**63
 
 
 def take(data: Data, at: int, end: int) -> bytes:

@@ -21,6 +21,11 @@ cdef class ProduceAnswer(ResponseWriter):
     cpdef Py_ssize_t put_failed(
         self, int64_t index, int64_t error_code, int64_t base_offset, int64_t log_append_time_ms, int64_t log_start_offset,
         object record_errors, object error_message, int64_t leader_id, int64_t leader_epoch) except -1
+    cpdef Py_ssize_t put_later(self, int64_t index) except -1
+    cpdef void fill(
+        self, Py_ssize_t place, int64_t error_code, int64_t base_offset, int64_t log_append_time_ms, int64_t log_start_offset,
+        object record_errors, object error_message, int64_t leader_id, int64_t leader_epoch) except *
+    cdef bytes _behind_failed(self, object record_errors, object error_message, int64_t leader_id, int64_t leader_epoch)
     cpdef void correct(self, Py_ssize_t place, int64_t error_code, int64_t base_offset) except *
     cpdef bytes finish(self, int64_t throttle_time_ms, object node_endpoints)
     cdef Py_ssize_t _begin_partition(

@@ -8,7 +8,7 @@ from struct import Struct
 from protocol.cursors import fields
 from protocol.cursors.kinds import NO_RECORDS, NOTHING, PARTITION
 from protocol.cursors.request_reader import RequestReader
-from protocol.cursors.response_writer import NodeEndpoints, ResponseWriter, node_endpoints_field, string
+from protocol.cursors.response_writer import NodeEndpoints, ResponseWriter, count_of, node_endpoints_field, string
 from protocol.schema.wire import Truncated, UnsupportedField, tagged_fields
 
 FIRST_FLEXIBLE = 9
@@ -113,18 +113,33 @@ class ProduceAnswer(ResponseWriter):
         Raises UnsupportedField for a leader before version 10.
         """
         place = self._begin_partition(index, error_code, base_offset, log_append_time_ms, log_start_offset)
-        flexible = self.is_flexible
-        if self.version >= 8:
-            self._put_count(len(record_errors))
-            for batch_index, message in record_errors:
-                self._put(batch_index.to_bytes(4, "big", signed=True) + string(message, flexible) + (b"\0" if flexible else b""))
-            self._put(string(error_message, flexible))
-        if (leader_id, leader_epoch) != (-1, -1) and self.version < FIRST_WITH_CURRENT_LEADER:
-            raise UnsupportedField(f"the current leader cannot be said in version {self.version}")
-        if flexible:
-            leader = [] if (leader_id, leader_epoch) == (-1, -1) else [(0, _leader(leader_id, leader_epoch))]
-            self._put(tagged_fields(leader, None))
+        self._put(self._behind_failed(record_errors, error_message, leader_id, leader_epoch))
         return place
+
+    def put_later(self, index: int) -> int:
+        """Keep the place of a partition about which nothing can be said yet; `fill` is to say it."""
+        return self._begin_partition(index, 0, -1, -1, -1)
+
+    def fill(
+        self,
+        place: int,
+        error_code: int,
+        base_offset: int,
+        log_append_time_ms: int,
+        log_start_offset: int,
+        record_errors: Sequence[tuple[int, str | None]],
+        error_message: str | None,
+        leader_id: int,
+        leader_epoch: int,
+    ) -> None:
+        """Say once, at a place that was kept, what `put_failed` says; with error code 0, what `put` does."""
+        self.correct(place, error_code, base_offset)
+        if self.version >= 2:
+            fields.put_int64(self._room, place + 14, log_append_time_ms)
+        if self.version >= 5:
+            fields.put_int64(self._room, place + 22, log_start_offset)
+        self._insert(place + self._partition_bytes, self._behind_failed(record_errors, error_message, leader_id, leader_epoch))
+        self._is_in_order = False
 
     def correct(self, place: int, error_code: int, base_offset: int) -> None:
         """Change what was put, before it is finished."""
@@ -141,6 +156,24 @@ class ProduceAnswer(ResponseWriter):
         if self.is_flexible:
             self._put(node_endpoints_field(node_endpoints) if self.version >= FIRST_WITH_CURRENT_LEADER else b"\0")
         return fields.cut(self._room, 0, self._at) if self._inserted is None else b"".join(self._pieces())  # type: ignore[arg-type]  # of counts
+
+    def _behind_failed(
+        self, record_errors: Sequence[tuple[int, str | None]], error_message: str | None, leader_id: int, leader_epoch: int
+    ) -> bytes:
+        """What follows the numbers of a partition. Raises UnsupportedField for a leader before version 10."""
+        flexible = self.is_flexible
+        parts = []
+        if self.version >= 8:
+            parts.append(count_of(len(record_errors), flexible))
+            for batch_index, message in record_errors:
+                parts.append(batch_index.to_bytes(4, "big", signed=True) + string(message, flexible) + (b"\0" if flexible else b""))
+            parts.append(string(error_message, flexible))
+        if (leader_id, leader_epoch) != (-1, -1) and self.version < FIRST_WITH_CURRENT_LEADER:
+            raise UnsupportedField(f"the current leader cannot be said in version {self.version}")
+        if flexible:
+            leader = [] if (leader_id, leader_epoch) == (-1, -1) else [(0, _leader(leader_id, leader_epoch))]
+            parts.append(tagged_fields(leader, None))
+        return b"".join(parts)
 
     def _begin_partition(self, index: int, error_code: int, base_offset: int, log_append_time_ms: int, log_start_offset: int) -> int:
         self._begin_element(40)

@@ -17,6 +17,7 @@ cdef class RequestReader:
 
     cpdef bint verify(self, int64_t limit) except -1
     cpdef int64_t advance(self) except -2
+    cpdef void detach(self) except *
     cpdef bint next_partition(self) except -1
     cpdef bint next_forgotten(self) except -1
 

@@ -111,6 +111,11 @@ class RequestReader:
                 return True
         return False
 
+    def detach(self) -> None:
+        """Read on in a copy of the frame, whose buffer is used again."""
+        self.frame = memoryview(bytearray(self.frame))
+        self.data = self.frame
+
     # -- what the requests differ in -------------------------------------------------------------------------------------
 
     def _read_head(self) -> None:

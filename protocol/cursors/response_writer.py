@@ -118,7 +118,7 @@ class ResponseWriter:
 
     def _put_count(self, count: int) -> None:
         """Write the count of an array that is known when it begins."""
-        self._put(uvarint(count + 1) if self.is_flexible else _int32(count))
+        self._put(count_of(count, self.is_flexible))
 
     def _put(self, value: bytes) -> None:
         self._make_room(len(value))
@@ -152,6 +152,11 @@ class ResponseWriter:
 
 def _position(inserted: tuple[int, Piece]) -> int:
     return inserted[0]
+
+
+def count_of(count: int, is_flexible: bool) -> bytes:
+    """The count of an array."""
+    return uvarint(count + 1) if is_flexible else _int32(count)
 
 
 def string(value: str | None, is_flexible: bool) -> bytes:

@@ -21,7 +21,7 @@ from storage.cleaner.process import CleanerWorker
 from storage.disk.filesystem import FileSystem
 from storage.disk.yielding import yield_to_loop
 from storage.log.deletion import OnReplaced
-from storage.producers.state import NONE
+from storage.producers.limits import NONE
 from storage.segment.leftovers import remove_cleaned
 from storage.segment.swaps import Swap
 

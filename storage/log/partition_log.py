@@ -19,19 +19,7 @@ from contextlib import suppress
 from typing import Final
 
 from config.topic import TopicConfig
-from protocol.records.batch import (
-    ATTRIBUTES_OFFSET,
-    CONTROL_MASK,
-    CURRENT_MAGIC,
-    HEADER_SIZE,
-    HEADER_STRUCT,
-    LOG_OVERHEAD,
-    NO_TIMESTAMP,
-    BatchHeader,
-    next_batch_size,
-)
-from protocol.records.builder import EndTransactionMarker
-from protocol.records.checksum import crc32c
+from protocol.records.batch import CONTROL_MASK, NO_SEQUENCE, TRANSACTIONAL_MASK
 from protocol.records.errors import RecordFormatError
 from storage.disk.file_names import (
     DELETED_SUFFIX,
@@ -57,16 +45,16 @@ from storage.errors import (
     RecordBatchTooLarge,
     UnexpectedAppendOffset,
 )
-from storage.log import plain_append
-from storage.log.appended import Appended, AppendOrigin
 from storage.log.context import LogContext
 from storage.log.deletion import NO_LIMIT, OnReplaced, discard_files, names_of, say_nothing
 from storage.log.flush import SEGMENTS_AT_ONCE, FlushPlan
-from storage.log.producer_replay import check_producer, read_marker, replay_producer
+from storage.log.origins import CLIENT, REPLICATION
+from storage.log.producer_replay import read_marker, replay_producer
 from storage.log.reads import MAX_HINTS, MAX_UNKNOWN, FetchSlice, OffsetAndTimestamp
 from storage.log.roll import MOST_UNFINISHED, Roll
 from storage.log.truncation import TRUNCATE_LOG, OnTruncated, Truncation
 from storage.producers import log_snapshot
+from storage.producers.limits import SEQUENCES
 from storage.producers.state import ProducerStateEntry
 from storage.producers.state_manager import ProducerStateManager
 from storage.segment.batch_scan import header_at
@@ -76,16 +64,17 @@ from storage.segment.discards import DISCARD_SEGMENTS, Discard
 from storage.segment.file_region import FileRegion
 from storage.segment.log_segments import LogSegments
 from storage.segment.log_settings import LogSettings, rules_for
-from storage.segment.segment import RecordPosition, Segment
+from storage.segment.segment import NEVER, RecordPosition, Segment
 from storage.segment.swaps import Swap
 from storage.segment.transaction_index import AbortedTransaction
 from storage.segment.truncated_segment import SegmentBeingTruncated
-from storage.validation.batch import ValidatedBatch
+from storage.validation.batch import judge
+from storage.validation.limits import LARGEST_OFFSET
+from storage.validation.run import BatchRun
 
 log = logging.getLogger(__name__)
 
 _INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
-_unpack_header = HEADER_STRUCT.unpack_from
 _new: Final[Callable[[type[FetchSlice], tuple[FileRegion, int]], FetchSlice]] = tuple.__new__
 """Without the constructor of a named tuple, which is a Python function."""
 
@@ -156,7 +145,7 @@ class PartitionLog:
         self.log_end_offset = log_end_offset
         self.high_watermark = log_start_offset
         self.recovery_point = recovery_point
-        self.next_flush_offset = self.recovery_point + settings.flush_messages - 1
+        self.next_flush_offset = _next_flush(recovery_point, settings)
         self.flush_due_offset = 0
         """What is below it was appended when `flush.messages` was reached, and is not acknowledged before it is on the disk."""
         self.read_hints: dict[int, tuple[Segment, int]] = {}
@@ -168,9 +157,6 @@ class PartitionLog:
         """What a thread takes out of sight."""
         self.unfinished_rolls: list[Roll] = []  # a deque takes 0.6 KB, and of most logs it would be empty
         self.producer_state.state.on_high_watermark(self.high_watermark)
-
-    append_plain = plain_append.append_plain
-    append_several_plain = plain_append.append_several_plain
 
     # ---- what it knows
 
@@ -247,147 +233,185 @@ class PartitionLog:
         self.config = config
         self.settings = LogSettings(config)
         self.rules = rules_for(self.topic_partition, config)
-        self.next_flush_offset = self.recovery_point + self.settings.flush_messages - 1
+        self.next_flush_offset = _next_flush(self.recovery_point, self.settings)
         for segment in self.segments:
             segment.update_settings(self.settings)
 
     def on_flush_due(self) -> None:
         """`flush.messages` were appended since the last flush was asked for."""
         self.flush_due_offset = self.log_end_offset
-        self.next_flush_offset = self.log_end_offset + self.settings.flush_messages - 1
+        self.next_flush_offset = _next_flush(self.log_end_offset, self.settings)
         self.context.on_flush_due(self)
 
     # ---- appending
 
-    def append_as_leader(
-        self, batch: ValidatedBatch, leader_epoch: int, now_ms: int, origin: AppendOrigin = AppendOrigin.CLIENT
-    ) -> Appended:
-        """Stamps offset and leader epoch into the batch, writes it with one system call, and tells where it went.
+    def append(self, run: BatchRun, leader_epoch: int, now_ms: int, origin: int) -> None:
+        """Take the batches of `run`, and write them with one system call for each segment that they go to.
 
-        A batch that its producer sent before is not written again; `duplicate` is then set. Raises RecordBatchTooLarge, OutOfOrderSequence,
+        A producer or a coordinator appends one batch, which was read: it is judged unless it was accepted before, and gets offset and
+        leader epoch. With origin REPLICATION the batches are taken as the leader has them; one that is cut off at the end is left out, as
+        are batches of a later epoch than `leader_epoch`, for then the answer came from a leader that is no longer ours.
+
+        The run says where they went, whether its batch stands in the log already (`is_duplicate`), or needs a worker; nothing is written
+        then. Raises what `judge` raises, CorruptRecord, OffsetsOutOfOrder, UnexpectedAppendOffset, RecordBatchTooLarge, OutOfOrderSequence,
         InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced, LogDirFailure; the log is unchanged by all of them.
         """
-        header = batch.header
-        _, batch_length, _, _, _, _, last_offset_delta, _, _, producer_id, _, _, _ = header
-        length = batch_length + LOG_OVERHEAD
-        first_offset = self.log_end_offset
-        last_offset = first_offset + last_offset_delta
-        marker = None
-        if producer_id >= 0:
-            if header.attributes & CONTROL_MASK:
-                marker = read_marker(batch.records, 0, header)
-            duplicate = check_producer(self.producer_state.state, header, marker, first_offset, origin)
-            if duplicate is not None:
-                return Appended(duplicate.first_offset, duplicate.last_offset, duplicate.timestamp, self.log_start_offset, True)
-        max_timestamp = batch.max_timestamp
+        run.log_start_offset = self.log_start_offset
+        if origin == REPLICATION:
+            end = self._judge_replicated(run, leader_epoch)
+        else:
+            end = self._judge_led(run, leader_epoch, now_ms, origin)
+        at = written = run.start
+        if end == at:
+            return
         segment = self.active_segment
+        next_offset = self.log_end_offset
         try:
-            if leader_epoch != self.latest_epoch:
-                self.assign_epoch(leader_epoch, first_offset)
-            if segment.should_roll(length, last_offset, max_timestamp, now_ms):
-                if length > self.settings.segment_bytes:
-                    raise RecordBatchTooLarge(self.topic_partition, length, self.settings.segment_bytes)
-                segment = self.roll(first_offset)
-            batch.stamp(first_offset, leader_epoch)
-            segment.append(batch.records, length, last_offset, max_timestamp, last_offset)
+            segment.begin_write()
+            if run.epochs is not None:
+                for epoch, start_offset in run.epochs:
+                    self.assign_epoch(epoch, start_offset)
+            while at < end:
+                if run.at != at:
+                    run.read(at)
+                last_offset = run.base_offset + run.last_offset_delta
+                if segment.should_roll(run.size, last_offset, run.max_timestamp, now_ms):
+                    if at > written:
+                        self._write(run, segment, written, at, next_offset)
+                        written = at
+                        run.read(at)
+                    segment = self.roll(run.base_offset)
+                    segment.begin_write()
+                segment.stage(run.size, last_offset, run.max_timestamp, last_offset)
+                next_offset = last_offset + 1
+                at += run.size
+            self._write(run, segment, written, at, next_offset)
         except OSError as error:
             raise self.disk_failure(segment.path, error) from error
-        self.log_end_offset = last_offset + 1
-        if segment.size >= segment.reserve_at:
-            self.context.reserve(self)
-        if producer_id >= 0:
-            if max_timestamp != header.max_timestamp:
-                header = header._replace(max_timestamp=max_timestamp)  # as it stands in the log
-            self._update_producer(segment, header, marker, first_offset)
-        if last_offset >= self.next_flush_offset:
+        if next_offset > self.next_flush_offset:
             self.on_flush_due()
-        return Appended(first_offset, last_offset, batch.log_append_time, self.log_start_offset)
 
-    def append_as_follower(self, records: memoryview, leader_epoch: int) -> Appended:
-        """Writes batches as the leader has them, with the leader's offsets, in one system call.
+    def _judge_led(self, run: BatchRun, leader_epoch: int, now_ms: int, origin: int) -> int:
+        """Decide about the one batch of a producer or a coordinator, and stamp it; where what is to be written of the run ends."""
+        if not run.is_accepted:
+            judge(run, self.rules, now_ms, origin == CLIENT)
+            if run.needs_worker:
+                return run.start
+        first_offset = self.log_end_offset
+        run.has_producers = run.producer_id >= 0
+        if run.has_producers and self._is_duplicate(run, first_offset, origin):
+            return run.start
+        if run.size > self.settings.segment_bytes:
+            raise RecordBatchTooLarge(self.topic_partition, run.size, self.settings.segment_bytes)
+        run.epochs = [(leader_epoch, first_offset)] if leader_epoch != self.latest_epoch else None
+        run.stamp(first_offset, leader_epoch)
+        run.first_offset = first_offset
+        run.last_offset = first_offset + run.last_offset_delta
+        return run.start + run.size
 
-        A batch that is cut off at the end is left out, as are batches of a later epoch than `leader_epoch`: the answer came from a leader
-        that is no longer ours. Raises CorruptRecord, OffsetsOutOfOrder, UnexpectedAppendOffset, RecordBatchTooLarge, LogDirFailure.
-        """
-        producers: list[tuple[BatchHeader, EndTransactionMarker | None]] = []
-        epochs: list[tuple[int, int]] = []
+    def _is_duplicate(self, run: BatchRun, first_offset: int, origin: int) -> bool:
+        """Whether the batch stands in the log already; the run then says where. Raises what the checks of ProducerState raise."""
+        state = self.producer_state.state
+        if run.attributes & CONTROL_MASK:
+            marker = read_marker(run.frame, run.at, run.header())
+            if marker is not None:
+                state.check_marker(run.producer_id, run.producer_epoch, marker.coordinator_epoch, first_offset)
+                return False
+        is_transactional = run.attributes & TRANSACTIONAL_MASK != 0
+        if origin != CLIENT:
+            state.check_coordinator_append(run.producer_id, run.producer_epoch, is_transactional, first_offset)
+            return False
+        last_sequence = (run.base_sequence + run.last_offset_delta) % SEQUENCES
+        found = state.check_append(run.producer_id, run.producer_epoch, run.base_sequence, last_sequence, is_transactional, first_offset)
+        if found is None:
+            return False
+        run.is_duplicate = True
+        run.first_offset, run.last_offset, run.log_append_time_ms = found.first_offset, found.last_offset, found.timestamp
+        return True
+
+    def _judge_replicated(self, run: BatchRun, leader_epoch: int) -> int:
+        """Look at all batches that the leader sent; where those end that are to be written."""
         latest_epoch = self.latest_epoch
-        max_timestamp, offset_of_max_timestamp = NO_TIMESTAMP, -1
-        first_offset = last_offset = -1
-        position, end = 0, len(records)
-        # Straight-line, without a BatchHeader for each: batches of 300 bytes cost 0.9 µs with CRC and write, where they cost 2.2 with one.
+        run.epochs = None
+        run.has_producers = False
+        at = run.start
+        last_offset = -1
         try:
-            while (remaining := end - position) >= HEADER_SIZE:
-                values = _unpack_header(records, position)
-                base_offset, batch_length, epoch, magic, crc, attributes, last_offset_delta, _, batch_timestamp, producer_id, _, _, _ = (
-                    values
-                )
-                size = batch_length + LOG_OVERHEAD
-                if magic != CURRENT_MAGIC or size < HEADER_SIZE:
-                    next_batch_size(records, position, end)  # says what is wrong
-                if size > remaining:
+            while run.read_next(at):
+                if run.leader_epoch > leader_epoch:
+                    self._warn_of_later_epoch(run, leader_epoch)
                     break
-                if epoch > leader_epoch:
-                    log.warning(
-                        "%s: batches from offset %d on have leader epoch %d, the current one is %d; left out",
-                        self.topic_partition,
-                        base_offset,
-                        epoch,
-                        leader_epoch,
-                    )
-                    break
-                if crc32c(records[position + ATTRIBUTES_OFFSET : position + size]) != crc:
-                    raise CorruptRecord(self.topic_partition, f"the CRC of the batch at offset {base_offset} is not {crc:#010x}")
-                if position == 0:
-                    first_offset = base_offset
-                if base_offset + last_offset_delta <= last_offset:
-                    raise OffsetsOutOfOrder(self.topic_partition, last_offset, base_offset + last_offset_delta)
-                last_offset = base_offset + last_offset_delta
-                if batch_timestamp > max_timestamp:
-                    max_timestamp, offset_of_max_timestamp = batch_timestamp, last_offset
-                if epoch != latest_epoch and epoch >= 0:
-                    latest_epoch = epoch
-                    epochs.append((epoch, base_offset))
-                if producer_id >= 0:
-                    header = BatchHeader._make(values)
-                    producers.append((header, read_marker(records, position, header) if attributes & CONTROL_MASK else None))
-                position += size
-            if remaining < HEADER_SIZE:
-                next_batch_size(records, position, end)  # what is cut off is left out, unless no batch can begin so
+                if not run.crc_is_valid():
+                    reason = f"the CRC of the batch at offset {run.base_offset} is not {run.crc:#010x}"
+                    raise CorruptRecord(self.topic_partition, reason)
+                if run.base_offset > LARGEST_OFFSET or run.base_offset + run.last_offset_delta <= last_offset:
+                    raise OffsetsOutOfOrder(self.topic_partition, last_offset, run.base_offset + run.last_offset_delta)
+                last_offset = run.base_offset + run.last_offset_delta
+                if at == run.start:
+                    run.first_offset = run.base_offset
+                if run.leader_epoch != latest_epoch and run.leader_epoch >= 0:
+                    latest_epoch = run.leader_epoch
+                    run.has_epoch(latest_epoch)
+                if run.producer_id >= 0:
+                    run.has_producers = True
+                    if run.attributes & CONTROL_MASK:
+                        read_marker(run.frame, at, run.header())
+                if run.size > self.settings.segment_bytes:
+                    raise RecordBatchTooLarge(self.topic_partition, run.size, self.settings.segment_bytes)
+                at += run.size
         except RecordFormatError as error:
             raise CorruptRecord(self.topic_partition, str(error)) from None
         log_end_offset = self.log_end_offset
-        if position == 0:
-            return Appended(log_end_offset, log_end_offset - 1, NO_TIMESTAMP, self.log_start_offset)
-        if first_offset < log_end_offset:
-            raise UnexpectedAppendOffset(self.topic_partition, first_offset, last_offset, log_end_offset)
-        if position > self.settings.segment_bytes:
-            raise RecordBatchTooLarge(self.topic_partition, position, self.settings.segment_bytes)
-        segment = self.active_segment
-        try:
-            for epoch, start_offset in epochs:
-                self.assign_epoch(epoch, start_offset)
-            if segment.should_roll(position, last_offset, max_timestamp, self.context.clock.now_ms()):
-                segment = self.roll(first_offset)
-            segment.append(
-                records if position == end else records[:position], position, last_offset, max_timestamp, offset_of_max_timestamp
-            )
-        except OSError as error:
-            raise self.disk_failure(segment.path, error) from error
-        self.log_end_offset = last_offset + 1
+        if at == run.start:
+            run.first_offset, run.last_offset = log_end_offset, log_end_offset - 1
+            return at
+        if run.first_offset < log_end_offset:
+            raise UnexpectedAppendOffset(self.topic_partition, run.first_offset, last_offset, log_end_offset)
+        run.last_offset = last_offset
+        return at
+
+    def _warn_of_later_epoch(self, run: BatchRun, leader_epoch: int) -> None:
+        log.warning(
+            "%s: batches from offset %d on have leader epoch %d, the current one is %d; left out",
+            self.topic_partition,
+            run.base_offset,
+            run.leader_epoch,
+            leader_epoch,
+        )
+
+    def _write(self, run: BatchRun, segment: Segment, start: int, end: int, next_offset: int) -> None:
+        """Write what is staged, the batches in `start:end`, after which the log ends at `next_offset`; its producers are known then."""
+        segment.write(run.frame[start:end])
+        self.log_end_offset = next_offset
         if segment.size >= segment.reserve_at:
             self.context.reserve(self)
-        for header, marker in producers:
-            self._update_producer(segment, header, marker, header.base_offset)
-        if last_offset >= self.next_flush_offset:
-            self.on_flush_due()
-        return Appended(first_offset, last_offset, NO_TIMESTAMP, self.log_start_offset)
+        while run.has_producers and start < end:
+            if run.at != start:
+                run.read(start)
+            if run.producer_id >= 0:
+                self._take_producer(run, segment)
+            start += run.size
 
-    def _update_producer(self, segment: Segment, header: BatchHeader, marker: EndTransactionMarker | None, first_offset: int) -> None:
-        try:
-            replay_producer(self.producer_state.state, segment, header, marker, first_offset)
-        except OSError as error:
-            raise self.disk_failure(segment.transaction_index.path, error) from error
+    def _take_producer(self, run: BatchRun, segment: Segment) -> None:
+        """The batch that the run stands at is in the log. Raises LogDirFailure."""
+        state = self.producer_state.state
+        if run.attributes & CONTROL_MASK:
+            header = run.header()
+            try:
+                replay_producer(state, segment, header, read_marker(run.frame, run.at, header), run.base_offset)
+            except OSError as error:
+                raise self.disk_failure(segment.transaction_index.path, error) from error
+            return
+        sequence = run.base_sequence
+        state.on_append(
+            run.producer_id,
+            run.producer_epoch,
+            sequence if sequence == NO_SEQUENCE else (sequence + run.last_offset_delta) % SEQUENCES,
+            run.base_offset,
+            run.base_offset + run.last_offset_delta,
+            run.max_timestamp,
+            run.attributes & TRANSACTIONAL_MASK != 0,
+        )
 
     # ---- rolling
 
@@ -682,7 +706,7 @@ class PartitionLog:
         self.give_up_flush(plan)
         if plan.recovery_point > self.recovery_point:
             self.recovery_point = plan.recovery_point
-            self.next_flush_offset = plan.recovery_point + self.settings.flush_messages - 1
+            self.next_flush_offset = _next_flush(plan.recovery_point, self.settings)
 
     def give_up_flush(self, plan: FlushPlan) -> None:
         """The plan runs no more: the recovery point stays, and nobody waits for it."""
@@ -821,7 +845,7 @@ class PartitionLog:
         self.recovery_point = min(self.recovery_point, offset)
         for plan in self.flushes:
             plan.recovery_point = min(plan.recovery_point, offset)
-        self.next_flush_offset = self.recovery_point + self.settings.flush_messages - 1
+        self.next_flush_offset = _next_flush(self.recovery_point, self.settings)
         self.high_watermark = max(min(self.high_watermark, offset), self.log_start_offset)
         context.on_truncated(self)
 
@@ -1123,6 +1147,11 @@ def _check_unknown(segment: Segment, count: int) -> None:
 
 def _answer(found: RecordPosition | None) -> OffsetAndTimestamp | None:
     return None if found is None else OffsetAndTimestamp(found.offset, found.timestamp, found.leader_epoch)
+
+
+def _next_flush(flushed_offset: int, settings: LogSettings) -> int:
+    """The offset that is due to be flushed when it is appended. `flush.messages` may be as large as 64 bits allow."""
+    return min(flushed_offset, NEVER - settings.flush_messages) + settings.flush_messages - 1
 
 
 def _bases(segments: Sequence[Segment]) -> str:

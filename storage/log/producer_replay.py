@@ -12,13 +12,13 @@ known from it. The log opens all the same: a log whose other batches can be read
 import logging
 from collections.abc import Callable, Iterator
 
-from protocol.records.batch import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader, increment_sequence
+from protocol.records.batch import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader
 from protocol.records.builder import ControlRecordType, EndTransactionMarker, control_record_type, parse_end_transaction_marker
 from protocol.records.errors import RecordFormatError
 from protocol.records.reader import iter_records
 from storage.disk.yielding import no_yield
-from storage.log.appended import AppendOrigin
-from storage.producers.state import BATCHES_RETAINED, MAX_SEQUENCE, BatchMetadata, ProducerState
+from storage.producers.limits import BATCHES_RETAINED, MAX_SEQUENCE
+from storage.producers.state import BatchMetadata, ProducerState
 from storage.producers.state_manager import ProducerStateManager
 from storage.segment.batch_scan import batches_from
 from storage.segment.log_segments import LogSegments
@@ -46,8 +46,8 @@ def rebuild_producer_state(
 ) -> None:
     """Brings `manager` to what the log below `last_offset` says, and takes the snapshots that spare the next start the work.
 
-    `clean` says that the log was closed properly: without any snapshot it then never had a producer, and is not read. `yield_to_loop`
-    is called every now and then. May raise OSError.
+    `clean` says that the log was closed properly: without any snapshot it then never had a producer, and is not read.
+    `yield_to_loop` is called every now and then. May raise OSError.
     """
     bases = segments.bases
     snapshots_at = {*bases[-2:], last_offset}
@@ -166,28 +166,6 @@ def read_marker(records: memoryview | bytearray | bytes, position: int, header: 
         if control_record_type(record.key) in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
             return parse_end_transaction_marker(record)
         break
-    return None
-
-
-def check_producer(
-    state: ProducerState, header: BatchHeader, marker: EndTransactionMarker | None, first_offset: int, origin: AppendOrigin
-) -> BatchMetadata | None:
-    """None if the batch may be written, else what is remembered of it: it stands in the log already. Raises what `ProducerState` raises."""
-    attributes = header.attributes
-    if marker is not None:
-        state.check_marker(header.producer_id, header.producer_epoch, marker.coordinator_epoch, first_offset)
-        return None
-    is_transactional = bool(attributes & TRANSACTIONAL_MASK)
-    if origin is AppendOrigin.CLIENT:
-        return state.check_append(
-            header.producer_id,
-            header.producer_epoch,
-            header.base_sequence,
-            increment_sequence(header.base_sequence, header.last_offset_delta),
-            is_transactional=is_transactional,
-            first_offset=first_offset,
-        )
-    state.check_coordinator_append(header.producer_id, header.producer_epoch, is_transactional, first_offset)
     return None
 
 

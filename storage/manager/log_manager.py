@@ -85,6 +85,8 @@ class LogManager:
         self.on_log_dir_failure: Callable[[str, str], None] = self.handle_log_dir_failure
         """Called on the loop with a directory that failed in the background, and the reason. A replacement must call
         `handle_log_dir_failure`."""
+        self.on_truncated: Callable[[PartitionLog], None] = lambda log: None
+        """Called when a log was cut at its end."""
         self.on_no_log_dir: Callable[[], None] = _ignore
         """Called when the last directory has failed: the broker has to stop."""
         self.preferred_log_dirs: dict[TopicPartition, str] = {}
@@ -352,6 +354,7 @@ class LogManager:
         self._checkpoints.on_truncated(each)
         self.cleaner.on_truncated(each)
         self.moves.on_truncated(each)
+        self.on_truncated(each)
 
     def report_failure(self, failure: LogDirFailure) -> None:
         """Reports a disk failure, which takes the directory offline. On the loop."""

@@ -25,8 +25,10 @@ from storage.disk.clock import Clock
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import LogClosed, LogDirFailure, OffsetOutOfRange, StorageError, UnexpectedAppendOffset
 from storage.log.flush import FlushPlan
+from storage.log.origins import REPLICATION
 from storage.log.partition_log import PartitionLog
 from storage.segment.file_region import FileRegion
+from storage.validation.run import BatchRun
 
 if TYPE_CHECKING:
     from storage.manager.log_manager import LogManager
@@ -242,9 +244,8 @@ class LogMoves:
 
     def _append(self, move: Move, data: bytes) -> None:
         current, future = move.current, move.future
-        records = memoryview(data)
         try:
-            future.append_as_follower(records, _ANY_EPOCH)
+            future.append(BatchRun(memoryview(data)), _ANY_EPOCH, self._clock.now_ms(), REPLICATION)
         except UnexpectedAppendOffset as error:
             if not future.begins_inside_batch(error):
                 raise

@@ -10,7 +10,6 @@ append overwrites them. Every method may raise OSError.
 import logging
 import struct
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -32,7 +31,7 @@ from storage.segment.cold_lookups import UnwaitingFile
 from storage.segment.file_region import FileRegion
 from storage.segment.log_settings import LogSettings
 from storage.segment.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
-from storage.segment.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset, timestamp_offset
+from storage.segment.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from storage.segment.transaction_index import TransactionIndex
 
 log = logging.getLogger(__name__)
@@ -40,6 +39,8 @@ log = logging.getLogger(__name__)
 FIRST_BYTES = 4 * 1024 * 1024
 """By how much a segment grows before disk space is set aside for more: see `reservations`."""
 NEVER = sys.maxsize
+UNKNOWN = -2
+"""The timestamp of a first batch that nobody has read yet."""
 
 _BOUNDS = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
 BOUNDS_SIZE = _BOUNDS.size
@@ -47,9 +48,6 @@ _unpack_bounds = _BOUNDS.unpack
 _NO_BATCH = (-1, -1)
 
 _native: Final = compiled("storage.native")
-
-IndexEntry = tuple[int, int, TimestampOffset]
-"""Of a batch: its last offset, its position, the largest timestamp up to its end."""
 
 
 class RecordPosition(NamedTuple):
@@ -65,11 +63,18 @@ class Segment:
 
     __slots__ = (
         "_directory",
+        "_entries_before",
         "_file",
-        "_max_timestamp",
+        "_has_staged_entries",
+        "_largest_timestamp",
         "_offset_index",
+        "_offset_of_largest_timestamp",
         "_settings",
+        "_staged_since_entry",
+        "_staged_timestamp",
+        "_staged_timestamp_offset",
         "_suffix",
+        "_time_entries_before",
         "_time_index",
         "_transaction_index",
         "base_offset",
@@ -77,11 +82,13 @@ class Segment:
         "created_ms",
         "filesystem",
         "has_slack",
+        "knows_max_timestamp",
         "reserve_at",
         "reserved_bytes",
         "roll_jitter_ms",
         "rolling_based_timestamp",
         "size",
+        "staged_size",
     )
 
     def __init__(
@@ -104,14 +111,22 @@ class Segment:
         self.base_offset = base_offset
         self.created_ms = now_ms
         self.roll_jitter_ms = roll_jitter_ms
-        self.rolling_based_timestamp: int | None = None
+        self.rolling_based_timestamp = UNKNOWN
         self.bytes_since_last_index_entry = 0
         self.has_slack = False  # whether the file may have bytes behind `size`
         self._file: File | None = None
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._transaction_index: TransactionIndex | None = None
-        self._max_timestamp: TimestampOffset | None = None
+        self.knows_max_timestamp = False
+        """Whether `max_timestamp` needs no file."""
+        self._largest_timestamp = self._offset_of_largest_timestamp = NO_TIMESTAMP
+        self.staged_size = 0
+        self._staged_since_entry = 0
+        self._staged_timestamp = self._staged_timestamp_offset = NO_TIMESTAMP
+        self._has_staged_entries = False
+        self._entries_before = (0, 0)
+        self._time_entries_before = (0, 0, 0)
         self.size = filesystem.size(self.path) if size is None else size
         self.reserve_at = self.size + FIRST_BYTES  # the size at which `Reservations` is asked for more
         self.reserved_bytes = 0  # what it had set aside last
@@ -201,18 +216,18 @@ class Segment:
     # ---- timestamps
 
     @property
-    def knows_max_timestamp(self) -> bool:
-        """Whether `max_timestamp` needs no file."""
-        return self._max_timestamp is not None
-
-    @property
     def max_timestamp(self) -> TimestampOffset:
         """The largest timestamp and the last offset of its batch; (-1, base offset) if no batch has one."""
-        found = self._max_timestamp
-        if found is None:
+        if not self.knows_max_timestamp:
             self.check_indexes()
-            found = self._max_timestamp = self.time_index.last_entry
-        return found
+            if not self.knows_max_timestamp:
+                self._has_max_timestamp(self.time_index.last_timestamp, self.time_index.last_offset)
+        return TimestampOffset(self._largest_timestamp, self._offset_of_largest_timestamp)
+
+    def _has_max_timestamp(self, timestamp: int, offset: int) -> None:
+        self._largest_timestamp = timestamp
+        self._offset_of_largest_timestamp = offset
+        self.knows_max_timestamp = True
 
     @property
     def largest_timestamp(self) -> int:
@@ -224,7 +239,7 @@ class Segment:
     def first_batch_timestamp(self) -> int:
         """The first batch's largest timestamp, -1 in an empty segment."""
         timestamp = self.rolling_based_timestamp
-        if timestamp is None:
+        if timestamp == UNKNOWN:
             header = header_at(self.file, 0, self.size)
             if header is None:
                 return NO_TIMESTAMP
@@ -233,91 +248,97 @@ class Segment:
 
     # ---- appending
 
-    def should_roll(self, length: int, last_offset: int, max_timestamp: int, now_ms: int, entries: int = 1) -> bool:
-        """Whether batches of `length` bytes up to `last_offset`, with so many index entries, belong into a new segment."""
-        size = self.size
+    def append(self, data: Buffer, length: int, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int) -> None:
+        """Write whole batches of `length` bytes with one system call, and one index entry when it is time.
+
+        Changes nothing when it raises OSError: bytes of a torn write are cut off again, or lie where the next append will write.
+        """
+        self.begin_write()
+        self.stage(length, last_offset, max_timestamp, offset_of_max_timestamp)
+        self.write(data)
+
+    def begin_write(self) -> None:
+        """Nothing is staged for the next `write`. What has to be read for it is read here, before anything is written."""
+        if self._file is None:
+            _ = self.file
+        if not self.knows_max_timestamp:
+            _ = self.max_timestamp
+        self.staged_size = self.size
+        self._staged_since_entry = self.bytes_since_last_index_entry
+        self._staged_timestamp = self._largest_timestamp
+        self._staged_timestamp_offset = self._offset_of_largest_timestamp
+        self._has_staged_entries = False
+
+    def should_roll(self, length: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        """Whether a batch of `length` bytes up to `last_offset` belongs into a new segment, instead of behind what is staged."""
+        size = self.staged_size
         settings = self._settings
         if size > settings.segment_bytes - length or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return True
         if size:
-            first = self.rolling_based_timestamp or self.first_batch_timestamp
-            waited = max_timestamp - first if first >= 0 else now_ms - self.created_ms
+            first = self.rolling_based_timestamp
+            if first == UNKNOWN:
+                first = self.first_batch_timestamp
+            # A timestamp of a producer may be any number: no difference is taken that 64 bits do not hold.
+            waited = now_ms - self.created_ms if first < 0 else max_timestamp - first if max_timestamp > first else 0
             if waited > settings.roll_after_ms - self.roll_jitter_ms:
                 return True
-        # Calling the properties, and is_full, would take longer than all else here.
-        offset_index = self._offset_index or self.offset_index
-        time_index = self._time_index or self.time_index
-        return offset_index.entries + entries > offset_index.full_at or time_index.entries + entries > time_index.full_at
+        offset_index = self._offset_index
+        if offset_index is None:
+            offset_index = self.offset_index
+        time_index = self._time_index
+        if time_index is None:
+            time_index = self.time_index
+        return offset_index.entries >= offset_index.full_at or time_index.entries >= time_index.full_at
 
-    def append(self, data: Buffer, length: int, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int) -> None:
-        """Writes whole batches of `length` bytes with one system call, and an index entry when it is time.
+    def stage(self, length: int, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int) -> None:
+        """Say what the next `write` brings behind what is staged: batches of `length` bytes, which may get one index entry together.
 
-        Changes nothing when it raises OSError: bytes of a torn write are cut off again, or lie where the next append will write.
+        Raises CorruptIndex.
         """
+        position = self.staged_size
+        if position == 0:
+            self.rolling_based_timestamp = max_timestamp
+        if max_timestamp > self._staged_timestamp:
+            self._staged_timestamp = max_timestamp
+            self._staged_timestamp_offset = offset_of_max_timestamp
+        if self._staged_since_entry > self._settings.index_interval_bytes:
+            self._stage_entry(last_offset, position)
+        self.staged_size = position + length
+        self._staged_since_entry += length
+
+    def _stage_entry(self, last_offset: int, position: int) -> None:
+        offset_index, time_index = self.offset_index, self.time_index
+        if not self._has_staged_entries:
+            self._has_staged_entries = True
+            self._entries_before = offset_index.entries, offset_index.last_offset
+            self._time_entries_before = time_index.entries, time_index.last_timestamp, time_index.last_offset
+        offset_index.add(last_offset, position)
+        time_index.maybe_add(self._staged_timestamp, self._staged_timestamp_offset)
+        self._staged_since_entry = 0
+
+    def write(self, data: Buffer) -> None:
+        """Write what was staged, `data`, with one system call. Raises OSError as `append` does."""
         position = self.size
-        # What has to be read is read before anything is written.
         file = self._file
         if file is None:
             file = self.file
-        last_max = self._max_timestamp
-        if last_max is None:
-            last_max = self.max_timestamp
         try:
             file.pwrite(data, position)
-            if max_timestamp > last_max[0]:
-                last_max = self._max_timestamp = timestamp_offset((max_timestamp, offset_of_max_timestamp))
-            since_last_entry = self.bytes_since_last_index_entry
-            if since_last_entry > self._settings.index_interval_bytes:
-                self._append_to_indexes(((last_offset, position, last_max),))
-                since_last_entry = 0
+            if self._has_staged_entries:
+                self.offset_index.spill()
+                self.time_index.spill()
         except OSError:
+            if self._has_staged_entries:
+                # Mostly they are still in memory: what could not be written is taken back without touching the disk.
+                self.offset_index.take_back(*self._entries_before)
+                self.time_index.take_back(*self._time_entries_before)
             self._cut_torn_write(position)
             raise
-        if position == 0:
-            self.rolling_based_timestamp = max_timestamp
-        self.size = position + length
-        self.bytes_since_last_index_entry = since_last_entry + length
-
-    def append_several(self, batches: Sequence[memoryview], placed: Sequence[tuple[int, int, int]]) -> None:
-        """Writes batches behind one another with one system call, and the index entries that `append` would have made one by one.
-
-        `placed` holds (length, last offset, largest timestamp) of each. The segment is not empty. As `append` when it raises OSError.
-        """
-        start = self.size
-        file = self._file or self.file
-        entries, end, since_last_entry, last_max = _entries_of(
-            placed,
-            start,
-            self.bytes_since_last_index_entry,
-            self._settings.index_interval_bytes,
-            self._max_timestamp or self.max_timestamp,
-        )
-        try:
-            file.pwritev(batches, end - start, start)
-            if entries:
-                self._append_to_indexes(entries)
-        except OSError:
-            self._cut_torn_write(start)
-            raise
-        self._max_timestamp = last_max
-        self.size = end
-        self.bytes_since_last_index_entry = since_last_entry
-
-    def _append_to_indexes(self, added: Sequence[IndexEntry]) -> None:
-        """One or more entries. Takes all back when one cannot be written."""
-        offset_index = self._offset_index or self.offset_index
-        time_index = self._time_index or self.time_index
-        entries = offset_index.entries, time_index.entries
-        try:
-            offset_index.extend(added)
-            if added[-1][2][0] > time_index.last_entry[0]:
-                for _, _, last_max in added:
-                    time_index.maybe_append(last_max)
-        except OSError:
-            # The entries are still in memory: what could not be written is taken back without touching the disk.
-            offset_index.truncate_to_entries(entries[0])
-            time_index.truncate_to_entries(entries[1])
-            raise
+        self.size = self.staged_size
+        self.bytes_since_last_index_entry = self._staged_since_entry
+        self._largest_timestamp = self._staged_timestamp
+        self._offset_of_largest_timestamp = self._staged_timestamp_offset
 
     def _cut_torn_write(self, position: int) -> None:
         self.has_slack = True
@@ -348,7 +369,7 @@ class Segment:
 
     def complete_time_index(self) -> None:
         """Sees to it that the last entry is the segment's largest timestamp."""
-        self.time_index.maybe_append(self.max_timestamp)
+        self.time_index.maybe_append(*self.max_timestamp)
 
     def trim(self) -> None:
         """Cuts the file behind its last batch."""
@@ -527,7 +548,7 @@ class Segment:
         for _, header in batches_from(self.file, self.index_position(offset), self.size):
             if header.max_timestamp > timestamp:
                 timestamp, offset = header.max_timestamp, header.last_offset
-        self._max_timestamp = TimestampOffset(timestamp, offset)
+        self._has_max_timestamp(timestamp, offset)
 
     def rebuild_indexes(self) -> None:
         """Writes offset and time index anew from the batch headers. Raises protocol's RecordFormatError where those are damaged."""
@@ -547,14 +568,14 @@ class Segment:
         self._replace_indexes()
         self.offset_index.begin()
         self.time_index.begin()
-        self._max_timestamp = self.time_index.last_entry
+        self._has_max_timestamp(self.time_index.last_timestamp, self.time_index.last_offset)
 
     def begin_rebuild(self) -> None:
         """Empties offset and time index; an index file of a wrong size or kind is replaced."""
         self._replace_indexes()
         self.offset_index.reset()
         self.time_index.reset()
-        self._max_timestamp = self.time_index.last_entry
+        self._has_max_timestamp(self.time_index.last_timestamp, self.time_index.last_offset)
 
     def _replace_indexes(self) -> None:
         # Taken for empty if not yet open: to look at the last entry of a preallocated file costs a page fault of 60 µs.
@@ -569,10 +590,11 @@ class Segment:
         """Takes the batch at `position` into the indexes if it is far enough from `last_entry`; returns where the last entry is."""
         last_max = self.max_timestamp
         if header.max_timestamp > last_max.timestamp:
-            last_max = self._max_timestamp = TimestampOffset(header.max_timestamp, header.last_offset)
+            last_max = TimestampOffset(header.max_timestamp, header.last_offset)
+            self._has_max_timestamp(*last_max)
         if position - last_entry > self._settings.index_interval_bytes:
             self.offset_index.append(header.last_offset, position)
-            self.time_index.maybe_append(last_max)
+            self.time_index.maybe_append(*last_max)
             return position
         return last_entry
 
@@ -599,7 +621,7 @@ class Segment:
             self.cut_at(found)
         if self.size == 0:
             self.created_ms = now_ms
-            self.rolling_based_timestamp = None
+            self.rolling_based_timestamp = UNKNOWN
         self.bytes_since_last_index_entry = 0
         self.find_max_timestamp()
         return cut
@@ -669,7 +691,7 @@ class Segment:
 
     def close(self) -> None:
         """Completes and trims what was opened, as a clean shutdown leaves it."""
-        if self._max_timestamp is not None:
+        if self.knows_max_timestamp:
             self.complete_time_index()
         for index in (self._offset_index, self._time_index):
             if index is not None:
@@ -697,24 +719,3 @@ class Segment:
 
     def update_settings(self, settings: LogSettings) -> None:
         self._settings = settings
-
-
-def _entries_of(
-    placed: Sequence[tuple[int, int, int]],
-    position: int,
-    since_last_entry: int,
-    interval: int,
-    last_max: TimestampOffset,
-) -> tuple[list[IndexEntry], int, int, TimestampOffset]:
-    """The index entries of batches that stand behind one another from `position` on; where these end, how many bytes stand behind the last
-    entry then, and the largest timestamp."""
-    entries = []
-    for length, last_offset, max_timestamp in placed:
-        if max_timestamp > last_max[0]:
-            last_max = timestamp_offset((max_timestamp, last_offset))
-        if since_last_entry > interval:
-            entries.append((last_offset, position, last_max))
-            since_last_entry = 0
-        position += length
-        since_last_entry += length
-    return entries, position, since_last_entry, last_max

@@ -22,6 +22,7 @@ from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, Pa
 from protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
 from protocol.messages.update_metadata import UpdateMetadataRequest
 from protocol.schema.message import Message
+from storage.disk.filesystem import FileSystem
 from storage.segment.file_region import FileRegion
 from tests.support.batches import a_batch
 from tests.support.connections import ClientConnection
@@ -33,8 +34,8 @@ from tests.support.timers import FakeTime
 class HandlerBench:
     """A dispatcher and everything behind it. To be made on a running loop: see `on_a_loop`."""
 
-    def __init__(self, **topic_config: str) -> None:
-        self.replicas = Replicas(**topic_config)
+    def __init__(self, filesystem: FileSystem | None = None, **topic_config: str) -> None:
+        self.replicas = Replicas(filesystem, **topic_config)
         self.time = FakeTime()
         self.connection = ClientConnection()
         services = self.services = Services()
@@ -54,6 +55,7 @@ class HandlerBench:
         services.produce_purgatory = Purgatory("Produce", wheel)
         services.fetch_purgatory = Purgatory("Fetch", wheel)
         services.delete_records_purgatory = Purgatory("DeleteRecords", wheel)
+        services.error_counts = {}
         services.fetch_max_bytes = 55 * 1024 * 1024
         services.workers = ThreadPoolExecutor(1)
         services.turns = self.turns = Turns(asyncio.get_running_loop().call_soon, slice_ns=10**12)

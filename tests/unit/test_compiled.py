@@ -23,7 +23,6 @@ from storage.segment.file_region import FileRegion
 from tests.support.batches import a_batch
 from tests.support.logs import a_context, a_log, append
 from tests.support.pure_python import pure
-from tests.wire.test_fetch_fast_path import a_fetch
 
 needed = pytest.mark.skipif(
     describe() != "compiled", reason=f"the hot path is {describe()} here: a C compiler and Python's headers make it more"
@@ -60,7 +59,7 @@ def test_one_whose_source_has_changed_since_is_left_alone(monkeypatch: pytest.Mo
 
 
 @needed
-@pytest.mark.parametrize("name", ["protocol", "storage", "network", "handlers"])
+@pytest.mark.parametrize("name", ["protocol", "storage", "network"])
 def test_one_that_reads_the_fields_of_another_is_left_alone_with_it(name: str) -> None:
     program = (
         "import protocol.compiled\n"
@@ -72,37 +71,9 @@ def test_one_that_reads_the_fields_of_another_is_left_alone_with_it(name: str) -
     left = {
         "protocol": "storage.native, broker.network.native",
         "storage": "protocol.native",
-        "network": "protocol.native, storage.native, broker.handlers.native",
-        "handlers": "protocol.native, storage.native, broker.network.native",
+        "network": "protocol.native, storage.native",
     }[name]
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == f"compiled in part ({left})\n"
-
-
-# Fetch
-
-
-@needed
-@settings(deadline=None, max_examples=300)
-@given(st.integers(13, 17), st.data())
-def test_a_fetch_is_read_the_same(version: int, data: st.DataObject) -> None:
-    frame = bytearray(b"head" + a_fetch(version).encode(version) + data.draw(st.binary(max_size=3)))
-    for _ in range(data.draw(st.integers(0, 2))):
-        frame[data.draw(st.integers(4, len(frame) - 1))] = data.draw(st.sampled_from([0, 1, 2, 3, 127, 128, 255]))
-    view = memoryview(frame)[: data.draw(st.sampled_from([len(frame), *range(len(frame))]))]
-    assert native("protocol.native").read_with_id(view, 4, version) == without("protocol.fetch_fast_path").read_with_id(view, 4, version)
-
-
-@needed
-@given(st.tuples(INT32, INT32, st.binary(min_size=16, max_size=16), INT32, INT64, INT64, INT64, st.booleans(), st.integers(0, 2**31 - 1)))
-def test_the_head_of_a_fetched_partition_is_written_the_same(values: tuple[Any, ...]) -> None:
-    assert native("protocol.native").begin_response_with_id(*values) == without("protocol.fetch_fast_path").begin_response_with_id(*values)
-
-
-@needed
-@pytest.mark.parametrize("size", [2**exponent + delta for exponent in (7, 14, 21, 28) for delta in (-2, -1, 0)])
-def test_a_length_is_written_the_same(size: int) -> None:
-    values = (1, 2, b"i" * 16, 3, 4, 5, 6, False, size)
-    assert native("protocol.native").begin_response_with_id(*values) == without("protocol.fetch_fast_path").begin_response_with_id(*values)
 
 
 # Produce
@@ -263,18 +234,3 @@ def test_an_index_of_anything_leads_nowhere(entries: bytes, count: int, offset: 
     with open("/dev/zero", "rb") as zeros:
         file = SimpleNamespace(descriptor=zeros.fileno())
         assert native("storage.native").between_entries(file, entries, count, 0, 1 << 30, offset, max_bytes) is None
-
-
-@needed
-@given(st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1), st.none()), max_size=20), st.integers(0, 2**62))
-def test_index_entries_are_packed_the_same(relative: list[tuple[int, int, None]], base_offset: int) -> None:
-    added = [(base_offset + offset, position, rest) for offset, position, rest in relative]
-    packed = native("storage.native").pack_entries(added, base_offset)
-    assert packed == without("storage.segment.offset_index")._pack_entries(added, base_offset)
-
-
-@needed
-@pytest.mark.parametrize("entry", [(2**31, 0), (-(2**31) - 1, 0), (0, 2**31)])
-def test_an_entry_that_does_not_fit_is_refused(entry: tuple[int, int]) -> None:
-    with pytest.raises(OverflowError):
-        native("storage.native").pack_entries([entry], 0)

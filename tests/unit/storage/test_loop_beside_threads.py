@@ -15,7 +15,7 @@ from tests.support.batches import a_batch
 from tests.support.cleaners import InlineCleaner
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, a_future_log, topic
-from tests.support.logs import append
+from tests.support.logs import append, follow
 
 T0, T1, T2 = (TopicPartition("topic", index) for index in range(3))
 TOPIC_ID = bytes(range(16))
@@ -91,7 +91,7 @@ def test_segments_deleted_before_a_move_are_deleted_after_it() -> None:
     region = log.read(0, 200, 40, True).region
     assert region is not None
     while region is not None:
-        future.append_as_follower(memoryview(region.read()), 0)
+        follow(future, region.read(), 0)
         region = log.read(future.log_end_offset, 200, 40, True).region
     for each in (log, future):
         each.update_high_watermark(40)
