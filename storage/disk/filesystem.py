@@ -13,7 +13,7 @@ import mmap
 import os
 import resource
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from storage.disk.real_file import RealFile
@@ -33,9 +33,6 @@ class File(Protocol):
 
     def pwrite(self, data: bytes | bytearray | memoryview, at: int) -> None:
         """All of `data` from position `at`; normally one system call."""
-
-    def pwritev(self, data: Sequence[memoryview], length: int, at: int) -> None:
-        """All of `data`, `length` bytes in sum, one behind the other from position `at`; normally one system call. At most 1024 of them."""
 
     def pread(self, length: int, at: int) -> bytes:
         """Up to `length` bytes; fewer only at the end of the file."""
