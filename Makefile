@@ -11,19 +11,22 @@ BROKERS ?= 3
 CLUSTER ?= ./cluster
 # Tests of brokers, Java and Spark wait a part of their time: one more than there are processors.
 WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 ROWS ?= 10000000
 RECORD_BYTES ?= 100
-# What a C compiler makes faster; without one, or without Python's headers (Debian: python3-dev), it is left out.
-NATIVE := protocol/native.pyx protocol/native.pxd protocol/big_endian.pxd storage/native.pyx storage/native.pxd storage/cached_read.pxd storage/slots.pxd broker/network/native.pyx
+# What a C compiler makes faster; without one, or without Python's headers (Debian: python3-dev), it runs as Python.
+COMPILED := setup.py protocol/hot_modules.py $(wildcard $(shell $(PYTHON) -c 'import runpy; print(*runpy.run_path("protocol/hot_modules.py")["sources"]())'))
 PACKAGES := broker controller replication storage protocol config benchmarks tests
 
-.PHONY: help compile install serve cluster test test-fast lint format docs bench bench-quick bench-long validate soak clean
+.PHONY: help compile install serve cluster test test-fast test-medium test-pure lint format docs bench bench-quick bench-long validate soak clean
 
 help:
 	@echo "make serve      run a broker on 127.0.0.1:9092, data under $(DATA)"
 	@echo "make cluster    $(BROKERS) brokers on 127.0.0.1:9092 and the ports after it, data under $(CLUSTER); Ctrl-C stops them"
-	@echo "make test       install what the tests need and run them all"
-	@echo "make test-fast  unit, wire and contract tests (about a minute)"
+	@echo "make test       install what the tests need and run them all (a quarter of an hour on two cores)"
+	@echo "make test-fast  unit, wire and contract tests without Java (a minute or so)"
+	@echo "make test-medium  one broker and real clients, without Java (minutes)"
+	@echo "make test-pure  the unit and wire tests without compiled modules"
 	@echo "make lint       ruff, mypy --strict, import-linter"
 	@echo "make bench      Apache Kafka 3.9.1 and Ottla side by side (needs Java 17, Maven, a C compiler; BENCH_ARGS=)"
 	@echo "make bench-quick, bench-long   the same in a few minutes, to see that it works; with more turns"
@@ -39,11 +42,11 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "Python's venv module is missing; on Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: pyproject.toml constraints.txt $(NATIVE) | $(BIN)/python
+$(VENV)/.installed: pyproject.toml constraints.txt $(COMPILED) | $(BIN)/python
 	$(PIP) install --constraint constraints.txt --editable .
 	@touch $@
 
-$(VENV)/.installed-test: pyproject.toml constraints.txt $(NATIVE) | $(BIN)/python
+$(VENV)/.installed-test: pyproject.toml constraints.txt $(COMPILED) | $(BIN)/python
 	$(PIP) install --constraint constraints.txt --editable '.[test,dev,spark]'
 	@touch $@ $(VENV)/.installed
 
@@ -61,10 +64,17 @@ cluster: install
 
 test: $(VENV)/.installed-test compile
 	@$(BIN)/python -m tests.support.prerequisites
-	$(BIN)/python -m pytest -n $(WORKERS) tests
+	$(PYTEST) tests
 
 test-fast: $(VENV)/.installed-test compile
-	$(BIN)/python -m pytest -n $(WORKERS) --timeout 60 tests/unit tests/wire tests/contract
+	$(PYTEST) --timeout 60 -m "not java" tests/unit tests/wire tests/contract
+
+test-medium: $(VENV)/.installed-test compile
+	@$(BIN)/python -m tests.support.prerequisites cc kcat
+	$(PYTEST) -m "not java and not cluster" tests/integration
+
+test-pure: $(VENV)/.installed-test compile
+	OTTLA_PURE_PYTHON=1 $(PYTEST) --timeout 60 tests/unit tests/wire tests/integration/test_fetch_one_partition.py
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
@@ -102,4 +112,5 @@ soak: $(VENV)/.installed-test compile
 	OTTLA_SOAK=1000000 $(BIN)/python -m pytest --timeout 3600 tests/integration/test_hostile_clients.py
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info $(patsubst %.pyx,%.c,$(filter %.pyx,$(NATIVE))) $(patsubst %.pyx,%.*.so,$(filter %.pyx,$(NATIVE))) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find $(PACKAGES) -name '*.so' -delete -o -name 'compiled.*.digest' -delete
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -75,7 +75,7 @@ async def costs(broker: Broker, turns: int) -> None:
     await services.topic_admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])
     topic_id = services.replica_manager.partition_or_raise(TOPIC, 0).topic_id
     off = Dispatcher(services)
-    on = Dispatcher(services, RequestMetrics(time.monotonic_ns, services.replica_manager.topic_stats))
+    on = Dispatcher(services, RequestMetrics(time.monotonic_ns, services.replica_manager.topic_stats, services.error_counts))
     one, many = bytes(a_batch(1, value_bytes=100)), bytes(a_batch(150, value_bytes=100))
     works = {
         "produce, 1 record of 100 B": (frames.produce(TOPIC, 0, one), one),

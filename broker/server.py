@@ -209,7 +209,7 @@ class Broker:
         await check_belongings(self.config, self.store, directories)
         services.cluster_id = await prepare_store(self.store, self._surroundings.random_bytes)
         services.broker_id = await self._broker_id()
-        await check_broker_id(services.broker_id, self.config, self.store, directories, self._surroundings.somebody_listens)
+        await check_broker_id(services.broker_id, self.config, self.store, directories, self._surroundings.is_listening)
 
     async def _load_logs(self) -> None:
         services = self.services
@@ -252,7 +252,7 @@ class Broker:
             self._cluster.channel_to,
             config.listeners.inter_broker_listener_name,
             self._registration,
-            self._surroundings.somebody_listens,
+            self._surroundings.is_listening,
             services.turns.pause,
             paused,
         )
@@ -267,6 +267,7 @@ class Broker:
         services.produce_purgatory = Purgatory("Produce", wheel, config[PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS])
         services.fetch_purgatory = Purgatory("Fetch", wheel, config[FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS])
         services.delete_records_purgatory = Purgatory("DeleteRecords", wheel, config[DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS])
+        services.error_counts = {}
         services.fetch_max_bytes = config[FETCH_MAX_BYTES]
         services.groups = GroupCoordinator(
             config,

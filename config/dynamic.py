@@ -50,13 +50,13 @@ def without_invalid(overrides: Mapping[str, str], *, per_broker: bool) -> dict[s
     level = "broker" if per_broker else "default cluster"
     kept = dict(overrides)
     bad_values = [name for name, text in overrides.items() if not _has_good_value(name, text)]
-    _leave_out(kept, bad_values, f"Dynamic {level} config contains invalid values, these configs will be ignored")
-    _leave_out(kept, _read_only(kept), f"Dynamic {level} config contains keys that cannot be dynamic, these configs will be ignored")
-    _leave_out(
+    _ignore(kept, bad_values, f"Dynamic {level} config contains invalid values, these configs will be ignored")
+    _ignore(kept, _read_only(kept), f"Dynamic {level} config contains keys that cannot be dynamic, these configs will be ignored")
+    _ignore(
         kept, _listener_only(kept), "Security configs can be dynamically updated only using listener prefix, base configs will be ignored"
     )
     if not per_broker:
-        _leave_out(kept, _per_broker(kept), "Per-broker configs defined at default cluster level will be ignored")
+        _ignore(kept, _per_broker(kept), "Per-broker configs defined at default cluster level will be ignored")
     return kept
 
 
@@ -194,7 +194,7 @@ def _refuse(names: list[str], why: str, *, scala_set: str = "Set") -> None:
         raise ConfigError(f"{why}: {scala_set}({', '.join(names)})")
 
 
-def _leave_out(kept: dict[str, str], names: list[str], why: str) -> None:
+def _ignore(kept: dict[str, str], names: list[str], why: str) -> None:
     for name in names:
         kept.pop(name, None)
     if names:

@@ -34,7 +34,7 @@ from controller.events.leader_rebalance import LeaderRebalance
 from controller.events.reassignment import Reassignments, Targets
 from controller.events.refused_writes import RefusedWrites
 from controller.events.topic_changes import TopicChanges
-from controller.registration import RandomBytes, SomebodyListens, nobody_listens, register_broker
+from controller.registration import IsListening, RandomBytes, never_listening, register_broker
 from controller.state.channels import BrokerSenders, ChannelFactory
 from controller.state.context import ControllerContext
 from controller.state.core import ControllerCore, WhileLarge
@@ -46,7 +46,7 @@ from controller.znodes.layout import (
     BrokerRegistration,
     decode_controller,
 )
-from controller.znodes.pauses import Pause, let_go, no_pause
+from controller.znodes.pauses import Pause, clear_in_slices, no_pause
 from replication.ports.senders import OnSent, Senders
 from storage.disk.clock import Clock
 from storage.disk.topic_partition import TopicPartition
@@ -73,12 +73,12 @@ class Controller:
         channel_to: ChannelFactory,
         inter_broker_listener: str,
         registration: Callable[[], BrokerRegistration],
-        somebody_listens: SomebodyListens = nobody_listens,
+        is_listening: IsListening = never_listening,
         pause: Pause = no_pause,
         while_large: WhileLarge = nullcontext,
     ) -> None:
         """`registration` gives the registration of this broker, at startup and again after its session expired.
-        `somebody_listens` distinguishes a live broker from one that died a moment ago when the id is taken.
+        `is_listening` distinguishes a live broker from one that died a moment ago when the id is taken.
         `while_large` is entered while very many topics are loaded."""
         self.broker_id = broker_id
         self.broker_epoch = -1
@@ -87,7 +87,7 @@ class Controller:
         self._pause = pause
         self._clock = clock
         self._registration = registration
-        self._somebody_listens = somebody_listens
+        self._is_listening = is_listening
         self._registration_patience = config[ZOOKEEPER_SESSION_TIMEOUT_MS] / 1000 * SESSION_PATIENCE
         self._queue = EventQueue(self._on_event_error, clock.monotonic)
         senders: BrokerSenders = Senders("controller", channel_to, clock.monotonic)
@@ -174,7 +174,7 @@ class Controller:
         session = await self._store.open_session()
         if self._registered_session != session:
             self.broker_epoch = await register_broker(
-                self._store, self.broker_id, self._registration(), self._registration_patience, self._somebody_listens
+                self._store, self.broker_id, self._registration(), self._registration_patience, self._is_listening
             )
             while True:
                 try:
@@ -230,7 +230,7 @@ class Controller:
         self._refused_writes.end()
         await self._core.senders.remove_all()
         self._core.deletion.clear()
-        await let_go(self._core.context.clear(), self._pause)
+        await clear_in_slices(self._core.context.clear(), self._pause)
 
     def _controller_watch(self, _: object) -> None:
         self._queue.put("ControllerChange", self._on_controller_change)

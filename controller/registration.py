@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 RandomBytes = Callable[[int], bytes]
 T = TypeVar("T")
-SomebodyListens = Callable[[str, int], Awaitable[bool]]
+IsListening = Callable[[str, int], Awaitable[bool]]
 """(host, port) -> whether a process listens at this address."""
 
 
@@ -85,7 +85,7 @@ def new_cluster_id(random_bytes: RandomBytes) -> str:
     return to_text(random_uuid(random_bytes))
 
 
-async def nobody_listens(host: str, port: int) -> bool:
+async def never_listening(host: str, port: int) -> bool:
     """The default for callers without network access: no process listens."""
     return False
 
@@ -101,7 +101,7 @@ async def check_id_is_free(
     broker_id: int,
     own_addresses: Collection[tuple[str, int]],
     own_listeners: Iterable[tuple[str, int]],
-    somebody_listens: SomebodyListens,
+    is_listening: IsListening,
     patience_s: float,
 ) -> None:
     """Raise BrokerIdInUse if another broker lives under this id; called before log directories are marked with the id.
@@ -123,7 +123,7 @@ async def check_id_is_free(
             return
         registered = {(endpoint.host, endpoint.port) for endpoint in decode_broker(path, data).endpoints}
         for host, port in [*(registered - {*own_addresses}), *(own_listeners if registered & {*own_addresses} else ())]:
-            if await somebody_listens(host, port):
+            if await is_listening(host, port):
                 raise _id_in_use(broker_id, stat.ephemeral_owner)
         if not patience_s:
             return  # no process listens there: the registration ends with its session, for which `register_broker` waits
@@ -142,7 +142,7 @@ async def register_broker(
     broker_id: int,
     registration: BrokerRegistration,
     patience_s: float = 0.0,
-    somebody_listens: SomebodyListens = nobody_listens,
+    is_listening: IsListening = never_listening,
 ) -> int:
     """Create /brokers/ids/N and return the broker epoch.
 
@@ -167,7 +167,7 @@ async def register_broker(
             return stat.czxid
         if deadline is None:
             deadline = loop.time() + patience_s
-            if patience_s and await _is_another(path, data, registration, somebody_listens):
+            if patience_s and await _is_another(path, data, registration, is_listening):
                 deadline = loop.time()
         if loop.time() >= deadline:
             raise _id_in_use(broker_id, stat.ephemeral_owner)
@@ -193,13 +193,13 @@ def _on_change(gone: asyncio.Event, _: WatchedEvent) -> None:
     gone.set()
 
 
-async def _is_another(path: str, data: bytes | None, own: BrokerRegistration, somebody_listens: SomebodyListens) -> bool:
+async def _is_another(path: str, data: bytes | None, own: BrokerRegistration, is_listening: IsListening) -> bool:
     """Whether the registered broker is alive: a process listens at its address, and the address is not one of this
     broker, which has bound its own already."""
     registered = decode_broker(path, data)
     ours = {(endpoint.host, endpoint.port) for endpoint in own.endpoints}
     for endpoint in registered.endpoints:
-        if (endpoint.host, endpoint.port) not in ours and await somebody_listens(endpoint.host, endpoint.port):
+        if (endpoint.host, endpoint.port) not in ours and await is_listening(endpoint.host, endpoint.port):
             return True
     return False
 

@@ -160,8 +160,8 @@ def _detach(layout: Layout) -> None:
     status = supervisor.wait()
     with log_file.open("rb") as log:
         log.seek(begin)
-        told = [text for text in log.read().decode(errors="replace").splitlines() if text.startswith("ottla: ")]
-    for text in told or [f"ottla: the supervisor ended with status {status}; {log_file} says why"]:
+        errors = [text for text in log.read().decode(errors="replace").splitlines() if text.startswith("ottla: ")]
+    for text in errors or [f"ottla: the supervisor ended with status {status}; {log_file} says why"]:
         say(text)
     raise SystemExit(status or 1)
 
@@ -200,7 +200,7 @@ def status(directory: Path, as_json: bool) -> None:
             dict(broker) if broker_id in alive else {**broker, "state": "stopped", "pid": None}
             for broker_id, broker in written.brokers.items()
         ]
-    _add_what_brokers_say(brokers)
+    _add_leaderships(brokers)
     if as_json:
         print_json({"directory": str(directory), "supervisor": supervisor, "brokers": brokers})
     elif brokers:
@@ -212,7 +212,7 @@ def status(directory: Path, as_json: bool) -> None:
         raise SystemExit(1)
 
 
-def _add_what_brokers_say(brokers: list[dict[str, Any]]) -> None:
+def _add_leaderships(brokers: list[dict[str, Any]]) -> None:
     """Add the number of partitions that each broker leads, the number in which it is out of sync, and the controller;
     nothing if no broker answers."""
     from broker.client.cluster import Cluster
@@ -235,7 +235,7 @@ def _add_what_brokers_say(brokers: list[dict[str, Any]]) -> None:
         broker["role"] = "controller" if name == answer.controller_id else ""
 
 
-def _tell(directory: Path, command: str, broker_id: int | None = None, **more: object) -> None:
+def _command(directory: Path, command: str, broker_id: int | None = None, **more: object) -> None:
     """Send the supervisor a command. Ends with status 1 when it fails."""
     from broker.supervisor import control
 
@@ -258,7 +258,7 @@ def _tell(directory: Path, command: str, broker_id: int | None = None, **more: o
 @directory_option
 def kill(broker_id: int, stays_down: bool, directory: Path) -> None:
     """Kill a broker as in a crash (SIGKILL). The supervisor restarts it."""
-    _tell(directory, "kill", broker_id, stays_down=stays_down)
+    _command(directory, "kill", broker_id, stays_down=stays_down)
 
 
 @cluster.command()
@@ -266,7 +266,7 @@ def kill(broker_id: int, stays_down: bool, directory: Path) -> None:
 @directory_option
 def pause(broker_id: int, directory: Path) -> None:
     """Suspend a broker (SIGSTOP), like a machine that hangs."""
-    _tell(directory, "pause", broker_id)
+    _command(directory, "pause", broker_id)
 
 
 @cluster.command()
@@ -274,7 +274,7 @@ def pause(broker_id: int, directory: Path) -> None:
 @directory_option
 def resume(broker_id: int, directory: Path) -> None:
     """Resume a paused broker."""
-    _tell(directory, "resume", broker_id)
+    _command(directory, "resume", broker_id)
 
 
 @cluster.command()
@@ -282,7 +282,7 @@ def resume(broker_id: int, directory: Path) -> None:
 @directory_option
 def stop(broker_id: int, directory: Path) -> None:
     """Stop a broker (SIGTERM) and return when it has ended."""
-    _tell(directory, "stop", broker_id)
+    _command(directory, "stop", broker_id)
 
 
 @cluster.command()
@@ -290,7 +290,7 @@ def stop(broker_id: int, directory: Path) -> None:
 @directory_option
 def start(broker_id: int, directory: Path) -> None:
     """Start a broker that was stopped or given up, and return when it is ready."""
-    _tell(directory, "start", broker_id)
+    _command(directory, "start", broker_id)
 
 
 @cluster.command()
@@ -300,6 +300,6 @@ def down(directory: Path) -> None:
     from broker.supervisor import state_file
 
     supervisor = state_file.read(directory.absolute()).supervisor
-    _tell(directory, "down")
+    _command(directory, "down")
     while supervisor is not None and supervisor.is_alive and supervisor.pid != os.getpid():
         time.sleep(0.01)

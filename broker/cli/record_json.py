@@ -100,7 +100,7 @@ def _field_bytes(value: object, name: str, as_base64: bool) -> bytes | None:
     return value.encode() if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _decoded(value: object, name: str) -> bytes:
+def _decoded(value: Any, name: str) -> bytes:
     try:
         return base64.b64decode(value, validate=True)  # other types raise
     except (binascii.Error, TypeError, ValueError):

@@ -69,9 +69,9 @@ async def _serve(config: BrokerConfig) -> int:
         loop.add_signal_handler(number, on_signal)
     broker.on_fatal = stop.set
     starting = asyncio.ensure_future(broker.start())
-    told = asyncio.ensure_future(stop.wait())
-    await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
-    told.cancel()
+    stopped = asyncio.ensure_future(stop.wait())
+    await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
     if not starting.done():
         # The start may wait for a ZooKeeper, or for a session to end, and for long.
         logger.info("stopped before it was ready")

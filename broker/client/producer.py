@@ -291,7 +291,7 @@ class Producer:
                 batches = self._in_flight[connection].popleft()
                 results = {partition.index: partition for topic in answer.responses for partition in topic.partition_responses}
                 for batch in batches:
-                    self._settle(batch, results.get(batch.partition.partition))
+                    self._on_result(batch, results.get(batch.partition.partition))
         except ConnectionLost as error:
             self._lose(connection, error)
             return
@@ -306,7 +306,7 @@ class Producer:
                 self._muted.discard(batch.partition.partition)
                 self._again_or_give_up(batch, error)
 
-    def _settle(self, batch: _Batch, result: PartitionProduceResponse | None) -> None:
+    def _on_result(self, batch: _Batch, result: PartitionProduceResponse | None) -> None:
         self._muted.discard(batch.partition.partition)
         if result is None:
             self._done(batch, -1, ClientError(f"{batch.partition}: the broker's answer lacks the batch"))

@@ -132,10 +132,10 @@ class ClusterWiring:
         self._held.push_async_callback(pool.close)
         period_ms = config[REPLICA_LAG_TIME_MAX_MS] // 2
 
-        def let_laggards_go() -> None:
+        def shrink_isrs() -> None:
             manager.maybe_shrink_isrs(elapsed_ms(services.clock))
 
-        background.schedule("isr-expiration", period_ms, period_ms, let_laggards_go)
+        background.schedule("isr-expiration", period_ms, period_ms, shrink_isrs)
         timeout_ms = config[ZOOKEEPER_SESSION_TIMEOUT_MS]
         isolation = Isolation(manager, lambda: services.store.is_connected, timeout_ms, services.clock, send_clients_away)
         background.schedule("isolation", ISOLATION_PERIOD_MS, ISOLATION_PERIOD_MS, isolation.look)

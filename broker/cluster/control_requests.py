@@ -38,7 +38,7 @@ class ControlRequests:
         self._replica_manager = replica_manager
         self._dynamic_config = dynamic_config
         self._metadata_waits = metadata_waits
-        self._speaker = (-1, -1)
+        self._sender = (-1, -1)
         self.on_other_controller: Callable[[], None] = lambda: None
         """Called after the first UpdateMetadata of another controller, or for another incarnation of this broker."""
 
@@ -56,7 +56,7 @@ class ControlRequests:
             with self._as_large(request):
                 return await self._replica_manager.on_leader_and_isr(request)
         except Exception:
-            _say_failed(request)
+            _log_failure(request)
             return LeaderAndIsrResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
 
     async def on_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
@@ -65,12 +65,12 @@ class ControlRequests:
             with self._as_large(request):
                 response = await self._replica_manager.on_update_metadata(request)
         except Exception:
-            _say_failed(request)
+            _log_failure(request)
             return UpdateMetadataResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         self._metadata_waits.notify()
-        speaker = (request.controller_epoch, request.broker_epoch)
-        if speaker != self._speaker and response.error_code == ErrorCode.NONE:
-            self._speaker = speaker
+        sender = (request.controller_epoch, request.broker_epoch)
+        if sender != self._sender and response.error_code == ErrorCode.NONE:
+            self._sender = sender
             self.on_other_controller()
         return response
 
@@ -80,7 +80,7 @@ class ControlRequests:
             with self._as_large(request):
                 return await self._replica_manager.on_stop_replica(request)
         except Exception:
-            _say_failed(request)
+            _log_failure(request)
             return StopReplicaResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _as_large(self, request: LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest) -> AbstractContextManager[None]:
@@ -88,5 +88,5 @@ class ControlRequests:
         return self._while_large() if partitions >= LARGE else nullcontext()
 
 
-def _say_failed(request: LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest) -> None:
+def _log_failure(request: LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest) -> None:
     logger.exception("%s of controller %d (epoch %d) failed", type(request).__name__, request.controller_id, request.controller_epoch)

@@ -112,7 +112,7 @@ def address_in(cluster: MetadataCache, broker_id: int, listener: str) -> PeerAdd
 
 
 class _Itself:
-    """The broker as a client of its own, which may do everything."""
+    """The broker as a client of itself, with all permissions."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -127,6 +127,7 @@ def asking_here(services: Services, listener: str) -> AskHere:
 
     async def ask(api_key: ApiKey, version: int, message: Message) -> Message:
         handler = handlers_of(api_key)[0]
+        assert handler is not None  # only Produce and Fetch have none, which no broker asks of itself
         connection = _Itself(Client(f"broker-{services.broker_id}", "127.0.0.1", 0, listener))
         context = RequestContext(api_key, version, 0, str(services.broker_id), connection, services, lambda _, __: CLOSE)
         answer = handler(message, context)

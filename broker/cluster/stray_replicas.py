@@ -75,7 +75,7 @@ class StrayReplicas:
         for partition_log in suspects:
             assignment = stored.get(partition_log.topic_partition.topic)
             if assignment is not None and self._is_elsewhere(partition_log, assignment):
-                self._put_aside(partition_log)
+                self._set_aside(partition_log)
                 await services.turns.pause()
 
     async def _stored(self, topics: set[str]) -> dict[str, TopicAssignment]:
@@ -115,7 +115,7 @@ class StrayReplicas:
         named = {*assignment.replicas, *assignment.adding_replicas, *assignment.removing_replicas}
         return bool(assignment.replicas) and self._services.broker_id not in named
 
-    def _put_aside(self, partition_log: PartitionLog) -> None:
+    def _set_aside(self, partition_log: PartitionLog) -> None:
         """Rename the log's directory, unless a request named the replica meanwhile."""
         services = self._services
         topic_partition = partition_log.topic_partition

@@ -105,7 +105,7 @@ class MetricsEndpoint:
 
     def attach(self, services: Services, socket_server: SocketServer) -> RequestMetrics:
         """Expose the metrics of this broker; pass the returned object to its dispatcher."""
-        requests = RequestMetrics(time.monotonic_ns, services.replica_manager.topic_stats)
+        requests = RequestMetrics(time.monotonic_ns, services.replica_manager.topic_stats, services.error_counts)
         controller = ControllerMetrics()
         services.controller.measure(controller.on_event, controller.on_sent)
         fetch_rates = FetchRates(lambda: () if services.fetcher_pool is None else services.fetcher_pool.fetchers.values())

@@ -192,7 +192,7 @@ REPLICA_FAMILIES: tuple[Family, ...] = (
         "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached",
         "kafka.server:name=NumIncrementalFetchPartitionsCached,type=FetchSessionCache",
         "Partitions in fetch sessions.",
-        lambda view: sum(len(session.partitions) for session in view.services.fetch_sessions.sessions.values()),
+        lambda view: sum(session.size for session in view.services.fetch_sessions.sessions.values()),
     ),
     counter(
         "kafka_server_fetchsessioncache_incrementalfetchsessionevictions_total",

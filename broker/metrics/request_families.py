@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.metrics.families import Family, Kind, Reading, gauge, labels_text
@@ -29,10 +28,7 @@ def _requests(view: View) -> Reading:
 
 
 def _errors(view: View) -> Reading:
-    requests: Counter[int] = Counter()
-    for api_key, count in view.requests.counts():
-        requests[api_key] += count
-    for api_key, error, count in list(view.requests.errors.items(requests, view.services.replica_manager.topic_stats.produce_codes)):
+    for api_key, error, count in list(view.requests.errors.items()):
         yield labels_text(("request", "error"), (request_name(api_key), error)), count
 
 

@@ -149,8 +149,8 @@ class RequestMetrics:
     """The metrics of all requests of a broker. The dispatcher calls `watch` and `handle`, the network floor the
     `Timing`s."""
 
-    def __init__(self, clock_ns: Callable[[], int], topic_stats: BrokerTopicStats) -> None:
-        self.errors = ErrorCounts()
+    def __init__(self, clock_ns: Callable[[], int], topic_stats: BrokerTopicStats, error_counts: dict[int, int]) -> None:
+        self.errors = ErrorCounts(error_counts)
         self._clock_ns = clock_ns
         self._topic_stats = topic_stats
         self._samplings: dict[int, _Sampling] = {}
@@ -220,10 +220,6 @@ class RequestMetrics:
                 yield FETCH_CONSUMER, route.version, route.requests - of_followers
                 if of_followers:
                     yield FETCH_FOLLOWER, route.version, of_followers
-
-    def counts(self) -> list[tuple[int, int]]:
-        """(api key, number of requests) of every version."""
-        return [(sampling.route.api_key, sampling.route.requests) for sampling in self._samplings.values()]
 
     def named(self) -> list[tuple[str, Stations]]:
         """The stages by request name."""

@@ -2,8 +2,7 @@
 
 A counter for an answer's class is compiled when the first request arrives: it visits the fields that are error codes,
 and the structures that contain some. It runs in `Route.encode`, through which only answers made of messages pass.
-Produce counts its error codes itself. The hot path of Fetch encodes answers without errors; their number is that of the
-requests that were not counted here.
+Produce and Fetch write their answers themselves, and count into the same dictionary.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
-from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.schema.fields import ArrayOf, StructOf
 from protocol.schema.registry import api
@@ -22,35 +20,22 @@ if TYPE_CHECKING:
     from protocol.schema.fields import Field
     from protocol.schema.message import Message
 
-HOT_APIS: dict[int, int] = {ApiKey.FETCH: 2}
-"""Apis with answers that pass by `Route.encode`, and the number of error codes in such an answer: one of a partition,
-and for Fetch one of the request."""
-
 
 class ErrorCounts:
     """Number of answers with each error, by api."""
 
-    __slots__ = ("counts", "encoded")
+    __slots__ = ("counts",)
 
-    def __init__(self) -> None:
-        self.counts: dict[int, int] = {}  # api key << 16 | error code & 0xFFFF -> number of answers
-        self.encoded: dict[int, int] = {}
-        """Number of answers that passed `Route.encode`, by api."""
+    def __init__(self, counts: dict[int, int]) -> None:
+        """`counts`: see `Services.error_counts`."""
+        self.counts = counts
 
-    def items(self, requests: dict[int, int], produce_codes: dict[int, int]) -> Iterator[tuple[int, str, int]]:
-        """(api key, name of the error, count); `requests` has the number of requests by api, `produce_codes` what the
-        Produce handler counted."""
-        counts = self.counts.copy()
-        for code, count in produce_codes.items():
-            if count:
-                counts[ApiKey.PRODUCE << 16 | code & 0xFFFF] = count
-        for api_key, codes in HOT_APIS.items():
-            unseen = max(0, requests.get(api_key, 0) - self.encoded.get(api_key, 0))
-            if unseen:
-                counts[api_key << 16] = counts.get(api_key << 16, 0) + codes * unseen
-        for key, count in counts.items():
+    def items(self) -> Iterator[tuple[int, str, int]]:
+        """(api key, name of the error, count)."""
+        for key, count in self.counts.copy().items():
             code = key & 0xFFFF
-            yield key >> 16, ErrorCode.of(code - 0x10000 if code & 0x8000 else code).name, count
+            if count:
+                yield key >> 16, ErrorCode.of(code - 0x10000 if code & 0x8000 else code).name, count
 
 
 Walk = Callable[[Any, dict[int, int], int], None]
@@ -67,14 +52,11 @@ def count_answers(route: Route, errors: ErrorCounts) -> None:
     encode_steps = route.encode_steps
     api_key = int(route.api_key)
     counts = errors.counts
-    encoded = errors.encoded
-    encoded.setdefault(api_key, 0)
     walk = walker(api(route.api_key).response)
     walk_steps: StepWalk | None = None
 
     def encode_and_count(correlation_id: int, response: Message) -> Completion:
         walk(response, counts, api_key << 16)
-        encoded[api_key] += 1
         return encode(correlation_id, response)
 
     def encode_and_count_steps(correlation_id: int, response: Message) -> Generator[None, None, Completion]:
@@ -82,7 +64,6 @@ def count_answers(route: Route, errors: ErrorCounts) -> None:
         if walk_steps is None:
             walk_steps = step_walker(api(route.api_key).response)
         yield from walk_steps(response, counts, api_key << 16)
-        encoded[api_key] += 1
         return (yield from encode_steps(correlation_id, response))
 
     route.encode = encode_and_count

@@ -35,6 +35,11 @@ class Access:
         """By operation and resource type, then by name."""
         self._count = 0
 
+    @property
+    def generation(self) -> int:
+        """Moves whenever a decision made before may be different now."""
+        return self._authorizer.generation
+
     def may(self, operation: int, resource_type: int, name: str = CLUSTER_NAME) -> bool:
         """Whether the client may do `operation` on the resource of that type and name."""
         if operation > LAST_REMEMBERED:

@@ -32,7 +32,6 @@ from broker.request.turns import Steps, Unfinished, let_go
 from broker.serving.route import CORRELATION_ID, Route
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.produce_fast_path import MAX_TOGETHER
 from protocol.schema.message import Message
 from protocol.schema.registry import api
 from protocol.schema.wire import ProtocolError, skip_tagged_fields
@@ -48,6 +47,7 @@ _MALFORMED = (ProtocolError, IndexError, struct.error)
 _unpack_header = Struct(">iih").unpack_from
 """The api key and the version as one number, by which routes are found; the correlation id; the length of the client id."""
 _kind_at = Struct(">i").unpack_from
+_TOGETHER = 16
 
 
 class Dispatcher:
@@ -113,7 +113,7 @@ class Dispatcher:
             return _refuse(frame, connection, malformed)
         context = self._context(route, correlation_id, client_id, connection)
         try:
-            response = route.handler(request, context)  # type: ignore[misc]  # a route without one has answered
+            response = route.handler(request, context)
         except Exception as error:
             return self._unexpected(route, context, error)
         if isinstance(response, Message):
@@ -141,7 +141,7 @@ class Dispatcher:
         None: nothing was done, `handle` takes each. An error nobody expected closes the connection: who knows what of them was done.
         """
         route = self._routes.get(_kind_at(view, position + 4)[0])
-        if route is None or (handler := route.several_handler) is None or route.requests < route.sample_at <= route.requests + MAX_TOGETHER:
+        if route is None or (handler := route.several_handler) is None or route.requests < route.sample_at <= route.requests + _TOGETHER:
             return None  # `handle` makes the route, and measures
         done = handler(view, position, end, route.version, connection, self._services)
         if done is not None:
@@ -182,7 +182,7 @@ class Dispatcher:
         context = self._context(route, correlation_id, client_id, connection)
         context.is_large = True
         try:
-            response = route.handler(request, context)  # type: ignore[misc]  # a route without one has answered
+            response = route.handler(request, context)
         except Exception as error:
             pending.complete(self._unexpected(route, context, error))
             return None

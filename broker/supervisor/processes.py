@@ -43,14 +43,14 @@ class BrokerProcess:
         """Send a signal; does nothing if the process has ended."""
         self._process.send_signal(number)
 
-    def last_words(self) -> str:
+    def last_log_line(self) -> str:
         """The reason why this run ended, from its log: the last line `ottla: ...`, or else the last line."""
         with self._log_file.open("rb") as log:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(self._log_start, size - _LAST_WORDS_BYTES))
             lines = [line for line in log.read().decode(errors="replace").splitlines() if line.strip()]
-        told = [line.removeprefix("ottla: ") for line in lines if line.startswith("ottla: ")]
-        return told[-1] if told else lines[-1] if lines else ""
+        found = [line.removeprefix("ottla: ") for line in lines if line.startswith("ottla: ")]
+        return found[-1] if found else lines[-1] if lines else ""
 
     def _hear(self) -> None:
         data = os.read(self._output, 4096)

@@ -52,7 +52,7 @@ class Supervisor:
         self._name = state_file.name_of(os.getpid())
 
     async def run(self, on_ready: Callable[[], None]) -> None:
-        """Run until the supervisor is told to end and all brokers have ended. `on_ready` is called once all serve.
+        """Run until a signal or command ends the supervisor, and all brokers have ended. `on_ready` is called once all serve.
         Raises CannotSupervise."""
         lock = take_lock(self._layout.directory)
         try:
@@ -151,7 +151,7 @@ class Supervisor:
 
     def _on_exit(self, broker: Supervised, status: int) -> None:
         process = self._processes.pop(broker.broker_id)
-        effect = broker.on_exit(status, process.last_words() if status > 0 else "", time.monotonic())
+        effect = broker.on_exit(status, process.last_log_line() if status > 0 else "", time.monotonic())
         if effect is Effect.WAIT:
             logger.warning("broker %d %s; started again in %.1f s", broker.broker_id, broker.reason, broker.pause_seconds)
         elif broker.state is State.FAILED:
@@ -179,7 +179,7 @@ class Supervisor:
         self._changed = asyncio.Event()
 
     async def _next_change(self, seconds: float | None = None) -> None:
-        """Wait until something has changed, the supervisor is told to end, or `seconds` have passed."""
+        """Wait until something has changed, the supervisor is ending, or `seconds` have passed."""
         waits = [asyncio.ensure_future(self._changed.wait())]
         if not self._ending.is_set():
             waits.append(asyncio.ensure_future(self._ending.wait()))

@@ -91,7 +91,7 @@ class BrokerChanges:
             batch.update_metadata(brokers, some)
             await self._core.pause()
         await batch.send()
-        await self._core.elections.tell_replicas(context.replicas_on(brokers), batch)
+        await self._core.elections.send_states(context.replicas_on(brokers), batch)
         await batch.send()
         await self._core.elections.elect_where_needed(batch)
         await batch.send()
@@ -140,9 +140,7 @@ class BrokerChanges:
                 brokers.add(decode_log_dir_event(path, data_and_stat(found)[0]))
         batch = self._core.batch()
         deletion = self._core.deletion  # without replicas that are being deleted: the broker would host them again
-        await self._core.elections.tell_replicas(
-            (each for each in self._context.replicas_on(brokers) if not deletion.is_begun(each)), batch
-        )
+        await self._core.elections.send_states((each for each in self._context.replicas_on(brokers) if not deletion.is_begun(each)), batch)
         await batch.send()
         await self._core.states.write_or_raise([Delete(path) for path in paths], ignoring=(NoNode,))
 

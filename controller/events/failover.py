@@ -80,7 +80,7 @@ class Failover:
             core.senders.add(broker.broker_id, broker)
         await self._topics.take_deletions(set(names(deletions)))
         await core.deletion.halt_where_replicas_are_offline()
-        await self._tell_everybody()
+        await self._send_states()
         await self._reassignments.resume()
         await self._reassignments.on_order()
         await self._elections.on_preferred_election_order()
@@ -102,7 +102,7 @@ class Failover:
         if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExists):
             raise outcome
 
-    async def _tell_everybody(self) -> None:
+    async def _send_states(self) -> None:
         core, context = self._core, self._core.context
         await core.send_metadata_to_all()
         batch = core.batch()
@@ -115,7 +115,7 @@ class Failover:
                 elif not context.is_being_deleted(replica.partition.topic):
                     gone.append(replica)
             await core.pause()
-        await core.elections.tell_replicas(online, batch)
+        await core.elections.send_states(online, batch)
         await batch.send()
         # Elections first, as when a broker dies: the leader of a partition must not leave the ISR before another leader
         # was elected.

@@ -68,7 +68,7 @@ class Reassignments:
                     wanted[partition] = assignment
             except ControllerError as error:
                 results[partition] = error.with_traceback(None)
-        await self._order.take_back(legal)  # the latest request counts, whether it came by a znode or not
+        await self._order.remove(legal)  # the latest request counts, whether it came by a znode or not
         await self._begin(wanted)
         for partition in wanted:
             if self._context.assignment(partition) is None:
@@ -92,7 +92,7 @@ class Reassignments:
                 continue
             if assignment != self._context.assignment(partition) or not assignment.is_reassigning:
                 wanted[partition] = assignment
-        await self._order.take_back(refused)
+        await self._order.remove(refused)
         await self._begin(wanted)
 
     async def resume(self, brokers: set[int] | None = None) -> None:
@@ -107,7 +107,7 @@ class Reassignments:
         ]
         if partitions:
             logger.info("continuing the reassignment of %s", ", ".join(map(str, partitions)))
-            await self._go_on(partitions)
+            await self._continue(partitions)
 
     def on_isr_changed(self, partitions: Iterable[TopicPartition]) -> None:
         """ISRs have changed: queue the end of the reassignments whose target replicas are all in sync now."""
@@ -122,7 +122,7 @@ class Reassignments:
     async def on_topics_deleted(self, topics: Set[str]) -> None:
         """Cancel the reassignments of topics that are to be deleted: the deletion covers old and new replicas."""
         if any(assignment.is_reassigning for topic in topics for assignment in self._context.assignments.get(topic, {}).values()):
-            await self._order.take_back(TopicPartition(topic, index) for topic in topics for index in self._context.assignments[topic])
+            await self._order.remove(TopicPartition(topic, index) for topic in topics for index in self._context.assignments[topic])
 
     # Checks
 
@@ -185,9 +185,9 @@ class Reassignments:
         await self._stop(
             {partition: [each for each in before[partition].replicas if each not in wanted[partition].replicas] for partition in partitions}
         )
-        await self._go_on(partitions)
+        await self._continue(partitions)
 
-    async def _go_on(self, partitions: Sequence[TopicPartition]) -> None:
+    async def _continue(self, partitions: Sequence[TopicPartition]) -> None:
         complete = [partition for partition in partitions if self._is_complete(partition)]
         ended = set(complete)
         moving = [partition for partition in partitions if partition not in ended]
@@ -217,7 +217,7 @@ class Reassignments:
             for partition, assignment in before.items():
                 context.set_assignment(partition, assignment)  # as in the store: to be tried again
             raise
-        await self._order.take_back(partition for partition in partitions if context.assignment(partition) is not None)
+        await self._order.remove(partition for partition in partitions if context.assignment(partition) is not None)
         batch = self._core.batch()
         batch.update_metadata(context.live_or_shutting_down_brokers, partitions)
         await batch.send()

@@ -41,7 +41,7 @@ class ReassignmentOrder:
         await self._core.states.write_or_raise([Delete(REASSIGN_PARTITIONS)], ignoring=(NoNode,))
         return {}
 
-    async def take_back(self, partitions: Iterable[TopicPartition]) -> None:
+    async def remove(self, partitions: Iterable[TopicPartition]) -> None:
         """Remove partitions from the node, and delete it when none is left."""
         done = set(partitions)
         if not done:

@@ -1,7 +1,7 @@
-"""Declares how the controller's requests reach brokers: each broker's in order, by a channel of its own.
+"""Declares the channels over which the controller's requests reach brokers, in order for each broker.
 
-`replication.ports.senders` has the queues; `BrokerChannel` is the port to one broker, `InProcessChannel` the way to the broker of the same
-process.
+`replication.ports.senders` has the queues; `BrokerChannel` is the port to one broker, `InProcessChannel` the channel to
+the broker of this process.
 """
 
 from collections.abc import Callable

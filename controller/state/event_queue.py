@@ -132,15 +132,15 @@ class EventQueue:
                 try:
                     await event()
                 except (ControllerError, StoreError) as error:
-                    await self._tell(error)
+                    await self._report(error)
                 except Exception as error:
                     logger.exception("controller event %s failed; the controller goes on with the next one", name)
-                    await self._tell(error)
+                    await self._report(error)
                 self.current = None
                 if self.on_done is not None:
                     self.on_done(name, began_at - queued_at, self._monotonic() - began_at)
             self._filled.clear()
 
-    async def _tell(self, error: Exception) -> None:
+    async def _report(self, error: Exception) -> None:
         with suppress(StoreError):
             await self._on_error(error)

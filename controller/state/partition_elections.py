@@ -185,7 +185,7 @@ class PartitionElections:
                         batch.update_metadata(self._context.live_or_shutting_down_brokers, (partition,))
                 await self._pause()
 
-    async def tell_replicas(self, replicas: Iterable[Replica], batch: RequestBatch) -> None:
+    async def send_states(self, replicas: Iterable[Replica], batch: RequestBatch) -> None:
         """Send LeaderAndIsr for these replicas, after their broker or a controller has started."""
         for some in slices(replicas):
             for replica in some:

@@ -61,13 +61,13 @@ class MemoryEnsemble:
         del self._sessions[session_id]
         attempt = self._attempt(session_id)
         delete_ephemerals([path for path, node in self._nodes.items() if node.ephemeral_owner == session_id], self, attempt)
-        self._tell(attempt.events)
+        self._fire(attempt.events)
 
     def write(self, session_id: int, request: Write | Multi) -> Result:
         """Carry out a write and fire the watches on what it changed."""
         attempt = self._attempt(session_id)
         result = apply(request, self, attempt)
-        self._tell(attempt.events)
+        self._fire(attempt.events)
         return result
 
     def names(self, path: str) -> list[str]:
@@ -100,7 +100,7 @@ class MemoryEnsemble:
         self.zxid += 1
         return Attempt(session_id, self.zxid, self.clock.now_ms(), [])
 
-    def _tell(self, events: list[WatchedEvent]) -> None:
+    def _fire(self, events: list[WatchedEvent]) -> None:
         for event in events:
             for store in list(self._sessions.values()):
                 store.fire(event)

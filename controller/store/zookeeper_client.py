@@ -118,7 +118,7 @@ class ZooKeeperClient:
         self._lock = threading.Lock()
         self._open = False
         self._generation = 0
-        self._said = _LastWords()
+        self._last_error = _LastError()
         self._closing: asyncio.Future[None] | None = None
         handler = _DirectHandler(tls)
         auth_data = [] if credentials is None else [("digest", credentials)]
@@ -127,7 +127,7 @@ class ZooKeeperClient:
             hosts=hosts,
             timeout=session_timeout_ms / 1000,
             handler=handler,
-            logger=self._said,
+            logger=self._last_error,
             connection_retry=KazooRetry(-1, RECONNECT_SECONDS, max_delay=MAX_RECONNECT_SECONDS, sleep_func=handler.sleep_func),
             auth_data=auth_data,
         )
@@ -135,9 +135,9 @@ class ZooKeeperClient:
     # On the event loop
 
     @property
-    def last_words(self) -> str:
+    def last_error(self) -> str:
         """Reason why the last attempt to connect failed."""
-        return self._said.text
+        return self._last_error.text
 
     def start(self) -> None:
         """Begin to connect; the outcome goes to the listener."""
@@ -208,14 +208,14 @@ class ZooKeeperClient:
                 generation = self._generation
             self.post(self._listener.on_connected, generation, self._kazoo._session_id, self._kazoo.last_zxid)
         elif state == KeeperState.CONNECTING:
-            self.post(self._listener.on_disconnected, self._said.text)
+            self.post(self._listener.on_disconnected, self._last_error.text)
         elif state == KeeperState.EXPIRED_SESSION:
             self._kazoo._stopped.set()  # otherwise kazoo begins a new session at once
             self.post(self._listener.on_session_ended, EXPIRED)
         elif self._generation >= 0:
             if state == KeeperState.AUTH_FAILED:
                 self.post(self._listener.on_auth_failed)
-            self.post(self._listener.on_session_ended, self._said.text)
+            self.post(self._listener.on_session_ended, self._last_error.text)
 
     def _close(self) -> None:
         kazoo = self._kazoo
@@ -311,7 +311,7 @@ class _Reply:
         self._client.reply(self._tag, None, exception)
 
 
-class _LastWords:
+class _LastError:
     """Stands in for kazoo's logger and keeps the text of its last warning. The store logs events itself and needs only
     the reason."""
 

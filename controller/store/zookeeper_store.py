@@ -191,13 +191,13 @@ class _Session:
             raise StoreUnavailable(
                 f"zookeeper.connect={settings.connect}",
                 f"no session with ZooKeeper within {settings.connection_timeout_ms} ms (zookeeper.connection.timeout.ms): "
-                f"{self._client.last_words}. Start ZooKeeper, or correct zookeeper.connect",
+                f"{self._client.last_error}. Start ZooKeeper, or correct zookeeper.connect",
             ) from None
         except SessionExpired:
             if self._expired:
                 raise
             raise StoreUnavailable(
-                f"zookeeper.connect={settings.connect}", f"ZooKeeper ended the session: {self._client.last_words}"
+                f"zookeeper.connect={settings.connect}", f"ZooKeeper ended the session: {self._client.last_error}"
             ) from None
 
     async def close(self) -> None:

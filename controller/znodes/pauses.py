@@ -20,7 +20,7 @@ async def no_pause() -> None:
     """Never yields. For tests, and for loops that are always short."""
 
 
-async def let_go(large: Iterable[dict[Any, Any]], pause: Pause) -> None:
+async def clear_in_slices(large: Iterable[dict[Any, Any]], pause: Pause) -> None:
     """Empty dicts that are no longer needed, with pauses. Freeing all entries at once would block the event loop."""
     for each in large:
         while each:

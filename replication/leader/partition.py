@@ -23,7 +23,7 @@ from replication.errors import (
     UnknownReplica,
 )
 from replication.leader.isr import IsrChanges
-from replication.leader.progress import ReplicaProgress
+from replication.leader.progress import IdleFetches, ReplicaProgress
 from replication.ports.isr_proposals import IsrProposal
 from replication.ports.topic_stats import TopicStats
 from replication.ports.waiters import Waiters
@@ -48,6 +48,7 @@ class Partition:
         "followers",
         "has_departing_member",
         "has_failed",
+        "idle_fetches",
         "is_cut_off",
         "is_leader",
         "is_named_by_id",
@@ -105,6 +106,8 @@ class Partition:
         self.removing_replicas: tuple[int, ...] = ()
         self.followers: dict[int, ReplicaProgress] = {}
         self.waiters = Waiters()
+        self.idle_fetches: dict[IdleFetches, None] = {}
+        """Those of clients that have all there is and were told all of it, in the order in which they became so."""
         self.stats = TopicStats() if stats is None else stats
         self.effective_min_isr = 1
         self._isr_changes = isr_changes
@@ -183,15 +186,13 @@ class Partition:
 
     def count_idle_fetches(self) -> None:
         """Bring `stats` up to date."""
-        for progress in self.followers.values():
-            if progress.idle is not None:
-                progress.idle.count()
+        for idle in self.idle_fetches:
+            idle.count()
 
     def end_idle_fetches(self) -> None:
-        """What followers that have everything need not be asked about has changed, though nobody who waits need look."""
-        for progress in self.followers.values():
-            if progress.idle is not None:
-                progress.idle.end()
+        """What clients find here may have changed: each is to look at its next fetch, though none that waits need look now."""
+        for idle in list(self.idle_fetches):
+            idle.end()
 
     def set_cut_off(self, is_cut_off: bool) -> None:
         """Whether records that other replicas must have are refused; who waits for them now is answered."""
@@ -202,6 +203,7 @@ class Partition:
     def on_config_change(self) -> None:
         """The log's configuration or the number of replicas changed: no more replicas can be asked for than there are."""
         self.effective_min_isr = min(self.log.config[MIN_INSYNC_REPLICAS], len(self.followers) + 1)
+        self.end_idle_fetches()  # old clients do not understand every compression type
 
     # -- the ISR: `isr` decides ------------------------------------------------------------------------------------------
 

@@ -52,15 +52,12 @@ class BrokerTopicStats:
         "invalid_checksums",
         "invalid_magic_numbers",
         "invalid_offsets_or_sequences",
-        "produce_codes",
         "records_without_key",
         "topics",
     )
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicStats] = {}
-        self.produce_codes = {0: 0}
-        """How often each error code was answered for a partition of a Produce request."""
         self.follower_fetches: dict[int, int] = {}
         """Fetch requests of other brokers by version; the rest are consumers'."""
         self.follower_fetch_expirations = 0

@@ -16,7 +16,7 @@ from protocol.records.batch import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader
 from protocol.records.builder import ControlRecordType, EndTransactionMarker, control_record_type, parse_end_transaction_marker
 from protocol.records.errors import RecordFormatError
 from protocol.records.reader import iter_records
-from storage.disk.giving_way import never_mind
+from storage.disk.yielding import no_yield
 from storage.producers.limits import BATCHES_RETAINED, MAX_SEQUENCE
 from storage.producers.state import BatchMetadata, ProducerState
 from storage.producers.state_manager import ProducerStateManager
@@ -42,12 +42,12 @@ def rebuild_producer_state(
     now_ms: int,
     *,
     clean: bool = False,
-    give_way: Callable[[], None] = never_mind,
+    yield_to_loop: Callable[[], None] = no_yield,
 ) -> None:
     """Brings `manager` to what the log below `last_offset` says, and takes the snapshots that spare the next start the work.
 
-    `clean` says that the log was closed properly: without any snapshot it then never had a producer, and is not read. `give_way` is called
-    every now and then. May raise OSError.
+    `clean` says that the log was closed properly: without any snapshot it then never had a producer, and is not read.
+    `yield_to_loop` is called every now and then. May raise OSError.
     """
     bases = segments.bases
     snapshots_at = {*bases[-2:], last_offset}
@@ -72,25 +72,25 @@ def rebuild_producer_state(
                     end = segment.size if found is None else found
                 found = segment.locate(start)
                 if found is not None:
-                    _replay(manager.state, segment, found, end, give_way)
+                    _replay(manager.state, segment, found, end, yield_to_loop)
             except RecordFormatError as error:
                 log.warning("%s: damaged in what was flushed; producers behind that are not known from it: %s", segment.path, error)
-    _remember_earlier_batches(manager.state, segments, last_offset, give_way)
+    _remember_earlier_batches(manager.state, segments, last_offset, yield_to_loop)
     manager.map_end_offset = last_offset
     manager.take_snapshot()
 
 
-def _replay(state: ProducerState, segment: Segment, position: int, end: int, give_way: Callable[[], None]) -> None:
+def _replay(state: ProducerState, segment: Segment, position: int, end: int, yield_to_loop: Callable[[], None]) -> None:
     file = segment.file
     for number, (at, header) in enumerate(batches_from(file, position, end), 1):
         if number % _BATCHES_AT_ONCE == 0:
-            give_way()
+            yield_to_loop()
         if header.producer_id >= 0:
             marker = read_marker(file.pread(header.size, at), 0, header) if header.attributes & CONTROL_MASK else None
             replay_producer(state, None, header, marker, header.base_offset)
 
 
-def _remember_earlier_batches(state: ProducerState, segments: LogSegments, last_offset: int, give_way: Callable[[], None]) -> None:
+def _remember_earlier_batches(state: ProducerState, segments: LogSegments, last_offset: int, yield_to_loop: Callable[[], None]) -> None:
     """Complete the last five batches of those producers of whom only the last is known, as far as the tail of the log has them."""
     missing = {
         entry.producer_id: entry
@@ -102,7 +102,7 @@ def _remember_earlier_batches(state: ProducerState, segments: LogSegments, last_
     earlier: dict[int, list[tuple[int, int, int, int]]] = {}
     for number, header in enumerate(_tail(segments, last_offset), 1):
         if number % _BATCHES_AT_ONCE == 0:
-            give_way()
+            yield_to_loop()
         entry = missing.get(header.producer_id)
         if entry is None or header.producer_epoch != entry.producer_epoch or header.attributes & CONTROL_MASK:
             continue

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from storage.disk.file_names import INDEX_SUFFIXES, LOG_SUFFIX, offset_of_file_name
 from storage.disk.filesystem import FileSystem
-from storage.disk.giving_way import give_way
 from storage.disk.movable_directory import MovableDirectory
+from storage.disk.yielding import yield_to_loop
 from storage.log.deletion import discard_files, names_of, rename_snapshots
 from storage.log.producer_replay import rebuild_producer_state
 from storage.segment.log_segments import LogSegments
@@ -118,7 +118,9 @@ class Truncation:
             # Those of the log are read on the loop meanwhile.
             segments.add(Segment(self._filesystem, self._directory, base_offset, self._settings, now_ms=self._now_ms))
         segments.add(segment)
-        rebuild_producer_state(self.producers, segments, self._log_start_offset, self._end_offset, self._now_ms, give_way=give_way)
+        rebuild_producer_state(
+            self.producers, segments, self._log_start_offset, self._end_offset, self._now_ms, yield_to_loop=yield_to_loop
+        )
 
     def _begin_anew(self) -> None:
         # The last one first: a crash leaves no hole. And a log is never without a segment, not even on the disk: the first one goes when
@@ -151,7 +153,7 @@ class Truncation:
 def _discard(segments: list[Segment]) -> None:
     for at in range(0, len(segments), _SEGMENTS_AT_ONCE):
         discard_files(segments[at : at + _SEGMENTS_AT_ONCE])
-        give_way()
+        yield_to_loop()
 
 
 def _remove_unknown_files(filesystem: FileSystem, directory: str, known: set[int]) -> None:

@@ -15,6 +15,8 @@ import pytest
 from broker.supervisor import state_file
 from tests.support.broker_process import eventually
 
+pytestmark = pytest.mark.cluster
+
 SECONDS = 60.0
 
 

@@ -28,6 +28,8 @@ from tests.support.in_process_broker import InProcessBroker
 from tests.support.several_brokers import create_topic, leaders_of, metadata_of, start_broker, three_brokers, until
 from tests.support.wire_client import a_wire_client
 
+pytestmark = pytest.mark.cluster
+
 Brokers = list[InProcessBroker]
 
 

@@ -55,6 +55,7 @@ class HandlerBench:
         services.produce_purgatory = Purgatory("Produce", wheel)
         services.fetch_purgatory = Purgatory("Fetch", wheel)
         services.delete_records_purgatory = Purgatory("DeleteRecords", wheel)
+        services.error_counts = {}
         services.fetch_max_bytes = 55 * 1024 * 1024
         services.workers = ThreadPoolExecutor(1)
         services.turns = self.turns = Turns(asyncio.get_running_loop().call_soon, slice_ns=10**12)

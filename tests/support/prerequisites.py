@@ -1,12 +1,14 @@
 """Says before a test run what is missing for some of the tests, and installs what Debian or Ubuntu can give to root.
 
-Tests whose program is missing are skipped with the reason; this page makes sure that nobody has to find that out from a skip.
+`python -m tests.support.prerequisites cc kcat` looks for these programs alone. Tests whose program is missing are skipped with the reason;
+this module makes sure that nobody has to find that out from a skip.
 """
 
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Collection
 
 from tests.support.apache_kafka import DidNotStartError, ToolMissingError
 from tests.support.apache_kafka.training import write_missing_archives
@@ -19,9 +21,9 @@ PROGRAMS = {
 }
 
 
-def missing_programs() -> list[str]:
-    """The programs of PROGRAMS that are not on the PATH."""
-    return [program for program in PROGRAMS if shutil.which(program) is None]
+def missing_programs(wanted: Collection[str]) -> list[str]:
+    """Those that are not on the PATH."""
+    return [program for program in wanted if shutil.which(program) is None]
 
 
 def can_install() -> bool:
@@ -48,17 +50,17 @@ def prepare_apache_kafka() -> None:
         print(f"Apache Kafka is not prepared: {failure}", file=sys.stderr)
 
 
-def main() -> None:
+def main(wanted: Collection[str]) -> None:
     """Install what can be installed, name what stays missing, prepare what only needs to be done once."""
-    for program in missing_programs():
+    for program in missing_programs(wanted):
         if can_install():
             install(program)
-    for program in missing_programs():
+    for program in missing_programs(wanted):
         package, purpose = PROGRAMS[program]
         print(f"missing: {program}: {purpose} will be skipped (Debian, Ubuntu: apt-get install {package})", file=sys.stderr)
-    if not {"java", "mvn"} & {*missing_programs()}:
+    if {"java", "mvn"} <= {*wanted} - {*missing_programs(wanted)}:
         prepare_apache_kafka()
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:] or PROGRAMS)

@@ -56,7 +56,7 @@ def of_cluster(operation: str) -> list[str]:
 BATCH = bytes(a_batch())
 REFUSED_PARTITION = {"partition_index": 0, "error_code": TOPIC_REFUSED}
 
-BEING_REBUILT = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
+BEING_REBUILT = frozenset({ApiKey.PRODUCE})
 """Those that do not ask yet."""
 
 DATA = [

@@ -32,6 +32,7 @@ from broker.handlers.data.produce_codes import (
     INVALID_TOPIC_EXCEPTION,
     NONE,
     NOT_LEADER_OR_FOLLOWER,
+    PRODUCE_ERRORS,
     RECORDS_SHIFT,
     TOPIC,
     TOPIC_AUTHORIZATION_FAILED,
@@ -344,8 +345,12 @@ class Produce:
     def _note_failure(self, topic: str, index: int, code: int) -> None:
         if self.failed is None:
             self.failed = topic, index, code
-        codes = self._services.replica_manager.topic_stats.produce_codes
-        codes[code] = codes.get(code, 0) + 1
+        self._count_code(code, 1)
+
+    def _count_code(self, code: int, times: int) -> None:
+        counts = self._services.error_counts
+        key = PRODUCE_ERRORS | code & 0xFFFF
+        counts[key] = counts.get(key, 0) + times
 
     # -- what needs a worker ---------------------------------------------------------------------------------------------
 
@@ -418,8 +423,8 @@ class Produce:
 
     def _answer_or_wait(self, pending: Pending | None) -> Answer:
         """The answer, or `pending` (a new one when not given) while something is waited for."""
-        codes = self._services.replica_manager.topic_stats.produce_codes
-        codes[NONE] += self._accepted
+        if self._accepted:
+            self._count_code(NONE, self._accepted)
         if self._acks == 0:
             return self._answer_to_nobody()
         if self._waiting is None:
@@ -440,12 +445,11 @@ class Produce:
 
     def _answer_to(self, decided: Sequence[AppendedPartition]) -> Completion:
         """The answer, after it was waited for those partitions."""
-        codes = self._services.replica_manager.topic_stats.produce_codes
         for each in decided:
             code = each.error_code
             if code != NONE:
-                codes[NONE] -= 1
-                codes[code] = codes.get(code, 0) + 1
+                self._count_code(NONE, -1)
+                self._count_code(code, 1)
                 self._answer.correct(each.place, code, each.base_offset)
         return self._encoded()
 

@@ -18,6 +18,9 @@ BYTES_SHIFT: Final = 12
 RECORDS_SHIFT: Final = 2
 """Four records that are looked at are as much work as one such partition."""
 
+PRODUCE_ERRORS: Final = 0 << 16
+"""By which `Services.error_counts` tells the error codes of answers to Produce from others: its API key."""
+
 WRITE: Final = int(Operation.WRITE)
 TOPIC: Final = int(ResourceType.TOPIC)
 

@@ -52,7 +52,9 @@ def _compiler() -> None:
         pytest.skip(str(missing))
 
 
-@pytest.mark.parametrize("key", ["rates", "partitions", "connections", "old-readers", "long", "two-brokers"])
+@pytest.mark.parametrize(
+    "key", ["rates", "partitions", "connections", "old-readers", "long", pytest.param("two-brokers", marks=pytest.mark.cluster)]
+)
 def test_every_line_of_a_part_has_its_number(key: str, tmp_path: Path) -> None:
     turn = Turn("Ottla")
 

@@ -34,10 +34,7 @@ def a_part(key: str, seen: list[tuple[str, str]], failing: Sequence[str] = ()) -
 
 
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, parts: Sequence[Part], *arguments: str) -> tuple[int, Path]:
-    """(exit code, the folder of the page). The machine's memory is left alone.
-
-    tests/unit/benchmarks/test_present_memory.py asks for some.
-    """
+    """(exit code, the folder of the page). Leaves the machine's memory alone, all of which would be used once."""
     monkeypatch.setattr(bench, "PARTS", {part.key: part for part in parts})
     monkeypatch.setattr(bench, "_RESULTS", tmp_path)
     monkeypatch.setattr(bench, "compiled", Path)
@@ -52,7 +49,6 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, parts: Sequence[Part], 
     [
         (["--kinds", "pulsar"], "no such kind of broker: pulsar"),
         (["--only", "sums"], "no such load: sums"),
-        (["--only", "produce-*,sums-*"], "no such load: sums-*"),
         (["--parts", "single,whole"], "no such part: whole"),
         (["--quick", "--long"], "not allowed with argument"),
         (["--dir", "/nowhere"], "/nowhere is no folder"),
@@ -63,18 +59,6 @@ def test_unknown_words_are_refused(arguments: list[str], complaint: str, capsys:
         bench.main(arguments)
 
     assert complaint in capsys.readouterr().err
-
-
-def test_names_of_loads_may_have_wildcards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    chosen: list[frozenset[str]] = []
-
-    def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
-        chosen.append(plan.only)
-
-    part = replace(a_part("other", []), take_turn=take_turn)
-    run(monkeypatch, tmp_path, [part], "--kinds", "ottla", "--only", "mixed,fetch-4k-v1?")
-
-    assert chosen == [{"mixed", "fetch-4k-v11", "fetch-4k-v12", "fetch-4k-v17"}]
 
 
 def test_sides_take_turns_and_only_the_first_part_is_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

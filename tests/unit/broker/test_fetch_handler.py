@@ -10,7 +10,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData, ReplicaState
 from protocol.records.batch import LOG_OVERHEAD
 from replication.ports.replica_selector import select_by_rack
-from replication.reading.fetch_read import READ_COMMITTED
+from replication.reading.readers import READ_COMMITTED
 from storage.disk.filesystem import FileSystem
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem

@@ -135,7 +135,7 @@ def break_the_meta_properties(data: Path) -> None:
         (damage_the_snapshot, "its CRC is"),
         (begin_an_epoch_behind_the_end, "epoch 1 begins at offset 61, the log ends at 60"),
         (checkpoint_behind_the_end, "log-segments-0 61, but the log ends at offset 60"),
-        (break_a_checkpoint, "line 2 says 2 entries, 1 follow"),
+        (break_a_checkpoint, "line 2 has 2 as the number of entries, but 1 follow"),
         (remove_an_index, "it is missing"),
         (break_the_meta_properties, "broker.id is 'me'"),
     ],

@@ -218,7 +218,7 @@ def test_a_topic_id_that_a_power_cut_emptied_is_learned_anew(content: bytes, cap
     file.truncate(0)
     file.write(content)
     again = disks.start()
-    assert "learned anew" in caplog.text
+    assert "the controller will send the topic id again" in caplog.text
     assert again.offline_log_dirs == []
     again.get_or_create(T0, TOPIC_ID)
     assert read_topic_id(disks.filesystem, "/data/topic-0") == TOPIC_ID

@@ -266,7 +266,7 @@ def test_a_crash_at_any_step_leaves_a_whole_log(how: str, power: bool) -> None:
 
 def test_the_thread_lets_the_event_loop_run_while_it_looks_for_producers(monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[None] = []
-    monkeypatch.setattr(log_truncation, "give_way", lambda: turns.append(None))
+    monkeypatch.setattr(log_truncation, "yield_to_loop", lambda: turns.append(None))
     monkeypatch.setattr(producer_replay, "_BATCHES_AT_ONCE", 1)
     disks, _, log = a_broker()
     cut(log, 18)

@@ -6,7 +6,7 @@ from storage.disk.topic_partition import TopicPartition
 from storage.log.partition_log import PartitionLog
 from storage.manager.log_manager import LogManager
 from storage.manager.new_logs import NEW_LOGS, NewLog
-from storage.upkeep.retirements import RETIRE_LOG
+from storage.upkeep.directory_renames import RENAME_LOG
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, a_future_log
@@ -28,7 +28,7 @@ class Started:
 
     def start(self) -> LogManager:
         manager = self.disks.start()
-        self.disks.background.done_at_once.discard(RETIRE_LOG)
+        self.disks.background.done_at_once.discard(RENAME_LOG)
         return manager
 
     def create(self) -> PartitionLog:
@@ -43,13 +43,13 @@ def test_the_loop_renames_nothing_and_hears_when_it_is_done() -> None:
     started = Started()
     calls = started.disks.watch("rename", "open", "unlink", "sync_directory")
     told: list[BaseException | None] = []
-    (retirement,) = started.manager.delete(T0)
-    started.manager.retirements.when_done(told.append)
+    (rename,) = started.manager.delete(T0)
+    started.manager.renames.when_done(told.append)
     assert not calls
     assert not told
     started.disks.settle()
     assert told == [None]
-    assert retirement.failure is None
+    assert rename.failure is None
     assert started.log.directory.endswith("-delete")
     assert started.filesystem.exists(started.log.directory)
     started.disks.background.advance(60_000)
@@ -62,7 +62,7 @@ def test_who_waits_for_a_deletion_hears_of_it_when_no_checkpoint_names_the_log()
     _delete_records_up_to(started, 2)
     told: list[BaseException | None] = []
     started.manager.delete(T0)
-    started.manager.retirements.when_done(told.append)
+    started.manager.renames.when_done(told.append)
     while not told:
         started.disks.background.turn()
         started.disks.background.run_work()
@@ -74,7 +74,7 @@ def test_checkpoints_that_name_logs_which_are_gone_are_put_right_by_the_start() 
     started = Started()
     _delete_records_up_to(started, 2)
     started.manager.delete(T0)
-    started.manager.retirements.settle("/data/orders-0")  # and the broker dies, so that nobody hears of it
+    started.manager.renames.finish("/data/orders-0")  # and the broker dies, so that nobody hears of it
     started.disks.crash(started.manager)
     assert _after_a_crash_of_a_new_log(started, started.start()) == (0, 2)
 
@@ -101,7 +101,7 @@ def test_nothing_is_waited_for_when_nothing_is_under_way() -> None:
     told: list[BaseException | None] = []
     started = Started()
     started.disks.settle()
-    started.manager.retirements.when_done(told.append)
+    started.manager.renames.when_done(told.append)
     assert told == [None]
 
 
@@ -146,11 +146,11 @@ def test_one_that_is_deleted_twice_is_removed_twice() -> None:
 
 def test_a_disk_that_refuses_is_offline_and_whoever_deleted_learns_of_it() -> None:
     started = Started("/a,/b")
-    (retirement,) = started.manager.delete(T0)
+    (rename,) = started.manager.delete(T0)
     started.filesystem.fails_if = lambda name, path: name == "rename" and path == "/a/orders-0"
     started.disks.background.run_work()
-    assert retirement.failure is not None
-    assert retirement.failure.log_dir == "/a"
+    assert rename.failure is not None
+    assert rename.failure.log_dir == "/a"
     assert started.manager.offline_log_dirs == ["/a"]
     assert started.log.is_closed
 
