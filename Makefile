@@ -15,8 +15,7 @@ PYTEST = $(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 ROWS ?= 10000000
 RECORD_BYTES ?= 100
 # What a C compiler makes faster; without one, or without Python's headers (Debian: python3-dev), it is left out.
-NATIVE := protocol/native.pyx protocol/native.pxd protocol/big_endian.pxd storage/native.pyx storage/native.pxd storage/cached_read.pxd storage/slots.pxd broker/network/native.pyx \
-          broker/handlers/native.pyx
+NATIVE := protocol/native.pyx protocol/native.pxd protocol/big_endian.pxd storage/native.pyx storage/native.pxd storage/cached_read.pxd storage/slots.pxd broker/network/native.pyx
 PACKAGES := broker controller replication storage protocol config benchmarks tests
 
 .PHONY: help compile install serve cluster test test-fast test-medium test-pure lint format docs bench bench-quick bench-long validate soak clean

@@ -1,4 +1,4 @@
-"""A blocking client for what a benchmark asks of a broker besides load: its versions, topics made and dropped, topic ids."""
+"""Asks a broker for all that a benchmark needs besides load, and waits for it: versions, topics, their ends, producer ids."""
 
 import socket
 import struct
@@ -13,12 +13,16 @@ from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsRespon
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from protocol.messages.header import ResponseHeader
+from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from protocol.schema.message import Message
 from protocol.schema.registry import api
 
 NOTHING: Final[Mapping[str, str]] = {}
 _TIMEOUT_S = 60.0
+_LATEST = -1  # in place of a timestamp
+_COORDINATOR_LOAD_IN_PROGRESS = 14
 _Answer = TypeVar("_Answer", bound=Message)
 
 
@@ -80,6 +84,28 @@ class Admin:
         """partition -> the broker that leads it."""
         (found,) = self._described([name])
         return {partition.partition_index: partition.leader_id for partition in found.partitions}
+
+    def ends(self, topic: Topic) -> list[int]:
+        """The log end offset of every partition. Raises BrokerRefusedError."""
+        wanted = [ListOffsetsPartition(partition_index=at, timestamp=_LATEST) for at in range(topic.partitions)]
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic.name, partitions=wanted)])
+        (found,) = self.ask(ApiKey.LIST_OFFSETS, request, ListOffsetsResponse).topics
+        for partition in found.partitions:
+            _check(partition.error_code, f"ListOffsets {topic.name}-{partition.partition_index}")
+        offsets = {partition.partition_index: partition.offset for partition in found.partitions}
+        return [offsets[at] for at in range(topic.partitions)]
+
+    def producer_id(self) -> int:
+        """A new one, for a producer that is idempotent. Raises BrokerRefusedError."""
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        deadline = time.monotonic() + _TIMEOUT_S
+        while True:
+            answer = self.ask(ApiKey.INIT_PRODUCER_ID, request, InitProducerIdResponse)
+            if answer.error_code != _COORDINATOR_LOAD_IN_PROGRESS or time.monotonic() > deadline:
+                break
+            time.sleep(0.05)  # the broker has asked the controller for more of them
+        _check(answer.error_code, "InitProducerId")
+        return answer.producer_id
 
     def _described(self, names: Sequence[str]) -> Sequence[MetadataResponseTopic]:
         wanted = [MetadataRequestTopic(name=name) for name in names]

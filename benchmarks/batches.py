@@ -1,14 +1,23 @@
-"""Record batches as producers send them, of a wanted size and with values that compress like event data."""
+"""Makes record batches as producers send them, of a wanted size and with values that compress like event data."""
 
 import random
+import struct
 from collections.abc import Sequence
 from typing import Literal
+
+import crc32c
 
 from protocol.records.builder import build_batch
 from protocol.records.compression import CODEC_BY_NAME
 from protocol.records.reader import Record
 
-Codec = Literal["none", "lz4"]
+Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+CRC_AT = 17
+"""Where the checksum stands in a batch; it covers what comes after it."""
+COVERED_AT = CRC_AT + 4
+SEQUENCE_AT = 53
+_PRODUCER = struct.Struct(">qhi")  # id, epoch, base sequence
+_PRODUCER_AT = 43
 _WORDS = ("amount", "city", "currency", "customer", "delivered", "order", "payment", "pending", "price", "quantity", "region", "shipped")
 
 
@@ -44,3 +53,11 @@ def batch_of_size(total_bytes: int, records: int, timestamp_ms: int, codec: Code
         else:
             too_large = size
     return batch_of_values(values_like_text(records, too_small), timestamp_ms, codec)
+
+
+def of_producer(batch: bytes, producer_id: int, sequence: int = 0) -> bytes:
+    """The same batch from an idempotent producer, in its first epoch."""
+    made = bytearray(batch)
+    _PRODUCER.pack_into(made, _PRODUCER_AT, producer_id, 0, sequence)
+    made[CRC_AT:COVERED_AT] = crc32c.crc32c(made[COVERED_AT:]).to_bytes(4, "big")
+    return bytes(made)

@@ -18,22 +18,21 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.brokers import REFERENCE
-from benchmarks.choices import folder, several
+from benchmarks.choices import folder, patterns, several
 from benchmarks.loadgen.compiler import NoCompilerError, compiled
 from benchmarks.machine import machine_facts
 from benchmarks.page import Run, part_tables, write_page
-from benchmarks.parts import connections, groups, long_run, many_partitions, old_readers, rates, replication, single, two_brokers
+from benchmarks.parts import connections, groups, long_run, many_partitions, old_readers, rates, replication, shapes, single, two_brokers
 from benchmarks.parts.part import Part
 from benchmarks.present_memory import free_memory_present
 from benchmarks.sizes import NORMAL, SIZES, Size
 from benchmarks.table import FOREIGN_SHARE, Sides, is_well, notes
-from benchmarks.turns import Cores, Plan, Turn, foreign_share
-from benchmarks.workloads import LOADS
+from benchmarks.turns import Plan, Turn, foreign_share, two_cores
 from tests.support.apache_kafka import ToolMissingError, process_guard
 
-MODULES = (single, rates, many_partitions, connections, old_readers, two_brokers, groups, replication, long_run)
+MODULES = (single, shapes, rates, many_partitions, connections, old_readers, two_brokers, groups, replication, long_run)
 PARTS: dict[str, Part] = {module.PART.key: module.PART for module in MODULES}
-_LOADS = (*(load.key for load in LOADS), single.LIBRDKAFKA)
+_CHOICES = tuple(dict.fromkeys(choice for part in PARTS.values() for choice in part.choices))
 _KINDS = tuple(dict.fromkeys(kind for part in PARTS.values() for kind in part.kinds))
 _WIDTH = 170
 _RESULTS = Path(__file__).parent / "results"
@@ -45,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     size = _size(asked)
-    plan = Plan(_cores(), partial(_say, console), size, frozenset(asked.only))
+    plan = Plan(two_cores(), partial(_say, console), size, frozenset(asked.only))
     facts, began = machine_facts(), time.monotonic()
     directory = _RESULTS / time.strftime("%Y-%m-%dT%H%M%S")
     done: list[tuple[Part, Sides]] = []
@@ -121,7 +120,10 @@ def _parser() -> argparse.ArgumentParser:
         help=f"the reference first, comma-separated; of {', '.join(_KINDS)}",
     )
     parser.add_argument(
-        "--only", type=several("load", _LOADS), default=[], help=f"loads of `single`, comma-separated; of {', '.join(_LOADS)}"
+        "--only",
+        type=patterns("load", _CHOICES),
+        default=[],
+        help=f"loads of `single` and `shapes`, comma-separated, also with wildcards; of {', '.join(_CHOICES)}",
     )
     parser.add_argument("--repeats", type=int, help="turns of every side in `single`")
     parser.add_argument("--seconds", type=float, help="length of every measuring window")
@@ -143,11 +145,6 @@ def _size(asked: argparse.Namespace) -> Size:
 def labels(of_kinds: Sequence[str]) -> list[str]:
     """A label per side; a kind that races against itself (which shows the noise of the machine) is numbered."""
     return [f"{label} #{of_kinds[: at + 1].count(label)}" if of_kinds.count(label) > 1 else label for at, label in enumerate(of_kinds)]
-
-
-def _cores() -> Cores:
-    cores = sorted(os.sched_getaffinity(0))
-    return Cores(cores[0], cores[-1]) if len(cores) > 1 else Cores(None, None)
 
 
 if __name__ == "__main__":

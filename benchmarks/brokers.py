@@ -108,7 +108,7 @@ class OttlaBroker:
         self._directory.mkdir(parents=True, exist_ok=True)
         self._port = self._port or free_ports(1)[0]
         settings = {"listeners": f"PLAINTEXT://127.0.0.1:{self._port}", "log.dirs": str(self._directory / "data"), **self._config}
-        command = [str(Path(sys.executable).with_name("ottla")), "serve"]
+        command = [str(self._program()), "serve"]
         for key, value in settings.items():
             command += ["--set", f"{key}={value}"]
         began = time.monotonic()
@@ -123,6 +123,9 @@ class OttlaBroker:
                 raise DidNotStartError(f"`{' '.join(command)}` does not serve:\n{self.log_text()[-3000:]}")
             time.sleep(0.002)
         self._start_s = time.monotonic() - began
+
+    def _program(self) -> Path:
+        return Path(sys.executable).with_name("ottla")
 
     def _environment(self) -> dict[str, str]:
         """With compiled bytecode, as pip installs it; a developer's environment may forbid that. The first start of a run compiles."""
@@ -168,6 +171,24 @@ class PurePythonOttlaBroker(OttlaBroker):
         return {**super()._environment(), "OTTLA_PURE_PYTHON": "1"}
 
 
-KINDS: dict[str, type[Broker]] = {"apache": ApacheKafkaBroker, "ottla": OttlaBroker, "ottla-pure-python": PurePythonOttlaBroker}
+class OtherOttlaBroker(OttlaBroker):
+    """Ottla of another checkout, which has a `.venv` of its own: the state before a change, for example."""
+
+    label: ClassVar[str] = "Ottla, other checkout"
+
+    def _program(self) -> Path:
+        checkout = os.environ.get(OTHER_CHECKOUT)
+        if not checkout:
+            raise DidNotStartError(f"{OTHER_CHECKOUT} does not name the folder of the other checkout")
+        return Path(checkout).resolve() / ".venv" / "bin" / "ottla"
+
+
+OTHER_CHECKOUT = "OTTLA_OTHER"
+KINDS: dict[str, type[Broker]] = {
+    "apache": ApacheKafkaBroker,
+    "ottla": OttlaBroker,
+    "ottla-pure-python": PurePythonOttlaBroker,
+    "ottla-other": OtherOttlaBroker,
+}
 REFERENCE = "apache"
 COMPARED = (REFERENCE, "ottla")

@@ -1,7 +1,8 @@
-"""What options take: several names, comma-separated (kinds of brokers, parts, loads), or a folder."""
+"""Reads the values of options: names, comma-separated (kinds of brokers, parts, loads), patterns of names, or a folder."""
 
 import argparse
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
+from fnmatch import filter as matching
 from pathlib import Path
 
 
@@ -14,6 +15,19 @@ def several(what: str, known: Container[str]) -> Callable[[str], list[str]]:
         if unknown:
             raise argparse.ArgumentTypeError(f"no such {what}: {', '.join(unknown)}")
         return chosen
+
+    return parse
+
+
+def patterns(what: str, known: Sequence[str]) -> Callable[[str], list[str]]:
+    """The same where a name may have the wildcards of a shell; the names that match stand in its place."""
+
+    def parse(text: str) -> list[str]:
+        matches = {each: matching(known, each) for each in text.split(",")}
+        unknown = [each for each, found in matches.items() if not found]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"no such {what}: {', '.join(unknown)}")
+        return [name for found in matches.values() for name in found]
 
     return parse
 

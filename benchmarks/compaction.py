@@ -35,7 +35,9 @@ from storage.cleaner.process import CleanerMessage, CleanerProcess, CleanerWorke
 from storage.cleaner.run import CleanerPorts, clean
 from storage.disk.filesystem import RealFileSystem
 from storage.disk.topic_partition import TopicPartition
+from storage.log.origins import REPLICATION
 from storage.manager.log_manager import LogManager
+from storage.validation.run import BatchRun
 
 TOPIC = TopicPartition("compacted", 0)
 OVERRIDES = {"cleanup.policy": "compact", "segment.bytes": str(64 << 20), "min.cleanable.dirty.ratio": "0.01"}
@@ -123,7 +125,7 @@ async def make(directory: Path, records: int, keys: int, value_bytes: int) -> in
         now_ms = int(time.time() * 1000) - records
         for first in range(0, records, BATCH_RECORDS):
             made = [Record(at, now_ms + at, b"key-%010d" % rng.randrange(keys), value) for at in range(first, first + BATCH_RECORDS)]
-            log.append_as_follower(memoryview(build_batch(made, partition_leader_epoch=0)), 0)
+            log.append(BatchRun(memoryview(build_batch(made, partition_leader_epoch=0))), 0, now_ms, REPLICATION)
         log.update_high_watermark(log.log_end_offset)
         log.roll()
         return log.size_bytes

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from broker.network.request_channel import Pending
 from protocol.api_keys import ApiKey
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-from storage.validation.batch import validate_produce
-from tests.support.batches import a_batch
+from storage.log.origins import CLIENT
+from tests.support.batches import a_batch, a_run
 from tests.support.golden_replay import request_frame
 from tests.support.handler_bench import HandlerBench
 from tests.support.replicas import TOPIC, TOPIC_ID, state
@@ -80,12 +80,12 @@ class Follower:
         for _ in range(fetches):
             request = self._request(range(len(self._busy)) if self._offset else ())
             frame = request_frame(request, ApiKey.FETCH, VERSION, "broker-1-fetcher-0")[4:]
-            batches = [validate_produce(bytearray(self._batch), each.log.rules, self._now_ms) for each in self._busy]
+            runs = [a_run(self._batch) for _ in self._busy]
             before = time.thread_time_ns()
             pending = self._bench.raw(frame)
             assert isinstance(pending, Pending)
-            for partition, batch in zip(self._busy, batches, strict=True):
-                partition.append_as_leader(batch, 1, self._now_ms)
+            for partition, run in zip(self._busy, runs, strict=True):
+                partition.append(run, 1, self._now_ms, CLIENT)
             await answered(pending)
             spent += time.thread_time_ns() - before
             self._offset += 1

@@ -1,10 +1,10 @@
-"""Request frames as the load generator sends them, length included, and the places in their responses where an error code stands.
+"""Makes request frames as the load generator sends them, length included, and finds the places of error codes in their answers.
 
-One version per API, the one that Apache Kafka's own 3.9 clients use. The correlation id is 0; whoever sends a frame patches bytes 8 to 12.
+A version is that of Apache Kafka's own 3.9 clients, unless another is named. The correlation id is 0; a sender patches bytes 8 to 12.
 """
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from protocol.api_keys import ApiKey
 from protocol.messages.fetch import (
@@ -41,62 +41,132 @@ VERSIONS = {
     ApiKey.HEARTBEAT: 4,
     ApiKey.OFFSET_COMMIT: 9,
     ApiKey.OFFSET_FETCH: 9,
+    ApiKey.LIST_OFFSETS: 7,
+    ApiKey.INIT_PRODUCER_ID: 4,
 }
+FIRST_WITH_TOPIC_IDS = 13
+"""Version of Fetch; topics have names before it."""
+_FIRST_WITH_SESSIONS = 7
+_ALL_BYTES = 50 << 20  # of an answer to a consumer's Fetch, by default
+
 _CLIENT_ID = "loadgen"
 _ALL_IN_SYNC_REPLICAS = -1
 _MARK = 0x7BCD  # an error code that stands nowhere else in an answer
 
 
-def request_frame(key: ApiKey, request: Message) -> bytes:
-    """A whole request in the version of VERSIONS."""
-    version = VERSIONS[key]
+class Asked(NamedTuple):
+    """The part of a Fetch about one partition."""
+
+    partition: int
+    offset: int
+    max_bytes: int
+
+
+class Session(NamedTuple):
+    """The fetch session that a request belongs to; by default, none."""
+
+    session_id: int = 0
+    epoch: int = -1
+
+
+NO_SESSION = Session()
+NEW_SESSION = Session(epoch=0)
+
+
+def request_frame(key: ApiKey, request: Message, version: int | None = None) -> bytes:
+    """A whole request, in the version of VERSIONS unless another is named."""
+    version = VERSIONS[key] if version is None else version
     header = RequestHeader(request_api_key=key, request_api_version=version, correlation_id=0, client_id=_CLIENT_ID)
     return frame(header.encode(api(key).request_header_version(version)), request.encode(version))
 
 
+def answer_frame(key: ApiKey, answer: Message, version: int | None = None) -> bytes:
+    """A whole answer, without its length: it begins with the correlation id."""
+    version = VERSIONS[key] if version is None else version
+    return ResponseHeader(correlation_id=0).encode(api(key).response_header_version(version)) + answer.encode(version)
+
+
 def produce(topic: str, partition: int, batch: bytes) -> bytes:
     """One batch to one partition, acks=all."""
-    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=memoryview(batch))])
-    return request_frame(ApiKey.PRODUCE, ProduceRequest(acks=_ALL_IN_SYNC_REPLICAS, timeout_ms=30_000, topic_data=[data]))
+    return produce_partitions(topic, {partition: batch})
 
 
-def produce_error_offsets(topic: str) -> tuple[int, ...]:
-    """Where the error code stands in the answer to `produce`, counted from the correlation id."""
-    return (error_offset(ApiKey.PRODUCE, partial(_produced, topic)),)
+def produce_partitions(topic: str, batches: Mapping[int, bytes], acks: int = _ALL_IN_SYNC_REPLICAS, version: int | None = None) -> bytes:
+    """One batch for each of these partitions of a topic."""
+    partitions = [PartitionProduceData(index=partition, records=memoryview(batch)) for partition, batch in batches.items()]
+    data = TopicProduceData(name=topic, partition_data=partitions)
+    return request_frame(ApiKey.PRODUCE, ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[data]), version)
 
 
-def produce_answer_bytes(topic: str) -> int:
-    """How long the answer to `produce` is, length included."""
-    version = VERSIONS[ApiKey.PRODUCE]
-    header = ResponseHeader(correlation_id=0).encode(api(ApiKey.PRODUCE).response_header_version(version))
-    return len(frame(header, _produced(topic, 0).encode(version)))
+def produce_error_offsets(topic: str, partitions: int = 1, version: int | None = None) -> tuple[int, ...]:
+    """Where the error codes stand in the answer to `produce_partitions`, counted from the correlation id."""
+    codes = [_MARK + at for at in range(partitions)]
+    return error_offsets(answer_frame(ApiKey.PRODUCE, _produced(topic, codes), version), codes)
 
 
-def _produced(topic: str, code: int) -> ProduceResponse:
-    partition = PartitionProduceResponse(index=0, error_code=code, base_offset=0)
-    return ProduceResponse(responses=[TopicProduceResponse(name=topic, partition_responses=[partition])])
+def produce_answer_bytes(topic: str, partitions: int = 1, version: int | None = None) -> int:
+    """How long the answer to `produce_partitions` is, length included."""
+    return len(frame(answer_frame(ApiKey.PRODUCE, _produced(topic, [0] * partitions), version)))
+
+
+def _produced(topic: str, codes: Sequence[int]) -> ProduceResponse:
+    partitions = [PartitionProduceResponse(index=0, error_code=code, base_offset=0) for code in codes]
+    return ProduceResponse(responses=[TopicProduceResponse(name=topic, partition_responses=partitions)])
 
 
 def fetch(topic_id: bytes, partition: int, offset: int, max_bytes: int) -> bytes:
     """At most `max_bytes` of one partition, outside any session, answered at once if there is a byte."""
-    asked = FetchTopic(
-        topic_id=topic_id, partitions=[FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)]
+    return fetch_partitions("", topic_id, [Asked(partition, offset, max_bytes)], max_bytes=max_bytes)
+
+
+def fetch_partitions(
+    topic: str,
+    topic_id: bytes,
+    asked: Sequence[Asked],
+    version: int | None = None,
+    session: Session = NO_SESSION,
+    max_bytes: int = _ALL_BYTES,
+) -> bytes:
+    """A Fetch of partitions of one topic, answered at once if there is a byte. The version decides whether name or id is sent."""
+    partitions = [FetchPartition(partition=each.partition, fetch_offset=each.offset, partition_max_bytes=each.max_bytes) for each in asked]
+    request = FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        session_id=session.session_id,
+        session_epoch=session.epoch,
+        topics=[FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions)],
     )
-    return request_frame(ApiKey.FETCH, FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=max_bytes, topics=[asked]))
+    return request_frame(ApiKey.FETCH, request, version)
 
 
-def fetch_error_offsets() -> tuple[int, ...]:
-    """Where the request's and the partition's error codes stand in the answer to `fetch`, counted from the correlation id."""
+def fetch_error_offsets(topic: str = "", version: int | None = None) -> tuple[int, ...]:
+    """Where the request's error code stands in the answer to a fetch, if its version has one, and that of the first partition."""
+    version = VERSIONS[ApiKey.FETCH] if version is None else version
+    codes = [_MARK, _MARK + 1][version < _FIRST_WITH_SESSIONS :]
+    partition = PartitionData(partition_index=0, error_code=_MARK + 1, high_watermark=0, records=None)
+    response = FetchResponse(error_code=_MARK, responses=[FetchableTopicResponse(topic=topic, partitions=[partition])])
+    return error_offsets(answer_frame(ApiKey.FETCH, response, version), codes)
 
-    def answer(of_request: int, of_partition: int) -> FetchResponse:
-        partition = PartitionData(partition_index=0, error_code=of_partition, high_watermark=0, records=None)
-        return FetchResponse(error_code=of_request, responses=[FetchableTopicResponse(partitions=[partition])])
 
-    return error_offset(ApiKey.FETCH, lambda code: answer(code, 0)), error_offset(ApiKey.FETCH, lambda code: answer(0, code))
+def session_id_offset() -> int:
+    """Where the id of its session stands in the answer to a fetch, counted from the correlation id."""
+    (place,) = error_offsets(answer_frame(ApiKey.FETCH, FetchResponse(session_id=_MARK)), [_MARK])
+    return place - 2  # the mark is the lower half
+
+
+def session_offsets(fetch: Callable[[Session], bytes]) -> tuple[int, int]:
+    """Where the id and the epoch of its session stand in a frame of Fetch that `fetch` makes."""
+    marked = Session(_MARK << 16 | _MARK, (_MARK + 1) << 16 | (_MARK + 1))
+    made = fetch(marked)
+    return made.index(marked.session_id.to_bytes(4, "big")), made.index(marked.epoch.to_bytes(4, "big"))
 
 
 def error_offset(key: ApiKey, answer: Callable[[int], Message]) -> int:
     """Where the error code stands that `answer` puts into a response, counted from the correlation id."""
-    version = VERSIONS[key]
-    header = ResponseHeader(correlation_id=0).encode(api(key).response_header_version(version))
-    return (header + answer(_MARK).encode(version)).index(_MARK.to_bytes(2, "big"))
+    return error_offsets(answer_frame(key, answer(_MARK)), [_MARK])[0]
+
+
+def error_offsets(answer: bytes, codes: Sequence[int]) -> tuple[int, ...]:
+    """Where these codes stand in an answer that holds each of them once."""
+    return tuple(answer.index(code.to_bytes(2, "big")) for code in codes)

@@ -30,7 +30,6 @@ from benchmarks.groups import TOPIC as COMMITTED
 from benchmarks.groups import commit_frame
 from benchmarks.sizes import Pace
 from benchmarks.workloads import FETCH, PRODUCE, RECORDS_OF_16_KIB, batch_of_16_kib
-from broker.network.request_channel import ConnectionInfo
 from broker.request.internal_topics import GROUP_METADATA_TOPIC
 from broker.server import Broker
 from broker.serving.dispatch import Dispatcher
@@ -39,6 +38,7 @@ from controller.admin.topic_admin import NewTopic
 from protocol.records.batch import ATTRIBUTES_OFFSET
 from storage.log.partition_log import PartitionLog
 from storage.segment.file_region import FileRegion
+from tests.support.connections import ClientConnection
 
 ROUNDS = 12
 REQUESTS = 400  # per round
@@ -51,7 +51,7 @@ COMMITS = ((1, 52.0), (100, 38.0))
 """How many offsets a commit names, and the limit."""
 
 _PACE = Pace(0, 0, 0, 0, PREFILL_BYTES)
-_CONNECTION: Any = SimpleNamespace(info=ConnectionInfo("hot path", "127.0.0.1", 1, "PLAINTEXT"), offend=print)
+_CONNECTION: Any = ClientConnection()
 
 Work = Callable[[], None]
 
@@ -136,7 +136,7 @@ def lines(broker: Broker, scratch: Path) -> list[Line]:
     topic: Any = SimpleNamespace(name=TOPIC, topic_id=topic_id, partitions=PARTITIONS)
     probe = looking_up(broker.services.replica_manager.partitions[TOPIC][0].log.active_segment.path)
     for fetch in FETCH:
-        asked = [memoryview(bytearray(frame[4:])) for frame in fetch.load(topic, _PACE).frames]
+        asked = [memoryview(bytearray(each.frame[4:])) for each in fetch.load(topic, _PACE).prepared()]
         found.append(Line(f"{fetch.title}, random offsets", fetching(dispatcher, asked), probe, 13.0))
     step = RECORDS_OF_16_KIB * 4
     ends = PREFILL_BYTES // PARTITIONS // (16 << 10) * RECORDS_OF_16_KIB - step

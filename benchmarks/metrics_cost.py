@@ -16,7 +16,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, cast
 
 import uvloop
@@ -24,7 +23,7 @@ import uvloop
 from benchmarks import frames
 from broker.metrics.request_metrics import RequestMetrics
 from broker.network.connection import Connection
-from broker.network.request_channel import Answer, ConnectionInfo
+from broker.network.request_channel import Answer
 from broker.network.timings import on_sent, on_write
 from broker.server import Broker
 from broker.serving.dispatch import Dispatcher
@@ -33,6 +32,7 @@ from controller.admin.topic_admin import NewTopic
 from protocol.api_keys import ApiKey
 from protocol.messages.api_versions import ApiVersionsRequest
 from tests.support.batches import a_batch
+from tests.support.connections import ClientConnection
 
 TOPIC = "cost"
 PARTITIONS = 8
@@ -45,8 +45,7 @@ TURN = 250
 
 def a_connection() -> Connection:
     """What dispatcher and metrics see of one."""
-    stub = SimpleNamespace(info=ConnectionInfo("c", "127.0.0.1", 1, "PLAINTEXT"), received_ns=0, timings=(), offend=print)
-    return cast("Connection", stub)
+    return cast("Connection", ClientConnection())
 
 
 def seconds(handle: Callable[[memoryview, Connection], Answer], frame: bytearray, batch_at: int, count: int) -> float:
@@ -76,7 +75,7 @@ async def costs(broker: Broker, turns: int) -> None:
     await services.topic_admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])
     topic_id = services.replica_manager.partition_or_raise(TOPIC, 0).topic_id
     off = Dispatcher(services)
-    on = Dispatcher(services, RequestMetrics(time.monotonic_ns, services.replica_manager.topic_stats))
+    on = Dispatcher(services, RequestMetrics(time.monotonic_ns, services.replica_manager.topic_stats, services.error_counts))
     one, many = bytes(a_batch(1, value_bytes=100)), bytes(a_batch(150, value_bytes=100))
     works = {
         "produce, 1 record of 100 B": (frames.produce(TOPIC, 0, one), one),

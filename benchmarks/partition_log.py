@@ -19,9 +19,11 @@ from protocol.records.reader import Record
 from storage.disk.filesystem import RealFileSystem
 from storage.disk.topic_partition import TopicPartition
 from storage.log.context import LogContext
+from storage.log.origins import CLIENT
 from storage.log.partition_log import PartitionLog
 from storage.log.recovery import open_log
-from storage.validation.batch import ValidatedBatch, validate_produce
+from storage.validation.batch import judge
+from storage.validation.run import BatchRun
 
 NOW_MS = 1_700_000_000_000
 REPEAT = 5
@@ -57,9 +59,9 @@ def best(work: Callable[[int], object], count: int) -> float:
     return min(times) / count * 1e6
 
 
-def append(log: PartitionLog, batch: ValidatedBatch, count: int) -> None:
+def append(log: PartitionLog, run: BatchRun, count: int) -> None:
     for _ in range(count):
-        log.append_as_leader(batch, 0, NOW_MS)
+        log.append(run, 0, NOW_MS, CLIENT)
 
 
 def bare_pwrite(fd: int, data: memoryview | bytearray, count: int) -> None:
@@ -68,13 +70,13 @@ def bare_pwrite(fd: int, data: memoryview | bytearray, count: int) -> None:
         position += os.pwrite(fd, data, position)
 
 
-def read_tail(log: PartitionLog, batch: ValidatedBatch, count: int) -> float:
+def read_tail(log: PartitionLog, run: BatchRun, count: int) -> float:
     """CPU µs of a read by a consumer that has read everything before; the appends between are not counted."""
     offset = log.log_end_offset
     log.update_high_watermark(offset)
     spent = 0.0
     for _ in range(count):
-        log.append_as_leader(batch, 0, NOW_MS)
+        log.append(run, 0, NOW_MS, CLIENT)
         began = time.perf_counter()
         log.update_high_watermark(log.log_end_offset)
         offset = log.read(offset, 1 << 20, log.high_watermark, True).next_offset
@@ -112,23 +114,25 @@ def main() -> int:
         for name, records, value_bytes, count in SHAPES:
             log = opened(directory, f"append-{records}")
             made = [Record(i, NOW_MS + i, b"key", bytes(value_bytes)) for i in range(records)]
-            batch = validate_produce(memoryview(build_batch(made)), log.rules, NOW_MS)
+            run = BatchRun(memoryview(build_batch(made)))
+            run.read(0)
+            judge(run, log.rules, NOW_MS, True)
             fd = os.open(f"{directory}/bare-{records}", os.O_RDWR | os.O_CREAT)
             # In turns, so that both see the same moods of the machine.
-            bare = best(partial(bare_pwrite, fd, batch.records), count)
-            ours = best(partial(append, log, batch), count)
-            bare = min(bare, best(partial(bare_pwrite, fd, batch.records), count))
+            bare = best(partial(bare_pwrite, fd, run.frame), count)
+            ours = best(partial(append, log, run), count)
+            bare = min(bare, best(partial(bare_pwrite, fd, run.frame), count))
             print(f"{name:24}{bare:14.2f}{ours:10.2f}{ours - bare:10.2f}")
             os.close(fd)
             if records == 150:
-                reader, its_batch = log, batch
+                reader, its_run = log, run
             else:
                 log.delete()
         print(f"\n{'read, 16 KiB batches':24}{'bare pread':>14}{'tail':>10}{'catch-up':>10}{'anywhere':>10}   µs")
         for length in READ_BYTES:
             segment = reader.active_segment
             bare = best(partial(bare_pread, segment.file.fileno(), segment.size, length), 300)
-            tail = read_tail(reader, its_batch, 1000)
+            tail = read_tail(reader, its_run, 1000)
             print(
                 f"{length // 1024:>5} KiB{'':15}{bare:14.2f}{tail:10.2f}"
                 f"{read_sequentially(reader, length):10.2f}{read_anywhere(reader, length):10.2f}"

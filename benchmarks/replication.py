@@ -34,7 +34,7 @@ from rich.table import Table
 from benchmarks import frames, process
 from benchmarks.batches import batch_of_size
 from benchmarks.clusters import BROKERS, KINDS, Cluster
-from benchmarks.loadgen.runner import Load, Measured, run_load
+from benchmarks.loadgen.runner import Load, Measured, run_load, side_by_side
 from benchmarks.present_memory import free_memory_present
 from benchmarks.workloads import batch_of_16_kib
 
@@ -115,22 +115,29 @@ def in_sync(admin: AdminClient, topic: str) -> bool:
 # Throughput
 
 
-def throughput(cluster: Cluster, topic: str, batch: bytes, seconds: float, max_bytes: int = 0) -> tuple[float, float]:
-    """(requests per second, processor seconds of all brokers per request): every leader gets its own generator."""
-    error_offsets = frames.produce_error_offsets(topic)
+def on_every_leader(cluster: Cluster, wanted: Callable[[int], Load]) -> Measured:
+    """Every leader gets its own generator, with the load for its broker id; the processor time is that of all brokers."""
 
     def cpu_s() -> float:
         return sum(process.cpu_s(cluster.pid(broker_id)) for broker_id in range(BROKERS))
 
     def load(broker_id: int) -> Measured:
-        own = [frames.produce(topic, broker_id + BROKERS * i, batch) for i in range(PARTITIONS_PER_BROKER)]
-        wanted = Load(own, PARTITIONS_PER_BROKER, IN_FLIGHT, 1.0, seconds, max_bytes=max_bytes // BROKERS, error_offsets=error_offsets)
-        return run_load("127.0.0.1", cluster.port(broker_id), wanted, probe=cpu_s)
+        return run_load("127.0.0.1", cluster.port(broker_id), wanted(broker_id), probe=cpu_s)
 
     with ThreadPoolExecutor(BROKERS) as generators:
-        windows = list(generators.map(load, range(BROKERS)))
-    per_second = sum(window.per_second for window in windows)
-    return per_second, statistics.mean(window.broker_cpu_s / window.window_s for window in windows) / per_second
+        return side_by_side(list(generators.map(load, range(BROKERS))))
+
+
+def throughput(cluster: Cluster, topic: str, batch: bytes, seconds: float, max_bytes: int = 0) -> tuple[float, float]:
+    """(requests per second, processor seconds of all brokers per request)."""
+    error_offsets = frames.produce_error_offsets(topic)
+
+    def wanted(broker_id: int) -> Load:
+        own = [frames.produce(topic, broker_id + BROKERS * i, batch) for i in range(PARTITIONS_PER_BROKER)]
+        return Load(own, PARTITIONS_PER_BROKER, IN_FLIGHT, 1.0, seconds, max_bytes=max_bytes // BROKERS, error_offsets=error_offsets)
+
+    found = on_every_leader(cluster, wanted)
+    return found.per_second, found.broker_cpu_s / found.answered
 
 
 def steady_throughput(cluster: Cluster, topic: str, batch: bytes) -> tuple[float, float]:

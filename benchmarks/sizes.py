@@ -1,4 +1,4 @@
-"""How large a run is: the lengths and counts of every part, for a look that all works, for the usual run, and for one of more turns."""
+"""Declares how large a run is: lengths and counts of every part, for a quick look, for the usual run, and for one of more turns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -37,6 +37,9 @@ class Size:
     members: Sequence[int]
     offset_records: int
     long_s: float
+    session_partitions: int = 1000
+    steady_s: float = 10.0
+    client_records: int = 2_000_000
     settle_s: float = 2.0
     """How long a broker is left alone before its idle state is measured: what it does right after its start is not that."""
     is_brief: bool = False
@@ -67,8 +70,13 @@ QUICK = Size(
     members=(20,),
     offset_records=20_000,
     long_s=5,
+    session_partitions=100,
+    steady_s=1.0,
+    client_records=100_000,
     settle_s=0.5,
     is_brief=True,
 )
-LONG = replace(NORMAL, pace=replace(NORMAL.pace, duration_s=4.0), repeats=5, produce_rates=(1000, 2000, 4000, 8000, 12000, 16000))
+LONG = replace(
+    NORMAL, steady_s=30.0, pace=replace(NORMAL.pace, duration_s=4.0), repeats=5, produce_rates=(1000, 2000, 4000, 8000, 12000, 16000)
+)
 SIZES = {"quick": QUICK, "normal": NORMAL, "long": LONG}

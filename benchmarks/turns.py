@@ -17,6 +17,8 @@ from benchmarks.brokers import Broker
 from benchmarks.loadgen.runner import Interval, Load, LoadFailedError, Measured, run_load
 from benchmarks.sizes import NORMAL, Size
 
+Course = list[tuple[float, float]]
+"""Points over time."""
 FAILURES = (LoadFailedError, BrokerRefusedError, OSError)
 
 _LOG_LINES = 12
@@ -30,6 +32,12 @@ class Cores:
 
     broker: int | None
     generator: int | None
+
+
+def two_cores() -> Cores:
+    """The first and the last that this program may use."""
+    cores = sorted(os.sched_getaffinity(0))
+    return Cores(cores[0], cores[-1]) if len(cores) > 1 else Cores(None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +60,7 @@ class Turn:
     label: str
     loads: dict[str, Measured] = field(default_factory=dict)
     numbers: dict[str, float] = field(default_factory=dict)
-    courses: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    courses: dict[str, Course] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
 
@@ -122,27 +130,37 @@ class Bench:
         return resident
 
     def warm_up(self, load: Load) -> None:
-        """Repeat a load until a JIT, if there is one, has nearly nothing left to compile.
+        """Repeat a load until a JIT, if there is one, has nearly nothing left to compile."""
+        self.warm_up_by(partial(self.load, load), self.plan.size.pace.warm_up_limit_s)
+
+    def warm_up_by(self, work: Callable[[], object], limit_s: float) -> None:
+        """Repeat any work until a JIT, if there is one, has nearly nothing left to compile, or the time is over.
 
         A fixed time will not do: bound to one core, Apache Kafka's compiler competes with what it compiles, and a minute can pass until the
         last hot method is done. So the broker may use every core here, and is bound again before anything is measured.
         """
-        pid, limit_s = self.broker.pid, self.plan.size.pace.warm_up_limit_s
+        pid = self.broker.pid
         bound = os.sched_getaffinity(pid)
         deadline = time.monotonic() + limit_s
         process.bind(pid, os.sched_getaffinity(0))
         try:
             while True:
                 before, compiled_before = process.cpu_s(pid), process.compiler_cpu_s(pid)
-                self.load(load)
+                work()
                 used, compiling = process.cpu_s(pid) - before, process.compiler_cpu_s(pid) - compiled_before
                 if compiling < used * _COMPILING:
                     return
                 if time.monotonic() > deadline:
-                    self.say(f"after {limit_s:.0f} s of warm-up {compiling / max(used, 0.01):.0%} of its work is the JIT's")
+                    if limit_s:
+                        self.say(f"after {limit_s:.0f} s of warm-up {compiling / max(used, 0.01):.0%} of its work is the JIT's")
                     return
         finally:
             process.bind(pid, bound)
+
+    def segments(self, topic: str, partition: int) -> list[int]:
+        """The base offsets of a partition's segments on the disk, ascending."""
+        found = [Path(outer, name) for outer, _, names in os.walk(self._directory) for name in names if name.endswith(".log")]
+        return sorted(int(path.stem) for path in found if path.parent.name == f"{topic}-{partition}")
 
 
 def _holds_topic(directory: Path, topic: str) -> bool:

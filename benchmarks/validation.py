@@ -14,8 +14,10 @@ from protocol.records.builder import build_batch
 from protocol.records.compression import CODEC_BY_NAME
 from protocol.records.reader import Record, parse_records, record_data, walk_records
 from storage.disk.topic_partition import TopicPartition
-from storage.validation.batch import check_request, validate_produce
+from storage.validation.batch import judge, read_only_batch
+from storage.validation.limits import FIRST_VERSION_WITH_ZSTD
 from storage.validation.rules import ValidationRules
+from storage.validation.run import BatchRun
 
 FIRST_TIMESTAMP = 1_700_000_000_000
 REPEAT = 7
@@ -50,8 +52,19 @@ def passed_through(records: memoryview) -> memoryview:
     return records
 
 
-def append(records: memoryview, rules: ValidationRules) -> None:
-    validate_produce(records, rules, FIRST_TIMESTAMP).stamp(0, 5)
+def check(run: BatchRun) -> None:
+    run.point_at(0, len(run.frame))
+    read_only_batch(run, FIRST_VERSION_WITH_ZSTD)
+
+
+def validate(run: BatchRun, rules: ValidationRules) -> None:
+    check(run)
+    judge(run, rules, FIRST_TIMESTAMP, True)
+
+
+def append(run: BatchRun, rules: ValidationRules) -> None:
+    validate(run, rules)
+    run.stamp(0, 5)
 
 
 def walk(records: memoryview) -> None:
@@ -70,15 +83,16 @@ def main() -> int:
     columns = ("pass", "crc", "check", "validate", "+stamp", "walk", "iterate", "compacted")
     print(f"{'µs per batch':<42}{'bytes':>9}" + "".join(f"{name:>11}" for name in columns))
     for name, records in SHAPES.items():
+        run = BatchRun(records)
         works: list[Callable[[], object]] = [
             partial(passed_through, records),
             partial(crc_is_valid, records),
-            partial(check_request, records),
-            partial(validate_produce, records, plain, FIRST_TIMESTAMP),
-            partial(append, records, plain),
+            partial(check, run),
+            partial(validate, run, plain),
+            partial(append, run, plain),
             partial(walk, records),
             partial(iterate, records),
-            partial(validate_produce, records, compacted, FIRST_TIMESTAMP),
+            partial(validate, run, compacted),
         ]
         print(f"{name:<42}{len(records):>9}" + "".join(f"{microseconds(work):>11.2f}" for work in works))
     print("\ncompacted: above 256 records or 64 KiB only the decision to hand the batch to a worker thread")

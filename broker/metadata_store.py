@@ -111,7 +111,7 @@ def _pem_file(config: BrokerConfig, location: Key[str | None], kind: Key[str | N
     return path
 
 
-async def somebody_listens(host: str, port: int) -> bool:
+async def is_listening(host: str, port: int) -> bool:
     """Whether a process has this address: how a registration of a live broker is told from one whose broker died a moment ago."""
     try:
         async with asyncio.timeout(PROBE_SECONDS):

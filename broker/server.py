@@ -209,7 +209,7 @@ class Broker:
         await check_belongings(self.config, self.store, directories)
         services.cluster_id = await prepare_store(self.store, self._surroundings.random_bytes)
         services.broker_id = await self._broker_id()
-        await check_broker_id(services.broker_id, self.config, self.store, directories, self._surroundings.somebody_listens)
+        await check_broker_id(services.broker_id, self.config, self.store, directories, self._surroundings.is_listening)
 
     async def _load_logs(self) -> None:
         services = self.services
@@ -252,7 +252,7 @@ class Broker:
             self._cluster.channel_to,
             config.listeners.inter_broker_listener_name,
             self._registration,
-            self._surroundings.somebody_listens,
+            self._surroundings.is_listening,
             services.turns.pause,
             paused,
         )
@@ -267,6 +267,7 @@ class Broker:
         services.produce_purgatory = Purgatory("Produce", wheel, config[PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS])
         services.fetch_purgatory = Purgatory("Fetch", wheel, config[FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS])
         services.delete_records_purgatory = Purgatory("DeleteRecords", wheel, config[DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS])
+        services.error_counts = {}
         services.fetch_max_bytes = config[FETCH_MAX_BYTES]
         services.groups = GroupCoordinator(
             config,
@@ -287,16 +288,16 @@ class Broker:
         listeners = self.config.listeners
         endpoints = listeners.listeners
         hosts = await known_hosts(self.config)
-        self.socket_server = self._surroundings.socket_server(limits_of(self.config, hosts))
+        self.socket_server = server = self._surroundings.socket_server(limits_of(self.config, hosts))
         measured = None if self.metrics is None else self.metrics.attach(self.services, self.socket_server)
         self.dispatcher = door = Dispatcher(self.services, measured)
-        self.services.metadata_waits.on_wait = self.dispatcher.on_wait
-        self._held.push_async_callback(self.dispatcher.close)
+        self.services.metadata_waits.on_wait = door.on_wait
+        self._held.push_async_callback(door.close)
         protected = listeners.inter_broker_listener_name if len(endpoints) > 1 else None
-        await self.socket_server.start(endpoints, door.handle, protected, handle_several=door.handle_several, accepting=False)
-        self._held.push_async_callback(self.socket_server.close)
+        await server.start(endpoints, door.handle, protected, door.handle_several, self.services.authorizer, accepting=False)
+        self._held.push_async_callback(server.close)
         self.addresses = [endpoint.connection_string for endpoint in self._advertised()]
-        ip_quotas = IpQuotas(self.services.config_admin, self.services.dynamic_config, self.socket_server.quotas)
+        ip_quotas = IpQuotas(self.services.config_admin, self.services.dynamic_config, server.quotas)
         await in_session(self.store, ip_quotas.load)
         self._held.push_async_callback(ip_quotas.close)
         reconfiguration = Reconfiguration(self.config, hosts, self.socket_server, self.store, self.services.broker_id, self._registration)

@@ -13,7 +13,7 @@ from config.keys.general import BROKER_ID
 from config.keys.zookeeper import ZOOKEEPER_SESSION_TIMEOUT_MS
 from config.listeners import EndPoint
 from controller.controller import SESSION_PATIENCE
-from controller.registration import SomebodyListens, check_id_is_free, stored_cluster_id
+from controller.registration import IsListening, check_id_is_free, stored_cluster_id
 from controller.store.metadata_store import MetadataStore
 from storage.disk.meta_properties import META_PROPERTIES, check_meta_properties
 from storage.disk.start_errors import InconsistentClusterId
@@ -42,7 +42,7 @@ async def check_belongings(config: BrokerConfig, store: MetadataStore, directori
 
 
 async def check_broker_id(
-    broker_id: int, config: BrokerConfig, store: MetadataStore, directories: Sequence[LogDirectory], somebody_listens: SomebodyListens
+    broker_id: int, config: BrokerConfig, store: MetadataStore, directories: Sequence[LogDirectory], is_listening: IsListening
 ) -> None:
     """Whether another broker lives under this id. Raises BrokerIdInUse.
 
@@ -52,9 +52,7 @@ async def check_broker_id(
     is_new = all(directory.meta_properties is None for directory in directories)
     patience_s = config[ZOOKEEPER_SESSION_TIMEOUT_MS] / 1000 * SESSION_PATIENCE if is_new else 0.0
     listeners = config.listeners
-    await check_id_is_free(
-        store, broker_id, _addresses(listeners.advertised), _addresses(listeners.listeners), somebody_listens, patience_s
-    )
+    await check_id_is_free(store, broker_id, _addresses(listeners.advertised), _addresses(listeners.listeners), is_listening, patience_s)
 
 
 def _addresses(endpoints: Sequence[EndPoint]) -> list[tuple[str, int]]:

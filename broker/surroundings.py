@@ -13,7 +13,7 @@ from random import Random, SystemRandom
 
 from broker.loop.clock import SystemClock
 from broker.loop.worker_threads import WorkerThreads
-from broker.metadata_store import somebody_listens
+from broker.metadata_store import is_listening
 from broker.network.limits import NetworkLimits
 from broker.network.peer_connection import PeerConnections
 from broker.network.socket_server import SocketServer
@@ -60,6 +60,6 @@ class Surroundings:
         """`open_store` makes the one that the configuration names."""
         return open_store()
 
-    async def somebody_listens(self, host: str, port: int) -> bool:
+    async def is_listening(self, host: str, port: int) -> bool:
         """Whether a process has this address."""
-        return await somebody_listens(host, port)
+        return await is_listening(host, port)

@@ -1,9 +1,9 @@
-"""The configuration of a broker: every broker key, and the value each has in force.
+"""Holds the configuration of a broker: the effective value of every broker key.
 
-A value comes, first found first taken, from the dynamic configuration of this broker, the dynamic default of the cluster, the static
-properties the broker was started with, and the default of the declaration. The server builds one `BrokerConfig` from what `config.loader`
-read and hands it to all floors; `update_dynamic` changes it when the metadata store says that /config/brokers changed. Reading a value
-(`config[KEY]`) is one dict lookup.
+A value comes from the first of these sources that has one: the dynamic configuration of this broker, the dynamic
+default of the cluster, the static properties from startup, the default in the declaration. The server builds one
+`BrokerConfig` from the result of `config.loader` and passes it to all floors. `update_dynamic` changes it when
+/config/brokers changed in the metadata store. Reading a value (`config[KEY]`) is one dict lookup.
 """
 
 import logging
@@ -26,10 +26,11 @@ T = TypeVar("T")
 
 
 class BrokerConfig:
-    """The configuration in force. Mutable through `update_dynamic` only."""
+    """The effective configuration. Mutable through `update_dynamic` only."""
 
     def __init__(self, static: Mapping[str, str] | None = None) -> None:
-        """Takes the static properties as text. Raises ConfigError when one is bad or when they do not go together."""
+        """Takes the static properties as text. Raises ConfigError for an invalid value or for values that contradict
+        each other."""
         self._static = with_broker_id(static or {})
         self._dynamic_broker: dict[str, str] = {}
         self._dynamic_default: dict[str, str] = {}
@@ -39,7 +40,7 @@ class BrokerConfig:
         self._listeners = validate(self._current)
 
     def __getitem__(self, key: Key[T]) -> T:
-        """The value in force."""
+        """The effective value."""
         return cast(T, self._values[key])
 
     def quota(self, key: Key[int]) -> int:
@@ -49,7 +50,7 @@ class BrokerConfig:
 
     @property
     def current(self) -> BrokerProperties:
-        """The properties in force, as one immutable set."""
+        """The effective properties, as one immutable set."""
         return self._current
 
     @property
@@ -59,7 +60,7 @@ class BrokerConfig:
 
     @property
     def listeners(self) -> BrokerListeners:
-        """The listeners in force."""
+        """The effective listeners."""
         return self._listeners
 
     @property
@@ -69,35 +70,37 @@ class BrokerConfig:
 
     @property
     def without_effect(self) -> list[str]:
-        """The static properties that are known but on which this server does not act, sorted."""
+        """The static properties that are declared but have no effect in this server, sorted."""
         return sorted(name for name in self._static if (key := key_of(name)) is not None and not key.effective)
 
     @property
     def static(self) -> Mapping[str, str]:
-        """The properties the broker was started with."""
+        """The static properties from startup."""
         return self._static
 
     def for_listener(self, listener_name: str) -> ListenerConfig:
-        """The values in force for one listener."""
+        """The effective values for one listener."""
         return self._current.for_listener(listener_name)
 
     def on_change(self, callback: Callable[[frozenset[str]], None], keys: Iterable[Key[Any]] | None = None) -> None:
-        """Calls `callback` with the changed names after an update that changed one of `keys` (or anything, without `keys`)."""
+        """Calls `callback` with the changed names after an update that changed one of `keys`, or any key without
+        `keys`."""
         self._callbacks.append((None if keys is None else frozenset(key.name for key in keys), callback))
 
     def validate_dynamic(self, overrides: Mapping[str, str], *, per_broker: bool) -> None:
-        """Whether `overrides` may become the whole dynamic configuration of this broker, or the cluster's default. Raises ConfigError."""
+        """Raises ConfigError unless `overrides` may become the whole dynamic configuration of this broker, or the
+        cluster's default."""
         check_dynamic(overrides, per_broker=per_broker)
         levels = (self._dynamic_default, overrides) if per_broker else (overrides, self._dynamic_broker)
         proposed = BrokerProperties(overridden(self._static, *levels))
         check_change(self._current, self._listeners, proposed, validate(proposed))
 
     def update_dynamic(self, broker: Mapping[str, str], cluster: Mapping[str, str], *, at_start: bool = False) -> frozenset[str]:
-        """Puts the stored dynamic configurations in force, tells the callbacks, and returns the names whose value changed.
+        """Applies the stored dynamic configurations, calls the callbacks, and returns the names whose value changed.
 
-        What is stored may be wrong, because another broker wrote it: entries that cannot be dynamic are left out and logged. When the
-        rest is not valid with the static properties, that is logged and nothing changes. `at_start` skips the rules about changes
-        of a running broker.
+        Stored entries may be invalid, because another broker wrote them: those that cannot be dynamic are logged and
+        ignored. If the rest is not valid together with the static properties, that is logged and nothing changes.
+        `at_start` skips the rules for changes of a running broker.
         """
         broker = without_invalid(broker, per_broker=True)
         cluster = without_invalid(cluster, per_broker=False)
@@ -107,7 +110,7 @@ class BrokerConfig:
             if not at_start:
                 check_change(self._current, self._listeners, proposed, listeners)
         except ConfigError as reason:
-            log.error("dynamic configuration %s stays as it was: %s", sorted(broker.keys() | cluster.keys()), reason)
+            log.error("dynamic configuration %s is not applied: %s", sorted(broker.keys() | cluster.keys()), reason)
             return frozenset()
         before, after = self._current.properties, proposed.properties
         self._dynamic_broker, self._dynamic_default = broker, cluster
@@ -148,7 +151,8 @@ class BrokerConfig:
         ]
 
     def synonyms_of(self, name: str) -> list[ConfigSynonym]:
-        """Every place that sets `name` or a synonym of it, in the order of precedence; a listener's base key does not come first."""
+        """Every setting of `name` or a synonym of it, in the order of precedence; a listener's base key does not come
+        first."""
         names = broker_synonyms(name, with_listener=True)
         key = key_of(name)
         hidden = key is None or key.sensitive
@@ -170,7 +174,7 @@ class BrokerConfig:
 
     def _entry(self, name: str, value: str | None, only: ConfigSource | None = None) -> ConfigEntry:
         key = key_of(name)
-        # Nobody knows whether an unknown key is a secret of some plugin, so it is treated as one.
+        # An unknown key may hold a secret of a plugin, so it is treated as one.
         hidden = key is None or key.sensitive
         synonyms = tuple(synonym for synonym in self.synonyms_of(name) if only is None or synonym.source is only)
         return ConfigEntry(

@@ -1,7 +1,7 @@
-"""All broker keys by name, and which names set the same thing.
+"""Indexes all broker keys by name, and resolves synonyms.
 
-A name is that of a key, of a key of one listener (`listener.name.NAME.KEY`), of a quota that exists only dynamically, or of nothing
-known here.
+A name is that of a key, of a key of one listener (`listener.name.NAME.KEY`), of a quota that exists only dynamically,
+or unknown.
 """
 
 from collections.abc import Mapping
@@ -56,7 +56,7 @@ LISTENER_PREFIX = "listener.name."
 
 
 def listener_base_name(name: str) -> str | None:
-    """KEY of `listener.name.NAME.KEY`; None when `name` is not of that form."""
+    """KEY of `listener.name.NAME.KEY`; None for a name of another form."""
     if not name.startswith(LISTENER_PREFIX):
         return None
     listener, dot, base = name.removeprefix(LISTENER_PREFIX).partition(".")
@@ -64,20 +64,21 @@ def listener_base_name(name: str) -> str | None:
 
 
 def broker_synonyms(name: str, *, with_listener: bool) -> list[str]:
-    """The names that set the same thing as `name`, strongest first. `with_listener` adds the base key of a listener's key."""
+    """The names that set the same value as `name`, highest precedence first. `with_listener` adds the base key of a
+    listener's key."""
     key = BROKER_KEYS.get(name)
     if key is not None:
         return [name, *(synonym.name for synonym in key.synonyms)]
     base = listener_base_name(name) if with_listener else None
     if base is None:
         return [name]
-    # SASL keys carry the mechanism between the listener's prefix and their own name.
+    # Names of SASL keys have the mechanism between the listener's prefix and the key.
     mechanism_key = next((key.name for key in broker_security.LISTENER_MECHANISM_KEYS if base.endswith(key.name)), None)
     return [name, mechanism_key or base]
 
 
 def key_of(name: str) -> Key[Any] | None:
-    """The declaration that gives `name` its type, also for a listener's key; None for a name nobody declared."""
+    """The declaration that gives `name` its type, also for a listener's key; None for an unknown name."""
     for each in broker_synonyms(name, with_listener=True):
         key = BROKER_KEYS.get(each) or DYNAMIC_ONLY_KEYS.get(each)
         if key is not None:

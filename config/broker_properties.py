@@ -1,4 +1,4 @@
-"""One complete set of broker properties with every value parsed; what checks across keys look at before it is put in force."""
+"""Holds one complete set of broker properties with every value parsed, for checks across keys before it takes effect."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -14,14 +14,14 @@ T = TypeVar("T")
 
 
 class ListenerConfig:
-    """The values in force for one listener: `listener.name.NAME.KEY` where it is set, otherwise KEY."""
+    """The effective values for one listener: `listener.name.NAME.KEY` if it is set, otherwise KEY."""
 
     def __init__(self, base: Reading, overrides: Mapping[Key[Any], Any]) -> None:
         self._base = base
         self._overrides = overrides
 
     def __getitem__(self, key: Key[T]) -> T:
-        """The value in force for this listener."""
+        """The effective value for this listener."""
         return cast(T, self._overrides[key]) if key in self._overrides else self._base[key]
 
 
@@ -29,7 +29,7 @@ class BrokerProperties:
     """The properties and their values. Immutable."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        """Raises ConfigValueError for the first bad value, in the order of the declarations."""
+        """Raises ConfigValueError for the first invalid value, in the order of the declarations."""
         self.properties = MappingProxyType(dict(properties))
         self.standalone = ZOOKEEPER_CONNECT.name not in properties
         self.given: dict[Key[Any], Any] = {}
@@ -42,15 +42,15 @@ class BrokerProperties:
                 self.values[key] = key.otherwise(self)
 
     def __getitem__(self, key: Key[T]) -> T:
-        """The value in force."""
+        """The effective value."""
         return cast(T, self.values[key])
 
     def has(self, key: Key[Any]) -> bool:
-        """Whether the properties name the key at all."""
+        """Whether the properties contain the key."""
         return key.name in self.properties
 
     def for_listener(self, listener_name: str) -> ListenerConfig:
-        """The values of one listener. Raises ConfigValueError when an override of that listener is bad."""
+        """The values for one listener. Raises ConfigValueError when an override of that listener is invalid."""
         prefix = f"{LISTENER_PREFIX}{listener_name.lower()}."
         overrides: dict[Key[Any], Any] = {}
         for name, text in self.properties.items():
@@ -61,7 +61,7 @@ class BrokerProperties:
 
 
 def with_broker_id(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties with broker.id and node.id filled in from each other, as Kafka does."""
+    """The properties with broker.id and node.id each filled in from the other, as Kafka does."""
     filled = dict(properties)
     if BROKER_ID.name in filled:
         filled.setdefault(NODE_ID.name, filled[BROKER_ID.name])

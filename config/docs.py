@@ -1,5 +1,7 @@
-"""Writes the reference page docs/configuration.md from the declarations: `python -m config.docs [FILE]`. A test holds the two together."""
+"""Writes the reference page docs/configuration.md from the declarations: `python -m config.docs [FILE]`. A test
+compares the two."""
 
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,7 +21,7 @@ This page is written by `python -m config.docs` from the declarations in `config
 
 The keys, their types, bounds and defaults are those of Apache Kafka 3.9. A broker takes them from a `server.properties` file, from
 environment variables (`KAFKA_NUM_PARTITIONS` is `num.partitions`; `__` stands for an underscore and `___` for a hyphen) and from
-`--set key=value`; the later ones win. A value that cannot be used ends the start with one line; a key nobody knows is a warning.
+`--set key=value`; the later ones win. A value that cannot be used ends the start with one line; an unknown key is a warning.
 
 - **Change** says where a key may be changed while the broker runs: `cluster-wide` keys for the whole cluster or for one broker,
   `per-broker` keys for one broker only, those marked `per listener` only with the prefix `listener.name.NAME.` of a listener. Empty means:
@@ -32,9 +34,9 @@ _STANDALONE = """\
 ## Without zookeeper.connect
 
 Apache Kafka in this mode requires `zookeeper.connect`. Here it may be left out: the broker then keeps the metadata in an embedded store.
-Such a broker is usually alone and on somebody's own machine, so these defaults differ, and DescribeConfigs shows them as defaults: internal
-topics are not held up waiting for brokers that do not exist, nobody else on the network is let in unasked, and the data stays where the
-broker was started.
+Such a broker is usually alone, on a developer's machine. So these defaults differ, and DescribeConfigs shows them as defaults: internal
+topics do not wait for brokers that do not exist, other machines on the network cannot connect, and the data stays in the directory where
+the broker was started.
 """
 
 
@@ -58,6 +60,7 @@ def page() -> str:
     return "\n".join(part for part in parts if part)
 
 
+_OPENING = re.compile(r"^Declares the keys (of|that are) (the )?")
 _COLUMNS = ("Key", "Type", "Default", "Valid values", "Change", "Importance", "Effect", "What it does")
 
 
@@ -119,8 +122,8 @@ def _sorted(keys: Iterable[Key[Any]]) -> list[Key[Any]]:
 
 
 def _section(doc: str | None) -> str:
-    title, _, rest = (doc or "").strip().partition(": ")
-    return f"## {title}\n\n{rest[:1].upper()}{rest[1:]}\n"
+    title, _, rest = _OPENING.sub("", (doc or "").strip()).partition(": ")
+    return f"## {title[:1].upper()}{title[1:]}\n\n{rest[:1].upper()}{rest[1:]}\n"
 
 
 def _table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

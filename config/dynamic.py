@@ -1,7 +1,7 @@
-"""The rules of dynamic broker configuration: what may be changed at run time, at which level, and by how much at once.
+"""Checks dynamic broker configuration: which keys may change at run time, at which level, and by how much at once.
 
-Two levels are stored under /config/brokers: one of each broker and the default of the cluster. Pure functions; `BrokerConfig` holds the
-state.
+Two levels are stored under /config/brokers: one for each broker, and the default of the cluster. Pure functions;
+`BrokerConfig` holds the state.
 """
 
 import logging
@@ -32,9 +32,9 @@ _CHANGEABLE_OF_LISTENERS = _CLUSTER_LEVEL_OF_LISTENERS | {name for name, key in 
 
 
 def check_dynamic(overrides: Mapping[str, str], *, per_broker: bool) -> None:
-    """Whether `overrides` may be stored as dynamic configuration of a broker, or of the cluster. Raises ConfigError.
+    """Raises ConfigError unless `overrides` may be stored as dynamic configuration of a broker, or of the cluster.
 
-    Names that nobody knows may: a plugin may know them.
+    Unknown names are allowed, because a plugin may define them.
     """
     _refuse(_read_only(overrides), "Cannot update these configs dynamically")
     why = "These security configs can be dynamically updated only per-listener using the listener prefix"
@@ -46,24 +46,25 @@ def check_dynamic(overrides: Mapping[str, str], *, per_broker: bool) -> None:
 
 
 def without_invalid(overrides: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
-    """`overrides` without what `check_dynamic` would refuse; each kind of refusal is one log line."""
+    """`overrides` without the entries that `check_dynamic` refuses; one log line for each reason."""
     level = "broker" if per_broker else "default cluster"
     kept = dict(overrides)
     bad_values = [name for name, text in overrides.items() if not _has_good_value(name, text)]
-    _leave_out(kept, bad_values, f"Dynamic {level} config contains invalid values, these configs will be ignored")
-    _leave_out(kept, _read_only(kept), f"Dynamic {level} config contains keys that cannot be dynamic, these configs will be ignored")
-    _leave_out(
+    _ignore(kept, bad_values, f"Dynamic {level} config contains invalid values, these configs will be ignored")
+    _ignore(kept, _read_only(kept), f"Dynamic {level} config contains keys that cannot be dynamic, these configs will be ignored")
+    _ignore(
         kept, _listener_only(kept), "Security configs can be dynamically updated only using listener prefix, base configs will be ignored"
     )
     if not per_broker:
-        _leave_out(kept, _per_broker(kept), "Per-broker configs defined at default cluster level will be ignored")
+        _ignore(kept, _per_broker(kept), "Per-broker configs defined at default cluster level will be ignored")
     return kept
 
 
 def overridden(static: Mapping[str, str], cluster: Mapping[str, str], broker: Mapping[str, str]) -> dict[str, str]:
-    """The properties with both dynamic levels laid over the static ones.
+    """The properties with both dynamic levels applied over the static ones.
 
-    An override also takes away the synonyms below it: log.roll.ms of the cluster beats log.roll.hours of the file.
+    An override also removes its synonyms on lower levels: log.roll.ms of the cluster overrides log.roll.hours of the
+    file.
     """
     properties = dict(static)
     for level in (cluster, broker):
@@ -77,11 +78,12 @@ def overridden(static: Mapping[str, str], cluster: Mapping[str, str], broker: Ma
 def check_change(
     current: BrokerProperties, listeners: BrokerListeners, proposed: BrokerProperties, proposed_listeners: BrokerListeners
 ) -> None:
-    """Whether a running broker can go from `current` to `proposed`. Raises DynamicConfigError."""
+    """Raises DynamicConfigError unless a running broker can change from `current` to `proposed`."""
     for key in _POOLS:
         _check_threads(key, current[key], proposed[key])
     _check_cleaner_threads(current[LOG_CLEANER_THREADS], proposed[LOG_CLEANER_THREADS])
-    # As in Apache Kafka, what no key of its subject changed is not looked at: a contradiction in the file is not this change's fault.
+    # As in Apache Kafka, keys are checked only if a key of their subject changed: the file may contradict itself
+    # elsewhere.
     changed = {key.name for key in BROKER_KEYS.values() if current.given[key] != proposed.given[key]}
     if changed & _LOG_KEYS:
         _check_local(LOG_LOCAL_RETENTION_MS, LOG_RETENTION_MS, proposed)
@@ -192,7 +194,7 @@ def _refuse(names: list[str], why: str, *, scala_set: str = "Set") -> None:
         raise ConfigError(f"{why}: {scala_set}({', '.join(names)})")
 
 
-def _leave_out(kept: dict[str, str], names: list[str], why: str) -> None:
+def _ignore(kept: dict[str, str], names: list[str], why: str) -> None:
     for name in names:
         kept.pop(name, None)
     if names:

@@ -1,20 +1,20 @@
-"""Errors of the configuration: each is one line that an operator or a client can act on.
+"""Defines the exceptions of the configuration; the text of each is one line that names the remedy.
 
 The texts are Kafka's own where Kafka has one, because clients and tools show them unchanged.
 """
 
 
 class ConfigError(Exception):
-    """A configuration that cannot be used, as one line. Kafka's ConfigException."""
+    """An unusable configuration, as one line. Kafka's ConfigException."""
 
     @property
     def client_message(self) -> str:
-        """The text an AlterConfigs response carries."""
+        """The text in an AlterConfigs response."""
         return str(self)
 
 
 class ConfigValueError(ConfigError):
-    """One key with one bad value."""
+    """An invalid value of one key."""
 
     def __init__(self, name: str, value: object, reason: str) -> None:
         super().__init__(f"Invalid value {'null' if value is None else value} for configuration {name}: {reason}")
@@ -24,11 +24,11 @@ class ConfigValueError(ConfigError):
 
 
 class ConfigConflictError(ConfigError):
-    """Several keys that are each valid but do not go together."""
+    """Keys whose values are valid but contradict each other."""
 
     @property
     def client_message(self) -> str:
-        """Apache Kafka checks these with Scala's `require`, whose prefix reaches clients."""
+        """Apache Kafka checks these with Scala's `require`, whose prefix is sent to clients."""
         return f"requirement failed: {self}"
 
 
@@ -37,9 +37,9 @@ class DynamicConfigError(ConfigError):
 
     @property
     def client_message(self) -> str:
-        """The reason as Apache Kafka wraps it."""
+        """The reason, wrapped as by Apache Kafka."""
         return f"Invalid value org.apache.kafka.common.config.ConfigException: {self} for configuration Invalid dynamic configuration"
 
 
 class TopicConfigError(ConfigError):
-    """Topic overrides that a topic cannot have. Kafka's InvalidConfigurationException."""
+    """Overrides that a topic cannot have. Kafka's InvalidConfigurationException."""

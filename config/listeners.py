@@ -1,7 +1,7 @@
-"""Listeners: from the text of listeners, advertised.listeners and listener.security.protocol.map to endpoints, with Kafka's rules.
+"""Parses listeners, advertised.listeners and listener.security.protocol.map into endpoints, by Kafka's rules.
 
-`broker_listeners` is the entry point; `BrokerConfig.listeners` holds its result for the configuration in force. An empty host means every
-interface, and is kept empty: which name to advertise for it is found out by the server.
+`broker_listeners` is the entry point; `BrokerConfig.listeners` holds its result for the effective configuration. An
+empty host means every interface, and is kept: the server finds the name to advertise for it.
 """
 
 import ipaddress
@@ -28,7 +28,7 @@ _COMMA = re.compile(r"\s*,\s*")
 
 
 class SecurityProtocol(IntEnum):
-    """How a listener is secured, with the ids that the wire and the broker's znode use."""
+    """The security of a listener, with the ids of the protocol and of the broker's znode."""
 
     PLAINTEXT = 0
     SSL = 1
@@ -52,7 +52,7 @@ class EndPoint(NamedTuple):
 
 
 class BrokerListeners(NamedTuple):
-    """Everything the configuration says about listeners."""
+    """The listeners of a broker and their security."""
 
     listeners: tuple[EndPoint, ...]
     advertised: tuple[EndPoint, ...]
@@ -88,7 +88,7 @@ def broker_listeners(properties: BrokerProperties) -> BrokerListeners:
 
 
 def parse_protocol_map(text: str) -> dict[str, SecurityProtocol]:
-    """Listener name to security protocol. Raises ConfigError for a pair without colon and for a protocol nobody knows."""
+    """Listener name to security protocol. Raises ConfigError for a pair without a colon and for an unknown protocol."""
     return {
         name.upper(): _security_protocol(protocol, LISTENER_SECURITY_PROTOCOL_MAP.name)
         for name, protocol in parse_pairs(LISTENER_SECURITY_PROTOCOL_MAP.name, text).items()
@@ -109,8 +109,8 @@ def parse_pairs(key_name: str, text: str) -> dict[str, str]:
 def parse_endpoints(text: str, protocols: Mapping[str, SecurityProtocol], *, distinct_ports: bool = True) -> tuple[EndPoint, ...]:
     """The endpoints of a list like `A://host:1,B://:2`.
 
-    Raises ConfigError when one cannot be parsed or has no security protocol, ConfigConflictError when names or (unless `distinct_ports` is
-    false) ports repeat. Port 0 may repeat: the kernel chooses it.
+    Raises ConfigError for an endpoint that cannot be parsed or has no security protocol. Raises ConfigConflictError
+    when names or (unless `distinct_ports` is false) ports repeat. Port 0 may repeat: the kernel chooses it.
     """
     endpoints = []
     for entry in filter(None, _COMMA.split(text.strip())):
@@ -153,7 +153,8 @@ def _check_ports(text: str, endpoints: Sequence[EndPoint]) -> None:
                 "Each listener must have a different port unless exactly one listener has an IPv4 address and the other IPv6 address, "
                 f"listeners: {text}, port: {port}"
             )
-        # One of each version may share a port, because they are different sockets; nobody knows which one a name would be.
+        # An IPv4 and an IPv6 address may share a port, because they are different sockets; the version of a host name
+        # is unknown.
         sharing_rule = (
             f"If you have two listeners on the same port then one needs to be IPv4 and the other IPv6, listeners: {text}, port: {port}"
         )

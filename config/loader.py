@@ -1,7 +1,7 @@
-"""From a properties file, the environment and the command line to the static properties of a broker.
+"""Loads the static properties of a broker from a properties file, the environment and the command line.
 
-The command line beats the environment, which beats the file. Called by the CLI, which logs what `remarks` says of the result and prints the
-one line of a ConfigError when there is no result.
+The command line overrides the environment, which overrides the file. Called by the CLI, which logs the result of
+`remarks`, or prints the one line of a ConfigError.
 """
 
 import re
@@ -28,7 +28,7 @@ NOT_CONFIGURATION = frozenset(
         "KAFKA_VERSION",
     }
 )
-"""The variables of Apache Kafka's container image that are not broker keys."""
+"""Variables of Apache Kafka's container image that are not broker keys."""
 
 _NATURAL_LINE = re.compile(r"\r\n|\r|\n")
 _BLANK = " \t\f"
@@ -41,7 +41,8 @@ _HOST_OF_LISTENER = re.compile(r"://[^:]*:")
 def load_properties(
     file: Path | None = None, environment: Mapping[str, str] | None = None, assignments: Sequence[str] = ()
 ) -> dict[str, str]:
-    """The static properties of all three sources. Raises ConfigError for a file that cannot be read and for text in a wrong form."""
+    """The static properties of all three sources. Raises ConfigError for a file that cannot be read and for malformed
+    text."""
     properties: dict[str, str] = {}
     if file is not None:
         try:
@@ -54,7 +55,7 @@ def load_properties(
 
 
 def remarks(config: BrokerConfig) -> list[str]:
-    """One line for each property nobody knows, and one that names all those without effect."""
+    """One line for each unknown property, and one line with all properties without effect."""
     lines = [f"Unknown configuration {name}: no key of a broker has this name; it is kept but has no effect" for name in config.unknown]
     if config.without_effect:
         lines.append(f"Without effect in this server: {', '.join(config.without_effect)}")
@@ -62,7 +63,7 @@ def remarks(config: BrokerConfig) -> list[str]:
 
 
 def decode(file: bytes) -> str:
-    """The text of a properties file: UTF-8 if it is that, otherwise ISO-8859-1, which Java expects."""
+    """The text of a properties file: UTF-8 if it is valid, otherwise ISO-8859-1, which Java expects."""
     try:
         return file.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -80,8 +81,9 @@ def parse_assignment(text: str) -> tuple[str, str]:
 def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The properties in the variables KAFKA_*, read as Apache Kafka's container image reads them.
 
-    `_` stands for a dot, `__` for an underscore, `___` for a hyphen. The image writes each into a properties file, so backslashes in a
-    value escape there as they do in a file. With advertised listeners alone, the broker listens on every interface. Raises ConfigError.
+    `_` means a dot, `__` an underscore, `___` a hyphen. The image writes each variable into a properties file, so
+    backslashes in a value are escapes as in a file. If only advertised listeners are set, the broker listens on every
+    interface. Raises ConfigError.
     """
     properties: dict[str, str] = {}
     for variable, value in environment.items():
@@ -97,7 +99,7 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def property_name(variable: str) -> str:
-    """The property that the variable `KAFKA_...` sets. The image takes the prefix away wherever it stands."""
+    """The property that the variable `KAFKA_...` sets. Like the image, removes the prefix wherever it occurs."""
     name = variable.replace(ENVIRONMENT_PREFIX, "").lower()
     return name.replace("_", ".").replace("...", "-").replace("..", "_")
 
@@ -116,9 +118,10 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with continuations joined, comments and blank lines left out, each with the number of its first natural line."""
+    """Lines with continuations joined, without comments and blank lines, each with the number of its first natural
+    line."""
     lines = _NATURAL_LINE.split(text)
-    # Where the text ends, a backslash that stands alone is an empty property; elsewhere it is nothing.
+    # At the end of the text a lone backslash is an empty property; elsewhere it is nothing.
     last = len(lines) - (not lines[-1])
     pending = ""
     first = 0
@@ -129,7 +132,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
                 continue
             first = number
         pending += line
-        # An odd number of backslashes at the end: the last one is not escaped and joins the next line.
+        # An odd number of trailing backslashes: the last one is not escaped and joins the next line.
         if (len(line) - len(line.rstrip("\\"))) % 2:
             pending = pending[:-1]
             if number < last:
@@ -141,7 +144,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _split(line: str) -> tuple[int, int]:
-    """Where the key ends and where the value starts."""
+    """The end of the key and the start of the value."""
     end = 0
     while end < len(line) and line[end] not in _SEPARATORS + _BLANK:
         end += 2 if line[end] == "\\" else 1
@@ -157,7 +160,7 @@ def _split(line: str) -> tuple[int, int]:
 
 
 def _unescape(text: str) -> str:
-    """`text` without its backslashes. Raises ValueError for \\u without four hexadecimal digits."""
+    r"""`text` without its backslashes. Raises ValueError for \u without four hexadecimal digits."""
     if "\\" not in text:
         return text
     out = []
@@ -179,5 +182,5 @@ def _unescape(text: str) -> str:
         elif char == "\\":
             continue
         out.append(char)
-    # Two \u escapes may be the halves of one character.
+    # Two \u escapes may be the surrogates of one character.
     return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

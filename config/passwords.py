@@ -1,9 +1,9 @@
-"""Passwords of dynamic configurations as they are stored: encrypted with a key that is derived from `password.encoder.secret`.
+"""Encrypts and decrypts the passwords of dynamic configurations with a key derived from `password.encoder.secret`.
 
-Kafka's PasswordEncoder. What is stored says how it was encrypted, so a broker reads what another wrote with other settings, as long as the
-secret is the same (Apache Kafka needs the same mode of the cipher, too). The key is derived by PBKDF2 from the secret and 256 random bytes;
-the cipher is AES in CBC or GCM mode. Only who sets `password.encoder.secret` needs the package `cryptography`
-(`pip install 'ottla[security]'`).
+Kafka's PasswordEncoder. The stored text contains the parameters of its encryption. So a broker can read what another
+broker wrote with other settings, as long as the secret is the same (Apache Kafka also needs the same cipher mode). The
+key is derived by PBKDF2 from the secret and 256 random bytes; the cipher is AES in CBC or GCM mode. Only a broker with
+`password.encoder.secret` needs the package `cryptography` (`pip install 'ottla[security]'`).
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ RandomBytes = Callable[[int], bytes]
 
 
 class UndecodablePassword(Exception):
-    """What is stored was encrypted with another secret, or is damaged. Says nothing of the contents."""
+    """The stored text was encrypted with another secret, or is damaged. Carries nothing of the contents."""
 
 
 class PasswordEncoder:
-    """One secret. Deriving a key takes milliseconds, so what was decoded once is remembered."""
+    """Encrypts with one secret. Deriving a key takes milliseconds, so decrypted texts are cached."""
 
     def __init__(
         self, secret: str, key_factory: str | None, cipher: str, key_length: int, iterations: int, random_bytes: RandomBytes
     ) -> None:
-        """Raises ConfigError for algorithms that there are not, and when the package for them is missing."""
+        """Raises ConfigError for unknown algorithms, and when the package for them is missing."""
         self._secret = secret.encode()
         self._key_factory = key_factory or _DEFAULT_KEY_FACTORY
         self._cipher = cipher
@@ -62,14 +62,14 @@ class PasswordEncoder:
         self._iterations = iterations
         self._random_bytes = random_bytes
         self._known: dict[str, str] = {}
-        """Password by what is stored."""
+        """Password by its stored text."""
         _check(PASSWORD_ENCODER_KEYFACTORY_ALGORITHM.name, self._key_factory, tuple(_HASHES))
         _check(PASSWORD_ENCODER_CIPHER_ALGORITHM.name, cipher, (CBC, GCM))
         _check(PASSWORD_ENCODER_KEY_LENGTH.name, key_length, _KEY_LENGTHS)
         _need_cryptography()
 
     def encode(self, password: str) -> str:
-        """What is to be stored; another text each time."""
+        """The text to be stored; differs in each call."""
         salt = self._random_bytes(_SALT_BYTES)
         vector = self._random_bytes(_GCM_IV_BYTES if self._cipher == GCM else _CBC_IV_BYTES)
         key = self._key(self._key_factory, salt, self._iterations, self._key_length)
@@ -122,7 +122,7 @@ class PasswordEncoder:
         return password
 
     def _key(self, factory: str, salt: bytes, iterations: int, key_length: int) -> bytes:
-        import hashlib  # 1 ms of a start, and few set password.encoder.secret
+        import hashlib  # takes 1 ms, and few brokers set password.encoder.secret
 
         return hashlib.pbkdf2_hmac(_HASHES[factory], self._secret, salt, iterations, key_length // 8)
 
@@ -133,7 +133,7 @@ def encoder_of(config: BrokerConfig, random_bytes: RandomBytes) -> PasswordEncod
 
 
 def old_encoder_of(config: BrokerConfig, random_bytes: RandomBytes) -> PasswordEncoder | None:
-    """That of `password.encoder.old.secret`, to change the secret; None without it. Raises ConfigError."""
+    """The encoder of `password.encoder.old.secret`, to change the secret; None without it. Raises ConfigError."""
     return _encoder(config, config[PASSWORD_ENCODER_OLD_SECRET], random_bytes)
 
 
@@ -152,7 +152,7 @@ def _encoder(config: BrokerConfig, secret: Password | None, random_bytes: Random
 
 def _check(name: str, value: object, known: tuple[object, ...]) -> None:
     if value not in known:
-        raise ConfigError(f"{name}={value} is not there; take one of {', '.join(map(str, known))}")
+        raise ConfigError(f"{name}={value} is not available; use one of {', '.join(map(str, known))}")
 
 
 def _need_cryptography() -> None:
@@ -199,7 +199,7 @@ def _decrypt_gcm(key: bytes, vector: bytes, encrypted: bytes, tag_bits: int) -> 
 
 
 def _java_length(text: str) -> int:
-    """In UTF-16 units, as Java counts."""
+    """Length in UTF-16 units, as Java counts."""
     return len(text.encode("utf-16-le")) // 2
 
 

@@ -1,7 +1,8 @@
-"""The configuration of a topic: every topic key, and the value each has in force for one topic.
+"""Holds the configuration of a topic: every topic key and its effective value.
 
-A value comes from the topic's own overrides, then from the broker key that is its default. A `TopicConfig` is a snapshot: whoever holds one
-builds a new one when the overrides change or when `BrokerConfig.on_change` tells of a broker key in `BROKER_KEY_OF`.
+A value comes from the topic's overrides, otherwise from the broker key that is its default. A `TopicConfig` is a
+snapshot. Its holder builds a new one when the overrides change, or when `BrokerConfig.on_change` reports a broker key
+in `BROKER_KEY_OF`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -87,7 +88,7 @@ FOLLOWER_REPLICATION_THROTTLED_REPLICAS = key(
     importance=MEDIUM,
     dynamic=CLUSTER,
     effective=True,
-    doc="The replicas (partition:broker, or * for all) whose fetching counts against follower.replication.throttled.rate.",
+    doc="The replicas (partition:broker, or * for all) whose fetches count towards follower.replication.throttled.rate.",
 )
 LEADER_REPLICATION_THROTTLED_REPLICAS = key(
     "leader.replication.throttled.replicas",
@@ -96,7 +97,7 @@ LEADER_REPLICATION_THROTTLED_REPLICAS = key(
     importance=MEDIUM,
     dynamic=CLUSTER,
     effective=True,
-    doc="The replicas (partition:broker, or * for all) whose feeding by the leader counts against leader.replication.throttled.rate.",
+    doc="The replicas (partition:broker, or * for all) whose fetches from the leader count towards leader.replication.throttled.rate.",
 )
 REMOTE_STORAGE_ENABLE = key(
     "remote.storage.enable",
@@ -120,28 +121,29 @@ REMOTE_LOG_DELETE_ON_DISABLE = key(
     default=False,
     importance=MEDIUM,
     dynamic=CLUSTER,
-    doc="Deletes what is in the remote store when remote.storage.enable is taken back.",
+    doc="Deletes what is in the remote store when remote.storage.enable is set to false.",
 )
 
 TOPIC_KEYS: Mapping[str, Key[Any]] = MappingProxyType({each.name: each for each in list(vars().values()) if isinstance(each, Key)})
 BROKER_KEY_OF: Mapping[str, Key[Any]] = MappingProxyType({each.topic: each for each in BROKER_KEYS.values() if each.topic is not None})
-"""The broker key that is the default of a topic key, by the topic key's name."""
+"""Broker key that is the default of a topic key, by the topic key's name."""
 
 
 class TopicConfig:
-    """The values in force for one topic. Immutable."""
+    """The effective values for one topic. Immutable."""
 
     __slots__ = ("_broker", "_given", "_values", "overrides")
 
     def __init__(self, overrides: Mapping[str, str], broker: BrokerConfig) -> None:
-        """Raises ConfigValueError for a bad value. Unknown names, as a later version may have stored, are kept and mean nothing."""
+        """Raises ConfigValueError for an invalid value. Unknown names, which a later version may have stored, are kept
+        and have no effect."""
         self.overrides = MappingProxyType(dict(overrides))
         self._broker = broker
         self._given = _given(overrides, broker)
         self._values = _in_force(self._given)
 
     def __getitem__(self, key: Key[T]) -> T:
-        """The value in force."""
+        """The effective value."""
         return cast(T, self._values[key])
 
     def describe(self, names: Iterable[str] | None = None) -> list[ConfigEntry]:
@@ -171,9 +173,10 @@ class TopicConfig:
 
 
 def validate_topic_overrides(overrides: Mapping[str, str], broker: BrokerConfig, existing: Mapping[str, str] | None = None) -> None:
-    """Whether a topic may have these overrides, `existing` being those it has now.
+    """Raises TopicConfigError or ConfigValueError unless a topic may have these overrides; `existing` are its present
+    ones.
 
-    Raises TopicConfigError for an unknown name or overrides that contradict each other, ConfigValueError for a bad value.
+    TopicConfigError: an unknown name, or overrides that contradict each other. ConfigValueError: an invalid value.
     """
     for name in overrides:
         if name not in TOPIC_KEYS:
@@ -188,7 +191,8 @@ def validate_topic_overrides(overrides: Mapping[str, str], broker: BrokerConfig,
 
 
 def check_remote_storage(values: Mapping[Key[Any], Any], *, remote_system: bool, existing: Mapping[str, str]) -> None:
-    """The rules of tiered storage for one topic in a cluster with ZooKeeper. Raises TopicConfigError or ConfigError."""
+    """Checks the rules of tiered storage for one topic in a cluster with ZooKeeper. Raises TopicConfigError or
+    ConfigError."""
     if values[REMOTE_LOG_DELETE_ON_DISABLE] or values[REMOTE_LOG_COPY_DISABLE]:
         raise TopicConfigError("It is invalid to set `remote.log.delete.on.disable` or `remote.log.copy.disable` under Zookeeper's mode.")
     if not values[REMOTE_STORAGE_ENABLE]:
@@ -228,7 +232,7 @@ def _given(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[Key[Any],
         else:
             values[each] = each.default
     for bound in _TIMESTAMP_BOUNDS:
-        # The broker's older key stands in for those that took its place, as long as they have their default.
+        # The broker's older key replaces the keys that superseded it, as long as they have their default.
         if bound.name not in overrides and values[bound] == LONG_MAX:
             values[bound] = broker[broker_log.LOG_MESSAGE_TIMESTAMP_DIFFERENCE_MAX_MS]
     if MESSAGE_FORMAT_VERSION.name not in overrides and is_at_least(broker[broker_replication.INTER_BROKER_PROTOCOL_VERSION], "3.0-IV1"):
@@ -237,7 +241,7 @@ def _given(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[Key[Any],
 
 
 def _in_force(given: Mapping[Key[Any], Any]) -> dict[Key[Any], Any]:
-    """What the log acts on: like `given`, with the values that stand for another key's replaced by that key's."""
+    """The values for the log: like `given`, but values that refer to another key are replaced by that key's value."""
     values = dict(given)
     for bound in _TIMESTAMP_BOUNDS:
         if values[bound] == LONG_MAX:

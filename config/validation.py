@@ -1,6 +1,6 @@
-"""Checks across broker keys: values that are each valid but do not go together. The order and the texts are Kafka's.
+"""Checks broker keys against each other. The order of the checks and their texts are Kafka's.
 
-Called for the static properties at the start and for every dynamic change before it is put in force.
+Called for the static properties at startup, and for every dynamic change before it takes effect.
 """
 
 import logging
@@ -67,7 +67,7 @@ _CODECS = range(5)
 
 
 def validate(properties: BrokerProperties) -> BrokerListeners:
-    """The listeners of `properties`, when everything in them goes together. Raises ConfigError otherwise."""
+    """The listeners of `properties`. Raises ConfigError when any of the properties contradict each other."""
     _check_mode(properties)
     _check_zookeeper(properties)
     _check_groups(properties)
@@ -82,7 +82,7 @@ def validate(properties: BrokerProperties) -> BrokerListeners:
 
 
 def max_connections_per_ip_overrides(text: str) -> dict[str, int]:
-    """Host to limit. Raises ConfigError for anything else than host:count pairs."""
+    """Host to limit. Raises ConfigError unless `text` consists of host:count pairs."""
     name = MAX_CONNECTIONS_PER_IP_OVERRIDES.name
     limits: dict[str, int] = {}
     for host, limit in parse_pairs(name, text).items():
@@ -237,4 +237,4 @@ _BETWEEN: tuple[tuple[Key[int], Key[int], Key[int]], ...] = (
     (GROUP_SHARE_MIN_SESSION_TIMEOUT_MS, GROUP_SHARE_SESSION_TIMEOUT_MS, GROUP_SHARE_MAX_SESSION_TIMEOUT_MS),
     (GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS, GROUP_SHARE_RECORD_LOCK_DURATION_MS, GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS),
 )
-"""Each triple: the second must lie between the first and the third."""
+"""Triples of keys; the second value must be between the first and the third."""

@@ -1,4 +1,4 @@
-"""What `zookeeper.connect` says: the servers, and the path below which the cluster stands. Read as ZooKeeper's Java client reads it."""
+"""Parses `zookeeper.connect` into servers and the chroot path, as ZooKeeper's Java client does."""
 
 import re
 
@@ -7,14 +7,15 @@ from config.keys.zookeeper import ZOOKEEPER_CONNECT
 
 _SERVER = re.compile(r"(\[[^\]\s]+\](?!:$)|[^:\[\]\s]*)(?::(\d*))?")
 NOT_IN_PATHS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
-"""What ZooKeeper takes in no path: control characters, and what is a surrogate, for private use or special in Java."""
+"""Characters that ZooKeeper allows in no path: control characters, and in Java's terms surrogates, private use and
+specials."""
 _PORTS = range(1, 65536)
 _NO_NAME = "127.0.0.1"
-"""What Java makes of a host without a name."""
+"""The host that Java uses for an empty host name."""
 
 
 def parse_zookeeper_connect(text: str) -> tuple[str, str]:
-    """The servers between commas, as host or host:port, and the path: `/a/b`, or nothing. Raises ConfigError."""
+    """The comma-separated servers, as host or host:port, and the path: `/a/b`, or the empty string. Raises ConfigError."""
     listed, _, path = text.partition("/")
     servers = []
     for server in filter(None, map(str.strip, listed.split(","))):
@@ -23,7 +24,7 @@ def parse_zookeeper_connect(text: str) -> tuple[str, str]:
             raise ConfigValueError(ZOOKEEPER_CONNECT.name, text, f"{server} is not of the form host:port")
         servers.append((found[1] or _NO_NAME) + (f":{found[2]}" if found[2] else ""))
     if not servers:
-        raise ConfigValueError(ZOOKEEPER_CONNECT.name, text, "it names no server; leave the key out for a broker without ZooKeeper")
+        raise ConfigValueError(ZOOKEEPER_CONNECT.name, text, "it contains no server; omit the key for a broker without ZooKeeper")
     names = path.split("/")
     if path and not names[-1]:
         raise ConfigValueError(ZOOKEEPER_CONNECT.name, text, f"/{path} must not end with a slash")

@@ -1,0 +1,1 @@
+"""Keeps the cluster's metadata and decides about it: elections, topics, reassignments, configurations."""

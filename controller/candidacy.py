@@ -1,4 +1,5 @@
-"""Standing for election as controller: /controller goes to the first who makes it, together with the next epoch.
+"""Runs for election as controller: the first broker that creates /controller wins, and the same write sets the next
+epoch.
 
 Kafka's KafkaController.elect with KafkaZkClient.registerControllerAndIncrementControllerEpoch. Called by `controller`.
 """
@@ -23,14 +24,15 @@ logger = logging.getLogger(__name__)
 
 
 class Won(NamedTuple):
-    """This broker is controller; `epoch_version` is that of /controller_epoch."""
+    """This broker won the election; `epoch_version` is the version of /controller_epoch."""
 
     epoch: int
     epoch_version: int
 
 
 async def stand(store: MetadataStore, broker_id: int, clock: Clock, watch: Watch) -> Won | int:
-    """Make /controller if nobody has; otherwise the id of the broker that has. /controller is watched in any case.
+    """Create /controller if it does not exist; otherwise return the id of the broker that did. /controller is watched
+    in any case.
 
     For a broker that is not active. Raises StoreError.
     """
@@ -39,8 +41,9 @@ async def stand(store: MetadataStore, broker_id: int, clock: Clock, watch: Watch
         if not isinstance(found, NoNode):
             data, stat = data_and_stat(found)
             if stat.ephemeral_owner == store.session_id:
-                # We are not active: an earlier try ended between the election and taking over. Nobody else would ever stand.
-                logger.warning("broker %d removes the /controller that it left behind", broker_id)
+                # This broker is not active: an earlier attempt failed between the election and the failover. No other
+                # broker could be elected while the node exists.
+                logger.warning("broker %d removes /controller, which an election it did not complete left behind", broker_id)
                 await store.pipeline([Delete(CONTROLLER, stat.version)])
                 continue
             return decode_controller(CONTROLLER, data).broker_id
@@ -68,9 +71,10 @@ async def stand(store: MetadataStore, broker_id: int, clock: Clock, watch: Watch
 
 
 async def _epoch_version_if_won(store: MetadataStore, epoch: int) -> int | None:
-    """Whether a refused election was won nevertheless: the reply was lost with the connection, and the store asked once more.
+    """The version of /controller_epoch if a refused election was won nevertheless, otherwise None.
 
-    The version of /controller_epoch if so. Nobody raises the epoch as long as /controller is ours.
+    That happens when the reply was lost with the connection and the request was sent again. No other broker raises the
+    epoch as long as /controller belongs to this session.
     """
     found, stored = await store.pipeline([Get(CONTROLLER), Get(CONTROLLER_EPOCH)])
     if isinstance(found, NoNode):

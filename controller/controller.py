@@ -1,8 +1,8 @@
-"""The controller: every broker has one, one of them is active. Kafka's KafkaController.
+"""Runs the controller of a broker; one controller of the cluster is active. Kafka's KafkaController.
 
-The active one keeps the cluster as the metadata store says it shall be: it gives partitions leaders, tells brokers, deletes topics.
-Everything happens as an event of one queue; watches, responses and the public methods only put events there. Whoever loses /controller,
-or finds another's epoch there, resigns and forgets everything.
+The active controller brings the cluster to the state in the metadata store: it elects leaders, sends requests to
+brokers and deletes topics. Everything happens as an event of one queue; watches, responses and the public methods only
+put events there. A controller that loses /controller, or finds another epoch there, resigns and drops its state.
 """
 
 import asyncio
@@ -34,8 +34,8 @@ from controller.events.leader_rebalance import LeaderRebalance
 from controller.events.reassignment import Reassignments, Targets
 from controller.events.refused_writes import RefusedWrites
 from controller.events.topic_changes import TopicChanges
-from controller.registration import RandomBytes, SomebodyListens, nobody_listens, register_broker
-from controller.state.channels import BrokerSenders, ChannelFactory, OnSent
+from controller.registration import IsListening, RandomBytes, never_listening, register_broker
+from controller.state.channels import BrokerSenders, ChannelFactory
 from controller.state.context import ControllerContext
 from controller.state.core import ControllerCore, WhileLarge
 from controller.state.event_queue import EventQueue, OnEventDone
@@ -46,7 +46,8 @@ from controller.znodes.layout import (
     BrokerRegistration,
     decode_controller,
 )
-from controller.znodes.pauses import Pause, let_go, no_pause
+from controller.znodes.pauses import Pause, clear_in_slices, no_pause
+from replication.ports.senders import OnSent, Senders
 from storage.disk.clock import Clock
 from storage.disk.topic_partition import TopicPartition
 
@@ -55,7 +56,8 @@ logger = logging.getLogger(__name__)
 NO_CONTROLLER = -1
 SESSION_RETRY_SECONDS = 0.5
 SESSION_PATIENCE = 1.5
-"""Session timeouts that a broker waits for the session of its earlier life: ZooKeeper ends it up to a tick late."""
+"""Session timeouts that a broker waits for the end of its session before a restart: ZooKeeper ends a session up to a
+tick late."""
 
 
 class Controller:
@@ -71,12 +73,13 @@ class Controller:
         channel_to: ChannelFactory,
         inter_broker_listener: str,
         registration: Callable[[], BrokerRegistration],
-        somebody_listens: SomebodyListens = nobody_listens,
+        is_listening: IsListening = never_listening,
         pause: Pause = no_pause,
         while_large: WhileLarge = nullcontext,
     ) -> None:
-        """`registration` says how this broker registers, now and again after its session expired; `somebody_listens` tells a broker that
-        lives from one that died a moment ago, when the id is taken; `while_large` is entered while very many topics are taken in."""
+        """`registration` gives the registration of this broker, at startup and again after its session expired.
+        `is_listening` distinguishes a live broker from one that died a moment ago when the id is taken.
+        `while_large` is entered while very many topics are loaded."""
         self.broker_id = broker_id
         self.broker_epoch = -1
         self.active_controller_id = NO_CONTROLLER
@@ -84,12 +87,11 @@ class Controller:
         self._pause = pause
         self._clock = clock
         self._registration = registration
-        self._somebody_listens = somebody_listens
+        self._is_listening = is_listening
         self._registration_patience = config[ZOOKEEPER_SESSION_TIMEOUT_MS] / 1000 * SESSION_PATIENCE
         self._queue = EventQueue(self._on_event_error, clock.monotonic)
-        self._core = ControllerCore(
-            store, broker_id, config, self._queue, BrokerSenders(channel_to, clock.monotonic), inter_broker_listener, pause, while_large
-        )
+        senders: BrokerSenders = Senders("controller", channel_to, clock.monotonic)
+        self._core = ControllerCore(store, broker_id, config, self._queue, senders, inter_broker_listener, pause, while_large)
         self._reassignments = Reassignments(self._core)
         self._brokers = BrokerChanges(self._core, self._reassignments)
         self._core.on_response = BrokerResponses(self._core, self._brokers).on_response
@@ -112,42 +114,44 @@ class Controller:
 
     @property
     def context(self) -> ControllerContext:
-        """What the active controller knows; empty otherwise. To be read only."""
+        """The state of the active controller; empty otherwise. Read only."""
         return self._core.context
 
     @property
     def event_queue_size(self) -> int:
-        """Events that wait to be carried out."""
+        """Events that wait in the queue."""
         return len(self._queue)
 
     @property
     def current_event(self) -> str | None:
-        """The event that is being carried out."""
+        """The event that is being handled."""
         return self._queue.current
 
     @property
     def request_queue_sizes(self) -> dict[int, int]:
-        """By broker, how many requests of the active controller wait to be sent to it."""
+        """Number of requests of the active controller that wait to be sent, by broker."""
         return self._core.senders.queue_sizes
 
     def measure(self, on_event: OnEventDone, on_sent: OnSent) -> None:
-        """Have metrics told of every event, and of every request when it leaves its broker's queue."""
+        """Set the callbacks of metrics: for every event, and for every request when it leaves its broker's queue."""
         self._queue.on_done = on_event
         self._core.senders.on_sent = on_sent
 
     @property
     def unclean_elections(self) -> int:
-        """How often this controller made a replica leader that was not in sync."""
+        """Number of unclean leader elections by this controller."""
         return self._core.elections.unclean_elections
 
     def on_new_session(self, callback: Callable[[], Awaitable[None]]) -> None:
-        """Have `callback` awaited after the broker registered, to set watches again that went with an earlier session."""
+        """Await `callback` after each registration of the broker, so that it can set watches again that ended with an
+        earlier session."""
         self._on_new_session.append(callback)
 
-    # Life
+    # Lifecycle
 
     async def startup(self) -> int:
-        """Register the broker, take part in the election, and return the broker epoch; active or not is known afterwards.
+        """Register the broker, take part in the election, and return the broker epoch. Whether this controller is
+        active is known afterwards.
 
         Raises BrokerIdInUse, StoreError.
         """
@@ -155,22 +159,22 @@ class Controller:
         while True:
             try:
                 return await self._queue.call("Startup", self._join)
-            except (SessionExpired, NotController):  # the latter if it was dropped while it waited
+            except (SessionExpired, NotController):  # NotController if the event was dropped while it waited
                 if self._queue.is_closed:
                     raise
                 logger.warning("the session ended while broker %d registered; it registers in a new one", self.broker_id)
 
     async def shutdown(self) -> None:
-        """Stop; the ephemeral nodes go with the store's session, which is the caller's to close."""
+        """Stop; the ephemeral nodes end with the store's session, which the caller closes."""
         await self._queue.stop()
         await self._resign()
 
     async def _join(self) -> int:
-        """Register in the session that there is, or in a new one, and take part in the election. Returns the broker epoch."""
+        """Register in the present session, or in a new one, and take part in the election. Returns the broker epoch."""
         session = await self._store.open_session()
         if self._registered_session != session:
             self.broker_epoch = await register_broker(
-                self._store, self.broker_id, self._registration(), self._registration_patience, self._somebody_listens
+                self._store, self.broker_id, self._registration(), self._registration_patience, self._is_listening
             )
             while True:
                 try:
@@ -185,7 +189,7 @@ class Controller:
         return self.broker_epoch
 
     async def _elect(self) -> None:
-        """Become controller if there is none; know and watch who it is in any case."""
+        """Become controller if there is none; find out and watch which broker is in any case."""
         outcome = await stand(self._store, self.broker_id, self._clock, self._controller_watch)
         if isinstance(outcome, Won):
             await self._become_active(outcome)
@@ -205,13 +209,13 @@ class Controller:
         except (ControllerMoved, SessionExpired):
             raise
         except Exception:
-            logger.error("broker %d cannot become controller; it makes way for another", self.broker_id)
+            logger.error("broker %d cannot become controller; it resigns so that another broker is elected", self.broker_id)
             await self._step_down()
             raise
         self._rebalance.begin()
 
     async def _step_down(self) -> None:
-        """Remove /controller, so that somebody is elected, if it still is this one's."""
+        """Remove /controller if it still belongs to this controller, so that another broker is elected."""
         try:
             await self._core.states.write([Delete(CONTROLLER)])
         except (ControllerMoved, StoreError) as error:
@@ -226,13 +230,13 @@ class Controller:
         self._refused_writes.end()
         await self._core.senders.remove_all()
         self._core.deletion.clear()
-        await let_go(self._core.context.clear(), self._pause)
+        await clear_in_slices(self._core.context.clear(), self._pause)
 
     def _controller_watch(self, _: object) -> None:
         self._queue.put("ControllerChange", self._on_controller_change)
 
     async def _on_controller_change(self) -> None:
-        """/controller came, went or changed."""
+        """/controller was created, deleted or changed."""
         _, found = await self._store.pipeline([Exists(CONTROLLER, self._controller_watch), Get(CONTROLLER)])
         if isinstance(found, NoNode):
             self.active_controller_id = NO_CONTROLLER
@@ -249,7 +253,7 @@ class Controller:
             await self._elect()
 
     def _on_expired(self) -> None:
-        """Nothing is decided, written or sent any more under the old epoch; what waits was meant for it."""
+        """Stop deciding, writing and sending under the old epoch; events that wait were meant for it and are dropped."""
         self._core.is_active = False
         self._rebalance.end()
         self._refused_writes.end()
@@ -257,9 +261,9 @@ class Controller:
         self._queue.put_alone("Expire", self._on_session_expired)
 
     async def _on_session_expired(self) -> None:
-        """Everything ephemeral is gone: resign, register anew, take part in the next election."""
+        """Everything ephemeral is gone: resign, register again, take part in the next election."""
         if self._registered_session == self._store.session_id != 0:
-            return  # a try that failed because the next session ended, too, was made up for by the event of that end
+            return  # an attempt failed because the next session ended too; the event of that end made up for it
         self.active_controller_id = NO_CONTROLLER
         await self._resign()
         try:
@@ -277,10 +281,10 @@ class Controller:
             logger.error("the controller could not carry out a change: %s", error)
             self._refused_writes.on_refused()
 
-    # What request handlers ask
+    # Operations for request handlers
 
     async def elect_leaders(self, partitions: Sequence[TopicPartition] | None, *, unclean: bool) -> dict[TopicPartition, ElectionResult]:
-        """ElectLeaders; None stands for all partitions. Raises NotController."""
+        """ElectLeaders; None means all partitions. Raises NotController."""
 
         async def elect() -> dict[TopicPartition, ElectionResult]:
             self._core.check_active()
@@ -300,7 +304,8 @@ class Controller:
         return await self._queue.ask("AlterPartition", alter)
 
     async def alter_reassignments(self, targets: Targets) -> dict[TopicPartition, ControllerError | None]:
-        """AlterPartitionReassignments: for each partition None, or why its move was not begun or given up. Raises NotController."""
+        """AlterPartitionReassignments: for each partition None, or the reason why its reassignment was not started or
+        cancelled. Raises NotController."""
 
         async def alter() -> dict[TopicPartition, ControllerError | None]:
             self._core.check_active()
@@ -309,7 +314,8 @@ class Controller:
         return await self._queue.ask("ApiPartitionReassignment", alter)
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
-        """ControlledShutdown: the partitions the broker still leads. Raises NotController, StaleBrokerEpoch, BrokerNotAvailable."""
+        """ControlledShutdown: the partitions the broker still leads. Raises NotController, StaleBrokerEpoch,
+        BrokerNotAvailable."""
 
         async def leave() -> list[TopicPartition]:
             self._core.check_active()
@@ -318,10 +324,11 @@ class Controller:
         return await self._queue.ask("ControlledShutdown", leave)
 
     async def order_deletions(self, topics: Mapping[str, bytes]) -> list[str]:
-        """DeleteTopics by id: order the deletion of those topics that have these ids, and return the names of the others.
+        """DeleteTopics by id: request the deletion of the topics that have these ids, and return the names of the
+        others.
 
-        Only events of the active controller take topics away, so none of these names can come to mean another topic meanwhile. Raises
-        NotController, StoreError.
+        Only events of the active controller delete topics, so none of these names can come to mean another topic
+        meanwhile. Raises NotController, StoreError.
         """
 
         async def order() -> list[str]:
@@ -345,7 +352,8 @@ class Controller:
         return await self._queue.ask("AllocateProducerIds", allocate)
 
     async def enable_unclean_election(self, topic: str | None) -> None:
-        """unclean.leader.election.enable was set, for a topic or (None) as the default: partitions without a leader may get one."""
+        """unclean.leader.election.enable was set for a topic, or as the default (None): partitions without a leader may
+        get one."""
 
         async def elect() -> None:
             if self._core.is_active:
@@ -359,7 +367,7 @@ class Controller:
             await self._queue.ask("UncleanLeaderElectionEnable" if topic is None else "TopicUncleanLeaderElectionEnable", elect)
 
     async def rebalance_leaders(self) -> None:
-        """Preferred leaders where too many others lead, now, whatever `auto.leader.rebalance.enable` says."""
+        """Elect preferred leaders now where the imbalance is too large, whatever `auto.leader.rebalance.enable` says."""
 
         async def rebalance() -> None:
             if self._core.is_active:
@@ -369,7 +377,7 @@ class Controller:
             await self._queue.ask("AutoPreferredReplicaLeaderElection", rebalance)
 
     async def delivered(self) -> None:
-        """Wait until the events queued now are done and the requests that follow from them have been answered."""
+        """Wait until the events queued now are handled and the requests that follow from them have been answered."""
 
         async def nothing() -> None:
             return
@@ -378,7 +386,7 @@ class Controller:
             try:
                 await self._queue.call("Barrier", nothing)
                 break
-            except NotController:  # the session ended, and what waited was dropped
+            except NotController:  # the session ended, and waiting events were dropped
                 if self._queue.is_closed:
                     raise
         await self._core.senders.delivered()

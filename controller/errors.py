@@ -1,7 +1,8 @@
-"""What the metadata store and the controller raise: the facts in fields, Kafka's sentence as the text, no wire codes.
+"""Defines the exceptions of the metadata store and the controller: facts in fields, Kafka's sentence as the text, no
+error codes.
 
-`broker/request/error_map.py` turns them into error codes; the texts are those a Kafka 3.9 broker sends, since tools print and tests
-compare them.
+`broker/request/error_map.py` maps them to error codes. The texts are those of a Kafka 3.9 broker, since tools print
+them and tests compare them.
 """
 
 
@@ -12,7 +13,7 @@ class StoreError(Exception):
         super().__init__(f"{type(self).__name__} for {path}")
         self.path = path
         self.index = 0
-        """Inside a Multi: which of its writes failed."""
+        """Inside a Multi: index of the write that failed."""
 
 
 class NoNode(StoreError):
@@ -20,11 +21,11 @@ class NoNode(StoreError):
 
 
 class NodeExists(StoreError):
-    """There is a node of this path already."""
+    """A node with this path exists already."""
 
 
 class BadVersion(StoreError):
-    """The node's version is not the expected one: somebody else wrote first."""
+    """The node's version is not the expected one: another client wrote first."""
 
 
 class NotEmpty(StoreError):
@@ -40,11 +41,13 @@ class BadArguments(StoreError):
 
 
 class SessionExpired(StoreError):
-    """The session ended: its ephemeral nodes and watches are gone. The path is empty when no single node was asked for."""
+    """The session ended: its ephemeral nodes and watches are gone. The path is empty when the request names no single
+    node."""
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be reached or written: the path of the file or the address of the ensemble, and why."""
+    """The store cannot be reached or written. Carries the path of the file or the address of the ensemble, and the
+    reason."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(path)
@@ -53,11 +56,11 @@ class StoreUnavailable(StoreError):
 
 
 class ControllerError(Exception):
-    """An administrative request that the controller refuses, or a state that stops it."""
+    """The controller refuses an administrative request, or a state stops it."""
 
 
 class ControllerMoved(ControllerError):
-    """Another broker is controller (again): whoever wrote under the old epoch must stop."""
+    """Another broker is controller, or this one is again under a new epoch: writes under the old epoch must stop."""
 
 
 class NotController(ControllerError):
@@ -65,7 +68,7 @@ class NotController(ControllerError):
 
 
 class StaleBrokerEpoch(ControllerError):
-    """The request comes from an earlier life of the broker."""
+    """The request comes from an earlier incarnation of the broker."""
 
 
 class BrokerIdNotRegistered(ControllerError):
@@ -77,7 +80,7 @@ class BrokerIdInUse(ControllerError):
 
 
 class RackInformationIncomplete(ControllerError):
-    """Some brokers have a rack and some have none, so that replicas cannot be spread over racks."""
+    """Some brokers have a rack and some have none, so replicas cannot be spread over racks."""
 
 
 class TopicExists(ControllerError):
@@ -85,11 +88,11 @@ class TopicExists(ControllerError):
 
 
 class TopicMarkedForDeletion(TopicExists):
-    """The topic is still being deleted, so that its name is not free yet."""
+    """The topic is still being deleted, so its name is not free yet."""
 
 
 class InvalidTopicName(ControllerError):
-    """The name is not one that a topic can have, or collides with another's metric names."""
+    """A topic cannot have this name, or its metric names collide with those of another topic."""
 
 
 class InvalidPartitions(ControllerError):
@@ -97,15 +100,15 @@ class InvalidPartitions(ControllerError):
 
 
 class InvalidReplicationFactor(ControllerError):
-    """The replication factor is not possible with the brokers there are."""
+    """The replication factor is not possible with the present brokers."""
 
 
 class InvalidReplicaAssignment(ControllerError):
-    """A replica assignment made by hand is not possible."""
+    """A manual replica assignment is not possible."""
 
 
 class InvalidTopicConfig(ControllerError):
-    """A configuration that was asked for is not possible."""
+    """A requested configuration is not valid."""
 
 
 class InvalidAdminRequest(ControllerError):
@@ -125,7 +128,7 @@ class TopicDeletionDisabled(ControllerError):
 
 
 class ReassignmentInProgress(ControllerError):
-    """The topic's partitions are being moved."""
+    """The topic's partitions are being reassigned."""
 
 
 class NoReassignmentInProgress(ControllerError):
@@ -133,7 +136,7 @@ class NoReassignmentInProgress(ControllerError):
 
 
 class ElectionNotNeeded(ControllerError):
-    """The leader is the wanted one already."""
+    """The leader is already the requested one."""
 
 
 class PreferredLeaderNotAvailable(ControllerError):
@@ -161,13 +164,13 @@ class ProducerIdsExhausted(ControllerError):
 
 
 class BrokerNotAvailable(ControllerError):
-    """A broker that is named is not alive."""
+    """A broker in the request is not alive."""
 
 
 class AdminTimeout(ControllerError):
-    """The change was made but did not come into force in the time the client gave."""
+    """The change was made but did not take effect within the client's timeout."""
 
     def __init__(self, message: str = "", topic_id: bytes = bytes(16)) -> None:
         super().__init__(message)
         self.topic_id = topic_id
-        """Of the topic that was created; zero for any other change."""
+        """Id of the topic that was created; zero for any other change."""

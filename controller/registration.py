@@ -1,4 +1,4 @@
-"""What every broker does in the metadata store when it starts, before it may become controller: paths, cluster id, its own registration."""
+"""Prepares the metadata store for a broker that starts: paths, cluster id, the broker's registration."""
 
 import asyncio
 import logging
@@ -28,8 +28,8 @@ logger = logging.getLogger(__name__)
 
 RandomBytes = Callable[[int], bytes]
 T = TypeVar("T")
-SomebodyListens = Callable[[str, int], Awaitable[bool]]
-"""(host, port) -> whether a process has this address."""
+IsListening = Callable[[str, int], Awaitable[bool]]
+"""(host, port) -> whether a process listens at this address."""
 
 
 _BODIES = ((5, "2.7-IV0"), (4, "0.10.0-IV1"))
@@ -37,12 +37,12 @@ _OLDEST_BODY = 2
 
 
 def registration_version(inter_broker_protocol_version: str) -> int:
-    """In which version of its body a broker registers, so that the others can read it."""
+    """The version of the body in which a broker registers, so that all brokers of the cluster can read it."""
     return next((version for version, since in _BODIES if is_at_least(inter_broker_protocol_version, since)), _OLDEST_BODY)
 
 
 def startup_paths() -> list[str]:
-    """The persistent paths with their parents, each once, in the order in which Kafka comes to create them."""
+    """The persistent paths with their parents, each once, in the order in which Kafka creates them."""
     paths: dict[str, None] = {}
     for path in PERSISTENT_PATHS:
         if parent_of(path) != "/":
@@ -52,8 +52,11 @@ def startup_paths() -> list[str]:
 
 
 async def in_session(store: MetadataStore, work: Callable[[], Awaitable[T]]) -> T:
-    """What `work` returns, done from its beginning in a new session whenever the session ends meanwhile, as it does for a process that
-    stands still for too long. For the start of a broker; Apache Kafka's client, too, begins the next session by itself."""
+    """The result of `work`, which is repeated from its beginning in a new session if the session ends meanwhile.
+
+    A session can end while the process stands still for too long. For the start of a broker; Apache Kafka's client also
+    begins the next session by itself.
+    """
     while True:
         try:
             await store.open_session()
@@ -63,7 +66,8 @@ async def in_session(store: MetadataStore, work: Callable[[], Awaitable[T]]) -> 
 
 
 async def prepare_store(store: MetadataStore, random_bytes: RandomBytes) -> str:
-    """Make the paths of a cluster where they are missing, and return the cluster's id, which the first broker invents."""
+    """Create the paths of a cluster where they are missing, and return the cluster id, which the first broker
+    generates."""
     outcomes = await store.pipeline([*(Create(path) for path in startup_paths()), Get(CLUSTER_ID)])
     for outcome in outcomes[:-1]:
         if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExists):
@@ -71,7 +75,7 @@ async def prepare_store(store: MetadataStore, random_bytes: RandomBytes) -> str:
     found = outcomes[-1]
     if isinstance(found, NoNode):
         invented = encode_cluster_id(new_cluster_id(random_bytes))
-        # Another broker may be doing the same at this moment: the id that stands there afterwards is the cluster's.
+        # Another broker may do the same at this moment: the id that is stored afterwards is the cluster's.
         found = (await store.pipeline([Create(parent_of(CLUSTER_ID)), Create(CLUSTER_ID, invented), Get(CLUSTER_ID)]))[-1]
     return decode_cluster_id(data_and_stat(found)[0])
 
@@ -81,13 +85,13 @@ def new_cluster_id(random_bytes: RandomBytes) -> str:
     return to_text(random_uuid(random_bytes))
 
 
-async def nobody_listens(host: str, port: int) -> bool:
-    """The answer of those who cannot look."""
+async def never_listening(host: str, port: int) -> bool:
+    """The default for callers without network access: no process listens."""
     return False
 
 
 async def stored_cluster_id(store: MetadataStore) -> str | None:
-    """The id of the cluster that is kept in the store; None where none is yet."""
+    """The cluster id in the store; None if there is none yet."""
     (found,) = await store.pipeline([Get(CLUSTER_ID)])
     return None if isinstance(found, NoNode) else decode_cluster_id(data_and_stat(found)[0])
 
@@ -97,14 +101,14 @@ async def check_id_is_free(
     broker_id: int,
     own_addresses: Collection[tuple[str, int]],
     own_listeners: Iterable[tuple[str, int]],
-    somebody_listens: SomebodyListens,
+    is_listening: IsListening,
     patience_s: float,
 ) -> None:
-    """Whether no other broker lives under this id, before log directories are marked with it.
+    """Raise BrokerIdInUse if another broker lives under this id; called before log directories are marked with the id.
 
-    `own_addresses` are those that this broker will register, `own_listeners` those that it will bind: at the former somebody may listen in
-    its name (a proxy), at the latter nobody but the other broker. Waits up to `patience_s` for the id: a registration may be what a broker
-    left that died a moment ago. Raises BrokerIdInUse.
+    `own_addresses` are those that this broker will register, `own_listeners` those that it will bind. A proxy may
+    listen at the former on behalf of this broker, but only another broker listens at the latter. Waits up to
+    `patience_s` for the id, because a broker that died a moment ago may have left the registration.
     """
     path = broker_id_path(broker_id)
     loop = asyncio.get_running_loop()
@@ -119,13 +123,15 @@ async def check_id_is_free(
             return
         registered = {(endpoint.host, endpoint.port) for endpoint in decode_broker(path, data).endpoints}
         for host, port in [*(registered - {*own_addresses}), *(own_listeners if registered & {*own_addresses} else ())]:
-            if await somebody_listens(host, port):
+            if await is_listening(host, port):
                 raise _id_in_use(broker_id, stat.ephemeral_owner)
         if not patience_s:
-            return  # nobody answers there: it ends with its session, for which `register_broker` waits
+            return  # no process listens there: the registration ends with its session, for which `register_broker` waits
         if loop.time() >= deadline:
             raise _id_in_use(broker_id, stat.ephemeral_owner)
-        logger.info("waiting up to %.1f s for the registration at %s, where nobody listens, to end", deadline - loop.time(), path)
+        logger.info(
+            "waiting up to %.1f s for the registration at %s to end, as no process listens at its address", deadline - loop.time(), path
+        )
         with suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
                 await gone.wait()
@@ -136,12 +142,13 @@ async def register_broker(
     broker_id: int,
     registration: BrokerRegistration,
     patience_s: float = 0.0,
-    somebody_listens: SomebodyListens = nobody_listens,
+    is_listening: IsListening = never_listening,
 ) -> int:
     """Create /brokers/ids/N and return the broker epoch.
 
-    A broker that comes back right after a crash finds its own earlier registration: it waits up to `patience_s` for that session to end,
-    where Apache Kafka gives up. Raises BrokerIdInUse when another broker is alive at the address that is registered, or the node stays.
+    A broker that restarts right after a crash finds its own earlier registration. It waits up to `patience_s` for that
+    session to end, where Apache Kafka gives up. Raises BrokerIdInUse when another broker is alive at the registered
+    address, or the node remains.
     """
     path = broker_id_path(broker_id)
     create = Multi((Create(path, None, ephemeral=True), SetData(path, encode_broker(registration))))
@@ -151,7 +158,7 @@ async def register_broker(
         gone = asyncio.Event()
         refused, found = await store.pipeline([create, Get(path, partial(_on_change, gone))])
         if isinstance(found, NoNode):
-            continue  # it went between the two
+            continue  # deleted between the two requests
         data, stat = data_and_stat(found)
         if stat.ephemeral_owner == store.session_id:
             if isinstance(refused, StoreError) and not isinstance(refused, NodeExists):
@@ -160,7 +167,7 @@ async def register_broker(
             return stat.czxid
         if deadline is None:
             deadline = loop.time() + patience_s
-            if patience_s and await _is_another(path, data, registration, somebody_listens):
+            if patience_s and await _is_another(path, data, registration, is_listening):
                 deadline = loop.time()
         if loop.time() >= deadline:
             raise _id_in_use(broker_id, stat.ephemeral_owner)
@@ -186,16 +193,18 @@ def _on_change(gone: asyncio.Event, _: WatchedEvent) -> None:
     gone.set()
 
 
-async def _is_another(path: str, data: bytes | None, own: BrokerRegistration, somebody_listens: SomebodyListens) -> bool:
-    """Whether the broker that is registered is alive: somebody has its address, and it is none of ours, which we have bound already."""
+async def _is_another(path: str, data: bytes | None, own: BrokerRegistration, is_listening: IsListening) -> bool:
+    """Whether the registered broker is alive: a process listens at its address, and the address is not one of this
+    broker, which has bound its own already."""
     registered = decode_broker(path, data)
     ours = {(endpoint.host, endpoint.port) for endpoint in own.endpoints}
     for endpoint in registered.endpoints:
-        if (endpoint.host, endpoint.port) not in ours and await somebody_listens(endpoint.host, endpoint.port):
+        if (endpoint.host, endpoint.port) not in ours and await is_listening(endpoint.host, endpoint.port):
             return True
     return False
 
 
 async def next_broker_sequence(store: MetadataStore) -> int:
-    """A number no broker of the cluster had before, for brokers without a broker.id: every write of /brokers/seqid takes a version."""
+    """A number that no broker of the cluster had before, for brokers without a broker.id: the version of /brokers/seqid
+    after a write."""
     return (await store.set(BROKER_SEQUENCE_ID, b"")).version

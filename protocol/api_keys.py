@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class ApiKey(IntEnum):
-    """Every API that Apache Kafka 3.9 declares, also those that a broker in ZooKeeper mode does not serve."""
+    """Every API that Apache Kafka 3.9 declares, to name what is asked for; `DECLARED_APIS` have messages here."""
 
     PRODUCE = 0
     FETCH = 1

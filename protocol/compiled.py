@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, cast
 
-MODULES: Final = ("protocol.native", "storage.native", "broker.network.native", "broker.handlers.native")
+MODULES: Final = ("protocol.native", "storage.native", "broker.network.native")
 
 
 def compiled(name: str) -> Any:

@@ -1,6 +1,5 @@
-"""The Fetch that goes on between brokers all day, by hand: an incremental request of a follower, and the answer to it.
+"""The Fetch that goes on between brokers all day, by hand, as the follower sees it: its incremental request, and the answer to it.
 
-`read_follower_fetch` and `encode_follower_answer` are the leader's side, `encode_follower_fetch` and `read_follower_answer` the follower's.
 The messages in `protocol.messages.fetch` are the authority, and tests hold both equal, on recorded frames of Apache Kafka's followers, too.
 Whatever is not the common shape (forgotten topics, racks, directory ids, other tags, anything malformed) is answered with None, and what is
 generated does it. Versions 15 to 17, which say the same.
@@ -9,8 +8,7 @@ generated does it. Versions 15 to 17, which say the same.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
 from protocol.messages.fetch import (
     EpochEndOffset,
@@ -35,10 +33,6 @@ _NO_TAGS: Final = b"\x00"
 _NO_DIRECTORY: Final = bytes(16)
 _EMPTY: Final = 1  # the lengths of arrays and strings are one larger
 _ONE_BYTE: Final = 0x80
-
-NamedPartition = tuple[int, int, int, int, int, int, int]
-"""(partition, current leader epoch, fetch offset, last fetched epoch, log start offset, partition_max_bytes, 0)."""
-FollowerFetch = tuple[int, int, int, int, int, int, list[tuple[bytes, list[NamedPartition]]]]
 
 
 def encode_follower_fetch(request: FetchRequest) -> bytes | None:
@@ -85,81 +79,7 @@ def encode_follower_fetch(request: FetchRequest) -> bytes | None:
     return b"".join(out)
 
 
-def read_follower_fetch(frame: memoryview, offset: int) -> FollowerFetch | None:
-    """The request of a follower at `offset`, or None to read it the general way.
-
-    (replica id, max_wait_ms, min_bytes, max_bytes, session id, session epoch, [(topic id, [partition])]).
-    """
-    end = len(frame) - _END.size
-    p = offset + _HEAD.size
-    if end <= p:
-        return None
-    forgotten, rack, state, replica_id, _, tags = _END.unpack_from(frame, end)
-    if state != _REPLICA_STATE or forgotten != _EMPTY or rack != _EMPTY or tags:
-        return None
-    max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch = _HEAD.unpack_from(frame, offset)
-    topic_count = frame[p]
-    if isolation_level or not 0 < topic_count < _ONE_BYTE:
-        return None
-    p += 1
-    topics: list[tuple[bytes, list[NamedPartition]]] = []
-    for _ in range(topic_count - 1):
-        count = frame[p + 16] if p + 17 < end else 0
-        begin = p + 17
-        if count >= _ONE_BYTE:
-            count += (frame[begin] << 7) - _ONE_BYTE
-            begin += 1
-        after = begin + (count - 1) * _PARTITION.size
-        if not begin < after < end or count >= _ONE_BYTE << 7 or frame[after]:
-            return None
-        partitions: list[NamedPartition] = list(_PARTITION.iter_unpack(frame[begin:after]))
-        for partition in partitions:
-            if partition[6]:
-                return None
-        topics.append((bytes(frame[p : p + 16]), partitions))
-        p = after + 1
-    if p != end:
-        return None
-    return replica_id, max_wait_ms, min_bytes, max_bytes, session_id, session_epoch, topics
-
-
-class Sized(Protocol):
-    """Records that somebody else sends: a region of a file."""
-
-    def __len__(self) -> int: ...
-
-
-_Region = TypeVar("_Region", bound=Sized)
-
-_ANSWER: Final = struct.Struct(">iBihi")  # correlation id, no tags; throttle time, error code, session id
 _ANSWERED: Final = struct.Struct(">ihqqqBi")  # no aborted transactions (null), no preferred replica
-_NO_RECORDS_NO_TAGS: Final = b"\x01\x00"
-
-
-def encode_follower_answer(
-    correlation_id: int, session_id: int, topics: Sequence[tuple[bytes, list[tuple[int, int, int, int, _Region | None]]]]
-) -> list[bytes | _Region]:
-    """Response header and FetchResponse of [(topic id, [(partition, high watermark, last stable offset, log start offset, records)])].
-
-    In parts: records are parts of their own.
-    """
-    parts: list[bytes | _Region] = []
-    text = _ANSWER.pack(correlation_id, 0, 0, 0, session_id) + uvarint(len(topics) + 1)
-    for topic_id, partitions in topics:
-        text += topic_id + uvarint(len(partitions) + 1)
-        for index, high_watermark, last_stable_offset, log_start_offset, records in partitions:
-            text += _ANSWERED.pack(index, 0, high_watermark, last_stable_offset, log_start_offset, 0, -1)
-            if records is None:
-                text += _NO_RECORDS_NO_TAGS
-            else:
-                parts.append(text + uvarint(len(records) + 1))
-                parts.append(records)
-                text = _NO_TAGS
-        text += _NO_TAGS
-    parts.append(text + _NO_TAGS)
-    return parts
-
-
 _RESPONSE: Final = struct.Struct(">ihi")  # throttle time, error code, session id
 _new = object.__new__
 # What an answer without tags does not say. Shared, for nobody changes what was received.

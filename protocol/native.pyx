@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The byte work of Fetch and Produce of one partition, compiled.
+"""The byte work of Produces that came together, compiled.
 
-Stands in for functions of `fetch_fast_path` and `produce_fast_path`, which are the authority; `tests/unit/test_compiled.py` holds both
+Stands in for functions of `produce_fast_path`, which is the authority; `tests/unit/test_compiled.py` holds both
 equal. What is malformed or out of the ordinary is answered with None, as there.
 """
 
@@ -13,101 +13,9 @@ from libc.string cimport memcmp, memcpy
 from protocol.big_endian cimport i32, i64, put16, put32, put64, put_varint, u16, u32
 
 cdef enum:
-    FIRST_WITHOUT_REPLICA_ID = 15
-    FETCH_SIZE = 76
     FIRST_FLEXIBLE_PRODUCE = 9
     LAST_PRODUCE = 11
     MAX_TOGETHER = 16
-
-
-cdef bint parse_with_id(const uint8_t *p, Py_ssize_t length, int version, FetchOfOne *fetch) noexcept nogil:
-    """Whether the `length` bytes at `p` begin with the Fetch that `read_with_id` reads."""
-    fetch.replica_id = -1
-    if version < FIRST_WITHOUT_REPLICA_ID:
-        if length < 4:
-            return False
-        fetch.replica_id = i32(p)
-        p += 4
-        length -= 4
-    # One topic, one partition; behind it no tags, no forgotten topics, no rack.
-    if length < FETCH_SIZE or p[21] != 2 or p[38] != 2 or memcmp(p + 71, b"\0\0\1\1\0", 5):
-        return False
-    fetch.max_wait_ms = i32(p)
-    fetch.min_bytes = i32(p + 4)
-    fetch.max_bytes = i32(p + 8)
-    fetch.isolation_level = <int8_t>p[12]
-    fetch.session_id = i32(p + 13)
-    fetch.session_epoch = i32(p + 17)
-    fetch.topic_id = p + 22
-    fetch.partition = i32(p + 39)
-    fetch.leader_epoch = i32(p + 43)
-    fetch.fetch_offset = i64(p + 47)
-    fetch.last_fetched_epoch = i32(p + 55)
-    fetch.log_start_offset = i64(p + 59)
-    fetch.partition_max_bytes = i32(p + 67)
-    return True
-
-
-def read_with_id(frame, Py_ssize_t offset, int version):
-    """As in `fetch_fast_path`."""
-    cdef Py_buffer buffer
-    cdef FetchOfOne fetch
-    PyObject_GetBuffer(frame, &buffer, PyBUF_SIMPLE)
-    try:
-        if not 0 <= offset <= buffer.len or not parse_with_id(<const uint8_t *>buffer.buf + offset, buffer.len - offset, version, &fetch):
-            return None
-        return (
-            fetch.replica_id, fetch.max_wait_ms, fetch.min_bytes, fetch.max_bytes, fetch.isolation_level, fetch.session_id,
-            fetch.session_epoch, PyBytes_FromStringAndSize(<const char *>fetch.topic_id, 16), fetch.partition, fetch.leader_epoch,
-            fetch.fetch_offset, fetch.last_fetched_epoch, fetch.log_start_offset, fetch.partition_max_bytes,
-        )
-    finally:
-        PyBuffer_Release(&buffer)
-
-
-cdef uint8_t *put_head_with_id(
-    uint8_t *p, int32_t correlation_id, int32_t session_id, const uint8_t *topic_id, int32_t partition, int64_t high_watermark,
-    int64_t last_stable_offset, int64_t log_start_offset, bint no_aborted_transactions, uint32_t size
-) noexcept nogil:
-    """Writes what `begin_response_with_id` gives, at most HEAD_WITH_ID_BYTES; where it ends."""
-    p = put32(p, correlation_id)
-    p[0] = 0
-    p = put32(p + 1, 0)
-    p = put16(p, 0)
-    p = put32(p, session_id)
-    p[0] = 2
-    memcpy(p + 1, topic_id, 16)
-    p[17] = 2
-    p = put32(p + 18, partition)
-    p = put16(p, 0)
-    p = put64(p, high_watermark)
-    p = put64(p, last_stable_offset)
-    p = put64(p, log_start_offset)
-    p[0] = 1 if no_aborted_transactions else 0
-    p = put32(p + 1, -1)
-    return put_varint(p, size + 1)
-
-
-def begin_response_with_id(
-    int32_t correlation_id,
-    int32_t session_id,
-    bytes topic_id not None,
-    int32_t partition,
-    int64_t high_watermark,
-    int64_t last_stable_offset,
-    int64_t log_start_offset,
-    bint no_aborted_transactions,
-    uint32_t size,
-):
-    """As in `fetch_fast_path`."""
-    cdef uint8_t[HEAD_WITH_ID_BYTES] out
-    if len(topic_id) != 16:
-        raise ValueError("a topic id has 16 bytes")
-    cdef uint8_t *end = put_head_with_id(
-        out, correlation_id, session_id, <const uint8_t *>PyBytes_AS_STRING(topic_id), partition, high_watermark, last_stable_offset,
-        log_start_offset, no_aborted_transactions, size,
-    )
-    return PyBytes_FromStringAndSize(<const char *>out, end - out)
 
 
 def read_several(dict heads not None, view, Py_ssize_t position, Py_ssize_t end):

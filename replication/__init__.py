@@ -1,0 +1,1 @@
+"""Replicates partitions: roles, epochs, in-sync replicas, high watermarks."""

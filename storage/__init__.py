@@ -1,0 +1,1 @@
+"""Stores partitions as Kafka's log directories: segments, indexes, checkpoints, recovery, cleaning."""

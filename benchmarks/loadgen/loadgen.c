@@ -3,15 +3,34 @@
  * Reads whole request frames (4-byte length, api key, version, correlation id, ...) from a file, opens connections, keeps a number of
  * requests in flight on each (closed loop) or sends at a fixed rate whatever the answers do (open loop), and prints lines of JSON:
  *   {"event":"measuring"}   when the warm-up is over
- *   {"event":"interval",..} with --interval: what was answered since the last such line, inside the window
+ *   {"event":"interval",..} with --interval: what was answered since the last such line, inside the window; on an open loop "gap_ns" is the
+ *                           longest time in which the generator itself did not run
  *   {"event":"done",...}    counts, window, latency buckets; "answered" is all that came between the two lines, also what does not count
- * Only a response's length and correlation id are parsed, and 16-bit error codes at fixed places (--check) that must be zero.
  *
- * On an open loop the connections take turns: one request of each, then the next of each. That is also how thousands of connections are
- * made to be active in turn.
+ * The file is a sequence of 32-bit big-endian words with frames between them (benchmarks/loadgen/prepared.py writes it):
+ *   number of frames, then of each frame: its length; flags (NO_ANSWER, SHOWN); the least length of a good answer; where in its answer four
+ *   bytes stand that the connection's later frames send, or 0; the number of error codes in its answer, and where each stands; the number
+ *   of its patches, and each of them (read_patch); then its bytes, with their length prefix
+ *   number of frames that are dealt before anything else, and the index of each; number of frames that are dealt, and the index of each
+ * Places in answers are counted from the correlation id. Error codes have 16 bits and must be zero. An answer's length and correlation id
+ * are parsed, its error codes and the least length are checked; the first answer to every frame with the flag SHOWN is written to the file
+ * --answers, behind the index of the frame, for somebody who can decode it. The window does not begin before these have come.
  *
- * Frames are dealt round robin: with C connections, connection i sends frames i, i+C, i+2C, ... over and over. They are shared and never
- * written to; the twelve bytes with the correlation id are copied per request, the rest is sent from where it lies (writev).
+ * Both sequences are dealt round robin: with C connections, connection i sends the frames i, i+C, i+2C, ... of it. Those dealt before
+ * anything else are sent once, each frame after the answer to the one before it, when the connections are opened: a fetch session begins so.
+ * All others are sent over and over.
+ *
+ * Frames are shared; the twelve bytes with the correlation id are copied per request, the rest is sent from where it lies (writev). A patch
+ * writes a number into its frame just before the frame is sent: what was taken from an answer, or a counter that then moves on, such as the
+ * epoch of a session or the sequence number of a producer. The CRC-32C over such a number is mended: it is linear, so that every bit of the
+ * number changes it by a word that depends on nothing but its place. A frame with patches must belong to one connection alone.
+ *
+ * A frame with the flag NO_ANSWER (acks=0) counts as answered once the kernel has it and all before it are answered; it has no latency.
+ *
+ * On a closed loop with --lead no connection is more than so many requests ahead of the slowest, which keeps the shares of different frames
+ * equal. On an open loop the connections take turns: one request of each, then the next of each. That is also how thousands of connections
+ * are made to be active in turn.
+ *
  * Latency runs from just before the request is handed to the kernel (closed loop) or from the moment it was meant to be sent (open loop:
  * a broker that stalls makes the requests behind the stall late too) until its response has arrived completely.
  * benchmarks/histogram.py knows the bucket scheme; keep both equal.
@@ -39,52 +58,80 @@ enum {
     SUB_BITS = 7,           /* 128 buckets per power of two: below 0.8 % error */
     BUCKETS = (64 - SUB_BITS) << SUB_BITS,
     MAX_CONNECTIONS = 32768,
-    MAX_CHECKS = 4,
     MAX_IN_FLIGHT = 4096,   /* a power of two: the longest ring of requests waiting for their response */
     RING_SLOTS = 131072,    /* a power of two: of all rings together on an open loop, so that many connections have short ones */
     MIN_RING = 8,
     TOGETHER = 25,          /* connections opened before the last of them must have been accepted */
     MAX_IOV = 64,
-    PEEK = 256,             /* enough of a response to see every checked place */
+    PEEK = 256,             /* the least of a response that is kept to look at, all checked places apart */
     RECEIVE = 256 * 1024,
+    CRC_BITS = 32,
 };
 
-static const uint64_t DRAIN_NS = 30000000000ull; /* open loop: how long answers may still come after the window */
+enum { NO_ANSWER = 1, SHOWN = 2 };           /* flags of a frame */
+enum { TAKEN = -1 };                         /* in place of a counter: what the connection took from an answer */
 
-struct frame { const uint8_t *bytes; uint32_t length; };
+static const uint64_t PATIENCE_NS = 30000000000ull; /* how long answers may still come after the window, and before it those to be shown */
 
-struct request { uint64_t start_ns; uint32_t frame; uint8_t head[HEAD]; };
+struct patch {
+    uint32_t at;                         /* where the number stands in the frame */
+    int32_t counter;
+    uint32_t step;
+    uint32_t crc_at, crc;                /* where the CRC-32C over it stands, 0 for none; the CRC while the number is 0 */
+    uint32_t bits[CRC_BITS];             /* by what each bit of the number changes it, the lowest first */
+};
+
+struct frame {
+    uint8_t *bytes;
+    uint32_t length, flags, least, takes, checks, patches;
+    uint32_t *check;
+    struct patch *patch;
+    uint64_t gathered;                   /* the number of the writev() that last had it */
+    int owner;                           /* the connection that sends it, if it has patches; -1 for none yet */
+};
+
+struct request { uint64_t start_ns; struct frame *frame; int is_patched; uint8_t head[HEAD]; };
 
 struct connection {
     int fd;
     uint32_t interest;                   /* what epoll was asked for */
-    uint32_t next_frame;                 /* index of the next frame to send */
+    uint32_t next;                       /* index of the next frame to send among those that are dealt */
+    uint32_t taken;                      /* what was taken from an answer */
     uint64_t queued, written, answered;  /* requests: put into the ring, handed to the kernel completely, answered */
     uint32_t offset;                     /* bytes of request `written` the kernel has already */
     struct request *ring;                /* requests `answered` to `queued` */
-    uint8_t peek[PEEK];                  /* the first bytes of the response that is arriving, length included */
+    uint8_t *peek;                       /* the first bytes of the response that is arriving, length included */
+    uint32_t room;                       /* how many of them are kept; the whole response, if it is shown */
     uint32_t have;                       /* how many bytes of it have arrived, length included */
     uint32_t want;                       /* its whole length, length included; 0 until known */
 };
 
 static struct {
-    const char *host, *frames_path;
-    int port, connections, in_flight, discard, checks;
+    const char *host, *frames_path, *answers_path;
+    int port, connections, in_flight, discard;
     double warm_up_s, duration_s, rate, interval_s;
-    uint64_t total, max_bytes;
-    uint32_t check[MAX_CHECKS];
+    uint64_t total, max_bytes, lead;
 } option = {.host = "127.0.0.1", .connections = 1, .in_flight = 1, .duration_s = 1};
 
+struct deal { struct frame **frame; uint32_t count; };
+
 static struct frame *frames;
-static uint32_t frame_count;
+static struct deal opening, dealt;       /* what is sent before anything else, and over and over */
+static uint32_t *counter;
+static uint32_t counters;
+static uint32_t peek_bytes = PEEK;
+static FILE *answers;                    /* where shown answers go */
+static uint32_t to_show;                 /* frames whose first answer has not come yet */
 static struct connection *connections;
 static int epoll_fd;
+static uint64_t gathering;               /* the number of the writev() that is being prepared */
+static uint64_t slowest;                 /* requests that the connection with the fewest has answered */
 static uint32_t ring_mask;               /* slots of a ring, less one */
 static uint64_t due;                     /* open loop: requests that were meant to be sent until now */
 static uint8_t receive_buffer[RECEIVE];
 
-static uint64_t bucket[BUCKETS], reported[BUCKETS], reported_max_ns;
-static uint64_t responses, errors, bytes_sent, bytes_received, max_ns, answered_in_all, answered_before_window;
+static uint64_t bucket[BUCKETS], reported[BUCKETS], reported_max_ns, reported_gap_ns;
+static uint64_t responses, errors, bytes_sent, sent_before_window, bytes_received, max_ns, answered_in_all, answered_before_window;
 static int first_error;
 static int measuring;
 static uint64_t began_ns, window_ns, window_end_ns;
@@ -108,23 +155,127 @@ static uint32_t bucket_of(uint64_t ns) {
 
 static uint32_t be32(const uint8_t *p) { return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3]; }
 
+static void put32(uint8_t *p, uint32_t value) {
+    for (int i = 0; i < 4; i++) p[i] = (uint8_t)(value >> (24 - 8 * i));
+}
+
+static void *room_for(size_t count, size_t size) {
+    void *found = calloc(count ? count : 1, size);
+    if (!found) fail("memory");
+    return found;
+}
+
+static uint32_t read_word(FILE *file) {
+    uint8_t bytes[4];
+    errno = 0;
+    if (fread(bytes, 1, 4, file) != 4) fail("the file of frames is cut short");
+    return be32(bytes);
+}
+
+static uint32_t read_count(FILE *file) {
+    uint32_t count = read_word(file);
+    errno = 0;
+    if (count > 1u << 24) fail("an impossible count in the file of frames");
+    return count;
+}
+
+/* Where the number stands, which counter, its first value, its step, where the CRC stands, the CRC and its words if it stands anywhere. */
+static void read_patch(FILE *file, struct patch *patch, uint32_t frame_length) {
+    patch->at = read_word(file);
+    patch->counter = (int32_t)read_word(file);
+    uint32_t first = read_word(file);
+    patch->step = read_word(file);
+    patch->crc_at = read_word(file);
+    errno = 0;
+    if (patch->at < HEAD || patch->at > frame_length - 4 || patch->crc_at > frame_length - 4) fail("a patch lies outside of its frame");
+    if (patch->crc_at) {
+        patch->crc = read_word(file);
+        for (int i = 0; i < CRC_BITS; i++) patch->bits[i] = read_word(file);
+    }
+    if (patch->counter == TAKEN) return;
+    if (patch->counter < 0 || patch->counter > 1 << 24) fail("an impossible counter");
+    uint32_t needed = (uint32_t)patch->counter + 1;
+    if (needed > counters) {
+        if (!(counter = realloc(counter, sizeof *counter * needed))) fail("memory");
+        memset(counter + counters, 0, sizeof *counter * (needed - counters));
+        counters = needed;
+    }
+    counter[patch->counter] = first;
+}
+
+static void read_frame(FILE *file, struct frame *frame) {
+    frame->length = read_word(file);
+    errno = 0;
+    if (frame->length < HEAD || frame->length > 1u << 30) fail("a frame is shorter than its header or longer than 1 GiB");
+    frame->owner = -1;
+    frame->flags = read_word(file);
+    to_show += frame->flags & SHOWN ? 1 : 0;
+    frame->least = read_word(file);
+    frame->takes = read_word(file);
+    frame->checks = read_count(file);
+    frame->check = room_for(frame->checks, sizeof *frame->check);
+    for (uint32_t i = 0; i < frame->checks; i++) {
+        frame->check[i] = read_word(file);
+        if (frame->check[i] < 4 || frame->check[i] > 1u << 20) fail("an error code stands behind the correlation id, in the first MiB");
+        if (4 + frame->check[i] + 2 > peek_bytes) peek_bytes = 4 + frame->check[i] + 2;
+    }
+    frame->patches = read_count(file);
+    frame->patch = room_for(frame->patches, sizeof *frame->patch);
+    for (uint32_t i = 0; i < frame->patches; i++) read_patch(file, &frame->patch[i], frame->length);
+    frame->bytes = room_for(frame->length, 1);
+    if (fread(frame->bytes, 1, frame->length, file) != frame->length) fail("the last frame is cut short");
+    if (be32(frame->bytes) != frame->length - 4) fail("a frame is longer or shorter than its length says");
+}
+
+static void read_deal(FILE *file, struct deal *deal, uint32_t frame_count) {
+    deal->count = read_count(file);
+    deal->frame = room_for(deal->count, sizeof *deal->frame);
+    for (uint32_t i = 0; i < deal->count; i++) {
+        uint32_t index = read_word(file);
+        if (index >= frame_count) fail("a frame is dealt that is not there");
+        deal->frame[i] = &frames[index];
+    }
+}
+
+/* With patches a frame may be sent by one connection only, or two would write into it at once. */
+static void check_owners(const struct deal *deal) {
+    uint32_t all = (uint32_t)option.connections;
+    errno = 0;
+    for (uint32_t i = 0; i < deal->count; i++) {
+        struct frame *frame = deal->frame[i];
+        if (!frame->patches) continue;
+        if (deal->count % all) fail("where frames have patches, every connection must be dealt as many");
+        if (frame->owner >= 0 && frame->owner != (int)(i % all)) fail("a frame with patches is dealt to two connections");
+        frame->owner = (int)(i % all);
+    }
+}
+
+/* On a closed loop a connection waits for an answer, so that it must be sent something that is answered. */
+static void check_answered(void) {
+    uint32_t all = (uint32_t)option.connections;
+    errno = 0;
+    for (uint32_t i = 0; i < all; i++) {
+        uint32_t at = i % dealt.count, first = at;
+        while (dealt.frame[at]->flags & NO_ANSWER) {
+            at = (uint32_t)(((uint64_t)at + all) % dealt.count);
+            if (at == first) fail("a connection is sent nothing that is answered");
+        }
+    }
+}
+
 static void read_frames(void) {
     FILE *file = strcmp(option.frames_path, "-") ? fopen(option.frames_path, "rb") : stdin;
     if (!file) fail(option.frames_path);
-    uint32_t room = 0;
-    uint8_t prefix[4];
-    while (fread(prefix, 1, 4, file) == 4) {
-        uint32_t body = be32(prefix);
-        uint8_t *bytes = malloc(4 + (size_t)body);
-        errno = 0;
-        if (!bytes || body < HEAD - 4 || body > (1u << 30)) fail("a frame is shorter than its header or longer than 1 GiB");
-        memcpy(bytes, prefix, 4);
-        if (fread(bytes + 4, 1, body, file) != body) fail("the last frame is cut short");
-        if (frame_count == room && !(frames = realloc(frames, sizeof *frames * (room = room ? 2 * room : 64)))) fail("memory");
-        frames[frame_count++] = (struct frame){bytes, 4 + body};
-    }
+    uint32_t frame_count = read_count(file);
+    frames = room_for(frame_count, sizeof *frames);
+    for (uint32_t i = 0; i < frame_count; i++) read_frame(file, &frames[i]);
+    read_deal(file, &opening, frame_count);
+    read_deal(file, &dealt, frame_count);
     errno = 0;
-    if (!frame_count) fail("no frames");
+    if (!dealt.count) fail("no frames");
+    check_owners(&opening);
+    check_owners(&dealt);
+    check_answered();
 }
 
 static void want_events(struct connection *c, uint32_t interest) {
@@ -151,6 +302,65 @@ static void wait_until_accepted(int fd) {
     if (recv(fd, receive_buffer, be32(prefix), MSG_WAITALL) != (ssize_t)be32(prefix)) fail("no answer to ApiVersions");
 }
 
+/* The first of its error codes that is not zero, -2 for an answer that is too short for them, -3 for one that is shorter than a good one. */
+static int error_in(const struct frame *frame, const uint8_t *answer, uint32_t length) {
+    for (uint32_t i = 0; i < frame->checks; i++) {
+        uint32_t at = 4 + frame->check[i];
+        if (at + 2 > length) return -2;
+        int code = (int16_t)(answer[at] << 8 | answer[at + 1]);
+        if (code) return code;
+    }
+    return length < frame->least ? -3 : 0;
+}
+
+static void show(struct frame *frame, const uint8_t *answer, uint32_t length) {
+    uint8_t index[4];
+    put32(index, (uint32_t)(frame - frames));
+    errno = 0;
+    if (fwrite(index, 1, 4, answers) != 4 || fwrite(answer, 1, length, answers) != length || fflush(answers)) fail(option.answers_path);
+    frame->flags &= ~(uint32_t)SHOWN;
+    to_show--;
+}
+
+/* Write the numbers of a frame, just before it is sent. Counters stay in the range of positive 32-bit integers. */
+static void apply_patches(struct connection *c, struct frame *frame) {
+    for (uint32_t i = 0; i < frame->patches; i++) {
+        struct patch *patch = &frame->patch[i];
+        uint32_t number = patch->counter == TAKEN ? c->taken : counter[patch->counter];
+        if (patch->counter != TAKEN) counter[patch->counter] = (number + patch->step) & 0x7fffffff;
+        put32(frame->bytes + patch->at, number);
+        if (!patch->crc_at) continue;
+        uint32_t crc = patch->crc;
+        for (int bit = 0; bit < CRC_BITS; bit++) crc ^= patch->bits[bit] & -(number >> bit & 1);
+        put32(frame->bytes + patch->crc_at, crc);
+    }
+}
+
+/* Send the frames that come before all others on a connection that still blocks, one after the answer to the other. */
+static void open_with(struct connection *c, uint32_t index) {
+    for (uint32_t i = index; i < opening.count; i += (uint32_t)option.connections) {
+        struct frame *frame = opening.frame[i];
+        uint8_t prefix[4];
+        apply_patches(c, frame);
+        errno = 0;
+        for (uint32_t sent = 0; sent < frame->length;) {
+            ssize_t more = send(c->fd, frame->bytes + sent, frame->length - sent, MSG_NOSIGNAL);
+            if (more <= 0) fail("send what opens a connection");
+            sent += (uint32_t)more;
+        }
+        if (recv(c->fd, prefix, 4, MSG_WAITALL) != 4 || be32(prefix) > 1u << 30) fail("no answer to what opens a connection");
+        uint32_t length = 4 + be32(prefix);
+        uint8_t *answer = room_for(length, 1);
+        memcpy(answer, prefix, 4);
+        if (recv(c->fd, answer + 4, length - 4, MSG_WAITALL) != (ssize_t)length - 4) fail("no answer to what opens a connection");
+        int code = error_in(frame, answer, length);
+        if (code && !errors++) first_error = code;
+        if (frame->takes && 4 + frame->takes + 4 <= length) c->taken = be32(answer + 4 + frame->takes);
+        if (frame->flags & SHOWN) show(frame, answer, length);
+        free(answer);
+    }
+}
+
 static void open_connections(void) {
     ring_mask = ring_slots() - 1;
     connections = calloc((size_t)option.connections, sizeof *connections);
@@ -165,9 +375,11 @@ static void open_connections(void) {
         if (connect(c->fd, (struct sockaddr *)&address, sizeof address)) fail("connect");
         setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         if (i % TOGETHER == TOGETHER - 1) wait_until_accepted(c->fd);
+        open_with(c, (uint32_t)i);
         if (fcntl(c->fd, F_SETFL, O_NONBLOCK)) fail("fcntl");
-        c->next_frame = (uint32_t)i % frame_count;
-        if (!(c->ring = calloc(ring_mask + 1, sizeof *c->ring))) fail("memory");
+        c->next = (uint32_t)i % dealt.count;
+        c->ring = room_for(ring_mask + 1, sizeof *c->ring);
+        c->peek = room_for(c->room = peek_bytes, 1);
         want_events(c, EPOLLIN);
     }
 }
@@ -175,43 +387,69 @@ static void open_connections(void) {
 /* Put one request into the ring; flush() sends it. */
 static void queue_request(struct connection *c, uint64_t start_ns) {
     struct request *request = &c->ring[c->queued & ring_mask];
-    uint32_t correlation_id = (uint32_t)c->queued & 0x7fffffff;
-    memcpy(request->head, frames[c->next_frame].bytes, HEAD - 4);
-    for (int i = 0; i < 4; i++) request->head[HEAD - 4 + i] = (uint8_t)(correlation_id >> (24 - 8 * i));
-    request->frame = c->next_frame;
+    request->frame = dealt.frame[c->next];
+    request->is_patched = 0;
+    memcpy(request->head, request->frame->bytes, HEAD - 4);
+    put32(request->head + HEAD - 4, (uint32_t)c->queued & 0x7fffffff);
     request->start_ns = start_ns;
-    c->next_frame = (uint32_t)(((uint64_t)c->next_frame + (uint32_t)option.connections) % frame_count);
+    c->next = (uint32_t)(((uint64_t)c->next + (uint32_t)option.connections) % dealt.count);
     c->queued++;
+}
+
+/* Open loop: what was meant to be sent inside the window counts, also when it is answered after it. */
+static int counts(uint64_t start_ns) {
+    return option.rate > 0 ? start_ns >= window_ns && start_ns < window_end_ns && window_ns : measuring;
+}
+
+/* A request without an answer is over when the kernel has it and all before it are over. */
+static void pass_unanswered(struct connection *c) {
+    for (; c->answered < c->written && c->ring[c->answered & ring_mask].frame->flags & NO_ANSWER; c->answered++) {
+        answered_in_all++;
+        responses += (uint64_t)counts(c->ring[c->answered & ring_mask].start_ns);
+    }
+}
+
+/* The queued requests as far as one writev() takes them. A frame with patches is in it once at most: they are written into it. */
+static int gather(struct connection *c, struct iovec *iov) {
+    int n = 0;
+    uint32_t skip = c->offset;
+    gathering++;
+    for (uint64_t r = c->written; r < c->queued && n + 2 <= MAX_IOV; r++, skip = 0) {
+        struct request *request = &c->ring[r & ring_mask];
+        struct frame *frame = request->frame;
+        if (frame->patches) {
+            if (frame->gathered == gathering) break;
+            frame->gathered = gathering;
+            if (!request->is_patched) apply_patches(c, frame);
+            request->is_patched = 1;
+        }
+        uint32_t body = skip > HEAD ? skip : HEAD;
+        if (skip < HEAD) iov[n++] = (struct iovec){request->head + skip, HEAD - skip};
+        if (body < frame->length) iov[n++] = (struct iovec){frame->bytes + body, frame->length - body};
+    }
+    return n;
 }
 
 /* Hand as much as the kernel takes of the queued requests to it. */
 static void flush(struct connection *c) {
+    struct iovec iov[MAX_IOV];
     while (c->written < c->queued) {
-        struct iovec iov[MAX_IOV];
-        int n = 0;
-        uint32_t skip = c->offset;
-        for (uint64_t r = c->written; r < c->queued && n + 2 <= MAX_IOV; r++, skip = 0) {
-            struct request *request = &c->ring[r & ring_mask];
-            const struct frame *frame = &frames[request->frame];
-            uint32_t body = skip > HEAD ? skip : HEAD;
-            if (skip < HEAD) iov[n++] = (struct iovec){request->head + skip, HEAD - skip};
-            if (body < frame->length) iov[n++] = (struct iovec){(void *)(frame->bytes + body), frame->length - body};
-        }
-        ssize_t sent = writev(c->fd, iov, n);
+        ssize_t sent = writev(c->fd, iov, gather(c, iov));
         if (sent < 0) {
             if (errno == EINTR) continue;
             if (errno != EAGAIN) fail("the broker closed the connection while a request was sent");
             want_events(c, EPOLLIN | EPOLLOUT);
             return;
         }
-        if (measuring) bytes_sent += (uint64_t)sent;
+        *(measuring ? &bytes_sent : &sent_before_window) += (uint64_t)sent;
         uint64_t left = (uint64_t)sent + c->offset;
         for (; c->written < c->queued; c->written++) {
-            uint32_t length = frames[c->ring[c->written & ring_mask].frame].length;
+            uint32_t length = c->ring[c->written & ring_mask].frame->length;
             if (left < length) break;
             left -= length;
         }
         c->offset = (uint32_t)left;
+        pass_unanswered(c);
     }
     want_events(c, EPOLLIN);
 }
@@ -220,19 +458,16 @@ static void on_response(struct connection *c, uint64_t now) {
     errno = 0;
     if (c->answered >= c->written) fail("a response came that nothing asked for");
     if (be32(c->peek + 4) != ((uint32_t)c->answered & 0x7fffffff)) fail("a response has the wrong correlation id");
-    int code = 0;
-    for (int i = 0; i < option.checks && !code; i++) {
-        uint32_t at = 4 + option.check[i];
-        code = at + 2 <= c->want ? (int16_t)(c->peek[at] << 8 | c->peek[at + 1]) : -2;
-    }
-    uint64_t start = c->ring[c->answered & ring_mask].start_ns;
+    struct request *request = &c->ring[c->answered & ring_mask];
+    int code = error_in(request->frame, c->peek, c->want);
+    if (request->frame->flags & SHOWN) show(request->frame, c->peek, c->want);  /* make_room() has seen to it that all of it is there */
+    uint64_t start = request->start_ns;
+    int is_counted = counts(start);
     c->answered++;
     answered_in_all++;
-    /* Open loop: what was meant to be sent inside the window counts, also when it is answered after it. */
-    int counts = option.rate > 0 ? start >= window_ns && start < window_end_ns && window_ns : measuring;
-    if (!counts && !code) return;
+    pass_unanswered(c);
     if (code && !errors++) first_error = code;
-    if (!counts) return;
+    if (!is_counted) return;
     uint64_t took = now > start ? now - start : 0;
     responses++;
     bytes_received += c->want;
@@ -241,13 +476,21 @@ static void on_response(struct connection *c, uint64_t now) {
     if (took > reported_max_ns) reported_max_ns = took;
 }
 
+/* Keep the whole of a response that is to be shown, or as much as is looked at. */
+static void make_room(struct connection *c) {
+    int is_shown = c->answered < c->written && c->ring[c->answered & ring_mask].frame->flags & SHOWN;
+    uint32_t room = is_shown && c->want > peek_bytes ? c->want : peek_bytes;
+    if (room > c->room && !(c->peek = realloc(c->peek, room))) fail("memory");
+    c->room = room;
+}
+
 /* `data` has arrived (NULL: `count` bytes that were thrown away inside one response). */
 static void on_bytes(struct connection *c, const uint8_t *data, size_t count, uint64_t now) {
     while (count) {
         uint32_t need = c->want ? c->want - c->have : 4 - c->have;
         uint32_t step = count < need ? (uint32_t)count : need;
         if (data) {
-            if (c->have < PEEK) memcpy(c->peek + c->have, data, step < PEEK - c->have ? step : PEEK - c->have);
+            if (c->have < c->room) memcpy(c->peek + c->have, data, step < c->room - c->have ? step : c->room - c->have);
             data += step;
         }
         c->have += step;
@@ -256,6 +499,7 @@ static void on_bytes(struct connection *c, const uint8_t *data, size_t count, ui
             c->want = 4 + be32(c->peek);
             errno = 0;
             if (c->want < 8 || c->want > (1u << 30)) fail("a response has an impossible length");
+            make_room(c);
         }
         if (c->want && c->have == c->want) {
             on_response(c, now);
@@ -268,13 +512,15 @@ static void receive(struct connection *c) {
     for (;;) {
         ssize_t got;
         size_t asked;
-        int body = option.discard && c->want && c->have >= PEEK;
+        int body = option.discard && c->want && c->have >= c->room;
         if (body) {  /* the kernel drops the bytes without copying them: the generator must not be what is measured */
             asked = c->want - c->have;
             got = recv(c->fd, NULL, asked, MSG_TRUNC);
         } else {
-            asked = option.discard ? PEEK - (c->have < PEEK ? c->have : 0) : RECEIVE;
+            uint32_t room = c->want ? c->room : peek_bytes;
+            asked = option.discard ? room - (c->have < room ? c->have : 0) : RECEIVE;
             if (option.discard && c->want && c->want - c->have < asked) asked = c->want - c->have;
+            if (asked > RECEIVE) asked = RECEIVE;
             got = recv(c->fd, receive_buffer, asked, 0);
         }
         if (got < 0) {
@@ -295,10 +541,27 @@ static double cpu_s(void) {
     return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
-/* Closed loop: as many requests as are missing. */
+/* Closed loop: whether a connection has room for another request. */
+static int may_queue(const struct connection *c) {
+    return c->queued - c->answered < (uint64_t)option.in_flight && (!option.lead || c->queued < slowest + option.lead);
+}
+
+/* Closed loop: as many requests as are missing. A request without an answer makes room for the next as soon as it is sent. */
 static void fill(struct connection *c, uint64_t now) {
-    while (c->queued - c->answered < (uint64_t)option.in_flight) queue_request(c, now);
-    flush(c);
+    do {
+        while (may_queue(c)) queue_request(c, now);
+        flush(c);
+    } while (c->written == c->queued && may_queue(c));
+}
+
+/* With a limited lead: connections that were held up go on when the slowest has come further. */
+static void follow_slowest(uint64_t now) {
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < option.connections; i++)
+        if (connections[i].answered < least) least = connections[i].answered;
+    if (least == slowest) return;
+    slowest = least;
+    for (int i = 0; i < option.connections; i++) fill(&connections[i], now);
 }
 
 /* Open loop: the n-th request is meant to be sent n / rate after the beginning, by connection n modulo their number. A connection whose
@@ -340,22 +603,23 @@ static void print_buckets(uint64_t *before) {
 }
 
 static void print_interval(uint64_t now) {
-    printf("{\"event\":\"interval\",\"at_s\":%.3f,\"max_ns\":%llu,", (double)(now - window_ns) / 1e9, (unsigned long long)reported_max_ns);
-    reported_max_ns = 0;
+    printf("{\"event\":\"interval\",\"at_s\":%.3f,\"max_ns\":%llu,\"gap_ns\":%llu,", (double)(now - window_ns) / 1e9,
+           (unsigned long long)reported_max_ns, (unsigned long long)reported_gap_ns);
+    reported_max_ns = reported_gap_ns = 0;
     print_buckets(reported);
 }
 
 static void run(void) {
     struct epoll_event events[64];
-    uint64_t warm_ns = (uint64_t)(option.warm_up_s * 1e9), duration_ns = (uint64_t)(option.duration_s * 1e9), sent_before_window = 0;
+    uint64_t warm_ns = (uint64_t)(option.warm_up_s * 1e9), duration_ns = (uint64_t)(option.duration_s * 1e9);
     double cpu_before = 0, cpu_after = 0;
     uint64_t now = began_ns = now_ns();
     uint64_t ended_ns = 0, next_interval_ns = 0, interval_ns = (uint64_t)(option.interval_s * 1e9);
     if (option.rate <= 0)
         for (int i = 0; i < option.connections; i++) fill(&connections[i], now);
     for (;;) {
-        uint64_t answered_before = answered_in_all;
-        if (!measuring && !ended_ns && (now - began_ns >= warm_ns || (option.max_bytes && sent_before_window >= option.max_bytes / 2))) {
+        int is_warm = now - began_ns >= warm_ns || (option.max_bytes && sent_before_window >= option.max_bytes / 2);
+        if (!measuring && !ended_ns && is_warm && (!to_show || now - began_ns >= warm_ns + PATIENCE_NS)) {
             measuring = 1;
             window_ns = now;
             next_interval_ns = now + interval_ns;
@@ -378,7 +642,7 @@ static void run(void) {
             next_interval_ns += interval_ns;
         }
         if (option.rate > 0) send_due(now);
-        if (ended_ns && (all_answered() || now - ended_ns > DRAIN_NS)) break;
+        if (ended_ns && (all_answered() || now - ended_ns > PATIENCE_NS)) break;
         /* Open loop polls without sleeping: waking up late would count as the broker's latency. */
         int n = epoll_wait(epoll_fd, events, 64, option.rate > 0 ? 0 : 100);
         if (n < 0 && errno != EINTR) fail("epoll_wait");
@@ -388,8 +652,10 @@ static void run(void) {
             if (option.rate <= 0) fill(c, now_ns());
             else if (events[i].events & EPOLLOUT) flush(c);
         }
-        if (!measuring) sent_before_window += (answered_in_all - answered_before) * frames[0].length;
+        if (option.lead) follow_slowest(now_ns());
+        uint64_t before = now;
         now = now_ns();
+        if (option.rate > 0 && now - before > reported_gap_ns) reported_gap_ns = now - before;
     }
     printf("{\"event\":\"done\",\"responses\":%llu,\"errors\":%llu,\"first_error\":%d,\"window_s\":%.6f,\"bytes_sent\":%llu,"
            "\"bytes_received\":%llu,\"max_ns\":%llu,\"generator_cpu_s\":%.6f,\"unanswered\":%d,\"answered\":%llu,",
@@ -404,7 +670,7 @@ int main(int argc, char **argv) {
     static const struct option names[] = {
         {"host", 1, 0, 'h'}, {"port", 1, 0, 'p'}, {"frames", 1, 0, 'f'}, {"connections", 1, 0, 'c'}, {"in-flight", 1, 0, 'i'},
         {"warm-up", 1, 0, 'w'}, {"duration", 1, 0, 'd'}, {"rate", 1, 0, 'r'}, {"total", 1, 0, 't'}, {"max-bytes", 1, 0, 'm'},
-        {"interval", 1, 0, 'n'}, {"check", 1, 0, 'k'}, {"discard", 0, 0, 'x'}, {0, 0, 0, 0}};
+        {"interval", 1, 0, 'n'}, {"lead", 1, 0, 'l'}, {"answers", 1, 0, 'a'}, {"discard", 0, 0, 'x'}, {0, 0, 0, 0}};
     for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) switch (c) {
             case 'h': option.host = optarg; break;
             case 'p': option.port = atoi(optarg); break;
@@ -418,16 +684,15 @@ int main(int argc, char **argv) {
             case 'm': option.max_bytes = strtoull(optarg, NULL, 10); break;
             case 'n': option.interval_s = atof(optarg); break;
             case 'x': option.discard = 1; break;
-            case 'k':
-                if (option.checks == MAX_CHECKS || atoi(optarg) < 4 || atoi(optarg) > PEEK - 6) fail("--check: at most 4, in the first 250 bytes");
-                option.check[option.checks++] = (uint32_t)atoi(optarg);
-                break;
+            case 'l': option.lead = strtoull(optarg, NULL, 10); break;
+            case 'a': option.answers_path = optarg; break;
             default: return 2;
         }
     if (!option.frames_path || option.port <= 0 || option.connections < 1 || option.connections > MAX_CONNECTIONS ||
         option.in_flight < 1 || option.in_flight > MAX_IN_FLIGHT)
         fail("usage: loadgen --port P --frames FILE|- [--host H] [--connections C] [--in-flight D] [--warm-up S] [--duration S] "
-             "[--rate R] [--total N] [--max-bytes B] [--interval S] [--check OFFSET]... [--discard]");
+             "[--rate R] [--total N] [--max-bytes B] [--interval S] [--lead N] [--answers FILE] [--discard]");
+    if (!(answers = fopen(option.answers_path ? option.answers_path : "/dev/null", "wb"))) fail(option.answers_path);
     read_frames();
     open_connections();
     run();

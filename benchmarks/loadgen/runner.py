@@ -1,7 +1,8 @@
-"""Runs loadgen against a broker and reads what it printed.
+"""Runs loadgen against a broker and reads its reports.
 
 The generator announces the start and end of its measuring window; the caller's `probe` is called at both, so that processor time is
 taken over the same window as the requests. With `interval_s` it also reports in between what was answered since its last report.
+Answers that it shows are decoded when it has ended.
 """
 
 import json
@@ -9,11 +10,16 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from benchmarks.histogram import Histogram
+from benchmarks.loadgen.answers import WrongAnswerError, check_shown
 from benchmarks.loadgen.compiler import compiled
+from benchmarks.loadgen.prepared import Prepared, write_frames
 from tests.support.apache_kafka import pinned_to, process_guard
+
+_MEANINGS = {-2: ": shorter than the place of its error code", -3: ": shorter than a good answer"}
 
 
 class LoadFailedError(RuntimeError):
@@ -22,9 +28,13 @@ class LoadFailedError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What to send: frames dealt round robin to connections, closed loop unless `rate` (requests per second) is given."""
+    """Requests to send: frames dealt round robin to connections, closed loop unless `rate` (requests per second) is given.
 
-    frames: Sequence[bytes]
+    A frame that is not prepared has its error codes at `error_offsets`. Frames of `opening` are dealt and sent once, when the connections
+    are opened. With `lead` no connection is more than so many requests ahead of the slowest.
+    """
+
+    frames: Sequence[bytes | Prepared]
     connections: int
     in_flight: int
     warm_up_s: float
@@ -35,14 +45,25 @@ class Load:
     error_offsets: tuple[int, ...] = ()
     discard_bodies: bool = False
     interval_s: float = 0.0
+    opening: Sequence[Prepared] = ()
+    lead: int = 0
+
+    def prepared(self) -> list[Prepared]:
+        """Its frames, all of them prepared; the same frame is the same object."""
+        made = {id(each): each if isinstance(each, Prepared) else Prepared(each, self.error_offsets) for each in self.frames}
+        return [made[id(each)] for each in self.frames]
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """What was answered since the interval before; `at_s` is its end, counted from the beginning of the window."""
+    """The answers since the interval before; `at_s` is its end, counted from the beginning of the window.
+
+    `gap_ns` is the longest time in which the generator of an open loop did not look at its connections: it was kept from running.
+    """
 
     at_s: float
     latency_ns: Histogram
+    gap_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +87,20 @@ class Measured:
         return self.responses / self.window_s if self.window_s else 0.0
 
 
+def side_by_side(windows: Sequence[Measured]) -> Measured:
+    """The sum of generators that ran at the same time, each with the processor time of all brokers for its probe."""
+    return Measured(
+        responses=sum(each.responses for each in windows),
+        answered=sum(each.answered for each in windows),
+        window_s=sum(each.window_s for each in windows) / len(windows),
+        bytes_sent=sum(each.bytes_sent for each in windows),
+        bytes_received=sum(each.bytes_received for each in windows),
+        latency_ns=reduce(Histogram.merged, (each.latency_ns for each in windows)),
+        generator_cpu_s=sum(each.generator_cpu_s for each in windows),
+        broker_cpu_s=sum(each.broker_cpu_s for each in windows) / len(windows),
+    )
+
+
 def run_load(
     host: str,
     port: int,
@@ -76,12 +111,17 @@ def run_load(
     on_interval: Callable[[Interval], None] = lambda _: None,
 ) -> Measured:
     """Run one load to its end. `probe` tells the broker's processor seconds so far. Raises LoadFailedError, NoCompilerError."""
-    with tempfile.NamedTemporaryFile(prefix="loadgen-", suffix=".frames") as prepared:
-        for frame in load.frames:
-            prepared.write(frame)
+    with (
+        tempfile.NamedTemporaryFile(prefix="loadgen-", suffix=".frames") as prepared,
+        tempfile.NamedTemporaryFile(prefix="loadgen-", suffix=".answers") as shown,
+    ):
+        frames = write_frames(prepared, load.opening, load.prepared())
         prepared.flush()
-        command = [str(compiled("loadgen")), "--host", host, "--port", str(port), "--frames", prepared.name, *_options(load)]
-        with pinned_to(pin_cpu), subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as generator:
+        command = [str(compiled("loadgen")), "--host", host, "--port", str(port), "--frames", prepared.name, "--answers", shown.name]
+        with (
+            pinned_to(pin_cpu),
+            subprocess.Popen([*command, *_options(load)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as generator,
+        ):
             process_guard().watch(generator.pid)
             try:
                 before, after, report = _follow(generator, probe, on_interval)
@@ -89,9 +129,14 @@ def run_load(
                 generator.kill()
                 generator.wait()
                 process_guard().release(generator.pid)
-    if report["errors"] or report["unanswered"]:
-        code, unanswered = report["first_error"], report["unanswered"]
-        raise LoadFailedError(f"{report['errors']} responses with errors (first code {code}), unanswered: {unanswered}")
+        if report["errors"] or report["unanswered"]:
+            code, unanswered = report["first_error"], report["unanswered"]
+            meaning = _MEANINGS.get(code, "")
+            raise LoadFailedError(f"{report['errors']} responses with errors (first code {code}{meaning}), unanswered: {unanswered}")
+        try:
+            check_shown(shown, frames)
+        except WrongAnswerError as wrong:
+            raise LoadFailedError(str(wrong)) from wrong
     return Measured(
         responses=report["responses"],
         answered=report["answered"],
@@ -108,9 +153,7 @@ def _options(load: Load) -> list[str]:
     options = ["--connections", str(load.connections), "--in-flight", str(load.in_flight)]
     options += ["--warm-up", str(load.warm_up_s), "--duration", str(load.duration_s)]
     options += ["--rate", str(load.rate), "--total", str(load.total), "--max-bytes", str(load.max_bytes)]
-    options += ["--interval", str(load.interval_s)]
-    for offset in load.error_offsets:
-        options += ["--check", str(offset)]
+    options += ["--interval", str(load.interval_s), "--lead", str(load.lead)]
     return [*options, "--discard"] if load.discard_bodies else options
 
 
@@ -129,7 +172,7 @@ def _follow(
         if report["event"] == "measuring":
             before = probe()
         elif report["event"] == "interval":
-            on_interval(Interval(report["at_s"], _latency(report)))
+            on_interval(Interval(report["at_s"], _latency(report), report["gap_ns"]))
         else:
             return before, probe(), report
     raise LoadFailedError(generator.stderr.read().strip() or f"the generator ended with exit code {generator.wait()} and said nothing")

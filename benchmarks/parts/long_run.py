@@ -19,6 +19,7 @@ from benchmarks.loadgen.runner import Interval, Load
 from benchmarks.parts.part import BROKER_LABELS, Curve, Part, running
 from benchmarks.sizes import Size
 from benchmarks.turns import FAILURES, Bench, Plan, Turn
+from benchmarks.withheld import Withheld
 from protocol.api_keys import ApiKey
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from protocol.messages.offset_commit import (
@@ -149,21 +150,19 @@ def _measure(bench: Bench) -> None:
         interval_s=max(size.long_s / _INTERVALS, 0.5),
     )
     courses = turn.courses
-    for name in ("memory", "files", "p50", "p99", "longest", "stolen"):
+    for name in ("memory", "files", "p50", "p99"):
         courses[name] = []
-    stolen = [process.stolen_s()]
+    withheld = Withheld(courses)
     pid = bench.broker.pid
 
     def on_interval(interval: Interval) -> None:
         at, latency = interval.at_s, interval.latency_ns
         courses["memory"].append((at, process.resident_bytes(pid) / 1e6))
         courses["files"].append((at, sum(len(os.listdir(f"/proc/{one}/fd")) for one in process.tree(pid))))
-        stolen.append(process.stolen_s())
-        courses["stolen"].append((at, (stolen[-1] - stolen[-2]) * 1e3))
+        withheld.note(interval)
         if latency.count:  # in a stall nothing is answered, and what comes after it says how long that was
             courses["p50"].append((at, latency.percentile(50) / 1e6))
             courses["p99"].append((at, latency.percentile(99) / 1e6))
-            courses["longest"].append((at, latency.maximum / 1e6))
 
     with TailReader(bench.broker.port, topic) as reader:
         measured = bench.measure("long", f"16 KiB at {RATE:,} req/s for {size.long_s:.0f} s", load, on_interval)
@@ -177,7 +176,7 @@ def _measure(bench: Bench) -> None:
     turn.numbers["files_growth"] = max(growth(second_half(courses["files"])), 0.0)
     turn.numbers["p99_drift"] = drift(courses["p99"])
     turn.numbers["cpu_share"] = measured.broker_cpu_s / measured.window_s
-    turn.numbers["stolen_share"] = (stolen[-1] - stolen[0]) / measured.window_s
+    turn.numbers["stolen_share"] = withheld.stolen_s / measured.window_s
 
 
 def second_half(course: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:

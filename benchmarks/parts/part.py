@@ -32,7 +32,7 @@ class Curve:
 class Part:
     """`take_turn(kind, turn, directory, plan)` fills a turn of one kind; `details` are loads (key, title) to show in full.
 
-    `kinds` are those that it can compare, with the labels of their sides.
+    `kinds` are those that it can compare, with the labels of their sides. `choices` are the loads that `--only` can choose.
     """
 
     key: str
@@ -44,6 +44,7 @@ class Part:
     details: Callable[[Size], Sequence[tuple[str, str]]] = lambda _: ()
     curves: Sequence[Curve] = ()
     is_repeated: bool = False
+    choices: Sequence[str] = ()
 
 
 @contextmanager

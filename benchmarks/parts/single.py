@@ -142,4 +142,5 @@ PART = Part(
     kinds=BROKER_LABELS,
     details=lambda _: [(load.key, load.title) for load in LOADS],
     is_repeated=True,
+    choices=(*(load.key for load in LOADS), LIBRDKAFKA),
 )

@@ -1,0 +1,1 @@
+"""Implements the `ottla` command line, one module for each command."""

@@ -1,4 +1,4 @@
-"""`ottla cluster`: several brokers on this host under a supervisor, which starts those again that die."""
+"""Implements `ottla cluster`: several brokers on this host under a supervisor, which restarts those that die."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ directory_option = click.option(
     show_default=True,
     envvar="OTTLA_CLUSTER_DIR",
     show_envvar=True,
-    help="Where the cluster stands: its metadata, data, logs.",
+    help="Directory of the cluster: its metadata, data, logs.",
 )
 
 
@@ -41,15 +41,19 @@ def cluster() -> None:
 @cluster.command()
 @click.argument("brokers", type=click.IntRange(1, 1000), default=3)
 @directory_option
-@click.option("--zookeeper", metavar="HOST:PORT[/PATH]", help="Keep the metadata there; without it in a file in the directory.")
+@click.option("--zookeeper", metavar="HOST:PORT[/PATH]", help="Keep the metadata there; by default in a file in the directory.")
 @click.option(
-    "--base-port", type=click.IntRange(0, 65535), default=9092, show_default=True, help="Of broker 0; 0 takes free ones, and keeps them."
+    "--base-port",
+    type=click.IntRange(0, 65535),
+    default=9092,
+    show_default=True,
+    help="Port of the first broker; 0 takes free ones, and keeps them.",
 )
 @click.option("--first-id", type=click.IntRange(0), default=0, show_default=True, help="The id of the first broker.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address at which they listen, and are reached.")
-@click.option("--racks", type=click.IntRange(1), help="Spread the brokers over so many racks r0, r1, ...; each has its own without it.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address at which the brokers listen.")
+@click.option("--racks", type=click.IntRange(1), help="Spread the brokers over this many racks r0, r1, ...; by default each has its own.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="For all brokers; {id} in it is the broker's id.")
-@click.option("--detach", is_flag=True, help="Return when all are ready, and leave them running.")
+@click.option("--detach", is_flag=True, help="Return when all are ready; they keep running.")
 def up(
     brokers: int,
     directory: Path,
@@ -61,7 +65,7 @@ def up(
     settings: tuple[str, ...],
     detach: bool,
 ) -> None:
-    """Start BROKERS brokers (3) and print where they are once all are ready."""
+    """Start BROKERS brokers (3) and print their addresses once all are ready."""
     from broker.supervisor import state_file
     from broker.supervisor.layout import Layout, choose_ports
 
@@ -73,7 +77,7 @@ def up(
     layout = Layout(directory, ports, racks or brokers, zookeeper, settings, first_id, host)
     _check_configuration(layout)
     if racks is not None and layout.sets_racks:
-        raise click.UsageError("--racks and --set broker.rack=... both say which racks there are; leave one of them out.")
+        raise click.UsageError("--racks and --set broker.rack=... both define the racks; omit one of them.")
     if detach:
         _detach(layout)
     else:
@@ -84,7 +88,7 @@ def _make(directory: Path) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         usable = os.access(directory, os.W_OK | os.X_OK)
-        reason = "nothing can be written there"
+        reason = "the directory is not writable"
     except OSError as error:
         usable, reason = False, str(error.strerror)
     if not usable:
@@ -92,7 +96,7 @@ def _make(directory: Path) -> None:
 
 
 def _check_configuration(layout: Layout) -> None:
-    """A bad value is told here, once, and not by every broker."""
+    """Report an invalid value here, once, instead of in every broker."""
     from config.broker import BrokerConfig
     from config.errors import ConfigError
     from config.keys.general import BROKER_ID
@@ -102,7 +106,9 @@ def _check_configuration(layout: Layout) -> None:
     except ConfigError as error:
         raise SystemExit(f"ottla: {error}") from None
     if ids != list(layout.broker_ids):
-        raise SystemExit(f"ottla: {BROKER_ID.name} cannot be set for a cluster: every broker has its own; --first-id is that of the first")
+        raise SystemExit(
+            f"ottla: {BROKER_ID.name} cannot be set for a cluster: every broker has its own; --first-id sets that of the first"
+        )
 
 
 def _supervise(layout: Layout) -> None:
@@ -127,7 +133,7 @@ def _supervise(layout: Layout) -> None:
 
 
 def _detach(layout: Layout) -> None:
-    """The same cluster in the foreground of another process, in a session of its own, until its first line."""
+    """Run the same cluster in another process, in a session of its own, and wait for its first line."""
     log_file = layout.directory / "supervisor.log"
     with log_file.open("ab") as log:
         begin = log.tell()
@@ -144,7 +150,7 @@ def _detach(layout: Layout) -> None:
         try:
             line = supervisor.stdout.readline()
         except KeyboardInterrupt:
-            # Nobody else would know of it: the terminal's signal does not reach its session.
+            # The terminal's signal does not reach the supervisor in its own session.
             supervisor.terminate()
             supervisor.wait()
             raise
@@ -154,14 +160,14 @@ def _detach(layout: Layout) -> None:
     status = supervisor.wait()
     with log_file.open("rb") as log:
         log.seek(begin)
-        told = [text for text in log.read().decode(errors="replace").splitlines() if text.startswith("ottla: ")]
-    for text in told or [f"ottla: the supervisor ended with status {status}; {log_file} says why"]:
+        errors = [text for text in log.read().decode(errors="replace").splitlines() if text.startswith("ottla: ")]
+    for text in errors or [f"ottla: the supervisor ended with status {status}; {log_file} says why"]:
         say(text)
     raise SystemExit(status or 1)
 
 
 def _arguments(layout: Layout) -> list[str]:
-    """Of an `up` that makes this layout; ports that are kept for this directory are asked for as such."""
+    """The arguments of an `up` with this layout; ports that the directory has kept are passed as 0."""
     first = layout.ports[0]
     follow_each_other = layout.ports == tuple(range(first, first + len(layout.ports)))
     found = [str(len(layout.ports)), "--dir", str(layout.directory), "--base-port", str(first if follow_each_other else 0)]
@@ -179,7 +185,7 @@ def _arguments(layout: Layout) -> list[str]:
 @directory_option
 @json_option
 def status(directory: Path, as_json: bool) -> None:
-    """Show the brokers: processes, states, what they lead. Exit status 1 when there is no supervisor."""
+    """Show the brokers: processes, states, leaderships. Exit status 1 when there is no supervisor."""
     from broker.supervisor import control, state_file
 
     directory = directory.absolute()
@@ -194,7 +200,7 @@ def status(directory: Path, as_json: bool) -> None:
             dict(broker) if broker_id in alive else {**broker, "state": "stopped", "pid": None}
             for broker_id, broker in written.brokers.items()
         ]
-    _add_what_brokers_say(brokers)
+    _add_leaderships(brokers)
     if as_json:
         print_json({"directory": str(directory), "supervisor": supervisor, "brokers": brokers})
     elif brokers:
@@ -206,8 +212,9 @@ def status(directory: Path, as_json: bool) -> None:
         raise SystemExit(1)
 
 
-def _add_what_brokers_say(brokers: list[dict[str, Any]]) -> None:
-    """How many partitions each leads, of how many it is no in-sync replica, and who is the controller; nothing when none answers."""
+def _add_leaderships(brokers: list[dict[str, Any]]) -> None:
+    """Add the number of partitions that each broker leads, the number in which it is out of sync, and the controller;
+    nothing if no broker answers."""
     from broker.client.cluster import Cluster
     from broker.client.errors import ClientError
 
@@ -218,7 +225,7 @@ def _add_what_brokers_say(brokers: list[dict[str, Any]]) -> None:
         with Cluster(bootstrap, timeout_seconds=_ASK_BROKERS_SECONDS) as client:
             answer = client.refresh(None)
     except ClientError as error:
-        say(f"ottla: the brokers do not say what they lead: {error}")
+        say(f"ottla: the brokers do not answer which partitions they lead: {error}")
         return
     partitions = [partition for topic in answer.topics for partition in topic.partitions]
     for broker in brokers:
@@ -228,8 +235,8 @@ def _add_what_brokers_say(brokers: list[dict[str, Any]]) -> None:
         broker["role"] = "controller" if name == answer.controller_id else ""
 
 
-def _tell(directory: Path, command: str, broker_id: int | None = None, **more: object) -> None:
-    """Have the supervisor do something. Ends with status 1 when it cannot."""
+def _command(directory: Path, command: str, broker_id: int | None = None, **more: object) -> None:
+    """Send the supervisor a command. Ends with status 1 when it fails."""
     from broker.supervisor import control
 
     directory = directory.absolute()
@@ -239,7 +246,7 @@ def _tell(directory: Path, command: str, broker_id: int | None = None, **more: o
         raise SystemExit(f"ottla: no supervisor runs in {directory}; `ottla cluster up` starts one") from None
     except TimeoutError:
         raise SystemExit(
-            f"ottla: {command} was not done within {_COMMAND_SECONDS:.0f} s; `ottla cluster status` shows how far it is"
+            f"ottla: {command} was not done within {_COMMAND_SECONDS:.0f} s; `ottla cluster status` shows the progress"
         ) from None
     if "error" in answer:
         raise SystemExit(f"ottla: {answer['error']}")
@@ -247,27 +254,27 @@ def _tell(directory: Path, command: str, broker_id: int | None = None, **more: o
 
 @cluster.command()
 @click.argument("broker_id", type=int)
-@click.option("--stays-down", is_flag=True, help="Do not start it again.")
+@click.option("--stays-down", is_flag=True, help="Do not restart it.")
 @directory_option
 def kill(broker_id: int, stays_down: bool, directory: Path) -> None:
-    """Kill a broker as a crash does (SIGKILL). The supervisor starts it again."""
-    _tell(directory, "kill", broker_id, stays_down=stays_down)
+    """Kill a broker as in a crash (SIGKILL). The supervisor restarts it."""
+    _command(directory, "kill", broker_id, stays_down=stays_down)
 
 
 @cluster.command()
 @click.argument("broker_id", type=int)
 @directory_option
 def pause(broker_id: int, directory: Path) -> None:
-    """Let a broker stand still (SIGSTOP), as a machine that hangs does."""
-    _tell(directory, "pause", broker_id)
+    """Suspend a broker (SIGSTOP), like a machine that hangs."""
+    _command(directory, "pause", broker_id)
 
 
 @cluster.command()
 @click.argument("broker_id", type=int)
 @directory_option
 def resume(broker_id: int, directory: Path) -> None:
-    """Let a paused broker go on."""
-    _tell(directory, "resume", broker_id)
+    """Resume a paused broker."""
+    _command(directory, "resume", broker_id)
 
 
 @cluster.command()
@@ -275,15 +282,15 @@ def resume(broker_id: int, directory: Path) -> None:
 @directory_option
 def stop(broker_id: int, directory: Path) -> None:
     """Stop a broker (SIGTERM) and return when it has ended."""
-    _tell(directory, "stop", broker_id)
+    _command(directory, "stop", broker_id)
 
 
 @cluster.command()
 @click.argument("broker_id", type=int)
 @directory_option
 def start(broker_id: int, directory: Path) -> None:
-    """Start a broker that is stopped or was given up, and return when it is ready."""
-    _tell(directory, "start", broker_id)
+    """Start a broker that was stopped or given up, and return when it is ready."""
+    _command(directory, "start", broker_id)
 
 
 @cluster.command()
@@ -293,6 +300,6 @@ def down(directory: Path) -> None:
     from broker.supervisor import state_file
 
     supervisor = state_file.read(directory.absolute()).supervisor
-    _tell(directory, "down")
+    _command(directory, "down")
     while supervisor is not None and supervisor.is_alive and supervisor.pid != os.getpid():
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""`ottla configs`: describe and change configurations of topics, brokers and broker loggers."""
+"""Implements `ottla configs`: describes and changes configurations of topics, brokers and broker loggers."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ _DEFAULT = "default"
 def configs() -> None:
     """Describe and change configurations.
 
-    Of a topic by its name, of a broker by its id, of all brokers as `broker default`, and the log levels of a broker as `broker-logger ID`.
+    Identify a topic by its name, a broker by its id, all brokers as `broker default`, and the log levels of a broker as
+    `broker-logger ID`.
     """
 
 
 @configs.command()
 @click.argument("kind", type=click.Choice(_KINDS))
 @click.argument("name")
-@click.option("--all", "everything", is_flag=True, help="All keys: what a broker was started with, and defaults, too.")
-@click.option("--synonyms", is_flag=True, help="Where each value could come from, in the order in which it counts.")
+@click.option("--all", "everything", is_flag=True, help="All keys, including static configurations and defaults.")
+@click.option("--synonyms", is_flag=True, help="All settings of each value, in order of precedence.")
 @click.option("--key", "keys", multiple=True, help="Only this key; may be repeated.")
 @json_option
 @cluster_command
 def describe(cluster: Cluster, kind: str, name: str, everything: bool, synonyms: bool, keys: tuple[str, ...], as_json: bool) -> None:
-    """Show dynamic configurations, which `alter` or the making of a topic set, and where they come from."""
+    """Show dynamic configurations, which `alter` or the creation of a topic set, and their sources."""
     from broker.client.config_admin import DYNAMIC, SOURCES, describe_configs
 
     resource, name = _resource(cluster, kind, name)
@@ -75,17 +76,17 @@ def describe(cluster: Cluster, kind: str, name: str, everything: bool, synonyms:
     ]
     print_table(("key", "value", "source", *(["synonyms"] if synonyms else [])), rows)
     if not rows and not keys:
-        say("no dynamic configuration; --all shows what a broker was started with, and defaults")
+        say("no dynamic configuration; --all shows static configurations and defaults")
 
 
 @configs.command()
 @click.argument("kind", type=click.Choice(_KINDS))
 @click.argument("name")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Set a value; may be repeated.")
-@click.option("--delete", "deletes", multiple=True, metavar="KEY", help="Back to the default; may be repeated.")
+@click.option("--delete", "deletes", multiple=True, metavar="KEY", help="Reset to the default; may be repeated.")
 @click.option("--append", "appends", multiple=True, metavar="KEY=VALUE", help="Add to a list.")
-@click.option("--subtract", "subtracts", multiple=True, metavar="KEY=VALUE", help="Take out of a list.")
-@click.option("--validate-only", is_flag=True, help="Only ask whether it could be changed.")
+@click.option("--subtract", "subtracts", multiple=True, metavar="KEY=VALUE", help="Remove from a list.")
+@click.option("--validate-only", is_flag=True, help="Only check whether it can be changed.")
 @cluster_command
 def alter(
     cluster: Cluster,
@@ -97,7 +98,7 @@ def alter(
     subtracts: tuple[str, ...],
     validate_only: bool,
 ) -> None:
-    """Change what is configured, all of it or nothing."""
+    """Change configurations, all of them or none."""
     from broker.client.config_admin import Change, Operation, alter_configs
 
     changes = [Change(key, Operation.SET, value) for key, value in key_values(sets, "--set").items()]
@@ -105,7 +106,7 @@ def alter(
     changes += [Change(key, Operation.APPEND, value) for key, value in key_values(appends, "--append").items()]
     changes += [Change(key, Operation.SUBTRACT, value) for key, value in key_values(subtracts, "--subtract").items()]
     if not changes:
-        raise click.UsageError("What is to be changed? Give --set, --delete, --append or --subtract.")
+        raise click.UsageError("Nothing to change: give --set, --delete, --append or --subtract.")
     resource, known = _resource(cluster, kind, name)
     alter_configs(cluster, resource, known, changes, validate_only=validate_only)
     print(f"{kind} {name}: {'could be changed' if validate_only else 'changed'}")
@@ -120,5 +121,5 @@ def _resource(cluster: Cluster, kind: str, name: str) -> tuple[ResourceType, str
     elif resource is ResourceType.BROKER and name == _DEFAULT:
         name = ""
     elif not name.isdecimal():
-        raise click.UsageError(f"{name!r} is no broker id{'' if kind == 'broker-logger' else ' (or `default` for all brokers)'}.")
+        raise click.UsageError(f"{name!r} is not a broker id{'' if kind == 'broker-logger' else ' (or `default` for all brokers)'}.")
     return resource, name

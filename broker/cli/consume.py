@@ -1,6 +1,6 @@
-"""`ottla consume`: read records and print them, partition by partition or as a member of a group.
+"""Implements `ottla consume`: reads records and prints them, partition by partition or as a member of a group.
 
-Ends with status 0 when what was asked for was read, or when it is interrupted; with 1 when something failed.
+Ends with status 0 when the requested records were read, or on an interrupt; with 1 after an error.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ Render = Callable[["FetchedBatch"], Iterator[bytes]]
     default="start",
     show_default=True,
     metavar="OFFSET",
-    help="start, end, N, +N (behind the first N of each), -N (the last N) or @TIME.",
+    help="start, end, N, +N (after the first N of each), -N (the last N) or @TIME.",
 )
-@click.option("--until", metavar="OFFSET", help="end, N (exclusive) or @TIME; without it, new records are waited for.")
+@click.option("--until", metavar="OFFSET", help="end, N (exclusive) or @TIME; by default waits for new records.")
 @click.option("-e", "--exit", "to_end", is_flag=True, help="The same as --until end.")
-@click.option("-c", "--count", type=click.IntRange(min=1), help="Stop after so many records.")
+@click.option("-c", "--count", type=click.IntRange(min=1), help="Stop after this many records.")
 @click.option("-G", "--group", help="Read as a member of this group: partitions are shared, offsets committed.")
 @click.option("--instance-id", help="With --group: be a static member.")
 @click.option("--no-commit", is_flag=True, help="With --group: commit nothing.")
@@ -55,13 +55,13 @@ Render = Callable[["FetchedBatch"], Iterator[bytes]]
 )
 @click.option("-J", "--json", "as_json", is_flag=True, help="One JSON object per line.")
 @click.option("--base64", "as_base64", is_flag=True, help="With --json: keys, values and header values in base64.")
-@click.option("-K", "--key-delimiter", metavar="TEXT", help="Print keys, too, with this behind them.")
-@click.option("-D", "--delimiter", default="\\n", show_default=True, metavar="TEXT", help="Printed behind each record.")
+@click.option("-K", "--key-delimiter", metavar="TEXT", help="Print keys, too, followed by this.")
+@click.option("-D", "--delimiter", default="\\n", show_default=True, metavar="TEXT", help="Printed after each record.")
 @click.option("-Z", "--null", "null", is_flag=True, help="Print NULL for null keys and values.")
 @click.option("--print-offset", is_flag=True, help="Print topic, partition and offset before each record.")
 @click.option("--print-timestamp", is_flag=True, help="Print the timestamp before each record.")
 @click.option("--print-headers", is_flag=True, help="Print the headers before each record.")
-@click.option("--read-committed", is_flag=True, help="Leave out what was aborted or is not committed yet.")
+@click.option("--read-committed", is_flag=True, help="Skip records that were aborted or are not committed yet.")
 @click.option("-O", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write into this file.")
 @click.option("-q", "--quiet", is_flag=True, help="No remarks.")
 @cluster_command
@@ -101,11 +101,11 @@ def consume(
     from broker.client.offsets import READ_COMMITTED, READ_UNCOMMITTED
 
     if as_base64 and not as_json:
-        raise click.UsageError("--base64 goes with --json.")
+        raise click.UsageError("--base64 requires --json.")
     if to_end and until not in (None, "end"):
-        raise click.UsageError("--exit and --until say different things.")
+        raise click.UsageError("--exit and --until contradict each other.")
     if group and (partitions or any(":" in topic for topic in topics)):
-        raise click.UsageError("With --group, the group shares the partitions out; none can be chosen.")
+        raise click.UsageError("With --group the group assigns the partitions; none can be chosen.")
     try:
         render = _renderer(template, as_json, as_base64, key_delimiter, delimiter, null, print_offset, print_timestamp, print_headers)
     except ValueError as error:
@@ -129,7 +129,7 @@ def consume(
 
 
 class _Sink:
-    """Prints records until enough are printed."""
+    """Prints records up to the limit of their number."""
 
     def __init__(self, out: IO[bytes], render: Render, count: int | None) -> None:
         self._out = out
@@ -138,11 +138,11 @@ class _Sink:
         self.written = 0
 
     def is_full(self) -> bool:
-        """Whether enough was printed."""
+        """Whether the limit is reached."""
         return self._count is not None and self.written >= self._count
 
     def write(self, batch: FetchedBatch, limits: Limits) -> int:
-        """Print what is within the limits; the offset up to which the batch is dealt with."""
+        """Print the records within the limits; returns the offset up to which the batch is processed."""
         end = None if limits.offsets is None else limits.offsets.get(batch.partition)
         wanted = batch.records
         if end is not None or limits.time_ms is not None:
@@ -259,7 +259,8 @@ def _drop_finished(positions: dict[TopicPartition, int], bounds: Limits) -> None
 
 
 def _is_past(batch: FetchedBatch, bounds: Limits) -> bool:
-    """Whether all that follows is too young: with times given by producers, an older record may still come; kcat stops here, too."""
+    """Whether all following batches are too young. With timestamps of producers an older record may still follow; kcat
+    stops here, too."""
     return bounds.time_ms is not None and any(record.timestamp >= bounds.time_ms for record in batch.records)
 
 
@@ -275,7 +276,7 @@ def _member(cluster: Cluster, group: str, topics: tuple[str, ...], instance_id: 
 
 
 class _Membership:
-    """Reads what the group assigns, and commits what was printed."""
+    """Reads the partitions that the group assigns, and commits the printed offsets."""
 
     def __init__(
         self, cluster: Cluster, group: str, member: GroupMember, isolation: int, until: str | None, sink: _Sink, *, commits: bool
@@ -291,7 +292,7 @@ class _Membership:
         self._next_commit = 0.0
 
     def run(self, settings: object, offset: str, *, quiet: bool) -> None:
-        """Until enough was read. Leaves the group at the end, whatever happens."""
+        """Read up to the limits. Always leaves the group at the end."""
         from broker.client.fetcher import Fetcher, FetchSettings
 
         assert isinstance(settings, FetchSettings)
@@ -319,7 +320,7 @@ class _Membership:
         return {name: committed[name].offset if name in committed else positions[name] for name in assigned}
 
     def _read(self, fetcher: Fetcher) -> bool:
-        """Read until the group assigns anew (False), or until enough was read (True)."""
+        """Read until the group rebalances (False), or up to the limits (True)."""
         from broker.cli.consume_range import limits
 
         bounds = limits(self._cluster, list(fetcher.positions), self._until, self._isolation)

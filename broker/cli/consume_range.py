@@ -1,6 +1,6 @@
-"""Where `ottla consume` begins and ends in each partition, from texts as kcat and rpk take them.
+"""Parses the start and the end of `ottla consume` in each partition, from texts like those of kcat and rpk.
 
--o  start | end | 123 | +10 (behind the first ten) | -10 (the last ten) | @TIME        --until  end | 123 | @TIME
+-o  start | end | 123 | +10 (after the first ten) | -10 (the last ten) | @TIME        --until  end | 123 | @TIME
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ENDS = {"end", "latest", "newest"}
 
 
 class Limits(NamedTuple):
-    """How far to read: below these offsets, below this time."""
+    """The limits of reading: these offsets and this time, both exclusive."""
 
     offsets: dict[TopicPartition, int] | None
     time_ms: int | None
@@ -49,7 +49,7 @@ def start_positions(cluster: Cluster, partitions: Sequence[TopicPartition], text
 
 
 def limits(cluster: Cluster, partitions: Sequence[TopicPartition], text: str | None, isolation: int) -> Limits:
-    """Where to stop. Raises UsageError, ClientError."""
+    """The limits of reading. Raises UsageError, ClientError."""
     from broker.client.offsets import end_offsets
 
     if text is None:

@@ -1,6 +1,7 @@
-"""`ottla dump-log`: print the files of a partition as Apache Kafka's DumpLogSegments does, or check a data directory.
+"""Implements `ottla dump-log`: prints the files of a partition as Apache Kafka's DumpLogSegments does, or verifies a
+data directory.
 
-Exit status 1 when a file makes no sense, or when `--verify` found a problem.
+Exit status 1 when a file cannot be decoded, or when `--verify` found a problem.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ _DECODER_CLASSES = "StringDecoder, IntegerDecoder, LongDecoder or DefaultDecoder
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path), metavar="[FILE|DIR]...")
 @click.option("--files", "listed", metavar="FILE,FILE...", help="Files, comma-separated, as the original takes them.")
-@click.option("--deep-iteration", is_flag=True, help="Print every record, not only batches. With --verify: look at every record.")
+@click.option("--deep-iteration", is_flag=True, help="Print every record, not only batches. With --verify: check every record.")
 @click.option("--print-data-log", is_flag=True, help="Print keys and values, too.")
-@click.option("--index-sanity-check", is_flag=True, help="Only check of indexes what a start checks.")
+@click.option("--index-sanity-check", is_flag=True, help="Check indexes only as a start does.")
 @click.option("--verify-index-only", is_flag=True, help="Compare indexes with the log without printing entries.")
-@click.option("--offsets-decoder", is_flag=True, help="Read keys and values as those of __consumer_offsets.")
-@click.option("--transaction-log-decoder", is_flag=True, help="Read keys and values as those of __transaction_state.")
+@click.option("--offsets-decoder", is_flag=True, help="Decode keys and values as those of __consumer_offsets.")
+@click.option("--transaction-log-decoder", is_flag=True, help="Decode keys and values as those of __transaction_state.")
 @click.option("--key-decoder-class", metavar="NAME", help=f"{_DECODER_CLASSES}.")
 @click.option("--value-decoder-class", metavar="NAME", help=f"{_DECODER_CLASSES}.")
-@click.option("--skip-record-metadata", is_flag=True, help="Of records print keys and values only.")
+@click.option("--skip-record-metadata", is_flag=True, help="Print only keys and values of records.")
 @click.option(
-    "--max-message-size", type=int, default=5 * 1024 * 1024, show_default=True, help="Bytes of the largest batch an index may point to."
+    "--max-message-size", type=int, default=5 * 1024 * 1024, show_default=True, help="Largest batch that an index may point to, in bytes."
 )
-@click.option("--max-bytes", type=int, help="Bytes of each log file that are read.")
+@click.option("--max-bytes", type=int, help="Bytes to read of each log file.")
 @click.option("--verify", is_flag=True, help="Check data directories instead of printing files.")
-@click.option("--workers", type=click.IntRange(min=1), help="Processes that --verify uses; by default one per core.")
+@click.option("--workers", type=click.IntRange(min=1), help="Processes for --verify; by default one per core.")
 @click.option("--json", "as_json", is_flag=True, help="With --verify: the report as JSON.")
 def dump_log(
     paths: tuple[Path, ...],
@@ -60,21 +61,22 @@ def dump_log(
 ) -> None:
     """Print log files, or check a data directory.
 
-    Prints .log, .index, .timeindex, .txnindex and .snapshot files, in the words of Apache Kafka's tool. Of a directory all such files
-    below it are printed. With --verify, directories are checked: batches, checksums, offsets, indexes, snapshots, checkpoints.
+    Prints .log, .index, .timeindex, .txnindex and .snapshot files in the format of Apache Kafka's tool; for a
+    directory, all such files below it. With --verify, directories are checked: batches, checksums, offsets, indexes,
+    snapshots, checkpoints.
 
-    Nothing is written or locked; the directory of a running broker may be looked at.
+    Nothing is written or locked; the directory of a running broker may be examined.
     """
     from broker.cli.dump import decoders
     from broker.cli.dump.text import MAX_INT32, DumpOptions
 
     chosen = [*paths, *(Path(name) for name in (listed or "").split(",") if name)]
     if not chosen:
-        raise click.UsageError("Which file or directory? Name at least one.")
+        raise click.UsageError("Name at least one file or directory.")
     if verify:
         sys.exit(_verify(chosen, deep=deep_iteration, workers=workers or os.cpu_count() or 1, as_json=as_json))
     if as_json:
-        raise click.UsageError("--json goes with --verify.")
+        raise click.UsageError("--json requires --verify.")
     decoder: Decoder
     if offsets_decoder:
         decoder = decoders.offsets_decoder
@@ -101,7 +103,7 @@ def _bytes_decoder(name: str | None) -> BytesDecoder:
 
     decoder = BYTES_DECODERS.get((name or "StringDecoder").rpartition(".")[2])
     if decoder is None:
-        raise click.UsageError(f"There is no decoder {name}; there are {_DECODER_CLASSES}.")
+        raise click.UsageError(f"Unknown decoder {name}; use {_DECODER_CLASSES}.")
     return decoder
 
 
@@ -139,7 +141,7 @@ def _verify(paths: list[Path], *, deep: bool, workers: int, as_json: bool) -> in
     reports = []
     for path in paths:
         if not path.is_dir():
-            raise click.UsageError(f"--verify takes directories; {path} is none.")
+            raise click.UsageError(f"--verify takes directories; {path} is not one.")
         with progress_bar(f"checking {path}", None, quiet=as_json) as advance:
             reports.append(check_directory(path, deep=deep, workers=workers, progress=advance))
     problems = [problem for report in reports for problem in report.all_problems]

@@ -1,4 +1,4 @@
-"""`ottla topics elect`: give partitions their preferred leaders, or an unclean one to those that have none."""
+"""Implements `ottla topics elect`: elects preferred leaders, or unclean leaders for partitions without one."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 @json_option
 @cluster_command
 def elect(cluster: Cluster, names: tuple[str, ...], everything: bool, unclean: bool, as_json: bool) -> None:
-    """Elect leaders: the preferred replicas, which stand first, or with --unclean any that lives.
+    """Elect leaders: the preferred (first) replicas, or with --unclean any live one.
 
-    Status 1 when one could not be elected; that none was needed is no error.
+    Status 1 when an election failed; one that was not needed is no failure.
     """
     from broker.client.errors import Refused
     from broker.client.reassignments import elect as elect_leaders
     from protocol.errors import ErrorCode
 
     if bool(names) is everything:
-        raise click.UsageError("Name topics or say --all.")
+        raise click.UsageError("Name topics or give --all.")
     outcomes = elect_leaders(cluster, topic_partitions(cluster, names) if names else None, unclean=unclean)
     rows = []
     failed = False

@@ -1,4 +1,4 @@
-"""`ottla groups`: list and describe groups, see, reset and delete their offsets, delete groups."""
+"""Implements `ottla groups`: lists, describes and deletes groups, and shows, resets and deletes their offsets."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def list_groups(cluster: Cluster, states: tuple[str, ...], types: tuple[str, ...
 @json_option
 @cluster_command
 def describe(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> None:
-    """Describe groups (all without NAMES): state, members, what they have, how far they are behind."""
+    """Describe groups (all without NAMES): state, members, assignments, lag."""
     from broker.client.committed import committed_offsets
     from broker.client.group_admin import describe_group
     from broker.client.group_admin import list_groups as listed
@@ -72,7 +72,7 @@ def describe(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> None:
 
 
 def _lags(cluster: Cluster, partitions: list[TopicPartition], committed: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-    """The end of each partition; None for one that is gone."""
+    """The end offset of each partition; None for a deleted one."""
     from broker.client.errors import Refused
     from broker.client.offsets import end_offsets
 
@@ -154,15 +154,13 @@ def offsets(cluster: Cluster, name: str, as_json: bool) -> None:
 @click.option("--all-topics", is_flag=True, help="Of every topic the group has offsets of.")
 @click.option("--to-earliest", is_flag=True, help="To the beginning.")
 @click.option("--to-latest", is_flag=True, help="To the end.")
-@click.option("--to-current", is_flag=True, help="Where they are; to the end where there is none.")
+@click.option("--to-current", is_flag=True, help="To the present offsets; to the end for partitions without one.")
 @click.option("--to-offset", type=int, help="To this offset.")
-@click.option("--shift-by", type=int, help="By so many records, back if negative.")
-@click.option(
-    "--to-datetime", metavar="TIME", help="To the first record at that time: 2024-05-01T12:00:00.000, UTC unless it says otherwise."
-)
+@click.option("--shift-by", type=int, help="By this many records, back if negative.")
+@click.option("--to-datetime", metavar="TIME", help="To the first record at that time: 2024-05-01T12:00:00.000, UTC by default.")
 @click.option("--by-duration", metavar="SPAN", help="To the first record since then: P1DT12H, 36h.")
-@click.option("--from-file", type=click.File(), help="To what a CSV file says: topic,partition,offset.")
-@click.option("--execute", is_flag=True, help="Do it. Without, it is only shown.")
+@click.option("--from-file", type=click.File(), help="To the offsets in a CSV file: topic,partition,offset.")
+@click.option("--execute", is_flag=True, help="Reset the offsets. By default they are only shown.")
 @click.option("--dry-run", is_flag=True, help="Only show it, which is the default.")
 @click.option("--export", is_flag=True, help="Print CSV for --from-file.")
 @json_option
@@ -185,7 +183,7 @@ def reset_offsets(
     export: bool,
     as_json: bool,
 ) -> None:
-    """Put a group's offsets elsewhere. The group must have no members."""
+    """Reset a group's offsets. The group must have no members."""
     from broker.cli.offset_reset import planned_offsets, read_plan
     from broker.client.committed import commit_offsets, committed_offsets
     from broker.client.group_admin import describe_group
@@ -236,15 +234,17 @@ def reset_offsets(
         rows = [[partition.topic, partition.partition, committed.get(partition), offset] for partition, offset in found.items()]
         print_table(("topic", "partition", "before", "offset"), rows)
     if not execute and not dry_run:
-        say("nothing was changed; --execute does it")
+        say("nothing was changed; --execute resets the offsets")
 
 
 @groups.command("delete-offsets")
 @click.argument("name")
-@click.option("--topic", "names", multiple=True, required=True, metavar="TOPIC[:PARTITIONS]", help="Of this topic; may be repeated.")
+@click.option(
+    "--topic", "names", multiple=True, required=True, metavar="TOPIC[:PARTITIONS]", help="Offsets of this topic; may be repeated."
+)
 @cluster_command
 def delete_offsets(cluster: Cluster, name: str, names: tuple[str, ...]) -> None:
-    """Forget a group's offsets of topics that no member subscribes to."""
+    """Delete a group's offsets of topics that no member subscribes to."""
     from broker.client.committed import delete_offsets as forget
 
     outcomes = forget(cluster, name, topic_partitions(cluster, names))

@@ -1,4 +1,5 @@
-"""`ottla`: the command line. Each command is a module of this package, imported when it is called, so that `--help` answers at once."""
+"""Defines the `ottla` command line. The module of a command is imported when it is called, so that `--help` answers at
+once."""
 
 import gc
 import os
@@ -8,7 +9,7 @@ import click
 
 from protocol.compiled import leave_out
 
-# What is imported stays. The collector would look through it again and again, at every start.
+# Imported objects are long-lived. By default the collector would scan them repeatedly at every start.
 gc.set_threshold(50_000, 20, 100)
 
 if os.environ.get("OTTLA_PURE_PYTHON"):
@@ -31,7 +32,7 @@ class LazyGroup(click.Group):
     """Knows the names and one-line helps of its commands without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of COMMANDS: what is used most comes first."""
+        """The commands in the order of COMMANDS: the most used ones first."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

@@ -1,6 +1,7 @@
-"""Where a group's offsets are to be put: the modes of Apache Kafka's kafka-consumer-groups --reset-offsets. Used by `ottla groups`.
+"""Computes the new offsets of a group by the modes of Apache Kafka's kafka-consumer-groups --reset-offsets. Used by
+`ottla groups`.
 
-A scenario gives wanted offsets; whatever it gives is brought into what the partition holds, with a remark.
+An offset outside of a partition's range is moved to the nearest valid one, with a remark.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def planned_offsets(
     to_time_ms: int | None = None,
     from_file: Mapping[TopicPartition, int] | None = None,
 ) -> Scenario:
-    """The new offset of each partition by the one mode that is given. Raises ClientError."""
+    """The new offset of each partition by the one given mode. Raises ClientError."""
     from broker.client.offsets import end_offsets, offsets_at, start_offsets
 
     wanted = list(partitions)
@@ -62,16 +63,17 @@ def planned_offsets(
 
 def _within(name: TopicPartition, offset: int, start: int, end: int, remark: Callable[[str], None]) -> int:
     if offset > end:
-        remark(f"{name}: offset {offset} is behind the end; it becomes {end}")
+        remark(f"{name}: offset {offset} is beyond the end; using {end}")
         return end
     if offset < start:
-        remark(f"{name}: offset {offset} is before the beginning; it becomes {start}")
+        remark(f"{name}: offset {offset} is before the beginning; using {start}")
         return start
     return offset
 
 
 def read_plan(lines: Iterable[str], group: str) -> Scenario:
-    """`topic,partition,offset` lines, or `group,topic,partition,offset` of which those of the group count. Raises ClientError."""
+    """Parses `topic,partition,offset` lines, or `group,topic,partition,offset`, of which those of other groups are
+    ignored. Raises ClientError."""
     found: Scenario = {}
     for number, line in enumerate(csv.reader(lines), 1):
         if not line or (len(line) == _WITH_GROUP and line[0] != group):

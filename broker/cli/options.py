@@ -1,4 +1,4 @@
-"""Options that several commands share, how their texts are read, and how commands end: 0 done, 1 failed, 2 called wrongly."""
+"""Defines options and parsers that commands share, and their exit statuses: 0 success, 1 failure, 2 usage error."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 _DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
-_MOST_SECONDS = 1_000_000.0  # in milliseconds it fits the requests
+_MOST_SECONDS = 1_000_000.0  # fits the requests when in milliseconds
 _MOST_NUMBERS = 1_000_000
 
 
 class Amount(click.FloatRange):
-    """A range without what float() takes for a number and nobody can count or wait for: nan, inf."""
+    """A range without the values nan and inf, which float() accepts."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """See click.ParamType."""
         found = super().convert(value, param, ctx)
         if not math.isfinite(found):
-            self.fail(f"{found} is no finite number.", param, ctx)
+            self.fail(f"{found} is not a finite number.", param, ctx)
         return found
 
 
@@ -39,7 +39,8 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 def cluster_command(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command the options of a connection, and a `cluster` as its first argument; its ClientErrors become one line and status 1."""
+    """Gives a command the connection options, and a `cluster` as its first argument; prints its ClientErrors and ends
+    with status 1."""
 
     @click.option(
         "-b",
@@ -51,7 +52,7 @@ def cluster_command(command: Callable[..., Any]) -> Callable[..., Any]:
         show_default=True,
         show_envvar=True,
         metavar="HOST:PORT,...",
-        help="Brokers to ask first.",
+        help="Bootstrap servers.",
     )
     @click.option(
         "--timeout",
@@ -60,7 +61,7 @@ def cluster_command(command: Callable[..., Any]) -> Callable[..., Any]:
         default=30.0,
         show_default=True,
         metavar="SECONDS",
-        help="How long to try.",
+        help="Time for retries.",
     )
     @functools.wraps(command)
     def connected(bootstrap: str, timeout_seconds: float, **options: Any) -> Any:
@@ -78,7 +79,7 @@ def cluster_command(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def reported_errors() -> Iterator[None]:
-    """Ends the process with status 1 and the text of the error for what is no fault of the program."""
+    """Prints expected errors and ends the process with status 1."""
     try:
         yield
         sys.stdout.flush()
@@ -87,13 +88,14 @@ def reported_errors() -> Iterator[None]:
             say(f"ottla: {line}")
         raise SystemExit(1) from None
     except BrokenPipeError:
-        # Whoever read our output has enough. The interpreter must not fail again when it flushes at the end.
+        # The reader of the output has closed it. The interpreter must not fail again when it flushes at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
 
 
 def report_outcomes(outcomes: Iterable[tuple[str, ClientError | None]], done: str | Mapping[str, str]) -> None:
-    """One line per thing: what was `done` to it (the same for all, or by name), or why not; status 1 when one failed."""
+    """Prints one line per item: the `done` text (one for all, or by name), or the error. Ends with status 1 when one
+    failed."""
     failed = False
     for name, error in outcomes:
         if error is None:
@@ -122,7 +124,7 @@ def numbers(text: str) -> list[int]:
     for part in filter(None, text.split(",")):
         first, dash, last = part.strip().partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise click.UsageError(f"{text!r} is no list of numbers; write 0,2,5-7.")
+            raise click.UsageError(f"{text!r} is not a list of numbers; write 0,2,5-7.")
         span = range(int(first), int(last if dash else first) + 1)
         if not span:
             raise click.UsageError(f"{part.strip()} in {text!r} runs backwards; write 0,2,5-7.")
@@ -150,13 +152,14 @@ def replica_assignment(text: str) -> list[list[int]]:
     for partition in text.split(","):
         replicas = partition.strip().split(":")
         if not all(replica.isdecimal() for replica in replicas):
-            raise click.UsageError(f"{text!r} is no assignment; write 0:1,1:2 for two partitions with two replicas each.")
+            raise click.UsageError(f"{text!r} is not an assignment; write 0:1,1:2 for two partitions with two replicas each.")
         found.append([int(replica) for replica in replicas])
     return found
 
 
 def check_brokers(cluster: Cluster, assignment: Iterable[Iterable[int]]) -> None:
-    """Raises ClientError when replicas are to be where no broker lives: they would be made, and never be in sync."""
+    """Raises ClientError when replicas are assigned to a broker that is not alive: they would be created, and never be
+    in sync."""
     alive = cluster.broker_ids()
     unknown = {broker for replicas in assignment for broker in replicas}.difference(alive)
     if unknown:

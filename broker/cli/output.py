@@ -1,6 +1,7 @@
-"""How commands print: tables for people, lines for pipes, JSON for machines; progress bars on standard error.
+"""Prints the output of commands: tables for people, lines for pipes, JSON for machines, progress bars on standard
+error.
 
-`rich` is imported only when something is drawn on a terminal, because that costs more than the rest of a command's start.
+`rich` is imported only to draw on a terminal, because its import takes longer than the rest of a command's start.
 """
 
 import json
@@ -11,14 +12,15 @@ from contextlib import contextmanager
 
 Row = Sequence[object]
 Advance = Callable[..., None]
-"""Called with what is done and, once it is known, how much it is in all."""
+"""Called with the amount done and, once it is known, the total."""
 
 _NOTHING = "-"
 _REDRAW_SECONDS = 0.1
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Row], *, title: str = "") -> None:
-    """A drawn table on a terminal, else aligned columns with a heading line; empty cells are `-`, so that columns can be counted."""
+    """Prints a drawn table on a terminal, otherwise aligned columns with a heading line; empty cells are `-`, so that
+    columns can be counted."""
     texts = [[cell_text(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         _draw_table(columns, texts, rows, title)
@@ -31,7 +33,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Row], *, title: str = "")
 
 
 def cell_text(cell: object) -> str:
-    """How a value stands in a cell: lists comma-separated, truth as `true`, nothing as `-`."""
+    """The text of a value in a cell: lists comma-separated, booleans as `true` and `false`, nothing as `-`."""
     if cell is None or cell in ("", []):
         return _NOTHING
     if isinstance(cell, bool):
@@ -57,22 +59,22 @@ def _draw_table(columns: Sequence[str], texts: list[list[str]], rows: Sequence[R
 
 
 def print_json(value: object) -> None:
-    """One JSON document."""
+    """Prints one JSON document."""
     print(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 def say(text: str) -> None:
-    """A remark for the person, beside the output: standard error."""
+    """Prints a remark to standard error, beside the output."""
     print(text, file=sys.stderr)
 
 
 def _draw_nothing(done: int, total: int | None = None) -> None:
-    """The bar of those who are not at a terminal."""
+    """The progress callback without a terminal."""
 
 
 @contextmanager
 def progress_bar(title: str, total: int | None, *, unit: str = "bytes", quiet: bool = False) -> Iterator[Advance]:
-    """Gives a function that is told how far the work is. Nothing is drawn unless standard error is a terminal."""
+    """Gives a function to call with the progress. Nothing is drawn unless standard error is a terminal."""
     if quiet or not sys.stderr.isatty():
         yield _draw_nothing
         return

@@ -1,6 +1,6 @@
-"""`ottla produce`: write records from lines, files or JSON to a topic.
+"""Implements `ottla produce`: writes records from lines, files or JSON to a topic.
 
-Exit status 1 when a record could not be delivered; what was delivered until then is said in the summary.
+Exit status 1 when a record could not be delivered; the summary has the records that were delivered before.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from broker.cli.output import progress_bar, say
 from broker.client.errors import ClientError
 
 if TYPE_CHECKING:
+    from broker.cli.record_input import LineReader
     from broker.client.cluster import Cluster
     from broker.client.producer import Delivery, OutgoingRecord, Producer
 
@@ -31,9 +32,9 @@ _RECORDS_PER_POLL = 64
 @click.command()
 @click.argument("topic")
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path), metavar="[FILE]...")
-@click.option("-p", "--partition", type=click.IntRange(min=0), help="The partition; else the key decides, as in Java's producer.")
+@click.option("-p", "--partition", type=click.IntRange(min=0), help="The partition; by default chosen by the key, as in Java's producer.")
 @click.option("-k", "--key", help="The key of all records.")
-@click.option("-K", "--key-delimiter", metavar="TEXT", help="Ends the key in each line; \\t and \\x1e are understood.")
+@click.option("-K", "--key-delimiter", metavar="TEXT", help="Ends the key in each line; \\t and \\x1e are escapes.")
 @click.option("-D", "--delimiter", default="\\n", show_default=True, metavar="TEXT", help="Ends each record.")
 @click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of all records; may be repeated.")
 @click.option("-Z", "--null", "empty_is_null", is_flag=True, help="Empty keys and values are null (tombstones).")
@@ -42,14 +43,14 @@ _RECORDS_PER_POLL = 64
 @click.option("--base64", "as_base64", is_flag=True, help="With --json: keys, values and header values are base64.")
 @click.option("--timestamp", metavar="TIME", help="The timestamp of all records.")
 @click.option("-z", "--compression", type=click.Choice(_CODECS), default="none", show_default=True)
-@click.option("--compression-level", type=int, help="The codec's own default if not given.")
+@click.option("--compression-level", type=int, help="By default the codec's own.")
 @click.option("-a", "--acks", type=click.Choice(list(_ACKS)), default="all", show_default=True)
-@click.option("--linger", type=Amount(min=0), default=5.0, show_default=True, metavar="MS", help="How long a batch waits for more.")
+@click.option("--linger", type=Amount(min=0), default=5.0, show_default=True, metavar="MS", help="How long a batch waits for more records.")
 @click.option("--batch-bytes", type=click.IntRange(min=1), default=262_144, show_default=True, help="Largest batch, before compression.")
-@click.option("--rate", type=Amount(min=0, min_open=True), metavar="N", help="At most so many records a second.")
+@click.option("--rate", type=Amount(min=0, min_open=True), metavar="N", help="At most this many records per second.")
 @click.option("--delivery-timeout", type=Amount(0.1), default=120.0, show_default=True, metavar="SECONDS")
-@click.option("--create-topic", is_flag=True, help="Let the broker make the topic if it does so on demand.")
-@click.option("-v", "--verbose", is_flag=True, help="Say where each batch went.")
+@click.option("--create-topic", is_flag=True, help="Let the broker create the topic on demand, if it is so configured.")
+@click.option("-v", "--verbose", is_flag=True, help="Print the partition and offset of each batch.")
 @click.option("-q", "--quiet", is_flag=True, help="No summary.")
 @cluster_command
 def produce(
@@ -86,32 +87,15 @@ def produce(
     """
     import random
 
-    from broker.cli.options import key_values
-    from broker.cli.record_format import unescape
-    from broker.cli.record_input import LineReader
-    from broker.cli.times import parse_time
     from broker.client.producer import Producer, ProducerSettings
     from protocol.records.compression import CODEC_BY_NAME
 
     if as_base64 and not as_json:
-        raise click.UsageError("--base64 goes with --json.")
+        raise click.UsageError("--base64 requires --json.")
     if whole and (as_json or not files):
-        raise click.UsageError("--whole needs FILEs, and goes without --json.")
-    try:
-        separators = unescape(delimiter), None if key_delimiter is None else unescape(key_delimiter)
-        timestamp_ms = None if timestamp is None else parse_time(timestamp, int(time.time() * 1000))
-    except ValueError as error:
-        raise click.UsageError(f"{error}.") from None
-    if b"" in separators:
-        raise click.UsageError("A delimiter has at least one character.")
-    reader = LineReader(
-        key=None if key is None else key.encode(),
-        key_delimiter=separators[1],
-        headers=tuple((name.encode(), value.encode()) for name, value in key_values(headers, "--header").items()),
-        partition=partition,
-        timestamp_ms=timestamp_ms,
-        empty_is_null=empty_is_null,
-    )
+        raise click.UsageError("--whole requires FILEs, and excludes --json.")
+    end_of_record, end_of_key = _separators(delimiter, key_delimiter)
+    reader = _reader(key, end_of_key, headers, partition, timestamp, empty_is_null=empty_is_null)
     summary = Summary(topic, verbose=verbose)
     settings = ProducerSettings(
         acks=_ACKS[acks],
@@ -122,23 +106,69 @@ def produce(
         delivery_timeout_seconds=delivery_timeout,
     )
     producer = Producer(cluster, topic, settings, summary.on_delivery, choose=random.choice, may_create_topic=create_topic)
-    source = _Source(files, separators[0], reader, as_json=as_json, as_base64=as_base64, whole=whole)
+    source = _Source(files, end_of_record, reader, as_json=as_json, as_base64=as_base64, whole=whole)
     try:
-        with source.progress() as advance:
-            try:
-                _send_all(producer, source, summary, rate, advance)
-            except KeyboardInterrupt:
-                say("interrupted; what was read is delivered first")
-            producer.flush()
-            summary.raise_first_error()
+        _deliver(producer, source, summary, rate)
     finally:
         producer.close()
         if not quiet:
             say(summary.text())
 
 
+def _separators(delimiter: str, key_delimiter: str | None) -> tuple[bytes, bytes | None]:
+    """The delimiters of records and of keys. Raises UsageError for an invalid one."""
+    from broker.cli.record_format import unescape
+
+    try:
+        separators = unescape(delimiter), None if key_delimiter is None else unescape(key_delimiter)
+    except ValueError as error:
+        raise click.UsageError(f"{error}.") from None
+    if b"" in separators:
+        raise click.UsageError("A delimiter has at least one character.")
+    return separators
+
+
+def _reader(
+    key: str | None,
+    end_of_key: bytes | None,
+    headers: tuple[str, ...],
+    partition: int | None,
+    timestamp: str | None,
+    *,
+    empty_is_null: bool,
+) -> LineReader:
+    """The reader that converts lines to records. Raises UsageError for an invalid time or header."""
+    from broker.cli.options import key_values
+    from broker.cli.record_input import LineReader
+    from broker.cli.times import parse_time
+
+    try:
+        timestamp_ms = None if timestamp is None else parse_time(timestamp, int(time.time() * 1000))
+    except ValueError as error:
+        raise click.UsageError(f"{error}.") from None
+    return LineReader(
+        key=None if key is None else key.encode(),
+        key_delimiter=end_of_key,
+        headers=tuple((name.encode(), value.encode()) for name, value in key_values(headers, "--header").items()),
+        partition=partition,
+        timestamp_ms=timestamp_ms,
+        empty_is_null=empty_is_null,
+    )
+
+
+def _deliver(producer: Producer, source: _Source, summary: Summary, rate: float | None) -> None:
+    """Send all records and wait for their answers. Raises the error of the first failed delivery."""
+    with source.progress() as advance:
+        try:
+            _send_all(producer, source, summary, rate, advance)
+        except KeyboardInterrupt:
+            say("interrupted; delivering the records that were read")
+        producer.flush()
+        summary.raise_first_error()
+
+
 class Summary:
-    """Counts what became of the records; stops the command at the first that cannot be delivered."""
+    """Counts the outcomes of records; stops the command at the first failed delivery."""
 
     def __init__(self, topic: str, *, verbose: bool) -> None:
         self._topic = topic
@@ -149,7 +179,7 @@ class Summary:
         self._error: ClientError | None = None
 
     def on_delivery(self, delivery: Delivery) -> None:
-        """For the producer."""
+        """The producer's callback."""
         if delivery.error is not None:
             self._failed += delivery.records
             self._error = self._error or delivery.error
@@ -162,12 +192,12 @@ class Summary:
             say(f"{delivery.partition}: {delivery.records} records{where}")
 
     def raise_first_error(self) -> None:
-        """Raises what the first refused batch was refused for."""
+        """Raises the error of the first refused batch."""
         if self._error is not None:
             raise self._error
 
     def text(self) -> str:
-        """One line for the end."""
+        """The summary line."""
         seconds = time.monotonic() - self._began
         partitions = f"{len(self._partitions)} partition{'' if len(self._partitions) == 1 else 's'}"
         failed = f", {self._failed} not delivered" if self._failed else ""
@@ -176,21 +206,18 @@ class Summary:
 
 
 class _Source:
-    """Where the records come from."""
+    """Reads the records from files or standard input."""
 
     def __init__(
         self,
         files: tuple[Path, ...],
         delimiter: bytes,
-        reader: object,
+        reader: LineReader,
         *,
         as_json: bool,
         as_base64: bool,
         whole: bool,
     ) -> None:
-        from broker.cli.record_input import LineReader
-
-        assert isinstance(reader, LineReader)
         self._files = files
         self._delimiter = delimiter
         self._reader = reader
@@ -201,13 +228,13 @@ class _Source:
 
     @contextmanager
     def progress(self) -> Iterator[Callable[..., None]]:
-        """A bar over the bytes of the files; none when somebody types."""
+        """A progress bar over the bytes of the files; none for standard input."""
         sizes = [path.stat().st_size for path in self._files if str(path) != "-"]
         with progress_bar("producing", sum(sizes) or None, quiet=not sizes) as advance:
             yield advance
 
     def records(self, patience: Callable[[], float | None]) -> Iterator[OutgoingRecord | None]:
-        """The records; None when nothing came for a while. Raises ClientError for what is none."""
+        """The records; None when none came for a while. Raises ClientError for malformed input."""
         if not self._files:
             yield from self._from_descriptor(sys.stdin.fileno(), "standard input", patience)
         for path in self._files:
@@ -269,7 +296,7 @@ def _send_all(producer: Producer, source: _Source, summary: Summary, rate: float
             if rate is not None and record is not None:
                 _keep_to(rate, began, sent, producer)
     except ClientError:
-        producer.flush()  # what came before the bad line
+        producer.flush()  # deliver the records before the malformed line
         raise
 
 

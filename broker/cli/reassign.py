@@ -1,4 +1,4 @@
-"""`ottla topics reassign`: plan where replicas should be, move them there, see how far that is, give it up."""
+"""Implements `ottla topics reassign`: plans, starts, tracks and cancels reassignments of replicas."""
 
 from __future__ import annotations
 
@@ -19,23 +19,21 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 0.2
 
 plan_argument = click.argument("plan", type=click.File(encoding="utf-8"), metavar="PLAN.json")
-preserve_option = click.option("--preserve-throttles", is_flag=True, help="Leave the throttles of replication as they are.")
+preserve_option = click.option("--preserve-throttles", is_flag=True, help="Keep the replication throttles.")
 
 
 @click.group()
 def reassign() -> None:
     """Move partitions to other brokers.
 
-    A plan is a JSON file as kafka-reassign-partitions.sh has it; `-` is standard input.
+    A plan is a JSON file in the format of kafka-reassign-partitions.sh; `-` is standard input.
     """
 
 
 @reassign.command()
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC[:PARTITIONS]...")
-@click.option("--to", "brokers", metavar="0,1,4-6", help="The brokers where replicas may be; all live brokers without it.")
-@click.option(
-    "-r", "--replication-factor", "factor", type=click.IntRange(min=1), help="How many replicas; as many as there are without it."
-)
+@click.option("--to", "brokers", metavar="0,1,4-6", help="The brokers that may host replicas; by default all live brokers.")
+@click.option("-r", "--replication-factor", "factor", type=click.IntRange(min=1), help="Number of replicas; by default unchanged.")
 @click.option("--ignore-racks", is_flag=True, help="Do not spread replicas over racks.")
 @click.option("-o", "--output", type=click.File("w", encoding="utf-8"), metavar="PLAN.json", help="Write the plan there.")
 @json_option
@@ -49,7 +47,7 @@ def generate(
     output: IO[str] | None,
     as_json: bool,
 ) -> None:
-    """Plan for partitions of TOPICs: over all racks, even over brokers, with as few moves as that takes.
+    """Plan partitions of TOPICs: over all racks, even over brokers, with as few moves as that takes.
 
     Nothing is moved. With --json the plan is printed, for `execute`.
     """
@@ -81,13 +79,15 @@ def generate(
 
 @reassign.command()
 @plan_argument
-@click.option("--throttle", type=click.IntRange(min=1), metavar="BYTES", help="Bytes a second that the move may take of each broker.")
-@click.option("--additional", is_flag=True, help="Even while other partitions are being moved.")
-@click.option("--save", type=click.File("w", encoding="utf-8"), metavar="PLAN.json", help="Write there how it was, to go back.")
-@click.option("--wait", is_flag=True, help="Return when all is moved, and take the throttles away then.")
+@click.option(
+    "--throttle", type=click.IntRange(min=1), metavar="BYTES", help="Replication throttle of the reassignment, bytes per second and broker."
+)
+@click.option("--additional", is_flag=True, help="Even during other reassignments.")
+@click.option("--save", type=click.File("w", encoding="utf-8"), metavar="PLAN.json", help="Save the present assignment, for going back.")
+@click.option("--wait", is_flag=True, help="Return when all partitions are moved, and remove the throttles then.")
 @cluster_command
 def execute(cluster: Cluster, plan: IO[str], throttle: int | None, additional: bool, save: IO[str] | None, wait: bool) -> None:
-    """Move partitions as PLAN.json says."""
+    """Move partitions as planned in PLAN.json."""
     import json
 
     from broker.client import reassignments
@@ -98,13 +98,13 @@ def execute(cluster: Cluster, plan: IO[str], throttle: int | None, additional: b
     check_brokers(cluster, wanted.values())
     under_way = reassignments.moves(cluster)
     if under_way and not additional:
-        raise ClientError(f"{', '.join(map(str, under_way))} are being moved; wait, `cancel` it, or say --additional")
+        raise ClientError(f"{', '.join(map(str, under_way))} are being moved; wait, `cancel` it, or give --additional")
     if save is not None:
         json.dump(to_json({name: move.target if (move := under_way.get(name)) else current[name] for name in wanted}), save)
         save.write("\n")
     if throttle is not None:
         reassignments.throttle(cluster, current, wanted, throttle)
-        say(f"replication that is part of this takes at most {throttle} bytes a second of each broker; verify, or --wait, ends that")
+        say(f"this replication is limited to {throttle} bytes per second on each broker; verify, or --wait, removes the limit")
     outcomes = reassignments.reassign(cluster, wanted)
     if wait and not any(outcomes.values()):
         _wait(cluster, list(wanted))
@@ -130,7 +130,8 @@ def _wait(cluster: Cluster, partitions: list[TopicPartition]) -> None:
 @json_option
 @cluster_command
 def verify(cluster: Cluster, plan: IO[str], preserve_throttles: bool, as_json: bool) -> None:
-    """See how far PLAN.json is; status 1 unless all is done. When nothing is moved any more, throttles are taken away."""
+    """Show the progress of PLAN.json; status 1 unless all is done. Removes the throttles when no partition is being
+    moved."""
     from broker.client import reassignments
     from broker.client.reassignment_plan import from_json
 
@@ -160,20 +161,20 @@ def verify(cluster: Cluster, plan: IO[str], preserve_throttles: bool, as_json: b
 
 @reassign.command()
 @click.argument("plan", type=click.File(encoding="utf-8"), metavar="PLAN.json", required=False)
-@click.option("--all", "everything", is_flag=True, help="All moves under way.")
+@click.option("--all", "everything", is_flag=True, help="All moves in progress.")
 @preserve_option
 @cluster_command
 def cancel(cluster: Cluster, plan: IO[str] | None, everything: bool, preserve_throttles: bool) -> None:
-    """Give up the moves of PLAN.json that are under way; partitions stay where they were."""
+    """Cancel the moves of PLAN.json that are in progress; partitions stay on their brokers."""
     from broker.client import reassignments
     from broker.client.reassignment_plan import from_json
 
     if (plan is None) is not everything:
-        raise click.UsageError("Name a PLAN.json or say --all.")
+        raise click.UsageError("Give a PLAN.json or --all.")
     under_way = list(reassignments.moves(cluster))
     wanted = under_way if plan is None else [name for name in from_json(plan.read()) if name in under_way]
     if not wanted:
-        say("nothing of it is being moved")
+        say("none of its partitions is being moved")
         return
     outcomes = reassignments.reassign(cluster, dict.fromkeys(wanted))
     if not preserve_throttles and set(wanted) == set(under_way):
@@ -185,7 +186,7 @@ def cancel(cluster: Cluster, plan: IO[str] | None, everything: bool, preserve_th
 @json_option
 @cluster_command
 def list_moves(cluster: Cluster, as_json: bool) -> None:
-    """Show the moves under way."""
+    """Show the moves in progress."""
     from broker.client.reassignments import moves
 
     found = sorted(moves(cluster).items())

@@ -1,10 +1,10 @@
-"""Format strings as kcat's -f has them: `%t [%p] at offset %o: key %k: %s\\n`.
+"""Formats records by format strings like kcat's -f: `%t [%p] at offset %o: key %k: %s\\n`.
 
     %s value   %S its length      %k key   %K its length   %R length of the value as four bytes, big-endian
     %t topic   %p partition       %o offset                %T timestamp in milliseconds   %h headers as a=1,b=2
     %% %       \\n \\r \\t \\\\ \\xHH \\0
 
-Lengths of null are -1. Parsed once; formatting a record is joining what the parts give.
+Lengths of null are -1. A format is parsed once; a record is formatted by joining the results of its parts.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 
 
 def parse_format(text: str, *, null: bytes = b"") -> Formatter:
-    """The function that a format stands for; `null` is what null keys and values print as. Raises ValueError."""
+    """The formatter of a format; `null` is the output for null keys and values. Raises ValueError."""
     parts: list[bytes | _Part] = []
     tokens = _tokens(null)
     at = 0
@@ -32,7 +32,7 @@ def parse_format(text: str, *, null: bytes = b"") -> Formatter:
             elif token in tokens and token:
                 parts.append(tokens[token])
             else:
-                raise ValueError(f"%{token} in the format stands for nothing; there are %% %{' %'.join(tokens)}")
+                raise ValueError(f"%{token} in the format is unknown; there are %% %{' %'.join(tokens)}")
             at += 2
         elif char == "\\":
             data, at = unescape_at(text, at)
@@ -49,7 +49,7 @@ def parse_format(text: str, *, null: bytes = b"") -> Formatter:
 
 
 def unescape(text: str) -> bytes:
-    """A delimiter as it is written on a command line: `\\t`, `\\x1e`, or itself. Raises ValueError."""
+    """A delimiter as written on a command line: `\\t`, `\\x1e`, or itself. Raises ValueError."""
     found = bytearray()
     at = 0
     while at < len(text):
@@ -63,17 +63,17 @@ def unescape(text: str) -> bytes:
 
 
 def unescape_at(text: str, at: int) -> tuple[bytes, int]:
-    """The byte that the backslash at `at` begins, and the position behind it. Raises ValueError."""
+    """The byte of the escape at `at`, and the position after it. Raises ValueError."""
     char = text[at + 1 : at + 2]
     if char == "x":
         digits = text[at + 2 : at + 4]
         try:
             return bytes.fromhex(digits), at + 2 + len(digits)
         except ValueError:
-            raise ValueError(f"\\x{digits} is no byte; write two hexadecimal digits") from None
+            raise ValueError(f"\\x{digits} is not a byte; write two hexadecimal digits") from None
     if char not in _ESCAPES:
         known = " ".join(f"\\{name}" for name in _ESCAPES)
-        raise ValueError(f"\\{char} stands for nothing; there are {known} \\xHH")
+        raise ValueError(f"\\{char} is unknown; there are {known} \\xHH")
     return _ESCAPES[char], at + 2
 
 

@@ -1,6 +1,6 @@
-"""Cutting what comes in on a file descriptor into records, without waiting longer than a lingering batch may.
+"""Splits the bytes from a file descriptor into records, without waiting longer than a lingering batch may.
 
-`pieces` yields what stands between delimiters, and None when nothing came within the time it was given.
+`pieces` yields the parts between delimiters, and None when nothing came within the given time.
 """
 
 import os
@@ -15,13 +15,13 @@ MAX_PIECE_BYTES = 256 * 1024 * 1024
 
 
 class PieceTooLarge(ValueError):
-    """No delimiter within the largest message there can be."""
+    """No delimiter within the largest possible message."""
 
 
 def pieces(descriptor: int, delimiter: bytes, patience: Callable[[], float | None]) -> Iterator[bytes | None]:
-    """The pieces of the stream; a last one without a delimiter counts when it is not empty.
+    """The parts of the stream; a non-empty last one without a delimiter counts.
 
-    `patience` says how many seconds the next read may take; None is as long as it takes. Raises PieceTooLarge, OSError.
+    `patience` returns the seconds that the next read may take; None means without limit. Raises PieceTooLarge, OSError.
     """
     rest = b""
     while True:
@@ -45,7 +45,7 @@ def _readable(descriptor: int, seconds: float | None) -> bool:
 
 
 class LineReader:
-    """Turns pieces into records: splits off keys, adds what all records of a command have in common."""
+    """Converts parts to records: splits off keys, and adds the options for all records of a command."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class LineReader:
         self._empty_is_null = empty_is_null
 
     def record(self, piece: bytes) -> OutgoingRecord:
-        """The record that a piece stands for; without the key delimiter in it, all of it is the value."""
+        """The record of a part; without the key delimiter in it, all of it is the value."""
         key, value = self._key, piece
         if self._key_delimiter is not None:
             before, found, after = piece.partition(self._key_delimiter)
@@ -74,7 +74,7 @@ class LineReader:
         return OutgoingRecord(self._null(value), self._null(key), self._headers, self._partition, self._timestamp_ms)
 
     def complete(self, record: OutgoingRecord) -> OutgoingRecord:
-        """A record that was read otherwise, with what the command says for all."""
+        """A record from another source, with the options for all records."""
         return record._replace(
             key=record.key if record.key is not None else self._key,
             headers=record.headers + self._headers,

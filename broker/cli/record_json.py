@@ -1,9 +1,10 @@
-"""Records as lines of JSON, both ways: what `consume --json` prints, `produce --json` takes.
+"""Converts records to lines of JSON and back: `consume --json` prints them, `produce --json` reads them.
 
     {"topic": "t", "partition": 0, "offset": 7, "timestamp": 1700000000000, "key": "k", "value": "v", "headers": [["name", "value"]]}
 
-What is not UTF-8 is given in base64 under a name with `_base64` behind it (`value_base64`, and for headers [name, null, value]), so that
-nothing is lost. With the option for it everything is base64 under the plain names. What is null is null.
+Bytes that are not UTF-8 are in base64 under a name with the suffix `_base64` (`value_base64`, and for headers [name,
+null, value]), so that nothing is lost. With the base64 option all bytes are base64 under the names without suffix. Null
+is null.
 """
 
 import base64
@@ -22,11 +23,11 @@ _WITH_BYTES = 3
 
 
 class NotARecord(ValueError):
-    """A line that says no record; the message says why."""
+    """A line that is not a record; the message has the reason."""
 
 
 def json_line(partition: TopicPartition, record: Record, timestamp_type: TimestampType, *, as_base64: bool) -> str:
-    """One record as one line without its end."""
+    """One record as one line without a line end."""
     found: dict[str, Any] = {
         "topic": partition.topic,
         "partition": partition.partition,
@@ -63,16 +64,17 @@ def _json_header(header: Header, as_base64: bool) -> list[str | None]:
 
 
 def parse_json_line(line: bytes, *, as_base64: bool) -> OutgoingRecord:
-    """What a line says. Topic and offset are passed over; partition and timestamp count unless the command says otherwise.
+    """The record of a line. Topic and offset are ignored; partition and timestamp are used unless the command sets
+    them.
 
-    Values that are no strings stand for their JSON text. Raises NotARecord.
+    Values that are not strings are stored as their JSON text. Raises NotARecord.
     """
     try:
         found = json.loads(line)
     except ValueError as error:
-        raise NotARecord(f"it is no JSON: {error}") from None
+        raise NotARecord(f"it is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise NotARecord("it is no JSON object")
+        raise NotARecord("it is not a JSON object")
     if not found.keys() & {"key", "value", "key" + _SUFFIX, "value" + _SUFFIX}:
         raise NotARecord('it has neither "key" nor "value"')
     return OutgoingRecord(
@@ -98,17 +100,17 @@ def _field_bytes(value: object, name: str, as_base64: bool) -> bytes | None:
     return value.encode() if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _decoded(value: object, name: str) -> bytes:
+def _decoded(value: Any, name: str) -> bytes:
     try:
-        return base64.b64decode(value, validate=True)  # type: ignore[arg-type]  # whatever else it is raises
+        return base64.b64decode(value, validate=True)  # other types raise
     except (binascii.Error, TypeError, ValueError):
-        raise NotARecord(f'"{name}" is no base64') from None
+        raise NotARecord(f'"{name}" is not base64') from None
 
 
 def _number(found: dict[str, Any], name: str) -> int | None:
     value = found.get(name)
     if value is not None and type(value) is not int:
-        raise NotARecord(f'"{name}" is no whole number')
+        raise NotARecord(f'"{name}" is not an integer')
     return value
 
 
@@ -121,7 +123,7 @@ def _headers(value: object, as_base64: bool) -> tuple[Header, ...]:
     found: list[Header] = []
     for pair in pairs:
         if not isinstance(pair, list | tuple) or len(pair) not in (2, _WITH_BYTES) or not isinstance(pair[0], str):
-            raise NotARecord(f'"headers" has {pair!r}, which is no pair of name and value')
+            raise NotARecord(f'"headers" has {pair!r}, which is not a pair of name and value')
         data = _decoded(pair[2], "headers") if len(pair) == _WITH_BYTES else _field_bytes(pair[1], "headers", as_base64)
         found.append((pair[0].encode(), data))
     return tuple(found)

@@ -1,7 +1,7 @@
-"""`ottla serve`: run one broker until it is told to stop.
+"""Implements `ottla serve`: runs one broker until it is stopped.
 
-Prints one line with its addresses on standard output once it listens; the log goes to standard error. Bad configuration is one line
-and exit status 1, before any data is touched.
+Prints one line with its addresses to standard output once it listens; the log goes to standard error. An invalid
+configuration causes one line and exit status 1, before any data is touched.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ logger = logging.getLogger(__name__)
 
 @click.command()
 @click.argument("properties", required=False, type=click.Path(path_type=Path))
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A configuration key; wins over the file and the environment.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A configuration key; overrides the file and the environment.")
 def serve(properties: Path | None, overrides: tuple[str, ...]) -> None:
     """Run a broker.
 
-    PROPERTIES is a server.properties file as Apache Kafka's. Environment variables KAFKA_NUM_PARTITIONS and the like are read as
-    the official container image reads them. Without any of it: 127.0.0.1:9092, data under ./data, no ZooKeeper.
+    PROPERTIES is a server.properties file as for Apache Kafka. Environment variables like KAFKA_NUM_PARTITIONS are read
+    as by the official container image. Without any of them: 127.0.0.1:9092, data under ./data, no ZooKeeper.
     """
     fill_standard_streams()
     set_up_logging()
@@ -44,8 +44,8 @@ def serve(properties: Path | None, overrides: tuple[str, ...]) -> None:
 
 
 def run(config: BrokerConfig) -> int:
-    """Run the event loop until the broker has stopped; the exit status."""
-    import uvloop  # not needed to say what is wrong with a configuration
+    """Run the event loop until the broker has stopped; returns the exit status."""
+    import uvloop  # not needed to report an invalid configuration
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(config))
@@ -69,12 +69,12 @@ async def _serve(config: BrokerConfig) -> int:
         loop.add_signal_handler(number, on_signal)
     broker.on_fatal = stop.set
     starting = asyncio.ensure_future(broker.start())
-    told = asyncio.ensure_future(stop.wait())
-    await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
-    told.cancel()
+    stopped = asyncio.ensure_future(stop.wait())
+    await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
     if not starting.done():
-        # It may be waiting for a ZooKeeper, or for a session to end, and for long.
-        logger.info("told to end before it was ready")
+        # The start may wait for a ZooKeeper, or for a session to end, and for long.
+        logger.info("stopped before it was ready")
         starting.cancel()
     try:
         addresses = await starting

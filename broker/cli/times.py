@@ -1,4 +1,4 @@
-"""Points in time and spans as people write them on a command line. The current time is an argument."""
+"""Parses points in time and durations from the command line. The current time is an argument."""
 
 import re
 from datetime import UTC, datetime
@@ -10,9 +10,10 @@ _SECONDS_DIGITS = 10
 
 
 def parse_time(text: str, now_ms: int) -> int:
-    """Milliseconds since 1970 of `now`, `-1h30m`, milliseconds, seconds (ten digits), or an ISO 8601 date with or without time.
+    """Milliseconds since 1970 of `now`, `-1h30m`, milliseconds, seconds (ten digits), or an ISO 8601 date with or
+    without time.
 
-    A time without a zone is UTC, as for Apache Kafka's tools. Raises ValueError.
+    A time without a zone is UTC, as in Apache Kafka's tools. Raises ValueError.
     """
     if text == "now":
         return now_ms
@@ -24,7 +25,7 @@ def parse_time(text: str, now_ms: int) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(
-            f"{text!r} is no point in time; write 2024-05-01T12:00:00, milliseconds since 1970, or -1h for an hour ago"
+            f"{text!r} is not a point in time; write 2024-05-01T12:00:00, milliseconds since 1970, or -1h for an hour ago"
         ) from None
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
@@ -43,5 +44,5 @@ def parse_span(text: str) -> int:
         )
         return -total if sign else total
     if not re.fullmatch(rf"(?:{_SPAN.pattern})+", text):
-        raise ValueError(f"{text!r} is no span of time; write 1d12h, 30s or P1DT12H")
+        raise ValueError(f"{text!r} is not a duration; write 1d12h, 30s or P1DT12H")
     return round(sum(float(amount) * _SPAN_MS[unit] for amount, unit in _SPAN.findall(text)))

@@ -1,4 +1,5 @@
-"""`ottla topics`: list, describe, create, alter and delete topics, see their offsets, delete records; `reassign` and `elect` beside it."""
+"""Implements `ottla topics`: lists, describes, creates, alters and deletes topics, shows offsets, deletes records;
+`reassign` and `elect` are subcommands."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ def list_topics(cluster: Cluster, internal: bool, as_json: bool) -> None:
 @json_option
 @cluster_command
 def describe(cluster: Cluster, names: tuple[str, ...], under_replicated: bool, unavailable: bool, as_json: bool) -> None:
-    """Describe topics (all without NAMES): leaders, replicas, what is configured."""
+    """Describe topics (all without NAMES): leaders, replicas, configurations."""
     from broker.client.config_admin import DYNAMIC, ResourceType, describe_configs
     from broker.client.topic_admin import all_topics
     from protocol.uuid import ZERO_UUID, to_text
@@ -97,12 +98,12 @@ def describe(cluster: Cluster, names: tuple[str, ...], under_replicated: bool, u
 
 @topics.command()
 @click.argument("names", nargs=-1, required=True)
-@click.option("-p", "--partitions", type=int, default=-1, help="How many; the broker's default if not given.")
-@click.option("-r", "--replication-factor", "--replicas", type=int, default=-1, help="The broker's default if not given.")
+@click.option("-p", "--partitions", type=int, default=-1, help="Number of partitions; by default the broker's default.")
+@click.option("-r", "--replication-factor", "--replicas", type=int, default=-1, help="By default the broker's default.")
 @click.option("-c", "--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic configuration; may be repeated.")
-@click.option("--replica-assignment", "assignment", metavar="0:1,1:2", help="Per partition its replicas, instead of the two counts.")
-@click.option("--if-not-exists", is_flag=True, help="A topic that is there already is no error.")
-@click.option("--validate-only", is_flag=True, help="Only ask whether it could be made.")
+@click.option("--replica-assignment", "assignment", metavar="0:1,1:2", help="The replicas of each partition, instead of the two counts.")
+@click.option("--if-not-exists", is_flag=True, help="An existing topic is not an error.")
+@click.option("--validate-only", is_flag=True, help="Only check whether it can be created.")
 @cluster_command
 def create(
     cluster: Cluster,
@@ -120,7 +121,7 @@ def create(
     from protocol.errors import ErrorCode
 
     if assignment and (partitions != -1 or replication_factor != -1):
-        raise click.UsageError("--replica-assignment says how many partitions and replicas there are; leave the counts out.")
+        raise click.UsageError("--replica-assignment determines the numbers of partitions and replicas; omit the counts.")
     replicas = replica_assignment(assignment) if assignment else []
     check_brokers(cluster, replicas)
     wanted = [NewTopic(name, partitions, replication_factor, key_values(configs, "--config"), replicas) for name in names]
@@ -129,16 +130,16 @@ def create(
     if if_not_exists:
         for name, error in outcomes.items():
             if isinstance(error, Refused) and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
-                outcomes[name], done[name] = None, "is there already"
+                outcomes[name], done[name] = None, "exists already"
     report_outcomes(outcomes.items(), done)
 
 
 @topics.command()
 @click.argument("names", nargs=-1, required=True)
-@click.option("--if-exists", is_flag=True, help="A topic that is not there is no error.")
+@click.option("--if-exists", is_flag=True, help="A missing topic is not an error.")
 @cluster_command
 def delete(cluster: Cluster, names: tuple[str, ...], if_exists: bool) -> None:
-    """Delete topics with all that is in them."""
+    """Delete topics with all their records."""
     from broker.client.errors import Refused
     from broker.client.topic_admin import delete_topics
     from protocol.errors import ErrorCode
@@ -148,17 +149,17 @@ def delete(cluster: Cluster, names: tuple[str, ...], if_exists: bool) -> None:
     if if_exists:
         for name, error in outcomes.items():
             if isinstance(error, Refused) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                outcomes[name], done[name] = None, "is not there"
+                outcomes[name], done[name] = None, "does not exist"
     report_outcomes(outcomes.items(), done)
 
 
 @topics.command()
 @click.argument("names", nargs=-1, required=True)
-@click.option("-p", "--partitions", type=int, required=True, help="How many there are to be in all.")
+@click.option("-p", "--partitions", type=int, required=True, help="Total number of partitions.")
 @click.option("--replica-assignment", "assignment", metavar="0:1,1:2", help="Replicas of the new partitions.")
 @cluster_command
 def alter(cluster: Cluster, names: tuple[str, ...], partitions: int, assignment: str | None) -> None:
-    """Give topics more partitions. Configurations: `ottla configs alter topic NAME`."""
+    """Add partitions to topics. Configurations: `ottla configs alter topic NAME`."""
     from broker.client.topic_admin import grow_topic
 
     replicas = replica_assignment(assignment) if assignment else None
@@ -180,9 +181,10 @@ def alter(cluster: Cluster, names: tuple[str, ...], partitions: int, assignment:
 @json_option
 @cluster_command
 def offsets(cluster: Cluster, names: tuple[str, ...], moments: tuple[str, ...], as_json: bool) -> None:
-    """Show where partitions begin and end, and which offset a time stands for.
+    """Show the start and end offsets of partitions, and the offsets for points in time.
 
-    TIME is 2024-05-01T12:00, milliseconds since 1970, -1h for an hour ago, or `max-timestamp` for the record with the largest one.
+    TIME is 2024-05-01T12:00, milliseconds since 1970, -1h for an hour ago, or `max-timestamp` for the record with the
+    largest one.
     """
     from broker.client.offsets import MAX_TIMESTAMP, end_offsets, list_offsets, start_offsets
 
@@ -217,7 +219,7 @@ def offsets(cluster: Cluster, names: tuple[str, ...], moments: tuple[str, ...], 
 @topics.command("delete-records")
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC[:PARTITIONS]...")
 @click.option(
-    "-o", "--offset", "before", required=True, metavar="OFFSET|end|TIME", help="Delete what is below: an offset, @TIME, or `end`."
+    "-o", "--offset", "before", required=True, metavar="OFFSET|end|TIME", help="Delete the records below: an offset, @TIME, or `end`."
 )
 @json_option
 @cluster_command

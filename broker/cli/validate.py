@@ -1,6 +1,7 @@
-"""`ottla validate`: hands over to the data pipeline, a Spark job of its own package with options of its own.
+"""Implements `ottla validate`: replaces itself by the data pipeline, a Spark job of its own package with options of its
+own.
 
-The floors know nothing of the benchmarks: this process becomes `python -m benchmarks.pipeline`.
+The floors do not depend on the benchmarks: this process becomes `python -m benchmarks.pipeline`.
 """
 
 import os
@@ -12,6 +13,6 @@ import click
 @click.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def validate(arguments: tuple[str, ...]) -> None:
-    """Show with Spark whether a cluster keeps every record, in order, once, and how fast."""
-    # -P: a folder named benchmarks where the user happens to be is not ours.
+    """Check with Spark whether a cluster keeps every record, in order, once, and how fast."""
+    # -P: a folder named benchmarks in the user's working directory is a different one.
     os.execv(sys.executable, [sys.executable, "-P", "-m", "benchmarks.pipeline", *arguments])

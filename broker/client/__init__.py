@@ -1,8 +1,9 @@
-"""A small Kafka client for the commands: blocking, one thread, on `protocol` alone. It speaks to Ottla and to Apache Kafka.
+"""Implements a small Kafka client for the commands: blocking, one thread, on `protocol` alone, for Ottla and Apache
+Kafka.
 
-    connection   one socket: negotiated versions, requests out, answers in
-    cluster      bootstrap, metadata, leaders, coordinators, trying again after a move
-    producer, fetcher, group_member, offsets, and the administration of topics, groups and configs
+  connection   one socket: negotiated versions, requests out, answers in
+  cluster      bootstrap, metadata, leaders, coordinators, retries after a move
+  producer, fetcher, group_member, offsets, and the administration of topics, groups and configs
 
-No SASL and no TLS. What can go wrong is a `ClientError` whose text is meant for the person at the terminal.
+Without SASL and TLS. Errors are `ClientError`s whose texts are meant for the person at the terminal.
 """

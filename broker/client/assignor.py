@@ -1,4 +1,5 @@
-"""The range assignor of Kafka's consumers: of each topic every member gets consecutive partitions, the first members one more."""
+"""Assigns partitions by Kafka's range assignor: every member gets consecutive partitions of each topic, the first
+members one more."""
 
 import struct
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ _WRITTEN_VERSION = 1
 
 
 class Subscriber(NamedTuple):
-    """A member of a group, as the assignor sees it; static members keep their place by their instance id."""
+    """A member of a group for the assignor; static members are ordered by their instance id."""
 
     member_id: str
     topics: Sequence[str]
@@ -43,18 +44,18 @@ def assign_ranges(members: Sequence[Subscriber], partition_counts: Mapping[str, 
 
 
 def encode_subscription(topics: Sequence[str]) -> bytes:
-    """What a member says of itself when it joins."""
+    """The metadata of a member in its join request."""
     return _VERSION.pack(_WRITTEN_VERSION) + ConsumerProtocolSubscription(topics=list(topics)).encode(_WRITTEN_VERSION)
 
 
 def decode_topics(metadata: bytes) -> list[str]:
-    """The topics of a member's subscription; none when it is not one."""
+    """The topics of a member's subscription; none when the bytes are not a subscription."""
     found = _decode(ConsumerProtocolSubscription, metadata)
     return found.topics if isinstance(found, ConsumerProtocolSubscription) else []
 
 
 def encode_assignment(partitions: Sequence[TopicPartition]) -> bytes:
-    """What the leader hands a member."""
+    """The assignment that the leader sends for a member."""
     by_topic: dict[str, list[int]] = {}
     for topic, number in partitions:
         by_topic.setdefault(topic, []).append(number)
@@ -63,7 +64,7 @@ def encode_assignment(partitions: Sequence[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: bytes) -> list[TopicPartition]:
-    """The partitions in an assignment; none when it is empty or no assignment."""
+    """The partitions in an assignment; none when it is empty or malformed."""
     found = _decode(ConsumerProtocolAssignment, data)
     if not isinstance(found, ConsumerProtocolAssignment):
         return []
@@ -71,7 +72,7 @@ def decode_assignment(data: bytes) -> list[TopicPartition]:
 
 
 def _decode(kind: type[Message], data: bytes) -> Message | None:
-    """Newer versions are read as the newest known one, which they extend at their end."""
+    """Decodes newer versions as the newest known one, which they only extend at the end."""
     if len(data) < _VERSION.size:
         return None
     try:

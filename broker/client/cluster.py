@@ -1,7 +1,8 @@
-"""A cluster as a client sees it: bootstrap servers, brokers by id, leaders and coordinators, found anew after they moved.
+"""Tracks a cluster for a client: bootstrap servers, brokers by id, leaders and coordinators, which it looks up again
+after a move.
 
-Everything that needs a broker asks here for its connection. `until_done` tries again what failed because something moves, until the time
-is over.
+Other modules get connections to brokers here. `until_done` repeats attempts that failed for a transient reason, until
+the timeout.
 """
 
 import time
@@ -39,14 +40,14 @@ class TopicPartition(NamedTuple):
 
 
 def parse_bootstrap(text: str) -> list[Address]:
-    """`host:port,host:port`; the port may be left out, IPv6 addresses stand in brackets. Raises ClientError."""
+    """Parses `host:port,host:port`; the port is optional, IPv6 addresses are in brackets. Raises ClientError."""
     found = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         host, colon, port = part.rpartition(":")
         if not colon or part.endswith("]"):
             host, port = part, str(DEFAULT_PORT)
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise ClientError(f"{part!r} is no address of a broker; write host:port")
+            raise ClientError(f"{part!r} is not an address of a broker; write host:port")
         found.append(Address(host.strip("[]"), int(port)))
     if not found:
         raise ClientError("no bootstrap server is given; write host:port")
@@ -54,7 +55,7 @@ def parse_bootstrap(text: str) -> list[Address]:
 
 
 class Cluster:
-    """Use as a context manager; leaving it closes the connections."""
+    """A client of a cluster. Used as a context manager, which closes the connections."""
 
     def __init__(self, bootstrap: str, *, client_id: str = "ottla", timeout_seconds: float = 30.0) -> None:
         self._bootstrap = parse_bootstrap(bootstrap)
@@ -80,16 +81,16 @@ class Cluster:
     # ---- connections
 
     def connection(self, address: Address) -> Connection:
-        """The connection to that address, opened when there is none. Raises Unreachable."""
+        """The connection to an address, opened if there is none. Raises Unreachable."""
         found = self._connections.get(address)
         if found is None:
             found = self._connections[address] = self.new_connection(address)
         return found
 
     def new_connection(self, address: Address) -> Connection:
-        """A connection of one's own, for requests that keep the broker waiting; the caller closes it.
+        """A separate connection, for requests that make the broker wait; the caller closes it.
 
-        Raises Unreachable, or ConnectionLost once the cluster was reached: brokers that were there may come back.
+        Raises Unreachable, or ConnectionLost once the cluster was reached: brokers that ran may come back.
         """
         try:
             return Connection(address, self._client_id, self.timeout_seconds)
@@ -99,13 +100,13 @@ class Cluster:
             raise
 
     def drop(self, connection: Connection) -> None:
-        """Forget a connection that failed."""
+        """Remove a connection that failed."""
         connection.close()
         if self._connections.get(connection.address) is connection:
             del self._connections[connection.address]
 
     def any_connection(self) -> Connection:
-        """A connection to whichever broker can be reached. Raises Unreachable with the reason of each."""
+        """A connection to any broker that can be reached. Raises Unreachable with the reason of each."""
         for connection in self._connections.values():
             return connection
         reasons = []
@@ -117,7 +118,7 @@ class Cluster:
         raise (ConnectionLost if self._brokers else Unreachable)("\n".join(reasons))
 
     def broker_address(self, broker_id: int) -> Address:
-        """Where a broker of this id listens. Raises ClientError when there is none."""
+        """The address of the broker with this id. Raises ClientError when there is none."""
         if broker_id not in self._brokers:
             self.refresh([])
         if broker_id not in self._brokers:
@@ -130,18 +131,19 @@ class Cluster:
         try:
             return self.connection(address)
         except ConnectionLost as error:
-            raise ConnectionLost(f"broker {broker_id} says that it listens at {address}: {error}") from None
+            raise ConnectionLost(f"broker {broker_id} is registered at {address}: {error}") from None
 
     def broker_ids(self) -> list[int]:
-        """The brokers that are alive."""
+        """The ids of live brokers."""
         if not self._brokers:
             self.refresh([])
         return sorted(self._brokers)
 
-    # ---- asking
+    # ---- requests
 
     def until_done(self, attempt: Callable[[], Result], *, timeout_seconds: float | None = None) -> Result:
-        """Call `attempt` until it does not raise something that may pass: a lost connection, a moved leader or coordinator."""
+        """Call `attempt` until it does not fail for a transient reason: a lost connection, a moved leader or
+        coordinator."""
         deadline = time.monotonic() + (self.timeout_seconds if timeout_seconds is None else timeout_seconds)
         while True:
             try:
@@ -156,7 +158,8 @@ class Cluster:
     def ask(
         self, find: Callable[[], Connection], request: Message, response: type[AnyResponse], *, timeout_seconds: float | None = None
     ) -> AnyResponse:
-        """One request to the broker that `find` finds, with the connection dropped when it breaks. Raises ConnectionLost."""
+        """Send one request to the broker that `find` returns; drops the connection when it breaks. Raises
+        ConnectionLost."""
         connection = find()
         try:
             return connection.ask(request, response, timeout_seconds=timeout_seconds)
@@ -165,11 +168,11 @@ class Cluster:
             raise
 
     def ask_broker(self, broker_id: int, request: Message, response: type[AnyResponse]) -> AnyResponse:
-        """One request to a broker by its id. Raises ConnectionLost."""
+        """Send one request to a broker by its id. Raises ConnectionLost."""
         return self.ask(lambda: self.broker(broker_id), request, response)
 
     def ask_controller(self, request: Message, response: type[AnyResponse], *, timeout_seconds: float | None = None) -> AnyResponse:
-        """One request to the controller."""
+        """Send one request to the controller."""
         return self.until_done(lambda: self.ask(self.controller, request, response, timeout_seconds=timeout_seconds))
 
     def controller(self) -> Connection:
@@ -180,7 +183,7 @@ class Cluster:
         return self.broker(self._controller_id)
 
     def coordinator(self, group: str) -> Address:
-        """Where the coordinator of a group listens. Waits while the internal topic is being made. Raises Refused."""
+        """The address of a group's coordinator. Waits while the internal topic is being created. Raises Refused."""
 
         def attempt() -> Address:
             answer = self.ask(self.any_connection, FindCoordinatorRequest(key=group, key_type=0), FindCoordinatorResponse)
@@ -192,7 +195,7 @@ class Cluster:
     # ---- metadata
 
     def refresh(self, topics: Iterable[str] | None, *, may_create: bool = False) -> MetadataResponse:
-        """Ask for topics, all of them when None, and remember what is told."""
+        """Request the metadata of topics, of all when None, and store the answer."""
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
 
         def attempt() -> MetadataResponse:
@@ -209,7 +212,7 @@ class Cluster:
         return answer
 
     def topic(self, name: str, *, may_create: bool = False) -> MetadataResponseTopic:
-        """A topic with its partitions. Raises Refused when there is none."""
+        """A topic with its partitions. Raises Refused if it does not exist."""
         found = self._topics.get(name)
         if found is None or found.error_code:
             self.refresh([name], may_create=may_create)
@@ -226,7 +229,7 @@ class Cluster:
         return sorted(partition.partition_index for partition in self.topic(topic).partitions)
 
     def leader(self, topic_partition: TopicPartition) -> int:
-        """The id of the broker that leads the partition. Raises Refused when there is no such partition, or no leader."""
+        """The id of the partition's leader. Raises Refused when there is no such partition, or no leader."""
         partition = self._partition(topic_partition)
         if partition is None:
             self._topics.pop(topic_partition.topic, None)
@@ -234,7 +237,7 @@ class Cluster:
         if partition is None:
             count = len(self.topic(topic_partition.topic).partitions)
             raise ClientError(f"topic {topic_partition.topic} has no partition {topic_partition.partition}, only {count} from 0 on")
-        if partition.leader_id not in self._brokers:  # none, or one that just died
+        if partition.leader_id not in self._brokers:  # no leader, or one that just died
             self._topics.pop(topic_partition.topic, None)
             raise Refused(str(topic_partition), ErrorCode.LEADER_NOT_AVAILABLE)
         return partition.leader_id
@@ -244,11 +247,11 @@ class Cluster:
         return next(found, None)
 
     def forget(self, topic: str) -> None:
-        """What is known of the topic is out of date."""
+        """Drop the metadata of a topic, because it is out of date."""
         self._topics.pop(topic, None)
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """The partitions, by the broker that leads them."""
+        """The partitions by the id of their leader."""
         found: dict[int, list[TopicPartition]] = {}
         for partition in partitions:
             found.setdefault(self.leader(partition), []).append(partition)
@@ -256,7 +259,8 @@ class Cluster:
 
 
 class UnknownTopic(Refused):
-    """There is no such topic. Not worth a second try, although the code says so: commands do not wait for topics to appear."""
+    """The topic does not exist. Not retried, although the error code is retriable: commands do not wait for topics to
+    appear."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"topic {name}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")

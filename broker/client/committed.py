@@ -1,4 +1,4 @@
-"""A group's committed offsets: read, written and forgotten through its coordinator."""
+"""Reads, commits and deletes a group's committed offsets through its coordinator."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -23,14 +23,14 @@ from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchReques
 
 
 class Committed(NamedTuple):
-    """What a group committed for a partition."""
+    """The committed offset of a partition."""
 
     offset: int
     metadata: str
 
 
 class Membership(NamedTuple):
-    """Who commits. The default is somebody from outside, which a group with members refuses."""
+    """The membership of a commit. The default is a client outside the group, which a group with members refuses."""
 
     generation: int = -1
     member_id: str = ""
@@ -41,7 +41,7 @@ OUTSIDE = Membership()
 
 
 def committed_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, Committed]:
-    """What the group committed for these partitions, or for all; partitions without an offset are left out. Raises Refused."""
+    """The committed offsets of these partitions, or of all; partitions without one are omitted. Raises Refused."""
     wanted = None if partitions is None else list(partitions)
 
     def attempt() -> dict[TopicPartition, Committed]:
@@ -64,7 +64,7 @@ def committed_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPa
 
 
 def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int], membership: Membership = OUTSIDE) -> None:
-    """Commit. Raises Refused when the membership is not valid (any more), SomeRefused for single partitions."""
+    """Commit offsets. Raises Refused when the membership is no longer valid, SomeRefused for single partitions."""
     if not offsets:
         return
 
@@ -102,7 +102,7 @@ def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition
 
 
 def _raise(errors: Mapping[str, Refused]) -> None:
-    """One error for all when all are the same, so that it can be tried again."""
+    """Raises a single error if all are equal, so that it can be retried."""
     if len({error.code for error in errors.values()}) == 1:
         raise next(iter(errors.values()))
     if errors:
@@ -110,7 +110,7 @@ def _raise(errors: Mapping[str, Refused]) -> None:
 
 
 def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Refused | None]:
-    """Forget offsets; what became of each. Raises Refused when the group as a whole refuses."""
+    """Delete offsets; the outcome of each. Raises Refused when the group refuses the request."""
     wanted = list(partitions)
 
     def attempt() -> dict[TopicPartition, Refused | None]:

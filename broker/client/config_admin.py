@@ -1,4 +1,4 @@
-"""Configurations of topics, brokers and broker loggers: described and changed one value at a time."""
+"""Describes and changes configurations of topics, brokers and broker loggers."""
 
 from collections.abc import Sequence
 from enum import IntEnum
@@ -23,7 +23,7 @@ from protocol.schema.message import Message
 
 
 class ResourceType(IntEnum):
-    """Kafka's numbers."""
+    """Kafka's numbers of resource types."""
 
     TOPIC = 2
     BROKER = 4
@@ -31,7 +31,7 @@ class ResourceType(IntEnum):
 
 
 class Operation(IntEnum):
-    """What to do with a value; append and subtract are for lists."""
+    """The kind of a change; append and subtract are for lists."""
 
     SET = 0
     DELETE = 1
@@ -51,11 +51,11 @@ SOURCES = {
     8: "DYNAMIC_GROUP_CONFIG",
 }
 DYNAMIC = frozenset({1, 2, 3, 6, 7, 8})
-"""What somebody set while the cluster ran."""
+"""Sources of values that were set at run time."""
 
 
 class Change(NamedTuple):
-    """One key of one resource."""
+    """The change of one key of a resource."""
 
     name: str
     operation: Operation
@@ -65,7 +65,8 @@ class Change(NamedTuple):
 def describe_configs(
     cluster: Cluster, kind: ResourceType, name: str, *, synonyms: bool = False, documentation: bool = False
 ) -> list[DescribeConfigsResourceResult]:
-    """All keys of a resource, by name. The name of a broker is its id, or empty for the default of all. Raises Refused."""
+    """All keys of a resource, by name. The name of a broker is its id, or empty for the cluster's default. Raises
+    Refused."""
     request = DescribeConfigsRequest(
         resources=[DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)],
         include_synonyms=synonyms,
@@ -101,7 +102,7 @@ def alter_configs(cluster: Cluster, kind: ResourceType, name: str, changes: Sequ
 
 
 def _ask(cluster: Cluster, kind: ResourceType, name: str, request: Message, response: type[AnyResponse]) -> AnyResponse:
-    """What only one broker knows is asked of that one."""
+    """Sends requests about one broker to that broker."""
     if kind is not ResourceType.TOPIC and name:
         return cluster.ask_broker(int(name), request, response)
     return cluster.ask(cluster.any_connection, request, response)

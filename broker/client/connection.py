@@ -1,6 +1,6 @@
-"""One connection to one broker: requests go out in the versions both sides know, answers come in the order of the requests.
+"""Connects to one broker: sends requests in the negotiated versions, and receives answers in the order of the requests.
 
-Blocking, for one thread. A connection that failed once is of no further use.
+Blocking, for one thread. A connection cannot be used after a failure.
 """
 
 import selectors
@@ -31,7 +31,7 @@ AnyResponse = TypeVar("AnyResponse", bound=Message)
 
 
 class Address(NamedTuple):
-    """Where a broker listens."""
+    """The address of a broker."""
 
     host: str
     port: int
@@ -47,7 +47,7 @@ class _Expected(NamedTuple):
 
 
 class Connection:
-    """Open, with the broker's versions known, when the constructor returns. Raises Unreachable, ConnectionLost."""
+    """Connects and negotiates versions in its constructor. Raises Unreachable, ConnectionLost."""
 
     def __init__(self, address: Address, client_id: str, timeout_seconds: float) -> None:
         self.address = address
@@ -70,12 +70,12 @@ class Connection:
             raise
 
     def fileno(self) -> int:
-        """For selectors."""
+        """The descriptor for selectors."""
         return self._socket.fileno()
 
     @property
     def in_flight(self) -> int:
-        """Requests without an answer so far."""
+        """Number of requests without an answer."""
         return len(self._expected)
 
     def close(self) -> None:
@@ -83,11 +83,12 @@ class Connection:
         self._socket.close()
 
     def version_of(self, key: ApiKey) -> int:
-        """The version that requests of this API are sent in. Raises UnsupportedByBroker."""
+        """The version for requests of this API. Raises UnsupportedByBroker."""
         return choose_version(key, self.versions, str(self.address))
 
     def ask(self, request: Message, response: type[AnyResponse], *, timeout_seconds: float | None = None) -> AnyResponse:
-        """Send and wait for the answer; nothing else may be in flight. Raises ConnectionLost, UnsupportedByBroker."""
+        """Send a request and wait for the answer; no other request may be in flight. Raises ConnectionLost,
+        UnsupportedByBroker."""
         assert not self._expected, "answers come in order"
         self.send(request)
         answer = self.receive(self._timeout if timeout_seconds is None else timeout_seconds)
@@ -97,7 +98,7 @@ class Connection:
         return answer
 
     def send(self, request: Message, *, is_answered: bool = True) -> None:
-        """Send without waiting. A Produce with acks=0 is not answered."""
+        """Send a request without waiting. A Produce with acks=0 is not answered."""
         key = ApiKey(cast("int", request.SCHEMA.api_key))
         self._send(request, api(key), self.version_of(key), is_answered=is_answered)
 
@@ -112,7 +113,7 @@ class Connection:
         try:
             data = frame(header, *request.encode_parts(version))
         except InvalidValue as error:
-            raise DoesNotFit(f"a value that was given does not fit into the request: {error}") from None
+            raise DoesNotFit(f"a given value does not fit into the request: {error}") from None
         try:
             self._socket.settimeout(self._timeout)
             self._socket.sendall(data)
@@ -122,7 +123,8 @@ class Connection:
             self._expected.append(_Expected(self._correlation_id, spoken, version))
 
     def receive(self, timeout_seconds: float) -> Message | None:
-        """The next answer; None when none came in time. 0 only takes what is there already. Raises ConnectionLost."""
+        """The next answer; None when none came in time. A timeout of 0 only takes one that has arrived. Raises
+        ConnectionLost."""
         data = self._receive_frame(timeout_seconds)
         if data is None:
             return None
@@ -130,12 +132,12 @@ class Connection:
         try:
             header, at = ResponseHeader.decode(data, expected.api.response_header_version(expected.version))
             if header.correlation_id != expected.correlation_id:
-                raise ConnectionLost(f"the broker at {self.address} answers requests in another order than they were sent")
+                raise ConnectionLost(f"the broker at {self.address} answers requests in a different order")
             return expected.api.response.decode(data, expected.version, at)[0]
         except ProtocolError as error:
             name = expected.api.key.name.title().replace("_", "")
             raise ConnectionLost(
-                f"the broker at {self.address} answers {name} {expected.version} in a way that makes no sense: {error}"
+                f"the broker at {self.address} answers {name} {expected.version} with a malformed response: {error}"
             ) from None
 
     def _receive_frame(self, timeout_seconds: float) -> bytes | None:
@@ -153,7 +155,7 @@ class Connection:
             try:
                 self._received.extend(self._frames.feed(data))
             except InvalidFrame:
-                raise ConnectionLost(f"what listens at {self.address} does not speak Kafka's protocol, or wants TLS") from None
+                raise ConnectionLost(f"the server at {self.address} does not speak Kafka's protocol, or requires TLS") from None
         return self._received.popleft()
 
     def _negotiate(self) -> ApiTable:
@@ -165,9 +167,9 @@ class Connection:
             try:
                 data = self._receive_frame(self._timeout)
             except ConnectionLost as error:
-                raise Unreachable(f"{error} before it said which versions it speaks; does it want TLS or SASL?") from None
+                raise Unreachable(f"{error} before it sent its API versions; does it require TLS or SASL?") from None
             if data is None:
-                raise Unreachable(f"what listens at {self.address} does not answer; does it speak Kafka's protocol?")
+                raise Unreachable(f"the server at {self.address} does not answer; does it speak Kafka's protocol?")
             self._expected.popleft()
             answer = decode_api_versions(data, version)
             if answer.error_code != ErrorCode.UNSUPPORTED_VERSION or version == 0:
@@ -177,7 +179,7 @@ class Connection:
 
 
 def readable(connections: Iterable[Connection], timeout_seconds: float) -> list[Connection]:
-    """Those that have something to read: waits until one has, or the time is up."""
+    """The connections with something to read: waits until there is one, or until the timeout."""
     with selectors.DefaultSelector() as selector:
         for connection in connections:
             selector.register(connection, selectors.EVENT_READ, connection)
@@ -185,10 +187,11 @@ def readable(connections: Iterable[Connection], timeout_seconds: float) -> list[
 
 
 def decode_api_versions(data: bytes, version: int) -> ApiVersionsResponse:
-    """The answer to ApiVersions: in version 0, with an error, when the broker does not know the version asked. Raises Unreachable."""
+    """The answer to ApiVersions, which is in version 0, with an error, when the broker does not support the requested
+    version. Raises Unreachable."""
     try:
         if len(data) >= _ERROR.size and _ERROR.unpack_from(data)[0] == ErrorCode.UNSUPPORTED_VERSION:
             version = 0
         return ApiVersionsResponse.decode(data, version, 4)[0]
     except ProtocolError as error:
-        raise Unreachable(f"what answered does not speak Kafka's protocol: {error}") from None
+        raise Unreachable(f"the server does not speak Kafka's protocol: {error}") from None

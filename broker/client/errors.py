@@ -1,4 +1,4 @@
-"""What can go wrong between a command and a cluster. The text of each says what happened and, where it can be known, what to do."""
+"""Defines the errors of the client. The text says what failed and, if it is known, what to do."""
 
 from collections.abc import Mapping
 
@@ -6,11 +6,11 @@ from protocol.errors import ErrorCode
 
 
 class ClientError(Exception):
-    """Base of everything here; commands print it and end with status 1."""
+    """Base of all client errors; commands print it and end with status 1."""
 
 
 class Unreachable(ClientError):
-    """No connection can be made."""
+    """No connection can be established."""
 
 
 class ConnectionLost(ClientError):
@@ -18,15 +18,15 @@ class ConnectionLost(ClientError):
 
 
 class UnsupportedByBroker(ClientError):
-    """The broker does not speak the API, or no version of it that we speak."""
+    """The broker does not support the API, or none of the versions that this client supports."""
 
 
 class DoesNotFit(ClientError):
-    """A number is too large for its field in the request, or too small; nothing was sent."""
+    """A number is out of the range of its field in the request; nothing was sent."""
 
 
 class Refused(ClientError):
-    """A broker answered with an error. `code` is the error, `what` the thing it is about."""
+    """A broker answered with an error. `code` is the error, `what` its subject."""
 
     def __init__(self, what: str, code: int, message: str | None = None) -> None:
         self.code = ErrorCode.of(code)
@@ -35,7 +35,7 @@ class Refused(ClientError):
 
 
 class SomeRefused(ClientError):
-    """Some of the things asked for in one command failed; the others were done."""
+    """Some parts of a command failed; the others were done."""
 
     def __init__(self, errors: Mapping[str, ClientError]) -> None:
         self.errors = errors

@@ -1,6 +1,7 @@
-"""Reads records from partitions: one Fetch per leader on its way, positions moved on, moved leaders found again.
+"""Reads records from partitions: one Fetch per leader in flight, positions advance, moved leaders are looked up again.
 
-With read_committed, records of aborted transactions are left out, as the lists of them in the answers say; markers are never handed out.
+With read_committed, records of aborted transactions are skipped by the lists in the answers; markers are never
+returned.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _BACKOFF_SECONDS: Final = 0.1
 
 
 class FetchSettings(NamedTuple):
-    """As the Kafka consumer's configuration of the same names."""
+    """The options of Kafka's consumer with the same names."""
 
     isolation: int = READ_UNCOMMITTED
     max_wait_ms: int = 500
@@ -34,7 +35,7 @@ class FetchSettings(NamedTuple):
 
 
 class FetchedBatch(NamedTuple):
-    """Records of one batch, from the position on; none of a marker or of what was aborted."""
+    """The records of one batch from the position on; none for markers and aborted batches."""
 
     partition: TopicPartition
     timestamp_type: TimestampType
@@ -43,7 +44,7 @@ class FetchedBatch(NamedTuple):
 
 
 class OffsetGone(ClientError):
-    """A position is outside of what the partition holds."""
+    """A position is outside of the partition's range."""
 
     def __init__(self, partition: TopicPartition, offset: int) -> None:
         self.partition = partition
@@ -52,7 +53,7 @@ class OffsetGone(ClientError):
 
 
 class Fetcher:
-    """`positions` may be changed between polls: a partition that is not in it any more is not read."""
+    """Reads the partitions in `positions`, which may be changed between polls."""
 
     def __init__(self, cluster: Cluster, positions: dict[TopicPartition, int], settings: FetchSettings) -> None:
         self.positions = positions
@@ -70,9 +71,9 @@ class Fetcher:
         self._in_flight.clear()
 
     def poll(self, timeout_seconds: float) -> Iterator[FetchedBatch]:
-        """What one or more leaders answer, batch by batch; nothing when none does in time.
+        """Wait for answers, and yield their batches; nothing when no leader answers in time.
 
-        The position of a partition moves on with each batch that was taken. Raises OffsetGone, Refused.
+        The position of a partition advances with each batch. Raises OffsetGone, Refused.
         """
         self._send()
         if not self._in_flight:
@@ -139,12 +140,14 @@ class Fetcher:
         for topic in answer.responses:
             for data in topic.partitions:
                 partition = TopicPartition(topic.topic, data.partition_index)
-                # Taken from the assignment, or moved, while the request was on its way: what came is of no use.
+                # The partition was reassigned, or its position changed, while the request was in flight: its data is
+                # ignored.
                 if partition in asked and self.positions.get(partition) == asked[partition]:
                     yield from self._records_of(partition, data)
 
     def _lose(self, leader: int, error: ConnectionLost) -> None:
-        """Try again with new metadata. Raises ConnectionLost when it has not worked for as long as is tried."""
+        """Retry with new metadata. Raises ConnectionLost when the leader could not be reached for as long as the
+        timeout."""
         connection = self._connections.pop(leader, None)
         if connection is not None:
             connection.close()
@@ -196,14 +199,15 @@ class Fetcher:
 
 
 class AbortedFilter:
-    """Which batches of an answer belong to aborted transactions: those of a producer between the first offset and its abort marker."""
+    """Finds the batches of aborted transactions in an answer: those of a producer between the first offset and its
+    abort marker."""
 
     def __init__(self, transactions: list[AbortedTransaction]) -> None:
         self._to_come = sorted(transactions, key=lambda transaction: transaction.first_offset)
         self._aborted: set[int] = set()
 
     def hides(self, header: BatchHeader, buffer: memoryview | bytes, at: int) -> bool:
-        """Whether the batch is not to be seen. To be called for every batch in order."""
+        """Whether to skip the batch. Must be called for every batch in order."""
         while self._to_come and self._to_come[0].first_offset <= header.last_offset:
             self._aborted.add(self._to_come.pop(0).producer_id)
         if header.is_control:

@@ -1,4 +1,4 @@
-"""Groups listed, described and deleted, over all coordinators."""
+"""Lists, describes and deletes groups, over all coordinators."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -20,7 +20,7 @@ NO_GROUP = "Dead"
 
 
 class ListedGroup(NamedTuple):
-    """A group in a list. Old brokers say neither state nor type."""
+    """A group in a list. Old brokers report neither state nor type."""
 
     group: str
     protocol_type: str
@@ -41,7 +41,7 @@ class Member(NamedTuple):
 
 
 class DescribedGroup(NamedTuple):
-    """A group with its members; `state` is Dead when there is no such group."""
+    """A group with its members; `state` is Dead when it does not exist."""
 
     group: str
     state: str
@@ -53,7 +53,7 @@ class DescribedGroup(NamedTuple):
 
 
 def list_groups(cluster: Cluster, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[ListedGroup]:
-    """The groups of all brokers. Raises ClientError when a filter is not known to a broker."""
+    """The groups of all brokers. Raises ClientError when a broker does not support a filter."""
 
     def listed(broker_id: int) -> list[ListedGroup]:
         connection = cluster.broker(broker_id)
@@ -103,7 +103,7 @@ def describe_group(cluster: Cluster, group: str) -> DescribedGroup:
 
 
 def _describe_consumer(cluster: Cluster, group: str) -> DescribedGroup | None:
-    """A group of the new protocol (KIP-848); None when it is no such group."""
+    """A group of the new protocol (KIP-848); None for other groups."""
     address = cluster.coordinator(group)
     answer = cluster.ask(
         lambda: cluster.connection(address), ConsumerGroupDescribeRequest(group_ids=[group]), ConsumerGroupDescribeResponse
@@ -127,7 +127,7 @@ def _describe_consumer(cluster: Cluster, group: str) -> DescribedGroup | None:
 
 
 def delete_groups(cluster: Cluster, groups: Sequence[str]) -> dict[str, ClientError | None]:
-    """Forget groups with their offsets; what became of each."""
+    """Delete groups with their offsets; the outcome of each."""
 
     def attempt(group: str) -> ClientError | None:
         address = cluster.coordinator(group)

@@ -1,7 +1,7 @@
-"""A member of a classic consumer group: joins, takes part in assignments, keeps alive, commits, leaves.
+"""Implements a member of a classic consumer group: joins, assigns, sends heartbeats, commits, leaves.
 
-One thread does everything, so heartbeats go out between polls; whoever stays away from `tend` for longer than the session timeout is put
-out of the group, and joins again.
+Everything runs on one thread, so heartbeats are sent between polls. A member that does not call `tend` within the
+session timeout is removed from the group, and joins again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _JOIN_AGAIN: Final = (
 
 
 class GroupMember:
-    """`join` first; `tend` often; `commit` what was handled; `leave` at the end."""
+    """One member: `join` first, `tend` often, `commit` processed offsets, `leave` at the end."""
 
     def __init__(
         self,
@@ -70,11 +70,11 @@ class GroupMember:
 
     @property
     def membership(self) -> Membership:
-        """What proves that commits are ours."""
+        """The membership that commits carry."""
         return Membership(self._generation, self._member_id, self._instance_id)
 
     def join(self) -> list[TopicPartition]:
-        """Take part in the next assignment, and wait for it. Raises Refused."""
+        """Join the group and wait for the assignment. Raises Refused."""
         deadline = self._clock() + _REBALANCE_SECONDS + self._cluster.timeout_seconds
         while True:
             try:
@@ -140,7 +140,7 @@ class GroupMember:
         return {topic.name: len(topic.partitions) for topic in described.topics if topic.name is not None}
 
     def tend(self) -> bool:
-        """A heartbeat when one is due. False when the group assigns anew: commit, then `join` again. Raises Refused."""
+        """Send a heartbeat when it is due. False when the group rebalances: commit, then `join` again. Raises Refused."""
         if self._clock() < self._next_heartbeat:
             return True
         request = HeartbeatRequest(
@@ -162,7 +162,7 @@ class GroupMember:
         return True
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Commit as this member. False when the group took the partitions away meanwhile. Raises ClientError."""
+        """Commit as this member. False when the group has reassigned the partitions meanwhile. Raises ClientError."""
         try:
             commit_offsets(self._cluster, self._group, offsets, self.membership)
         except Refused as error:
@@ -172,12 +172,12 @@ class GroupMember:
         return True
 
     def leave(self) -> None:
-        """Let the others have the partitions at once; a static member stays until its session is over."""
+        """Leave the group, which reassigns the partitions at once; a static member stays until its session ends."""
         if self._member_id and self._instance_id is None:
             identity = MemberIdentity(member_id=self._member_id, reason="the command ended")
             try:
                 connection = self._coordinator()
-                # Versions below 3 know one member only.
+                # Versions below 3 have a single member.
                 self._ask(
                     LeaveGroupRequest(group_id=self._group, members=[identity])
                     if connection.version_of(ApiKey.LEAVE_GROUP) >= 3
@@ -196,7 +196,7 @@ class GroupMember:
 
     def _coordinator(self) -> Connection:
         if self._connection is None:
-            # A connection of its own: a join keeps it waiting.
+            # A separate connection, because a join makes the broker wait.
             self._connection = self._cluster.new_connection(self._cluster.coordinator(self._group))
         return self._connection
 

@@ -1,4 +1,4 @@
-"""Where partitions begin and end, and which offset a time stands for (ListOffsets), asked of the leaders."""
+"""Looks up the start and end offsets of partitions, and offsets for timestamps, by ListOffsets to the leaders."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
@@ -21,7 +21,7 @@ READ_COMMITTED: Final = 1
 
 
 class FoundOffset(NamedTuple):
-    """An offset, and the timestamp of the record there when a time was asked for. Offset -1: no record is as young."""
+    """An offset, and the timestamp of its record for a lookup by time. Offset -1: no record is at or after that time."""
 
     offset: int
     timestamp: int
@@ -62,17 +62,17 @@ def list_offsets(
 
 
 def end_offsets(cluster: Cluster, partitions: Iterable[TopicPartition], *, isolation: int = READ_UNCOMMITTED) -> dict[TopicPartition, int]:
-    """Behind the last record that a consumer may read, of each partition."""
+    """The offset after the last record that a consumer may read, of each partition."""
     return {name: found.offset for name, found in list_offsets(cluster, dict.fromkeys(partitions, LATEST), isolation=isolation).items()}
 
 
 def start_offsets(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """The first record of each partition."""
+    """The offset of the first record of each partition."""
     return {name: found.offset for name, found in list_offsets(cluster, dict.fromkeys(partitions, EARLIEST)).items()}
 
 
 def offsets_at(cluster: Cluster, partitions: Iterable[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int]:
-    """The first record at that time or later, of each partition; the end where there is none."""
+    """The offset of the first record at that time or later, of each partition; the end if there is none."""
     found = list_offsets(cluster, dict.fromkeys(partitions, timestamp_ms))
     late = [name for name, where in found.items() if where.offset < 0]
     ends = end_offsets(cluster, late) if late else {}
@@ -80,7 +80,7 @@ def offsets_at(cluster: Cluster, partitions: Iterable[TopicPartition], timestamp
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The numbers of the partitions, by topic."""
+    """The partition numbers by topic."""
     found: dict[str, list[int]] = {}
     for topic, number in partitions:
         found.setdefault(topic, []).append(number)

@@ -1,4 +1,5 @@
-"""To which partition a record goes: by the key as Java's default partitioner does, without a key one partition per batch (KIP-480)."""
+"""Chooses the partition of a record: by the key as Java's default partitioner does, without a key one partition per
+batch (KIP-480)."""
 
 from collections.abc import Callable, Sequence
 
@@ -23,12 +24,12 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of_key(key: bytes, partition_count: int) -> int:
-    """Where Java's producer puts a record with this key."""
+    """The partition that Java's producer chooses for this key."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
 class StickyPartition:
-    """The partition of records without a key: one until `next_batch`, then another of those that have a leader."""
+    """The partition of records without a key: it changes with each batch, among partitions with a leader."""
 
     __slots__ = ("_choose", "_current")
 
@@ -38,13 +39,13 @@ class StickyPartition:
         self._current: int | None = None
 
     def current(self, available: Sequence[int]) -> int:
-        """Where the next record goes."""
+        """The partition of the next record."""
         if self._current not in available:
             self._current = self._choose(available)
         assert self._current is not None
         return self._current
 
     def next_batch(self, available: Sequence[int]) -> None:
-        """The batch is full; the next goes elsewhere, if there is an elsewhere."""
+        """The batch is full: choose another partition if there is one."""
         others = [partition for partition in available if partition != self._current]
         self._current = self._choose(others or available)

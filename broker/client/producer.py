@@ -1,7 +1,8 @@
-"""Sends records: collects them into batches per partition, keeps one batch per partition on its way, and tries again what may pass.
+"""Sends records: collects them into batches per partition, has one batch per partition in flight, and retries after
+transient errors.
 
-One batch per partition in flight keeps the order of records whatever is tried again; different partitions travel side by side. With
-acks=all the producer is idempotent when the cluster lets it be, so that trying again writes nothing twice.
+One batch in flight keeps the order of records across retries; batches of different partitions are sent concurrently.
+With acks=all the producer is idempotent if the cluster allows it, so that a retry writes nothing twice.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _NO_IDEMPOTENCE: Final = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSU
 
 
 class OutgoingRecord(NamedTuple):
-    """What is to be sent. Without a partition the key decides; without a timestamp, now."""
+    """A record to send. Without a partition the key decides; without a timestamp the present time is used."""
 
     value: bytes | None
     key: bytes | None = None
@@ -40,7 +41,7 @@ class OutgoingRecord(NamedTuple):
 
 
 class ProducerSettings(NamedTuple):
-    """As the Kafka producer's configuration of the same names."""
+    """The options of Kafka's producer with the same names."""
 
     acks: int = ACKS_ALL
     codec: int = 0
@@ -53,7 +54,7 @@ class ProducerSettings(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """A batch that was acknowledged (offset -1 with acks=0), or given up with an error."""
+    """A batch that was acknowledged (offset -1 with acks=0), or failed with an error."""
 
     partition: TopicPartition
     base_offset: int
@@ -71,12 +72,12 @@ class _Batch:
         self.bytes = 0
         self.begun_at = begun_at
         self.not_before = 0.0
-        self.sent_at: float | None = None  # the first time
+        self.sent_at: float | None = None  # time of the first attempt
         self.sequence = NO_SEQUENCE
 
 
 class Producer:
-    """`send` and `poll` in turn, `flush` at the end. `on_delivery` is called from within them."""
+    """Sends records to one topic: alternate `send` and `poll`, and call `flush` at the end. Both call `on_delivery`."""
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class Producer:
         choose: Callable[[Sequence[int]], int],
         may_create_topic: bool = False,
     ) -> None:
-        """`choose` picks a partition at random. Raises ClientError when there is no such topic."""
+        """`choose` picks a partition at random. Raises ClientError when the topic does not exist."""
         self._cluster = cluster
         self._topic = topic
         self._settings = settings
@@ -127,7 +128,8 @@ class Producer:
     # ---- taking records
 
     def send(self, record: OutgoingRecord) -> None:
-        """Take a record. Waits for the brokers when too much is buffered. Raises ClientError for a partition that is not there."""
+        """Add a record. Waits for the brokers when the buffer is full. Raises ClientError for a partition that does not
+        exist."""
         number = self._partition_of(record)
         now = time.monotonic()
         batch = self._open.get(number)
@@ -163,20 +165,20 @@ class Producer:
 
     @property
     def next_deadline(self) -> float | None:
-        """When (monotonic) the oldest open batch has lingered long enough; None when none is open."""
+        """Time (monotonic) at which the oldest open batch has lingered long enough; None when none is open."""
         if not self._open:
             return None
         return min(batch.begun_at for batch in self._open.values()) + self._settings.linger_seconds
 
     @property
     def has_work(self) -> bool:
-        """Whether something is not delivered yet."""
+        """Whether some records are not delivered yet."""
         return bool(self._buffered)
 
     # ---- sending
 
     def poll(self, timeout_seconds: float = 0.0) -> None:
-        """Send what is due and take in the answers, waiting for one at most that long."""
+        """Send batches that are due and process answers, waiting for one at most `timeout_seconds`."""
         now = time.monotonic()
         for number in [number for number, batch in self._open.items() if now - batch.begun_at >= self._settings.linger_seconds]:
             self._close_batch(number)
@@ -184,14 +186,14 @@ class Producer:
         self._receive(timeout_seconds)
 
     def flush(self) -> None:
-        """Send everything and wait until it is delivered or given up."""
+        """Send everything and wait until each batch is delivered or has failed."""
         for number in list(self._open):
             self._close_batch(number)
         while self.has_work:
             self.poll(_POLL_SECONDS)
 
     def close(self) -> None:
-        """Close the connections; what is not delivered is lost."""
+        """Close the connections; undelivered records are lost."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -229,7 +231,7 @@ class Producer:
         )
         is_answered = self._settings.acks != 0
         try:
-            # A connection of its own: metadata is asked for while answers to Produce are still to come.
+            # A separate connection: metadata is requested while answers to Produce are pending.
             connection = self._connections.get(leader)
             if connection is None:
                 connection = self._connections[leader] = self._cluster.new_connection(self._cluster.broker_address(leader))
@@ -289,7 +291,7 @@ class Producer:
                 batches = self._in_flight[connection].popleft()
                 results = {partition.index: partition for topic in answer.responses for partition in topic.partition_responses}
                 for batch in batches:
-                    self._settle(batch, results.get(batch.partition.partition))
+                    self._on_result(batch, results.get(batch.partition.partition))
         except ConnectionLost as error:
             self._lose(connection, error)
             return
@@ -304,10 +306,10 @@ class Producer:
                 self._muted.discard(batch.partition.partition)
                 self._again_or_give_up(batch, error)
 
-    def _settle(self, batch: _Batch, result: PartitionProduceResponse | None) -> None:
+    def _on_result(self, batch: _Batch, result: PartitionProduceResponse | None) -> None:
         self._muted.discard(batch.partition.partition)
         if result is None:
-            self._done(batch, -1, ClientError(f"{batch.partition}: the broker did not say what became of the batch"))
+            self._done(batch, -1, ClientError(f"{batch.partition}: the broker's answer lacks the batch"))
         elif result.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._done(batch, result.base_offset, None)
         elif result.error_code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE) and len(batch.records) > 1:

@@ -1,6 +1,7 @@
-"""Where replicas should be: spread over racks, even over brokers, and as few of them moved as that allows.
+"""Plans the replicas of partitions: spread over racks, even over brokers, with as few moves as that allows.
 
-Pure; `ottla topics reassign generate` calls it. In Kafka's own tool every partition is placed anew as if the topics had just been made.
+Pure; called by `ottla topics reassign generate`. Kafka's own tool instead places every partition as if its topic were
+new.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ Plan = dict[TopicPartition, list[int]]
 
 
 def balanced(current: Mapping[TopicPartition, Sequence[int]], racks: Mapping[int, str | None], factor: int | None = None) -> Plan:
-    """The plan for these partitions over the brokers of `racks`; `factor` replicas each, or as many as each has.
+    """The plan for these partitions over the brokers of `racks`; `factor` replicas each, or their present number.
 
-    No rack has two replicas of a partition while another has none; then, where that leaves a choice, every broker gets as many replicas as
-    any other, give or take one, and leadership is as even as another order of replicas makes it. Without a rack for each broker racks do
-    not count. Raises ClientError.
+    No rack has two replicas of a partition while another rack has none. Within that, the numbers of replicas per broker
+    differ by at most one if possible, and leadership is as even as another order of replicas makes it. Racks are
+    ignored unless every broker has one. Raises ClientError.
     """
     factors = {partition: factor or len(replicas) for partition, replicas in current.items()}
     most = max(factors.values(), default=0)
@@ -45,7 +46,7 @@ def balanced(current: Mapping[TopicPartition, Sequence[int]], racks: Mapping[int
 
 
 def _quotas(load: Counter[int], brokers: Sequence[int], total: int) -> dict[int, int]:
-    """How many replicas each broker is to have; one more for those that have most now."""
+    """The number of replicas of each broker; one more for those with most replicas now."""
     each, rest = divmod(total, len(brokers))
     favoured = sorted(brokers, key=lambda broker: (-load[broker], broker))[:rest]
     return {broker: each + (broker in favoured) for broker in brokers}
@@ -58,7 +59,7 @@ def _keep(
     rack_of: Mapping[int, str | None],
     room: dict[int, int],
 ) -> None:
-    """Leave what may stay where it is: preferred leaders first, then second replicas, and so on."""
+    """Keep replicas that may stay: preferred leaders first, then second replicas, and so on."""
     count = len(set(rack_of.values()))
     for place in range(max(map(len, current.values()), default=0)):
         for partition, replicas in current.items():
@@ -70,14 +71,15 @@ def _keep(
             used = Counter(rack_of[each] for each in plan[partition])
             least, more = divmod(factors[partition], count)
             here = used[rack_of[broker]]
-            # So many in each rack, and one more in some.
+            # `least` in each rack, and one more in some.
             if here < least or (here == least and sum(in_rack > least for in_rack in used.values()) < more):
                 plan[partition].append(broker)
                 room[broker] -= 1
 
 
 def _even_out(plan: Plan, current: Mapping[TopicPartition, Sequence[int]], rack_of: Mapping[int, str | None], room: dict[int, int]) -> bool:
-    """Give one replica of a broker that has too many to one that has too few, rather one that comes anew anyway; False when none can be."""
+    """Move one replica from a broker with too many to one with too few, preferably a replica that moves anyway; False
+    when none can."""
     for over in sorted((broker for broker in room if room[broker] < 0), key=lambda broker: room[broker]):
         for under in sorted((broker for broker in room if room[broker] > 0), key=lambda broker: -room[broker]):
             for name in sorted(plan, key=lambda name: over in current[name]):
@@ -94,7 +96,7 @@ def _even_out(plan: Plan, current: Mapping[TopicPartition, Sequence[int]], rack_
 
 
 def _spread_leaders(plan: Plan) -> None:
-    """Put another replica first where a broker would lead too many."""
+    """Move another replica to the first place where a broker would lead too many."""
     leads = Counter(replicas[0] for replicas in plan.values())
     moved = True
     while moved:
@@ -110,13 +112,13 @@ def _spread_leaders(plan: Plan) -> None:
 
 
 def to_json(plan: Mapping[TopicPartition, Sequence[int]]) -> dict[str, Any]:
-    """As Kafka's tool writes and reads it."""
+    """The plan in the format of Kafka's tool."""
     partitions = [{"topic": name.topic, "partition": name.partition, "replicas": list(replicas)} for name, replicas in plan.items()]
     return {"version": 1, "partitions": partitions}
 
 
 def from_json(text: str) -> Plan:
-    """The inverse; log directories that may stand there are passed over. Raises ClientError."""
+    """The inverse; log directories in the plan are ignored. Raises ClientError."""
     try:
         document = json.loads(text)
         if document.get("version", 1) != 1:
@@ -126,10 +128,10 @@ def from_json(text: str) -> Plan:
             name = TopicPartition(str(entry["topic"]), int(entry["partition"]))
             replicas = [int(broker) for broker in entry["replicas"]]
             if name in plan:
-                raise ClientError(f"{name} stands twice in the plan")
+                raise ClientError(f"{name} is twice in the plan")
             if not replicas or len(set(replicas)) < len(replicas):
-                raise ClientError(f"{name}: {replicas} are no replicas; name each broker once, and at least one")
+                raise ClientError(f"{name}: {replicas} are not valid replicas; name at least one broker, and each once")
             plan[name] = replicas
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ClientError(f"this is no plan as `generate` writes it: {type(error).__name__} {error}") from None
+        raise ClientError(f"this is not a plan in the format of `generate`: {type(error).__name__} {error}") from None
     return plan

@@ -1,4 +1,4 @@
-"""Partitions moved to other brokers (KIP-455), their throttles (KIP-73), and elections of leaders (KIP-460)."""
+"""Reassigns partitions to other brokers (KIP-455), sets their throttles (KIP-73), and elects leaders (KIP-460)."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 
 Outcomes = dict[TopicPartition, ClientError | None]
-"""None when it was done."""
+"""The error of each partition, None for success."""
 
 
 class Move(NamedTuple):
-    """A partition that is being moved: all replicas, those that come and those that go."""
+    """A partition that is being reassigned: all replicas, those being added and those being removed."""
 
     replicas: list[int]
     adding: list[int]
@@ -41,12 +41,12 @@ class Move(NamedTuple):
 
     @property
     def target(self) -> list[int]:
-        """What will be left."""
+        """The replicas after the reassignment."""
         return [broker for broker in self.replicas if broker not in self.removing]
 
 
 def replicas_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, list[int]]:
-    """The replicas now. Raises ClientError for a partition that there is not."""
+    """The present replicas. Raises ClientError for a partition that does not exist."""
     wanted = list(partitions)
     answer = cluster.refresh(dict.fromkeys(name.topic for name in wanted))
     found: dict[TopicPartition, list[int]] = {}
@@ -63,7 +63,7 @@ def replicas_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[
 
 
 def reassign(cluster: Cluster, plan: Mapping[TopicPartition, Sequence[int] | None]) -> Outcomes:
-    """Begin to move partitions; with None give up their move."""
+    """Begin to reassign partitions; with None cancel their reassignment."""
     request = AlterPartitionReassignmentsRequest(
         timeout_ms=_timeout_ms(cluster),
         topics=[
@@ -93,7 +93,7 @@ def reassign(cluster: Cluster, plan: Mapping[TopicPartition, Sequence[int] | Non
 
 
 def moves(cluster: Cluster, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, Move]:
-    """The moves under way, of all partitions or of these."""
+    """The reassignments in progress, of all partitions or of these."""
     topics = None
     if partitions is not None:
         topics = [ListPartitionReassignmentsTopics(name=name, partition_indexes=found) for name, found in by_topic(partitions).items()]
@@ -114,7 +114,7 @@ def moves(cluster: Cluster, partitions: Iterable[TopicPartition] | None = None) 
 def throttle(
     cluster: Cluster, current: Mapping[TopicPartition, Sequence[int]], plan: Mapping[TopicPartition, Sequence[int]], rate: int
 ) -> None:
-    """Let what moves from `current` to `plan` take at most `rate` bytes a second of each broker."""
+    """Limit the replication from `current` to `plan` to `rate` bytes per second on each broker."""
     leaders: dict[str, list[str]] = {}
     followers: dict[str, list[str]] = {}
     brokers: set[int] = set()
@@ -135,7 +135,7 @@ def throttle(
 
 
 def set_rate(cluster: Cluster, brokers: Iterable[int], rate: int | None) -> None:
-    """What replication that is throttled may take of each broker; None for as much as there is."""
+    """Set the rate of throttled replication on each broker; None removes the limit."""
     operation = Operation.DELETE if rate is None else Operation.SET
     changes = [Change(key, operation, None if rate is None else str(rate)) for key in (LEADER_RATE, FOLLOWER_RATE)]
     for broker in sorted(brokers):
@@ -143,7 +143,7 @@ def set_rate(cluster: Cluster, brokers: Iterable[int], rate: int | None) -> None
 
 
 def clear_throttles(cluster: Cluster, topics: Iterable[str]) -> None:
-    """Take all throttles of replication away, from these topics and from all live brokers."""
+    """Remove all replication throttles from these topics and from all live brokers."""
     set_rate(cluster, cluster.broker_ids(), None)
     for topic in dict.fromkeys(topics):
         alter_configs(
@@ -152,7 +152,7 @@ def clear_throttles(cluster: Cluster, topics: Iterable[str]) -> None:
 
 
 def elect(cluster: Cluster, partitions: Iterable[TopicPartition] | None, *, unclean: bool) -> Outcomes:
-    """Elect leaders, of all partitions with None: the preferred ones, or unclean ones where there is none."""
+    """Elect leaders, of all partitions with None: the preferred ones, or unclean ones for partitions without a leader."""
     listed = None
     if partitions is not None:
         listed = [TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()]
@@ -178,5 +178,5 @@ def _listed(replicas: Sequence[int] | None) -> list[int] | None:
 
 
 def _timeout_ms(cluster: Cluster) -> int:
-    """What the broker may take, so that its answer comes before we stop waiting."""
+    """Timeout for the broker, shorter than this client's own, so that its answer arrives before."""
     return int(cluster.timeout_seconds * 900)

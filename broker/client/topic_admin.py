@@ -1,4 +1,4 @@
-"""Topics made, grown, emptied and deleted, one answer per topic."""
+"""Creates, extends and deletes topics, and deletes records, with one outcome per topic."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -29,11 +29,11 @@ DEFAULT = -1
 _KNOWN_SECONDS = 10.0
 
 Outcomes = dict[str, ClientError | None]
-"""By name: None when it was done."""
+"""The error of each topic by name, None for success."""
 
 
 class NewTopic(NamedTuple):
-    """What is to be made. With assignments (replicas per partition) the counts are theirs."""
+    """A topic to create. Assignments (replicas per partition) determine the two counts."""
 
     name: str
     partitions: int = DEFAULT
@@ -49,7 +49,8 @@ def all_topics(cluster: Cluster) -> list[MetadataResponseTopic]:
 
 
 def create_topics(cluster: Cluster, topics: Sequence[NewTopic], *, validate_only: bool = False) -> Outcomes:
-    """Make topics. Returns when every broker that can be reached knows them: the next command may ask any of them."""
+    """Create topics. Returns when all reachable brokers have their metadata, because the next command may use any of
+    them."""
     request = CreateTopicsRequest(
         topics=[
             CreatableTopic(
@@ -82,7 +83,8 @@ def create_topics(cluster: Cluster, topics: Sequence[NewTopic], *, validate_only
 
 
 def _wait_until_known(cluster: Cluster, broker_id: int, topics: Sequence[str]) -> None:
-    """The controller answers before all brokers have heard of a new topic. Not worth a failure: the topics are there."""
+    """Wait until a broker has the metadata of new topics, as the controller answers before. A timeout is no failure:
+    the topics exist."""
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in topics], allow_auto_topic_creation=False)
 
     def attempt() -> None:
@@ -108,7 +110,7 @@ def delete_topics(cluster: Cluster, names: Sequence[str]) -> Outcomes:
 def grow_topic(
     cluster: Cluster, name: str, count: int, assignments: Sequence[Sequence[int]] | None = None, *, validate_only: bool = False
 ) -> None:
-    """Give a topic `count` partitions. Raises Refused."""
+    """Extend a topic to `count` partitions. Raises Refused."""
     request = CreatePartitionsRequest(
         topics=[
             CreatePartitionsTopic(
@@ -133,7 +135,8 @@ def grow_topic(
 
 
 def delete_records(cluster: Cluster, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Delete everything below the offsets (-1: up to the high watermark); where each partition begins now. Raises Refused."""
+    """Delete all records below the offsets (-1: up to the high watermark); returns the new start of each partition.
+    Raises Refused."""
     found: dict[TopicPartition, int] = {}
 
     def attempt() -> None:
@@ -164,7 +167,7 @@ def delete_records(cluster: Cluster, offsets: Mapping[TopicPartition, int]) -> d
 
 
 def _timeout_ms(cluster: Cluster) -> int:
-    """What the broker may take, so that its answer comes before we stop waiting."""
+    """Timeout for the broker, shorter than this client's own, so that its answer arrives before."""
     return int(cluster.timeout_seconds * 900)
 
 

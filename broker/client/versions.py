@@ -1,4 +1,4 @@
-"""Which version of an API to speak with a broker: the newest that both know (KIP-35)."""
+"""Chooses the version of an API for a broker: the newest that both support (KIP-35)."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -15,18 +15,18 @@ HIGHEST: Final = {
     ApiKey.FIND_COORDINATOR: 3,
     ApiKey.OFFSET_FETCH: 7,
 }
-"""Later versions ask by topic id or for many things at once, which the commands have no use for."""
+"""Newest version used: later ones identify topics by id, or have bulk requests, which the commands do not need."""
 
 ApiTable = dict[int, Versions]
 
 
 def api_table(listed: Iterable[ApiVersion]) -> ApiTable:
-    """What an ApiVersions answer lists, by API key."""
+    """The versions in an ApiVersions answer, by API key."""
     return {entry.api_key: Versions(entry.min_version, entry.max_version) for entry in listed}
 
 
 def choose_version(key: ApiKey, table: ApiTable, address: str) -> int:
-    """The newest version of the API that the broker and this client have in common. Raises UnsupportedByBroker."""
+    """The newest version of the API that the broker and this client support. Raises UnsupportedByBroker."""
     theirs = table.get(key)
     name = key.name.title().replace("_", "")
     if theirs is None:
@@ -34,5 +34,7 @@ def choose_version(key: ApiKey, table: ApiTable, address: str) -> int:
     ours = api(key).versions
     common = Versions(ours.first, min(ours.last, HIGHEST.get(key, ours.last))).within(theirs)
     if common.last < common.first:
-        raise UnsupportedByBroker(f"the broker at {address} speaks {name} {theirs.first} to {theirs.last}, we {ours.first} to {ours.last}")
+        raise UnsupportedByBroker(
+            f"the broker at {address} supports {name} {theirs.first} to {theirs.last}, this client {ours.first} to {ours.last}"
+        )
     return common.last

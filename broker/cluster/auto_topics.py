@@ -1,7 +1,7 @@
-"""Topics that come into being because somebody asked for them: by Metadata, or because the broker itself needs an internal topic.
+"""Creates topics on demand: for Metadata requests, and internal topics for the broker itself.
 
-Kafka's AutoTopicCreationManager. Concurrent requests for one topic share one creation. Created topics take the broker's defaults, internal
-topics their own settings.
+Kafka's AutoTopicCreationManager. Concurrent requests for one topic share one creation. Topics are created with the
+broker's defaults, internal topics with their own settings.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from protocol.errors import ErrorCode
 
 
 class InternalTopicSettings(NamedTuple):
-    """How an internal topic is created."""
+    """The settings with which an internal topic is created."""
 
     num_partitions: int
     replication_factor: int
@@ -71,10 +71,10 @@ class AutoTopics:
         return self._config[AUTO_CREATE_TOPICS_ENABLE]
 
     async def create(self, names: Iterable[str]) -> dict[str, ErrorCode]:
-        """Create topics; for each the code that a Metadata response carries.
+        """Create topics; for each the code for a Metadata response.
 
-        LEADER_NOT_AVAILABLE says that it was created, or is there already, and that the client is to ask again. Every broker says so, not
-        the controller alone: there are clients that take UNKNOWN_TOPIC_OR_PARTITION for the end of it.
+        LEADER_NOT_AVAILABLE means that the topic was created, or existed already, and that the client should ask again.
+        Every broker answers so, not only the controller: some clients take UNKNOWN_TOPIC_OR_PARTITION as final.
         """
         wanted = dict.fromkeys(names)
         codes: dict[str, ErrorCode] = {}
@@ -90,13 +90,13 @@ class AutoTopics:
             task = asyncio.get_running_loop().create_task(self._create(new), name="auto-topics")
             self._in_flight.update(dict.fromkeys(new, task))
         for name, creation in [(name, self._in_flight[name]) for name in legal]:
-            # Shielded: a client that goes away does not take the topic away from the others who wait for it.
+            # Shielded: a client that disconnects must not cancel the creation for other waiting clients.
             codes[name] = (await asyncio.shield(creation))[name]
         return codes
 
     async def _create(self, names: list[str]) -> dict[str, ErrorCode]:
         try:
-            # No time to wait: whoever asked will ask again until the topic has leaders.
+            # Without a timeout: the client asks again until the topic has leaders.
             results = await self._topic_admin.create_topics([self._new_topic(name) for name in names], timeout_ms=0)
         except StoreError as error:
             return dict.fromkeys(names, error_code(error))

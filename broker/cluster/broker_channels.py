@@ -1,11 +1,13 @@
-"""How this broker's controller reaches brokers: by the versions that `inter.broker.protocol.version` selects, each over its own connection.
+"""Connects this broker's controller with other brokers, each over its own connection, in the versions that
+`inter.broker.protocol.version` selects.
 
-Made by `broker.cluster.cluster_wiring` for `controller.state.channels.BrokerSenders`, which sends one request at a time, in order, and
-sends again what could not be delivered (ConnectionError). Apache Kafka's ControllerChannelManager: client id is the controller's broker
-id, no ApiVersions. The broker of this very process is called without a socket.
+Made by `broker.cluster.cluster_wiring` for `replication.ports.senders.Senders`, which sends one request at a
+time, in order, and repeats requests that could not be delivered (ConnectionError). As in Apache Kafka's
+ControllerChannelManager, the client id is the controller's broker id, and ApiVersions is not sent. The broker of this
+process is called without a socket.
 
-Older versions have other shapes: up to LeaderAndIsr 1 and UpdateMetadata 4 partitions are not grouped by topic, and up to StopReplica 2 a
-request deletes all of its partitions or none, so that one becomes two.
+Older versions have other structures: up to LeaderAndIsr 1 and UpdateMetadata 4 partitions are not grouped by topic. Up
+to StopReplica 2 a request deletes all of its partitions or none, so one request becomes two.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import NamedTuple, cast
 
 from config.listeners import SecurityProtocol
 from config.schema.metadata_version import is_at_least
-from controller.state.channels import BrokerChannel, InProcessChannel, Receiver
+from controller.state.channels import BrokerChannel, ControlRequest, ControlResponse, InProcessChannel, Receiver
 from controller.state.context import LiveBroker
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -46,7 +48,7 @@ STOP_REPLICA_WITH_STATES = 3
 
 
 class ControlVersions(NamedTuple):
-    """In which versions a controller speaks."""
+    """The versions of a controller's requests."""
 
     leader_and_isr: int
     update_metadata: int
@@ -54,7 +56,8 @@ class ControlVersions(NamedTuple):
 
 
 def control_versions(inter_broker_protocol_version: str) -> ControlVersions:
-    """What a broker of that protocol version understands; brokers of several releases agree on one by their configuration."""
+    """The versions that brokers of that protocol version support; the configuration makes brokers of different releases
+    agree."""
 
     def chosen(table: tuple[tuple[int, str], ...]) -> int:
         return next((version for version, since in table if is_at_least(inter_broker_protocol_version, since)), 0)
@@ -75,7 +78,7 @@ class BrokerChannels:
         versions: ControlVersions,
         timeout_ms: int,
     ) -> None:
-        """`listener` is that by which brokers reach each other, `timeout_ms` is `controller.socket.timeout.ms`."""
+        """`listener` is the inter-broker listener, `timeout_ms` is `controller.socket.timeout.ms`."""
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._receiver = receiver
@@ -85,7 +88,7 @@ class BrokerChannels:
         self._timeout_ms = timeout_ms
 
     def __call__(self, broker: LiveBroker) -> BrokerChannel:
-        """The way to a broker that is registered."""
+        """The channel to a registered broker."""
         if broker.broker_id == self._broker_id and broker.epoch == self._broker_epoch():
             return InProcessChannel(self._receiver)
         address = address_of(broker, self._listener)
@@ -94,39 +97,48 @@ class BrokerChannels:
 
 
 def address_of(broker: LiveBroker, listener: str) -> PeerAddress | None:
-    """Where a registered broker listens for brokers; None when it has no such listener."""
+    """The address of a registered broker's inter-broker listener; None when it has no such listener."""
     for endpoint in broker.registration.endpoints:
         if endpoint.listener == listener:
             return PeerAddress(endpoint.host, endpoint.port, SecurityProtocol[endpoint.security_protocol])
     return None
 
 
-class PeerChannel(BrokerChannel):
-    """To another broker."""
+class PeerChannel:
+    """The channel to another broker."""
 
     def __init__(self, peer: Peer, versions: ControlVersions, timeout_ms: int) -> None:
         self._peer = peer
         self._versions = versions
         self._timeout_ms = timeout_ms
 
-    async def send_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+    async def send(self, request: ControlRequest) -> ControlResponse:
         """See BrokerChannel."""
+        if isinstance(request, LeaderAndIsrRequest):
+            return await self._send_leader_and_isr(request)
+        if isinstance(request, UpdateMetadataRequest):
+            return await self._send_update_metadata(request)
+        return await self._send_stop_replica(request)
+
+    async def close(self) -> None:
+        """See BrokerChannel."""
+        await self._peer.close()
+
+    async def _send_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         version = self._versions.leader_and_isr
         response = await self._peer.request(
             ApiKey.LEADER_AND_ISR, version, leader_and_isr_in(version, request), timeout_ms=self._timeout_ms
         )
         return _by_topic(request, cast("LeaderAndIsrResponse", response), version)
 
-    async def send_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-        """See BrokerChannel."""
+    async def _send_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         version = self._versions.update_metadata
         message = update_metadata_in(version, request)
         return cast(
             "UpdateMetadataResponse", await self._peer.request(ApiKey.UPDATE_METADATA, version, message, timeout_ms=self._timeout_ms)
         )
 
-    async def send_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """See BrokerChannel."""
+    async def _send_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         version = self._versions.stop_replica
         whole = StopReplicaResponse()
         for message in stop_replica_in(version, request):
@@ -138,13 +150,10 @@ class PeerChannel(BrokerChannel):
                 break
         return whole
 
-    async def close(self) -> None:
-        """See BrokerChannel."""
-        await self._peer.close()
-
 
 def leader_and_isr_in(version: int, request: LeaderAndIsrRequest) -> LeaderAndIsrRequest:
-    """The request as that version can say it. One that cannot say that a leader recovers makes it a leader like any other."""
+    """The request in the structure of that version. Before versions with a recovery state, a recovering leader is sent
+    as a normal leader."""
     if version >= LEADER_AND_ISR_WITH_RECOVERY:
         return request
     for topic in request.topic_states:
@@ -161,7 +170,7 @@ def leader_and_isr_in(version: int, request: LeaderAndIsrRequest) -> LeaderAndIs
 
 
 def update_metadata_in(version: int, request: UpdateMetadataRequest) -> UpdateMetadataRequest:
-    """The request as that version can say it."""
+    """The request in the structure of that version."""
     if version == 0:
         for broker in request.live_brokers:
             plaintext = next((each for each in broker.endpoints if each.security_protocol == SecurityProtocol.PLAINTEXT), None)
@@ -178,7 +187,7 @@ def update_metadata_in(version: int, request: UpdateMetadataRequest) -> UpdateMe
 
 
 def stop_replica_in(version: int, request: StopReplicaRequest) -> list[StopReplicaRequest]:
-    """The request as that version can say it: what is only stopped first, then what is deleted."""
+    """The requests in the structure of that version: first the partitions to stop only, then those to delete."""
     if version >= STOP_REPLICA_WITH_STATES:
         return [request]
     requests = []
@@ -206,7 +215,7 @@ def stop_replica_in(version: int, request: StopReplicaRequest) -> list[StopRepli
 
 
 def _by_topic(request: LeaderAndIsrRequest, response: LeaderAndIsrResponse, version: int) -> LeaderAndIsrResponse:
-    """The errors by topic id, which is how the controller reads them; versions before 5 name the topics."""
+    """The errors by topic id, as the controller reads them; versions before 5 have topic names."""
     if version < LEADER_AND_ISR_ERRORS_BY_TOPIC:
         ids = {topic.topic_name: topic.topic_id for topic in request.topic_states}
         topics: dict[bytes, LeaderAndIsrTopicError] = {}

@@ -1,7 +1,7 @@
-"""What makes a broker one of many: the ways to other brokers, and what goes over them.
+"""Wires a broker into its cluster: connections to other brokers, and the components that use them.
 
-`broker.server` makes one per broker before it registers, and closes it after its listeners. A broker that is alone (neither ZooKeeper nor
-a metadata file that others share) has one as well, but nothing of it ever connects.
+`broker.server` makes one per broker before it registers, and closes it after the listeners. A broker that is alone
+(with neither ZooKeeper nor a shared metadata file) has one as well, but never connects.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 
 from broker.cluster.broker_channels import BrokerChannels, control_versions
 from broker.cluster.controller_channel import ControllerChannel, address_in, asking_here
-from broker.cluster.ghost_topics import GhostTopics
+from broker.cluster.missed_deletions import MissedDeletions
 from broker.cluster.stray_replicas import StrayReplicas
 from broker.loop.background import LoopBackground
 from broker.request.first_picture import FirstPicture
@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 ISOLATION_PERIOD_MS = 500
 DELIVERY_SECONDS = 1.0
-"""How long a controller that stops tries to tell the brokers what it decided last."""
+"""Time for a stopping controller to deliver its last decisions to the brokers, seconds."""
 
 
 def is_alone(config: BrokerConfig) -> bool:
@@ -53,16 +53,17 @@ def is_alone(config: BrokerConfig) -> bool:
 
 
 class ClusterWiring:
-    """See the module. Needs `services` with all but the controller and what this makes."""
+    """See the module. Needs `services` with all but the controller and the components made here."""
 
     def __init__(self, services: Services, connect_within: Callable[[int], Connect]) -> None:
-        """`connect_within` gives the way to other brokers, for responses of at most that many bytes."""
+        """`connect_within` returns a function that connects to other brokers, for responses of at most the given number
+        of bytes."""
         config = services.config
         self._services = services
         services.fetcher_pool = None
         services.first_picture = FirstPicture(services)
         self._listener = config.listeners.inter_broker_listener_name
-        # A response may hold one batch beyond its limit, which came by a request.
+        # A response may exceed its limit by one batch, which arrived in a request.
         self.connect = connect_within(config[REPLICA_FETCH_RESPONSE_MAX_BYTES] + config[SOCKET_REQUEST_MAX_BYTES])
         self._channels = BrokerChannels(
             services.broker_id,
@@ -76,14 +77,15 @@ class ClusterWiring:
         self._ask_here = asking_here(services, self._listener)
         self._to_controller = self._controller_channel()
         self._held = AsyncExitStack()
-        """What was started, and how to end it."""
+        """The components that were started, with their closing functions."""
         self._held.push_async_callback(self._to_controller.close)
-        self._ghosts = GhostTopics(services)
-        services.control_requests.on_other_controller = self._ghosts.on_other_controller
-        self._held.push_async_callback(self._ghosts.close)
+        self._missed_deletions = MissedDeletions(services)
+        services.control_requests.on_other_controller = self._missed_deletions.on_other_controller
+        self._held.push_async_callback(self._missed_deletions.close)
 
     def begin(self, background: LoopBackground, send_clients_away: Callable[[], None]) -> None:
-        """Before the controller first speaks: what replicas here need of other brokers. `send_clients_away` closes all connections."""
+        """Start what replicas here need of other brokers, before the controller first sends requests.
+        `send_clients_away` closes all connections."""
         services = self._services
         config = services.config
         if is_alone(config):
@@ -97,7 +99,7 @@ class ClusterWiring:
         self._held.push_async_callback(strays.close)
 
         def on_other_controller() -> None:
-            self._ghosts.on_other_controller()
+            self._missed_deletions.on_other_controller()
             strays.on_other_controller()
 
         services.control_requests.on_other_controller = on_other_controller
@@ -130,20 +132,20 @@ class ClusterWiring:
         self._held.push_async_callback(pool.close)
         period_ms = config[REPLICA_LAG_TIME_MAX_MS] // 2
 
-        def let_laggards_go() -> None:
+        def shrink_isrs() -> None:
             manager.maybe_shrink_isrs(elapsed_ms(services.clock))
 
-        background.schedule("isr-expiration", period_ms, period_ms, let_laggards_go)
+        background.schedule("isr-expiration", period_ms, period_ms, shrink_isrs)
         timeout_ms = config[ZOOKEEPER_SESSION_TIMEOUT_MS]
         isolation = Isolation(manager, lambda: services.store.is_connected, timeout_ms, services.clock, send_clients_away)
         background.schedule("isolation", ISOLATION_PERIOD_MS, ISOLATION_PERIOD_MS, isolation.look)
 
     def channel_to(self, broker: LiveBroker) -> BrokerChannel:
-        """The controller's way to a broker (`controller.state.channels.ChannelFactory`)."""
+        """The controller's channel to a broker (`controller.state.channels.ChannelFactory`)."""
         return self._channels(broker)
 
     def _controller_channel(self) -> ControllerChannel:
-        """A way to the active controller, wherever it is."""
+        """A channel to the active controller, whichever broker that is."""
         services = self._services
         return ControllerChannel(
             services.cluster, self.connect, self._listener, str(services.broker_id), self._is_controller, self._ask_here
@@ -153,7 +155,7 @@ class ClusterWiring:
         return address_in(self._services.cluster, broker_id, self._listener)
 
     async def on_new_session(self) -> None:
-        """The broker registered again: the controller knows it by another epoch."""
+        """The broker registered again and has a new broker epoch."""
         self._services.broker_epoch = self._services.controller.broker_epoch
 
     async def producer_id_block(self) -> ProducerIdBlock:
@@ -169,7 +171,8 @@ class ClusterWiring:
         return ProducerIdBlock(services.broker_id, first, first + response.producer_id_len - 1)
 
     async def hand_over(self) -> None:
-        """Before the broker stops, while it serves: give what it leads to others (`controlled.shutdown.enable`)."""
+        """Move leaderships to other brokers before the broker stops, while it still serves
+        (`controlled.shutdown.enable`)."""
         services = self._services
         if services.config[CONTROLLED_SHUTDOWN_ENABLE] and len(services.cluster.brokers) > 1:
             from broker.cluster.controlled_shutdown import ControlledShutdown, Leaving
@@ -190,10 +193,10 @@ class ClusterWiring:
                 async with asyncio.timeout(DELIVERY_SECONDS):
                     await services.controller.delivered()
             except TimeoutError:
-                logger.warning("not every broker was told of the controller's last decisions; the next controller tells them")
+                logger.warning("not every broker received the controller's last decisions; the next controller sends them")
 
     async def close(self) -> None:
-        """End what was begun, and close the connections."""
+        """Close the started components and the connections."""
         await self._held.aclose()
 
     def _is_controller(self) -> bool:

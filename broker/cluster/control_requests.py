@@ -1,8 +1,8 @@
-"""What this broker does with the controller's requests, however they came: from the controller in this process or over the network.
+"""Handles the controller's requests on this broker, from the controller in this process or over the network.
 
-The replica manager does the work; here stands what has to happen around it in a broker: the configuration of a topic is read before its
-logs are made, those who wait for the cluster to change are told that it did, and a fault of ours is an answer with an error, as it is over
-the network: the controller's queue to this broker goes on.
+The replica manager does the work. This module adds what a broker needs around it: the configuration of a topic is read
+before its logs are created, and waits on the metadata are notified. An internal error becomes an error response, as
+over the network, so that the controller's queue to this broker continues.
 """
 
 import logging
@@ -32,18 +32,18 @@ class ControlRequests:
         metadata_waits: MetadataWaits,
         while_large: WhileLarge = nullcontext,
     ) -> None:
-        """`while_large` is entered for as long as a request about very many partitions is worked off: what it makes is there to stay.
-        Or, where logs are deleted, to be let go one by one."""
+        """`while_large` is entered while a request for very many partitions is handled, which makes long-lived objects,
+        or deletes logs one by one."""
         self._while_large = while_large
         self._replica_manager = replica_manager
         self._dynamic_config = dynamic_config
         self._metadata_waits = metadata_waits
-        self._speaker = (-1, -1)
+        self._sender = (-1, -1)
         self.on_other_controller: Callable[[], None] = lambda: None
-        """Told after the first UpdateMetadata of another controller, or to another life of this broker."""
+        """Called after the first UpdateMetadata of another controller, or for another incarnation of this broker."""
 
     async def on_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        """Become leader or follower."""
+        """Become leader or follower of the partitions."""
         named = {topic.topic_name for topic in request.topic_states}
         named.update(state.topic_name for state in request.ungrouped_partition_states)
         new = [topic for topic in named if topic not in self._replica_manager.partitions]
@@ -51,36 +51,36 @@ class ControlRequests:
             try:
                 await self._dynamic_config.refresh(new)
             except StoreError as error:
-                logger.warning("the configurations of %s cannot be read (%s); what is known of them is used", ", ".join(new), error)
+                logger.warning("the configurations of %s cannot be read (%s); the last known ones are used", ", ".join(new), error)
         try:
             with self._as_large(request):
                 return await self._replica_manager.on_leader_and_isr(request)
         except Exception:
-            _say_failed(request)
+            _log_failure(request)
             return LeaderAndIsrResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
 
     async def on_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-        """Learn of the cluster."""
+        """Update the metadata of the cluster."""
         try:
             with self._as_large(request):
                 response = await self._replica_manager.on_update_metadata(request)
         except Exception:
-            _say_failed(request)
+            _log_failure(request)
             return UpdateMetadataResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         self._metadata_waits.notify()
-        speaker = (request.controller_epoch, request.broker_epoch)
-        if speaker != self._speaker and response.error_code == ErrorCode.NONE:
-            self._speaker = speaker
+        sender = (request.controller_epoch, request.broker_epoch)
+        if sender != self._sender and response.error_code == ErrorCode.NONE:
+            self._sender = sender
             self.on_other_controller()
         return response
 
     async def on_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """Stop replicas, or delete them."""
+        """Stop replicas, and delete those that the request marks for deletion."""
         try:
             with self._as_large(request):
                 return await self._replica_manager.on_stop_replica(request)
         except Exception:
-            _say_failed(request)
+            _log_failure(request)
             return StopReplicaResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _as_large(self, request: LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest) -> AbstractContextManager[None]:
@@ -88,5 +88,5 @@ class ControlRequests:
         return self._while_large() if partitions >= LARGE else nullcontext()
 
 
-def _say_failed(request: LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest) -> None:
+def _log_failure(request: LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest) -> None:
     logger.exception("%s of controller %d (epoch %d) failed", type(request).__name__, request.controller_id, request.controller_epoch)

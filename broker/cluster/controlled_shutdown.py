@@ -1,9 +1,13 @@
-"""Before a broker stops it asks the controller to move its leaderships elsewhere, while it still serves. Kafka's doControlledShutdown.
+"""Asks the controller to move this broker's leaderships before the broker stops, while it still serves. Kafka's
+doControlledShutdown.
 
-Called by `broker.server` first of all when it stops. The request goes over a connection of its own, without ApiVersions, in version 3. A
-controller that could not move everything, or cannot be reached, is asked again; then the broker stops anyway. Other than Apache Kafka, it
-does not sleep through the pause: it goes on as soon as the last other broker is gone, and asks as soon as somebody is in sync again. Nor
-does it wait for an answer while the metadata store is away: mostly it is so for the controller, too, which then decides nothing.
+Called by `broker.server` first of all when it stops. The request goes over a connection of its own, without
+ApiVersions, in version 3. It is repeated if the controller could not move all leaderships, or cannot be reached; after
+the last attempt the broker stops anyway.
+
+Differences from Apache Kafka: the pause between attempts ends early, when the last other broker is gone or when another
+replica is in sync again. The broker does not wait for an answer while the metadata store is unavailable: probably the
+controller cannot reach the store either, and then decides nothing.
 """
 
 from __future__ import annotations
@@ -33,24 +37,25 @@ logger = logging.getLogger(__name__)
 
 VERSION = 3
 HANDED_OVER_SECONDS = 1.0
-"""How long the LeaderAndIsr may take by which this broker learns that it leads no longer."""
+"""Wait for the LeaderAndIsr that ends this broker's leaderships, seconds."""
 POLL_SECONDS = 0.01
 RETRY_POLL_SECONDS = 0.1
 STORE_AWAY_SECONDS = 3.0
-"""A connection to ZooKeeper that breaks is there again sooner, unless ZooKeeper is gone."""
+"""Time without the metadata store after which an attempt is ended, seconds; a broken connection to ZooKeeper is
+restored sooner, unless ZooKeeper is gone."""
 
 Sleep = Callable[[float], Awaitable[None]]
 
 
 class StoreAway(Exception):
-    """No answer came, and for a while now none could."""
+    """No answer came, and the metadata store is unavailable."""
 
 
 class Leaving:
-    """The `Followers` of a broker that hands over: it follows nothing anew.
+    """The `Followers` of a broker in controlled shutdown: it follows no partition any more.
 
-    Were it to fetch what it led a moment ago, the new leaders would propose it for their ISRs, and wait for it with every record until
-    somebody decides that, which takes as long as an election when this broker was the controller.
+    If it fetched a partition that it led before, the new leader would add it to the ISR, and each append would then
+    wait for it until it leaves the ISR. That takes as long as an election when this broker was the controller.
     """
 
     def __init__(self, followers: Followers) -> None:
@@ -89,7 +94,8 @@ class ControlledShutdown:
         self._sleep = sleep
 
     async def run(self, broker_id: int, broker_epoch: int) -> bool:
-        """Hand over what this broker leads; whether the controller says that it did. A broker that is alone has nobody to give it to."""
+        """Move the leaderships of this broker; returns whether the controller confirms it. A broker without other
+        brokers has nothing to move."""
         attempts = self._config[CONTROLLED_SHUTDOWN_MAX_RETRIES]
         for left in range(attempts - 1, -1, -1):
             if self._is_alone(broker_id):
@@ -97,11 +103,13 @@ class ControlledShutdown:
             try:
                 why = await self._attempt(broker_id, broker_epoch)
             except StoreAway:
-                logger.warning("controlled shutdown of broker %d: the metadata store is away, so the controller cannot decide", broker_id)
+                logger.warning(
+                    "controlled shutdown of broker %d: the metadata store is unavailable, so the controller cannot decide", broker_id
+                )
                 break
             if why is None:
                 await self._handed_over(broker_id)
-                logger.info("the controller has moved the leaderships of broker %d elsewhere", broker_id)
+                logger.info("the controller has moved the leaderships of broker %d to other brokers", broker_id)
                 return True
             logger.warning("controlled shutdown of broker %d: %s; %d attempts are left", broker_id, why, left)
             if left:
@@ -110,12 +118,12 @@ class ControlledShutdown:
         return False
 
     async def _attempt(self, broker_id: int, broker_epoch: int) -> str | None:
-        """Ask once; why it failed, or None. Raises StoreAway."""
+        """Send the request once; returns the reason of a failure, or None. Raises StoreAway."""
         request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch)
         try:
             response = cast("ControlledShutdownResponse", await self._answer(request, str(broker_id)))
         except (PeerUnavailable, ControllerError, StoreError) as error:
-            return f"the controller was not reached: {error}"
+            return f"the controller cannot be reached: {error}"
         except TimeoutError:
             return "the controller did not answer in time"
         if response.error_code != ErrorCode.NONE:
@@ -155,7 +163,7 @@ class ControlledShutdown:
         return not any(other != broker_id for other in self._cluster.brokers)
 
     async def _pause(self, broker_id: int) -> None:
-        """Wait until it makes sense to ask again."""
+        """Wait until another attempt may succeed."""
         waits_for_somebody = not self._leads_what_others_host(broker_id)
         left = self._config[CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS] / 1000
         while left > 0 and not self._is_alone(broker_id):
@@ -165,8 +173,10 @@ class ControlledShutdown:
                 return
 
     async def _handed_over(self, broker_id: int) -> None:
-        """The controller answers as soon as it has decided; until LeaderAndIsr comes, producers are still served here in an epoch that is
-        over. Stopping in between would cost them a disconnect instead of a quick NOT_LEADER_OR_FOLLOWER.
+        """Wait for the LeaderAndIsr that ends the leaderships.
+
+        The controller answers before it is delivered, and until then producers are still served here in an old epoch.
+        If the broker stopped in between, they would see a disconnect instead of a quick NOT_LEADER_OR_FOLLOWER.
         """
         waited = 0.0
         while waited < HANDED_OVER_SECONDS and self._leads_what_others_host(broker_id):

@@ -1,10 +1,11 @@
-"""The broker's way to the active controller. Kafka's NodeToControllerChannelManager.
+"""Sends requests to the active controller. Kafka's NodeToControllerChannelManager.
 
-Used for AlterPartition, AllocateProducerIds and, without ApiVersions and attempts of its own, ControlledShutdown. The controller is whom
-the last UpdateMetadata named, at its endpoint of the listener between brokers. When that is this broker, the handler is called without a
-socket.
+Used for AlterPartition, AllocateProducerIds and, without ApiVersions and retries of its own, ControlledShutdown. The
+controller is the broker named in the last UpdateMetadata, at its endpoint of the inter-broker listener. If that is this
+broker, the handler is called without a socket.
 
-One request is under way at a time, the others wait in order: channels cost nothing until they are used, so every purpose has its own.
+One request is in flight at a time, the others wait in order. A channel costs nothing until it is used, so every purpose
+has its own.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias, cast
 
 from broker.handlers.table import handlers_of
-from broker.network.request_channel import CLOSE, ConnectionInfo
+from broker.network.request_channel import CLOSE
 from broker.request.context import RequestContext
 from broker.request.services import Services
+from broker.security.access import Access
+from broker.security.authorizer import AllowAll
+from broker.security.client import Client
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.schema.message import Message
@@ -55,13 +59,13 @@ class ControllerChannel:
         self._turn = asyncio.Lock()
 
     async def request(self, api_key: ApiKey, version: int, message: Message, timeout_ms: int) -> Message:
-        """The controller's answer. Asks again, after a pause, until there is a controller that says it is one.
+        """The controller's answer. Repeats the request, after a pause, until a broker answers as controller.
 
-        Raises PeerUnavailable after `timeout_ms`; whether the controller acted is unknown then.
+        Raises PeerUnavailable after `timeout_ms`; the controller may have acted on the request.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
-        why = "others were asking"
+        why = "other requests were in flight"
         try:
             async with asyncio.timeout_at(deadline):
                 async with self._turn:
@@ -70,7 +74,7 @@ class ControllerChannel:
                             response = await self._ask(api_key, version, message, max(1, int((deadline - loop.time()) * 1000)))
                             if getattr(response, "error_code", ErrorCode.NONE) != ErrorCode.NOT_CONTROLLER:
                                 return response
-                            why = f"broker {self._cluster.controller_id} is not the controller any more"
+                            why = f"broker {self._cluster.controller_id} is no longer the controller"
                         except PeerUnavailable as error:
                             why = str(error)
                         await self.close()
@@ -79,7 +83,7 @@ class ControllerChannel:
             raise PeerUnavailable(f"the controller did not answer {api_key.name} within {timeout_ms} ms: {why}") from None
 
     async def close(self) -> None:
-        """Close the connection; a later request makes another."""
+        """Close the connection; a later request opens another."""
         peer, self._peer = self._peer, None
         if peer is not None:
             await peer.close()
@@ -97,23 +101,35 @@ class ControllerChannel:
 
 
 def controller_address(cluster: MetadataCache, listener: str) -> PeerAddress | None:
-    """Where the controller listens for brokers, as far as this broker was told."""
+    """The controller's address of the inter-broker listener, as in the last metadata."""
     return address_in(cluster, cluster.controller_id, listener)
 
 
 def address_in(cluster: MetadataCache, broker_id: int, listener: str) -> PeerAddress | None:
-    """Where a broker listens for brokers, as far as this broker was told."""
+    """A broker's address of the inter-broker listener, as in the last metadata."""
     endpoint = cluster.endpoint(broker_id, listener)
     return None if endpoint is None else PeerAddress(endpoint.host, endpoint.port, endpoint.security_protocol)
 
 
+class _Itself:
+    """The broker as a client of itself, with all permissions."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.access = Access(AllowAll(), client)
+
+    def offend(self, reason: str) -> None:
+        """See `RequestContext`."""
+
+
 def asking_here(services: Services, listener: str) -> AskHere:
-    """Calls the handlers of this broker as a request that came by the listener between brokers would."""
+    """Calls the handlers of this broker like a request over the inter-broker listener."""
 
     async def ask(api_key: ApiKey, version: int, message: Message) -> Message:
         handler = handlers_of(api_key)[0]
-        info = ConnectionInfo(f"broker-{services.broker_id}", "127.0.0.1", 0, listener)
-        context = RequestContext(api_key, version, 0, str(services.broker_id), info, services, lambda _, __: CLOSE, lambda _: None)
+        assert handler is not None  # only Produce and Fetch have none, which no broker asks of itself
+        connection = _Itself(Client(f"broker-{services.broker_id}", "127.0.0.1", 0, listener))
+        context = RequestContext(api_key, version, 0, str(services.broker_id), connection, services, lambda _, __: CLOSE)
         answer = handler(message, context)
         return cast("Message", await answer if inspect.isawaitable(answer) else answer)
 

@@ -1,7 +1,9 @@
-"""Tells the controller that a log directory of this broker failed, so that the cluster learns which replicas are gone.
+"""Reports a failed log directory of this broker to the controller, so that the cluster learns which replicas are
+offline.
 
-Kafka's ReplicaManager.propagateLogDirFailure in ZooKeeper mode: a sequential znode under /log_dir_event_notification. The active
-controller then asks this broker about its replicas and elects other leaders where it can.
+Kafka's ReplicaManager.propagateLogDirFailure in ZooKeeper mode: creates a sequential znode under
+/log_dir_event_notification. The active controller then sends this broker its replicas again, and elects other leaders
+where it can.
 """
 
 import asyncio
@@ -16,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogDirFailures:
-    """`report` is given to the replica manager, which calls it on the loop."""
+    """The replica manager calls `report` on the loop."""
 
     def __init__(self, store: MetadataStore, broker_id: int) -> None:
         self._store = store
@@ -34,9 +36,10 @@ class LogDirFailures:
             await self._store.create(LOG_DIR_EVENT_PREFIX, encode_log_dir_event(self._broker_id), sequential=True)
         except StoreError as error:
             logger.error(
-                "the controller cannot be told of the failed log directory; clients are still sent here for its partitions: %s", error
+                "the failed log directory cannot be reported to the controller; clients are still sent here for its partitions: %s",
+                error,
             )
 
     async def close(self) -> None:
-        """Let reports that are under way end."""
+        """Finish reports in progress."""
         await asyncio.gather(*self._tasks, return_exceptions=True)

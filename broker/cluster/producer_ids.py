@@ -1,11 +1,13 @@
-"""Producer ids for InitProducerId: every broker hands out ids of blocks of 1000 that the controller allots. Kafka's ProducerIdManager.
+"""Allocates producer ids for InitProducerId from blocks of 1000 that the controller allocates. Kafka's
+ProducerIdManager.
 
-Owned by the server, called by the InitProducerId handler. The next block is fetched when a tenth of the
-present one is left, so that nobody waits for it; who comes when there is none waits for the one fetch that is under way.
+Owned by the server, called by the InitProducerId handler. The next block is fetched when a tenth of the present one is
+left, so that requests need not wait. A request that finds no id waits for the one fetch in progress.
 
-Invariant: no id is handed out twice, also not after a restart: what is left of a block is lost then.
+Invariant: no id is allocated twice, even across a restart: the rest of a block is then lost.
 
-Wiring: `ProducerIds(cluster_wiring.producer_id_block)`; `await producer_ids.stop()` before the way to the controller ends.
+Wiring: `ProducerIds(cluster_wiring.producer_id_block)`; `await producer_ids.stop()` before the channel to the
+controller closes.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from replication.ports.peer import PeerUnavailable
 logger = logging.getLogger(__name__)
 
 PREFETCH_AT = 0.9
-"""How much of a block is used up when the next is fetched."""
+"""Used part of a block at which the next one is fetched."""
 
 
 class ProducerIds:
@@ -37,7 +39,7 @@ class ProducerIds:
         self._next = 0
 
     def next_now(self) -> int | None:
-        """An id that nobody had, or None when a block has to be fetched first, which this begins."""
+        """A new id, or None when a block has to be fetched first; the fetch is then started."""
         block = self._block
         if block is None or self._next > block.last:
             block = self._block = self._following
@@ -53,16 +55,16 @@ class ProducerIds:
         return producer_id
 
     async def next(self) -> int | None:
-        """An id that nobody had; None when the controller gave no block."""
+        """A new id; None when the controller gave no block."""
         while (producer_id := self.next_now()) is None:
             assert self._fetching is not None
-            # Shielded: a client that goes away does not take the block away from the others who wait for it.
+            # Shielded: a client that disconnects must not cancel the fetch for other waiting clients.
             if not await asyncio.shield(self._fetching):
                 return None
         return producer_id
 
     async def stop(self) -> None:
-        """Fetch no more."""
+        """Stop fetching."""
         if self._fetching is not None:
             self._fetching.cancel()
             await asyncio.gather(self._fetching, return_exceptions=True)
@@ -78,7 +80,7 @@ class ProducerIds:
             logger.warning("no block of producer ids from the controller, clients will ask again: %s", error)
             return False
         except Exception:
-            # A fault of ours, in a task whose outcome is only looked at as yes or no.
+            # An internal error, in a task of which only the yes or no is read.
             logger.exception("no block of producer ids, clients will ask again")
             return False
         return True

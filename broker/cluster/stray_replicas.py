@@ -1,10 +1,12 @@
-"""Replicas that were moved to other brokers while this one was dead: nobody ever tells it to delete them.
+"""Sets aside replicas that were moved to other brokers while this broker was down: it never receives a StopReplica for
+them.
 
-A controller sends StopReplica to who is alive, and names to a broker that comes back only what is there for it. The log would stand
-there for ever, opened at each start and served to nobody. So, some time after another controller began to speak, or spoke to another life
-of this broker, the logs of which it said nothing are compared with what it said of the cluster, and with the metadata store. Only where
-both know the topic by the id that the log has, and the partition with replicas on other brokers, the log's directory is renamed to end
-with `-stray`: as Apache Kafka does with KRaft, where it stays until the operator deletes it. Owned by `ClusterWiring`.
+A controller sends StopReplica to live brokers only, and sends a broker that comes back only its present replicas. Such
+a log would remain for ever, opened at each start and served to no client. So, some time after a change of controller or
+a restart of this broker, the logs without a LeaderAndIsr are compared with the metadata and with the metadata store. A
+log's directory is renamed to end with `-stray` if both have the topic with the log's id, and the partition with
+replicas on other brokers only. As in Apache Kafka with KRaft, the directory remains until an operator deletes it. Owned
+by `ClusterWiring`.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from storage.log.partition_log import PartitionLog
 logger = logging.getLogger(__name__)
 
 DELAY_MS = 30_000
-"""Nothing is in a hurry, and by then the controller has told everything."""
+"""Delay of the comparison, milliseconds: it is not urgent, and by then the controller has sent all its requests."""
 
 
 class StrayReplicas:
@@ -41,13 +43,14 @@ class StrayReplicas:
         self._looking: asyncio.Task[None] | None = None
 
     def on_other_controller(self) -> None:
-        """Another controller speaks, or it speaks to another life of this broker: look, after a while."""
+        """Another controller sends requests, or the controller sends to another incarnation of this broker: schedule a
+        comparison."""
         if not self._is_due:
             self._is_due = True
             self._background.schedule("stray-replicas", DELAY_MS, 0, self._begin)
 
     async def close(self) -> None:
-        """Look no more."""
+        """Stop the comparison."""
         self._is_due = True
         if self._looking is not None:
             self._looking.cancel()
@@ -66,17 +69,17 @@ class StrayReplicas:
         try:
             stored = await self._stored({each.topic_partition.topic for each in suspects})
         except StoreError as error:
-            logger.warning("whether %d replicas were moved to other brokers cannot be found out yet (%s)", len(suspects), error)
+            logger.warning("cannot check yet whether %d replicas were moved to other brokers (%s)", len(suspects), error)
             self.on_other_controller()
             return
         for partition_log in suspects:
             assignment = stored.get(partition_log.topic_partition.topic)
             if assignment is not None and self._is_elsewhere(partition_log, assignment):
-                self._put_aside(partition_log)
+                self._set_aside(partition_log)
                 await services.turns.pause()
 
     async def _stored(self, topics: set[str]) -> dict[str, TopicAssignment]:
-        """What the metadata store says of those topics that it has. Raises StoreError."""
+        """The assignments in the metadata store of those topics that exist. Raises StoreError."""
         paths = {topic: topic_path(topic) for topic in topics}
         found = {}
         for (topic, path), outcome in zip(paths.items(), await self._services.store.pipeline(list(map(Get, paths.values()))), strict=True):
@@ -93,7 +96,7 @@ class StrayReplicas:
         return found
 
     def _is_said_to_be_elsewhere(self, partition_log: PartitionLog) -> bool:
-        """Whether the controller did not make this broker a replica, and says that others are."""
+        """Whether no LeaderAndIsr made this broker a replica, and the metadata names other brokers."""
         services = self._services
         topic_partition = partition_log.topic_partition
         manager = services.replica_manager
@@ -112,13 +115,13 @@ class StrayReplicas:
         named = {*assignment.replicas, *assignment.adding_replicas, *assignment.removing_replicas}
         return bool(assignment.replicas) and self._services.broker_id not in named
 
-    def _put_aside(self, partition_log: PartitionLog) -> None:
-        """Unless something was heard of it meanwhile."""
+    def _set_aside(self, partition_log: PartitionLog) -> None:
+        """Rename the log's directory, unless a request named the replica meanwhile."""
         services = self._services
         topic_partition = partition_log.topic_partition
         if services.log_manager.get(topic_partition) is not partition_log or not self._is_said_to_be_elsewhere(partition_log):
             return
-        logger.warning("%s was moved to other brokers while this one was away", topic_partition)
+        logger.warning("%s was moved to other brokers while this broker was down", topic_partition)
         try:
             services.log_manager.delete(topic_partition, is_stray=True)
         except LogDirFailure as failure:

@@ -1,0 +1,1 @@
+"""Applies changes of configurations and quotas to the running broker."""

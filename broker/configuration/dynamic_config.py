@@ -1,12 +1,13 @@
-"""The configurations that stand in the metadata store, in force in this broker: of topics, of this broker, of the cluster's default.
+"""Applies the configurations in the metadata store to this broker: those of topics, of this broker, and the cluster's
+default.
 
-Kafka's ZkConfigManager with its TopicConfigHandler and BrokerConfigHandler. `load` reads everything before the logs are opened with it,
-`attach` lets changes reach the logs and the controller; in between and afterwards `controller.admin.config_changes` reports what was
-changed.
+Kafka's ZkConfigManager with its TopicConfigHandler and BrokerConfigHandler. `load` reads everything before the logs are
+opened, `attach` applies changes to the logs and the controller from then on; `controller.admin.config_changes` reports
+the changes.
 
-A topic's configuration is read when it is needed: LeaderAndIsr for a topic that this broker does not host yet may come before anybody
-told of its configuration, or after a topic of the same name was deleted, so `refresh` reads it first. What is known of topics that are
-hosted here is kept current by notifications.
+`refresh` reads a topic's configuration before this broker creates its logs. A LeaderAndIsr for a new topic may come
+before the notification of its configuration, or after a topic of the same name was deleted. Notifications keep the
+configurations of hosted topics up to date.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ TOPICS = "topics"
 BROKERS = "brokers"
 
 LOGS_PER_TURN = 50
-"""Each costs some 10 µs."""
+"""Logs updated in one turn; each takes about 10 µs."""
 
 _TOPIC_DEFAULTS = tuple(BROKER_KEY_OF.values())
 
@@ -60,7 +61,7 @@ class DynamicConfig:
         clock: Clock,
         old_passwords: PasswordEncoder | None = None,
     ) -> None:
-        """`old_passwords` is that of `password.encoder.old.secret`."""
+        """`old_passwords` is the encoder of `password.encoder.old.secret`."""
         self._old_passwords = old_passwords
         self._config = config
         self._admin = admin
@@ -80,10 +81,10 @@ class DynamicConfig:
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed_while_loading = False
 
-    # Life
+    # Lifecycle
 
     async def load(self) -> None:
-        """Put in force what is stored, and listen for changes from now on. Raises StoreError."""
+        """Apply the stored configurations, and listen for changes from now on. Raises StoreError."""
         await self._changes.start()
         if self._old_passwords is not None:
             await self._admin.encode_passwords_again(self._old_passwords)
@@ -95,7 +96,7 @@ class DynamicConfig:
         self._without_overrides = TopicConfig({}, self._config)
 
     def attach(self, log_manager: LogManager, replica_manager: ReplicaManager, controller: Controller) -> None:
-        """Let changes take effect in these from now on."""
+        """Apply changes to these from now on."""
         self._log_manager = log_manager
         self._replica_manager = replica_manager
         self._controller = controller
@@ -106,27 +107,27 @@ class DynamicConfig:
             self._on_topic_defaults(frozenset())
 
     async def close(self) -> None:
-        """End. Harmless when done twice."""
+        """Stop listening. May be called twice."""
         await self._changes.stop()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def catch_up(self) -> None:
-        """Take in what was notified up to now: after it, this broker acts on what it has just written itself."""
+        """Process all notifications up to now, so that this broker applies its own preceding change."""
         try:
             await self._changes.process()
         except StoreError as error:
-            logger.warning("changes of configurations cannot be read now (%s); they will be with the next notification", error)
+            logger.warning("configuration changes cannot be read now (%s); they will be read with the next notification", error)
 
     def on_entity_change(self, entity_type: str, callback: EntityChanged) -> None:
-        """Have `callback` called when an entity of this type (`users`, `clients`, `ips`) was changed."""
+        """Call `callback` when an entity of this type (`users`, `clients`, `ips`) was changed."""
         self._entity_listeners.setdefault(entity_type, []).append(callback)
 
     # Topics
 
     def topic_config_of(self, topic: str) -> TopicConfig:
-        """The configuration in force for a topic, as far as it is known; the defaults for any other. Any thread may ask."""
+        """The last known effective configuration of a topic; the defaults for any other. Thread-safe."""
         overrides = self._topics.get(topic)
         if overrides is None:
             return self._without_overrides
@@ -136,11 +137,12 @@ class DynamicConfig:
         return config
 
     async def topic_overrides(self, topic: str) -> dict[str, str]:
-        """What is stored for a topic now, of which this broker need not know."""
+        """The stored overrides of a topic, which need not be hosted here."""
         return await self._admin.read(TOPICS, topic)
 
     async def refresh(self, topics: Iterable[str]) -> None:
-        """Read the configurations of topics whose logs are about to be created. One that cannot be understood sets nothing.
+        """Read the configurations of topics whose logs are about to be created. One that cannot be decoded is treated
+        as empty.
 
         Raises StoreError.
         """
@@ -148,7 +150,7 @@ class DynamicConfig:
             try:
                 overrides = await self._admin.read(TOPICS, topic)
             except MalformedZNode as error:
-                logger.error("topic %s has the defaults of this broker: %s", topic, error)
+                logger.error("topic %s gets the defaults of this broker: %s", topic, error)
                 overrides = {}
             self._set_topic(topic, overrides)
 
@@ -165,14 +167,14 @@ class DynamicConfig:
             try:
                 return TopicConfig(usable, self._config)
             except ConfigValueError as bad:
-                # Another version or hand wrote it: the topic is served with the rest rather than not at all.
+                # Another version or an operator wrote it: the topic is served with the other overrides.
                 logger.error("topic %s: %s; this override is ignored, correct it with kafka-configs.sh", topic, bad)
                 del usable[bad.name]
 
     # Changes
 
     def _on_change(self, entity_type: str, entity_name: str, overrides: dict[str, str]) -> None:
-        # Logs are opened with what is known at that moment, which may take minutes for all of them.
+        # Opening all logs may take minutes; each uses the configuration known at that moment.
         self._changed_while_loading |= self._log_manager is None
         if entity_type == TOPICS:
             self._on_topic(entity_name, overrides)
@@ -198,21 +200,21 @@ class DynamicConfig:
         self._config.update_dynamic(self._admin.decoded(self._broker), self._admin.decoded(self._cluster), at_start=at_start)
 
     def _name_without_effect(self) -> None:
-        """Say once of each setting that is stored, and that Apache Kafka would act upon, that this broker does not."""
+        """Log each stored setting once that Apache Kafka acts on and this broker does not."""
         names = {name for name in (*self._broker, *self._cluster) if (key := key_of(name)) is not None and not key.effective}
         new = sorted(names - self._without_effect)
         self._without_effect = names
         if new:
-            logger.warning("the dynamic configuration sets what has no effect in this server: %s", ", ".join(new))
+            logger.warning("the dynamic configuration has settings without effect in this server: %s", ", ".join(new))
 
     def _on_topic_defaults(self, _: frozenset[str]) -> None:
-        """A broker key that is the default of a topic key changed: every topic may have another configuration now."""
+        """A broker key that is the default of a topic key changed: the configuration of every topic may have changed."""
         self._without_overrides = TopicConfig({}, self._config)
         self._topic_configs.clear()
         self._put_in_force(None)
 
     def _put_in_force(self, topic: str | None) -> None:
-        """Give the logs of one topic, or of all, their new configuration, some per turn of the loop."""
+        """Apply the configuration to the logs of one topic, or of all, a number of logs per turn of the loop."""
         logs, replicas = self._log_manager, self._replica_manager
         if logs is None or replicas is None:
             return

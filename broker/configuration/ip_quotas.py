@@ -1,4 +1,4 @@
-"""The quotas of addresses (KIP-612) in force in this broker: what stands under /config/ips becomes limits of the acceptors.
+"""Applies the quotas of addresses (KIP-612) under /config/ips to the acceptors of this broker.
 
 Kafka's IpConfigHandler. Made by the server once it listens; changes come from `dynamic_config`.
 """
@@ -21,23 +21,23 @@ IPS = "ips"
 
 
 class IpQuotas:
-    """See the module. What is changed is put in force from the first moment."""
+    """See the module. Changes are applied from construction on."""
 
     def __init__(self, admin: ConfigAdmin, dynamic_config: DynamicConfig, quotas: ConnectionQuotas) -> None:
         self._admin = admin
         self._quotas = quotas
         self._addresses: dict[str, str] = {}
-        """What names of hosts were resolved to when their quota was set."""
+        """Host names and the addresses to which they were resolved when their quota was set."""
         self._tasks: set[asyncio.Task[None]] = set()
         dynamic_config.on_entity_change(IPS, self._on_change)
 
     async def load(self) -> None:
-        """Put in force what is stored. Raises StoreError."""
+        """Apply the stored quotas. Raises StoreError."""
         for name, config in (await self._admin.read_all(IPS)).items():
             self._on_change(name, config)
 
     async def close(self) -> None:
-        """End."""
+        """Cancel name resolutions in progress."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -47,7 +47,7 @@ class IpQuotas:
             text = config.get(CONNECTION_CREATION_RATE)
             rate = None if text is None else int(text)
         except ValueError:
-            logger.error("quota of address %s: %s=%s is no number; it is ignored, set it again", name, CONNECTION_CREATION_RATE, text)
+            logger.error("quota of address %s: %s=%s is not a number; it is ignored, set it again", name, CONNECTION_CREATION_RATE, text)
             return
         host = desanitize(name)
         if name == DEFAULT_ENTITY:

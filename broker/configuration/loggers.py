@@ -1,7 +1,7 @@
-"""The levels of this process's loggers, which DescribeConfigs and IncrementalAlterConfigs know as the resource BROKER_LOGGER (KIP-412).
+"""Reads and changes the levels of this process's loggers, which are the resource BROKER_LOGGER (KIP-412).
 
-Kafka's Log4jController and RuntimeLoggerManager. A change lasts until the broker stops. The names are those of Python's loggers, the
-packages and modules of this broker; the root logger is called `root`.
+Kafka's Log4jController and RuntimeLoggerManager. A change lasts until the broker stops. The names are those of Python's
+loggers, the packages and modules of this broker; the root logger is called `root`.
 """
 
 import logging
@@ -17,7 +17,7 @@ ROOT_LOGGER = "root"
 
 
 def describe_loggers(names: Sequence[str] | None = None) -> list[ConfigEntry]:
-    """The level of every logger there is, or of those of `names` that there are."""
+    """The level of every existing logger, or of those in `names`."""
     found = {ROOT_LOGGER: logging.getLogger()}
     found.update((name, logging.getLogger(name)) for name in list(logging.root.manager.loggerDict))
     return [
@@ -26,10 +26,10 @@ def describe_loggers(names: Sequence[str] | None = None) -> list[ConfigEntry]:
 
 
 def alter_loggers(ops: Sequence[tuple[str, str | None, int]], *, validate_only: bool = False) -> None:
-    """Set or unset levels: (logger, level, operation) each. Nothing is changed when one of them cannot be.
+    """Set or unset levels: (logger, level, operation) each. All are checked before any is changed.
 
-    Raises InvalidTopicConfig for an unknown logger or level, InvalidAdminRequest for an operation
-    that loggers do not have, ControllerError for one that nothing has.
+    Raises InvalidTopicConfig for an unknown logger or level, InvalidAdminRequest for an operation that loggers do not
+    have, ControllerError for an unknown operation.
     """
     for name, level, op in ops:
         _check(name, level, op)
@@ -60,17 +60,17 @@ def _check(name: str, level: str | None, op: int) -> None:
         return
     if op in (OpType.APPEND, OpType.SUBTRACT):
         raise InvalidAdminRequest(f"{OpType(op).name} operation is not allowed for the BROKER_LOGGER resource")
-    # Apache Kafka stumbles here, and answers UNKNOWN_SERVER_ERROR.
+    # Apache Kafka fails here with an exception, and answers UNKNOWN_SERVER_ERROR.
     raise ControllerError(f"Unknown operation type {op} is not allowed for the BROKER_LOGGER resource")
 
 
 def _existing(name: str) -> logging.Logger | None:
     if name == ROOT_LOGGER:
         return logging.getLogger()
-    # Packages as well as modules: what is set for `storage` holds for all that is in it.
+    # Packages as well as modules: the level of `storage` applies to all modules in it.
     return logging.getLogger(name) if name in logging.root.manager.loggerDict else None
 
 
 def _level_name(level: int) -> str:
-    """The least level that is at or above `level`: what Python calls CRITICAL is Kafka's FATAL."""
+    """The lowest of Kafka's levels at or above `level`: Python's CRITICAL is Kafka's FATAL."""
     return next((each.name for each in LogLevel if level <= each), LogLevel.FATAL.name)

@@ -1,7 +1,7 @@
-"""What a running broker does when its own configuration changes: limits of the network floor, handler slots, listeners.
+"""Applies changes of the broker's own configuration while it runs: network limits, handler slots, listeners.
 
-Kafka's BrokerReconfigurables. The keys that are defaults of topics are followed by `dynamic_config`; everything else reads its values where
-it needs them. Made by the server once it listens.
+Kafka's BrokerReconfigurables. `dynamic_config` follows the keys that are defaults of topics; all other code reads
+values when it needs them. Made by the server once it listens.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class Reconfiguration:
         broker_id: int,
         registration: Callable[[], BrokerRegistration],
     ) -> None:
-        """`registration` says how the broker is registered with the listeners it has at that moment."""
+        """`registration` returns the broker's registration with its present listeners."""
         self._config = config
         self._hosts = hosts
         self._socket_server = socket_server
@@ -48,12 +48,12 @@ class Reconfiguration:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin. The listeners of the configuration are bound already."""
+        """Begin to follow changes. The configured listeners are bound already."""
         self._listener_names = [endpoint.listener_name for endpoint in self._config.listeners.listeners]
         self._config.on_change(self._on_change)
 
     async def close(self) -> None:
-        """Let a change of listeners that is under way end."""
+        """Finish a change of listeners in progress."""
         if self._names_task is not None:
             self._names_task.cancel()
             await asyncio.gather(self._names_task, return_exceptions=True)
@@ -77,11 +77,12 @@ class Reconfiguration:
         try:
             await self._hosts.learn(names)
         except ConfigError as error:
-            logger.error("%s; it is not limited until it is set again", error)
+            logger.error("%s; the host is not limited until its limit is set again", error)
         self._apply_limits()
 
     async def _change_listeners(self, previous: asyncio.Task[None] | None) -> None:
-        """Remove and add listeners by name, then register anew: the controller tells the cluster."""
+        """Remove and add listeners by name, then update the registration, from which the controller informs the
+        cluster."""
         if previous is not None:
             await asyncio.gather(previous, return_exceptions=True)
         wanted = {endpoint.listener_name: endpoint for endpoint in self._config.listeners.listeners}
@@ -102,4 +103,4 @@ class Reconfiguration:
         try:
             await self._store.set(broker_id_path(self._broker_id), encode_broker(self._registration()))
         except (StoreError, KeyError) as error:
-            logger.error("the listeners of broker %d cannot be made known: %s", self._broker_id, error)
+            logger.error("the listeners of broker %d cannot be registered: %s", self._broker_id, error)

@@ -1,0 +1,1 @@
+"""Keeps fetch sessions and the partitions that changed in them."""

@@ -1,0 +1,1 @@
+"""Coordinates consumer groups of the classic protocol and their committed offsets."""

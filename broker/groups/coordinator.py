@@ -22,15 +22,16 @@ from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from uuid import uuid4
 
+from broker.coordination.elections import Elections
+from broker.coordination.topic_log import TopicLog
+from broker.groups.classic_group import ClassicGroup, GroupSettings
 from broker.groups.coordinated import CoordinatedGroups
 from broker.groups.effects import JoinResult, SyncResult
-from broker.groups.elections import Elections
-from broker.groups.group import Group, GroupSettings, GroupState
+from broker.groups.group import Group, GroupState
 from broker.groups.joining import Join, on_join
+from broker.groups.machines import GroupMachines
 from broker.groups.membership import Leaving, on_heartbeat, on_leave
 from broker.groups.offset_commits import OffsetCommits
-from broker.groups.offsets_log import OffsetsLog
-from broker.groups.runner import EffectRunner
 from broker.groups.syncing import Sync, on_sync
 from broker.loop.purgatory import Purgatory
 from broker.loop.timing_wheel import TimerTask, TimingWheel
@@ -42,9 +43,12 @@ from config.keys.groups import (
     GROUP_MAX_SIZE,
     GROUP_MIN_SESSION_TIMEOUT_MS,
     OFFSET_METADATA_MAX_BYTES,
+    OFFSETS_COMMIT_REQUIRED_ACKS,
+    OFFSETS_COMMIT_TIMEOUT_MS,
     OFFSETS_LOAD_BUFFER_SIZE,
     OFFSETS_RETENTION_CHECK_INTERVAL_MS,
     OFFSETS_RETENTION_MINUTES,
+    OFFSETS_TOPIC_COMPRESSION_CODEC,
     OFFSETS_TOPIC_NUM_PARTITIONS,
 )
 from protocol.errors import ErrorCode
@@ -54,9 +58,6 @@ from storage.disk.clock import Clock
 from storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
-
-CLASSIC = "classic"
-"""The only type of group here, as ListGroups names it."""
 
 JoinReply = Callable[[JoinResult], None]
 SyncReply = Callable[[SyncResult], None]
@@ -81,7 +82,6 @@ class GroupCoordinator:
         self._clock = clock
         self._timing_wheel = timing_wheel
         self._new_uuid = new_uuid
-        self._replica_manager = replica_manager
         self._expiring: asyncio.Task[None] | None = None
         self._expiry_timer: TimerTask | None = None
         self._check_interval_ms = config[OFFSETS_RETENTION_CHECK_INTERVAL_MS]
@@ -92,11 +92,22 @@ class GroupCoordinator:
             config[GROUP_INITIAL_REBALANCE_DELAY_MS],
         )
         self.groups = CoordinatedGroups(replica_manager.cluster, self.settings, config[OFFSETS_TOPIC_NUM_PARTITIONS])
-        log = OffsetsLog(replica_manager, produce_purgatory, clock, config)
-        self._runner = EffectRunner(self.groups, log, timing_wheel, clock)
-        self._elections = Elections(self.groups, self._runner, clock, workers, config[OFFSETS_LOAD_BUFFER_SIZE], while_loading)
+        self._log = TopicLog(
+            GROUP_METADATA_TOPIC,
+            replica_manager,
+            produce_purgatory,
+            clock,
+            timeout_ms=config[OFFSETS_COMMIT_TIMEOUT_MS],
+            required_acks=config[OFFSETS_COMMIT_REQUIRED_ACKS],
+            codec=config[OFFSETS_TOPIC_COMPRESSION_CODEC],
+        )
+        machines = GroupMachines(self.groups, self._log, timing_wheel, clock)
+        self._runner = machines.runner
+        self._elections: Elections[Group] = Elections(
+            self.groups, machines, clock, workers, config[OFFSETS_LOAD_BUFFER_SIZE], while_loading
+        )
         self.offsets = OffsetCommits(
-            self.groups, self._runner, log, clock, config[OFFSET_METADATA_MAX_BYTES], config[OFFSETS_RETENTION_MINUTES] * 60_000
+            self.groups, self._runner, self._log, clock, config[OFFSET_METADATA_MAX_BYTES], config[OFFSETS_RETENTION_MINUTES] * 60_000
         )
 
     # -- life --------------------------------------------------------------------------------------------------------------
@@ -150,9 +161,8 @@ class GroupCoordinator:
             else:
                 group = self.groups.get_or_create(group_id, now_ms)
                 join = join._replace(uuid=str(self._new_uuid()))
-            if group is None:
-                error = ErrorCode.UNKNOWN_MEMBER_ID
-        if group is None:
+            error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if not isinstance(group, ClassicGroup):
             reply: JoinReply = join.waiter  # type: ignore[assignment]  # opaque to the state machine, ours to know
             reply(JoinResult(join.member_id, error))
             return
@@ -160,7 +170,7 @@ class GroupCoordinator:
 
     def sync(self, group_id: str, sync: Sync) -> None:
         """SyncGroup; `sync.waiter` is a SyncReply and is called once, now or when the leader's assignment is stored."""
-        error, group = self.groups.find(group_id)
+        error, group = self._classic(group_id)
         if group is None:
             reply: SyncReply = sync.waiter  # type: ignore[assignment]  # opaque to the state machine, ours to know
             if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -168,26 +178,17 @@ class GroupCoordinator:
                 error = ErrorCode.REBALANCE_IN_PROGRESS
             reply(SyncResult(error or ErrorCode.UNKNOWN_MEMBER_ID))
             return
-        if group.state is GroupState.STABLE and not self._is_committed(group_id):
+        owned = self.groups.partitions[self.groups.partition_for(group_id)]
+        if group.state is GroupState.STABLE and not self._log.has_what_was_loaded(owned):
             # What was loaded may be lost with this broker yet, and another assignment be made for the same generation then.
             early: SyncReply = sync.waiter  # type: ignore[assignment]  # as above
             early(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
             return
         self._runner.run(group, on_sync(group, sync))
 
-    def _is_committed(self, group_id: str) -> bool:
-        """Whether all replicas in sync have what was loaded of the group's partition."""
-        owned = self.groups.partitions[self.groups.partition_for(group_id)]
-        if owned.loaded_end_offset:
-            partition = self._replica_manager.partition(GROUP_METADATA_TOPIC, owned.index)
-            if partition is None or partition.log.high_watermark < owned.loaded_end_offset:
-                return False
-            owned.loaded_end_offset = 0
-        return True
-
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
         """Heartbeat. While the group loads every member is taken to live."""
-        error, group = self.groups.find(group_id)
+        error, group = self._classic(group_id)
         if error:
             return ErrorCode.NONE if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
         if group is None:
@@ -198,7 +199,7 @@ class GroupCoordinator:
 
     def leave(self, group_id: str, leaving: Sequence[Leaving]) -> tuple[ErrorCode, list[ErrorCode]]:
         """LeaveGroup: (error of all, error of each)."""
-        error, group = self.groups.find(group_id)
+        error, group = self._classic(group_id)
         if error:
             return error, []
         if group is None:
@@ -207,11 +208,16 @@ class GroupCoordinator:
         self._runner.run(group, effects)
         return error, errors
 
+    def _classic(self, group_id: str, *, may_be_empty: bool = False) -> tuple[ErrorCode, ClassicGroup | None]:
+        """The group that the requests of members are about; one of another type is not known to them."""
+        error, group = self.groups.find(group_id, may_be_empty=may_be_empty)
+        return error, group if isinstance(group, ClassicGroup) else None
+
     # -- what there is -----------------------------------------------------------------------------------------------------
 
-    def describe(self, group_id: str) -> tuple[ErrorCode, Group | None]:
-        """The group as it is now; None without an error when there is none, which Kafka calls Dead."""
-        return self.groups.find(group_id, may_be_empty=True)
+    def describe(self, group_id: str) -> tuple[ErrorCode, ClassicGroup | None]:
+        """The group as it is now; None without an error when there is no classic one, which Kafka calls Dead."""
+        return self._classic(group_id, may_be_empty=True)
 
     def list(self, states: Iterable[str], types: Iterable[str]) -> tuple[ErrorCode, list[Group]]:
         """The groups coordinated here in one of these states and of one of these types (any, when empty), all in small letters."""
@@ -222,7 +228,7 @@ class GroupCoordinator:
         found = [
             group
             for group in self.groups
-            if (not wanted_states or group.state.value.lower() in wanted_states) and (not wanted_types or CLASSIC in wanted_types)
+            if (not wanted_states or group.state.value.lower() in wanted_states) and (not wanted_types or group.group_type in wanted_types)
         ]
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.groups.is_loading else ErrorCode.NONE, found
 

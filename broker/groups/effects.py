@@ -1,16 +1,13 @@
-"""What the state machine of a group wants done, in order: the outcome of every event.
-
-A transition returns a list of these; the coordinator carries them out. Every waiter that was given to an event comes back in exactly one
-`Reply`. Errors are values here, because most of them answer somebody who has been waiting and not the event's own sender.
-"""
+"""Declares what the state machine of a group wants done, beside `coordination.effects`: results to reply with, and records to store."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from broker.groups.group import NO_GENERATION, Group, Member, MemberMetadata, Protocols
+from broker.coordination.effects import Arm, Disarm, Many, Reply
+from broker.groups.classic_group import NO_GENERATION, ClassicGroup, Member, MemberMetadata, Protocols
 from protocol.errors import ErrorCode
 
 
@@ -44,26 +41,6 @@ class Timer(Enum):
 
 
 TimerKey: TypeAlias = "Timer | str"
-
-
-class Reply(NamedTuple):
-    """Answer a waiter."""
-
-    waiter: object
-    result: JoinResult | SyncResult
-
-
-class Arm(NamedTuple):
-    """Call `on_timer` with `key` after `delay_ms`, instead of when it was armed for before."""
-
-    key: TimerKey
-    delay_ms: int
-
-
-class Disarm(NamedTuple):
-    """Do not call `on_timer` with `key`, if it was armed."""
-
-    key: TimerKey
 
 
 class AfterSync(NamedTuple):
@@ -100,16 +77,10 @@ class Store(NamedTuple):
     then: Completion
 
 
-class Many(NamedTuple):
-    """Do all of these in order, each made when its turn comes: what concerns thousands is decided in one go and done a part at a time."""
-
-    effects: Iterator[Reply | Arm]
-
-
 Effect: TypeAlias = Reply | Arm | Disarm | Store | Many
 
 
-def reply_to_join(group: Group, member: Member, result: JoinResult, out: list[Effect]) -> None:
+def reply_to_join(group: ClassicGroup, member: Member, result: JoinResult, out: list[Effect]) -> None:
     """Answer the member's JoinGroup, if one waits."""
     waiter = group.take_join_waiter(member)
     if waiter is not None:

@@ -1,37 +1,19 @@
-"""A classic consumer group: its members, its generation, and the state it is in. Kafka's GroupMetadata.
+"""Declares what offsets, lists and metrics see of a group, whatever its type; `classic_group` is one type.
 
-Plain data with the bookkeeping that keeps it consistent; the rules of the protocol stand in `joining`, `rebalance`, `syncing` and
-`membership`, which alone change a group. Knows no clock, no timer and no connection: a member that waits holds an opaque waiter, which an
-`effects.Reply` gives back.
-
-Invariants: `protocol_votes[p]` is the number of members that support p, `preferences[p]` of those that support the protocols p in this
-order; `join_waiters` and `newcomers` name members only; a member id is a member or pending, never both; a group without
-members has no leader. What one member changes costs the same in a large group as in a small one; only a rebalance looks at all of them.
+A group of any type is kept in a partition of `__consumer_offsets`, has committed offsets, and lives as long as it has offsets or members.
 """
 
 from __future__ import annotations
 
-import logging
-from collections import OrderedDict
+from collections.abc import Hashable
 from enum import Enum
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from broker.groups.offsets import GroupOffsets
-from broker.groups.subscriptions import topics_of
-
-logger = logging.getLogger(__name__)
-
-_Key = TypeVar("_Key")
-
-CONSUMER_PROTOCOL_TYPE = "consumer"
-NO_GENERATION = -1
-NO_MEMBER_ID = ""
-
-Protocols = tuple[tuple[str, bytes], ...]
-"""(name, metadata) of the protocols a member supports, the one it likes best first."""
-
-MemberMetadata = tuple[str, str | None, bytes]
-"""(member id, group.instance.id, metadata in the chosen protocol). A plain tuple: a leader is told of thousands at once."""
+if TYPE_CHECKING:
+    from broker.coordination.effects import Arm
+    from broker.groups.offsets import GroupOffsets
+    from broker.loop.timing_wheel import Cancellable
+    from protocol.errors import ErrorCode
 
 
 class GroupState(Enum):
@@ -44,309 +26,45 @@ class GroupState(Enum):
     DEAD = "Dead"
 
 
-_PREVIOUS = {
-    GroupState.EMPTY: {GroupState.PREPARING_REBALANCE},
-    GroupState.PREPARING_REBALANCE: {GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY},
-    GroupState.COMPLETING_REBALANCE: {GroupState.PREPARING_REBALANCE},
-    GroupState.STABLE: {GroupState.COMPLETING_REBALANCE},
-    GroupState.DEAD: set(GroupState),
-}
+class Expiry(NamedTuple):
+    """Offsets age from `since_ms` on, or from their commit on when that is None; those of subscribed topics do not."""
+
+    since_ms: int | None
+    subscribed_topics: frozenset[str] = frozenset()
 
 
-class GroupSettings(NamedTuple):
-    """What `group.*` of the broker's configuration says."""
+class Group(Protocol):
+    """See the module. Attributes are read freely; `timers` is the runner's."""
 
-    min_session_timeout_ms: int = 6_000
-    max_session_timeout_ms: int = 1_800_000
-    max_size: int = 2**31 - 1
-    initial_rebalance_delay_ms: int = 3_000
-
-
-class Member:
-    """One member. `sync_waiter` is who waits for the answer to its SyncGroup."""
-
-    __slots__ = (
-        "assignment",
-        "client_host",
-        "client_id",
-        "group_instance_id",
-        "member_id",
-        "protocols",
-        "rebalance_timeout_ms",
-        "record_part",
-        "session_timeout_ms",
-        "sync_waiter",
-    )
-
-    def __init__(
-        self,
-        member_id: str,
-        group_instance_id: str | None,
-        client_id: str,
-        client_host: str,
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
-        protocols: Protocols,
-        assignment: bytes = b"",
-    ) -> None:
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.session_timeout_ms = session_timeout_ms
-        self.protocols = protocols
-        self.assignment = assignment
-        self.sync_waiter: object | None = None
-        self.record_part: tuple[str | None, bytes] | None = None
-        """What the group's record says of it, as `records.member_part` makes it; None when that is to be made anew.
-
-        It is made when a member joins, for soon after that the record is written for all of them in one go.
-        """
-
-    def metadata(self, protocol: str | None) -> bytes:
-        """What the member said about itself in a protocol that it supports."""
-        for name, metadata in self.protocols:
-            if name == protocol:
-                return metadata
-        raise ValueError(f"member {self.member_id} does not support protocol {protocol}")
+    group_id: str
+    generation_id: int
+    protocol_type: str | None
+    state: GroupState
+    offsets: GroupOffsets
+    timers: dict[Hashable, Cancellable]
 
     @property
-    def is_static(self) -> bool:
-        """Whether it has a group.instance.id (KIP-345)."""
-        return self.group_instance_id is not None
-
-
-class Group:
-    """See the module. Attributes are read freely; `timers` is the shell's."""
-
-    __slots__ = (
-        "assigned_generation_id",
-        "generation_id",
-        "group_id",
-        "initial_delay_ms",
-        "initial_remaining_ms",
-        "join_waiters",
-        "leader_id",
-        "members",
-        "new_member_added",
-        "newcomers",
-        "offsets",
-        "pending_members",
-        "pending_syncs",
-        "preferences",
-        "protocol_name",
-        "protocol_type",
-        "protocol_votes",
-        "settings",
-        "state",
-        "state_timestamp_ms",
-        "static_members",
-        "subscriptions",
-        "timers",
-    )
-
-    def __init__(self, group_id: str, settings: GroupSettings, now_ms: int, state: GroupState = GroupState.EMPTY) -> None:
-        self.group_id = group_id
-        self.settings = settings
-        self.state = state
-        self.state_timestamp_ms: int | None = now_ms
-        self.generation_id = 0
-        self.assigned_generation_id = 0
-        """The last generation whose assignment was handed in to be stored."""
-        self.protocol_type: str | None = None
-        self.protocol_name: str | None = None
-        self.leader_id: str | None = None
-        # A plain dict passes all who left before it finds the first who stayed: a crowd that leaves would take the square of its number.
-        self.members: OrderedDict[str, Member] = OrderedDict()
-        self.static_members: dict[str, str] = {}
-        self.pending_members: set[str] = set()
-        self.pending_syncs: set[str] = set()
-        self.join_waiters: dict[str, object] = {}
-        """By member, who waits for the answer to its JoinGroup. At the end of a rebalance all of them are taken at once."""
-        self.newcomers: dict[str, None] = {}
-        """The members whose first rebalance is not complete. An empty set would take four times the memory, in every group."""
-        self.protocol_votes: dict[str, int] = {}
-        self.preferences: dict[tuple[str, ...], int] = {}
-        self.subscriptions: frozenset[bytes] | None = None
-        """The distinct metadata of the members in the chosen protocol, as they were when the generation began; None before the first."""
-        self.new_member_added = False
-        self.initial_delay_ms: int | None = None
-        """While the first rebalance of an empty group waits for more members: the delay that runs now."""
-        self.initial_remaining_ms = 0
-        self.offsets = GroupOffsets()
-        self.timers: dict[object, object] = {}
-
-    # -- state -----------------------------------------------------------------------------------------------------------
-
-    def transition_to(self, state: GroupState, now_ms: int) -> None:
-        """Enter `state`, which must be allowed from the present one."""
-        assert self.state in _PREVIOUS[state], f"group {self.group_id}: from {self.state.value} to {state.value}"
-        self.state = state
-        self.state_timestamp_ms = now_ms
+    def group_type(self) -> str:
+        """Kafka's name of the type, in small letters, as ListGroups shows it."""
 
     @property
-    def can_rebalance(self) -> bool:
-        """Whether a rebalance may begin now."""
-        return self.state in _PREVIOUS[GroupState.PREPARING_REBALANCE]
+    def is_dead(self) -> bool:
+        """Whether nothing happens to the group any more: it was deleted, or went to another coordinator."""
 
-    @property
-    def is_consumer_group(self) -> bool:
-        """Whether the members speak the consumer protocol, which the broker can read."""
-        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+    def end(self, now_ms: int) -> None:
+        """The group is dead from now on."""
 
-    # -- members ---------------------------------------------------------------------------------------------------------
+    def tombstones(self) -> list[bytes]:
+        """The keys of the group's own records in the log; not those of its offsets."""
 
-    def add(self, member: Member, protocol_type: str, waiter: object | None) -> None:
-        """A new member; the first is leader and decides the protocol type."""
-        if member.group_instance_id is not None:
-            assert member.group_instance_id not in self.static_members
-            self.static_members[member.group_instance_id] = member.member_id
-        if not self.members:
-            self.protocol_type = protocol_type
-        if self.leader_id is None:
-            self.leader_id = member.member_id
-        self.members[member.member_id] = member
-        self._vote(member.protocols, 1)
-        if waiter is not None:
-            self.join_waiters[member.member_id] = waiter
-        self.pending_members.discard(member.member_id)
+    def on_commit(self, member_id: str, group_instance_id: str | None, generation_id: int) -> tuple[ErrorCode, list[Arm]]:
+        """Whether the sender may commit offsets now, and the effects of hearing of a member."""
 
-    def remove(self, member_id: str) -> Member | None:
-        """Forget a member or pending member; another becomes leader if it was."""
-        member = self.members.pop(member_id, None)
-        if member is not None:
-            self._vote(member.protocols, -1)
-            self.join_waiters.pop(member_id, None)
-            self.newcomers.pop(member_id, None)
-            if member.group_instance_id is not None:
-                self.static_members.pop(member.group_instance_id, None)
-        if self.leader_id == member_id:
-            self.leader_id = next(iter(self.members), None)
-        self.pending_members.discard(member_id)
-        self.pending_syncs.discard(member_id)
-        return member
-
-    def rename(self, member: Member, member_id: str) -> None:
-        """A static member goes on under a new id, as leader if it was."""
-        assert member.group_instance_id is not None
-        old = member.member_id
-        del self.members[old]
-        member.member_id = member_id
-        member.record_part = None
-        self.members[member_id] = member
-        if self.leader_id == old:
-            self.leader_id = member_id
-        if old in self.pending_syncs:
-            self.pending_syncs.discard(old)
-            self.pending_syncs.add(member_id)
-        if old in self.newcomers:
-            del self.newcomers[old]
-            self.newcomers[member_id] = None
-        if old in self.join_waiters:
-            self.join_waiters[member_id] = self.join_waiters.pop(old)
-        self.static_members[member.group_instance_id] = member_id
-
-    def update(
-        self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int, waiter: object | None
-    ) -> None:
-        """What a member that joins again says about itself. Whoever waited for it before must have been answered."""
-        if protocols != member.protocols:
-            self._vote(member.protocols, -1)
-            member.protocols = protocols
-            self._vote(protocols, 1)
-            member.record_part = None
-        if (rebalance_timeout_ms, session_timeout_ms) != (member.rebalance_timeout_ms, member.session_timeout_ms):
-            member.rebalance_timeout_ms = rebalance_timeout_ms
-            member.session_timeout_ms = session_timeout_ms
-            member.record_part = None
-        if waiter is None:
-            self.join_waiters.pop(member.member_id, None)
-        else:
-            self.join_waiters[member.member_id] = waiter
-
-    def take_join_waiter(self, member: Member) -> object | None:
-        """Who waits for the member's JoinGroup, who then waits no more."""
-        return self.join_waiters.pop(member.member_id, None)
-
-    def _vote(self, protocols: Protocols, change: int) -> None:
-        names = tuple([name for name, _ in protocols])
-        _add(self.preferences, names, change)
-        for name in names:
-            _add(self.protocol_votes, name, change)
-
-    @property
-    def has_all_members_joined(self) -> bool:
-        """Whether nobody is missing any more in a rebalance."""
-        return len(self.members) == len(self.join_waiters) and not self.pending_members
-
-    @property
-    def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asked for; never negative."""
-        return max(0, max([member.rebalance_timeout_ms for member in self.members.values()], default=0))
-
-    # -- protocols -------------------------------------------------------------------------------------------------------
-
-    def supports_protocols(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols can be in the group: it shares one with all others."""
-        if self.state is GroupState.EMPTY:
-            return bool(protocol_type) and bool(protocols)
-        count = len(self.members)
-        return self.protocol_type == protocol_type and any(self.protocol_votes.get(name, 0) == count for name, _ in protocols)
-
-    def select_protocol(self) -> str:
-        """The protocol most members like best among those that all support."""
-        count = len(self.members)
-        candidates = {name for name, votes in self.protocol_votes.items() if votes == count}
-        votes: dict[str, int] = {}
-        for names, voters in self.preferences.items():
-            choice = next(name for name in names if name in candidates)
-            votes[choice] = votes.get(choice, 0) + voters
-        return max(votes, key=votes.__getitem__)
-
-    def next_generation(self, now_ms: int) -> None:
-        """All who are in are known: the next generation begins, in CompletingRebalance, or Empty without members."""
-        self.generation_id += 1
-        if self.members:
-            self.protocol_name = self.select_protocol()
-            self.transition_to(GroupState.COMPLETING_REBALANCE, now_ms)
-        else:
-            self.protocol_name = None
-            self.transition_to(GroupState.EMPTY, now_ms)
-        self.remember_subscriptions()
-        self.offsets.on_new_generation()
-        self.pending_syncs.clear()
-
-    def remember_subscriptions(self) -> None:
-        """Keep what the members subscribe to in this generation."""
-        self.subscriptions = frozenset(self._metadata()) if self.protocol_name is not None else frozenset()
+    def check_offset_deletion(self) -> ErrorCode:
+        """Whether offsets may be deleted of topics that no member subscribes to."""
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """The topics that members of a consumer group subscribe to; None when that cannot be told."""
-        if not self.is_consumer_group or self.subscriptions is None:
-            return None
-        topics = topics_of(self.subscriptions)
-        if topics is None:
-            logger.warning("the subscriptions of group %s cannot be read; its offsets are kept until it is empty", self.group_id)
-        return topics
+        """The topics that members subscribe to; None when that cannot be told."""
 
-    def member_metadata(self) -> list[MemberMetadata]:
-        """What the leader is told of everybody in the chosen protocol."""
-        return [
-            (member_id, member.group_instance_id, metadata)
-            for (member_id, member), metadata in zip(self.members.items(), self._metadata(), strict=True)
-        ]
-
-    def _metadata(self) -> list[bytes]:
-        """Of every member in the chosen protocol, which is mostly its first: 0.06 µs each."""
-        name = self.protocol_name
-        return [member.protocols[0][1] if member.protocols[0][0] == name else member.metadata(name) for member in self.members.values()]
-
-
-def _add(counts: dict[_Key, int], key: _Key, change: int) -> None:
-    """Count; what there is none of any more is not kept."""
-    count = counts.get(key, 0) + change
-    if count:
-        counts[key] = count
-    else:
-        counts.pop(key, None)
+    def expiry(self) -> Expiry | None:
+        """What the age of the group's offsets goes by (KIP-211); None while none of them may expire."""

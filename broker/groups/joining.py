@@ -10,20 +10,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.groups.effects import (
-    AfterStaticRejoin,
-    Arm,
-    Disarm,
-    Effect,
-    JoinResult,
-    Reply,
-    Store,
-    SyncResult,
-    arm_session,
-    reply_to_join,
-    reply_to_sync,
-)
-from broker.groups.group import NO_MEMBER_ID, Group, GroupState, Member, Protocols
+from broker.coordination.effects import Arm, Disarm, Reply
+from broker.groups.classic_group import NO_MEMBER_ID, ClassicGroup, Member, Protocols
+from broker.groups.effects import AfterStaticRejoin, Effect, JoinResult, Store, SyncResult, arm_session, reply_to_join, reply_to_sync
+from broker.groups.group import GroupState
 from broker.groups.rebalance import joined, maybe_complete_join, maybe_prepare_rebalance, prepare_rebalance
 from broker.groups.records import group_value, member_part
 from protocol.errors import ErrorCode
@@ -51,7 +41,7 @@ class Join(NamedTuple):
     uuid: str = ""
 
 
-def on_join(group: Group, join: Join, now_ms: int) -> list[Effect]:
+def on_join(group: ClassicGroup, join: Join, now_ms: int) -> list[Effect]:
     """Somebody wants to be a member, or a member joins a rebalance or begins one."""
     out: list[Effect] = []
     if not _has_room_for(group, join.member_id):
@@ -72,22 +62,11 @@ def on_join(group: Group, join: Join, now_ms: int) -> list[Effect]:
     return out
 
 
-def check_member(group: Group, member_id: str, group_instance_id: str | None) -> ErrorCode:
-    """Whether this is a member, and the one that its group.instance.id belongs to now."""
-    if group_instance_id is not None:
-        current = group.static_members.get(group_instance_id)
-        if current is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if current != member_id:
-            return ErrorCode.FENCED_INSTANCE_ID
-    return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
-
-
 def _refuse(join: Join, error: ErrorCode, out: list[Effect], member_id: str | None = None) -> None:
     out.append(Reply(join.waiter, JoinResult(join.member_id if member_id is None else member_id, error)))
 
 
-def _has_room_for(group: Group, member_id: str) -> bool:
+def _has_room_for(group: ClassicGroup, member_id: str) -> bool:
     """group.max.size. In a rebalance those count who joined it, so that a group that is too large sheds whoever comes last."""
     state = group.state
     if state in (GroupState.EMPTY, GroupState.DEAD):
@@ -98,7 +77,7 @@ def _has_room_for(group: Group, member_id: str) -> bool:
     return member is not None or len(group.members) < group.settings.max_size
 
 
-def _newcomer(group: Group, join: Join, now_ms: int, out: list[Effect]) -> None:
+def _newcomer(group: ClassicGroup, join: Join, now_ms: int, out: list[Effect]) -> None:
     instance_id = join.group_instance_id
     member_id = f"{join.client_id if instance_id is None else instance_id}-{join.uuid}"
     if len(member_id.encode()) > MAX_STRING_BYTES:
@@ -117,7 +96,7 @@ def _newcomer(group: Group, join: Join, now_ms: int, out: list[Effect]) -> None:
         _add(group, join, member_id, now_ms, out)
 
 
-def _pending_member(group: Group, join: Join, now_ms: int, out: list[Effect]) -> None:
+def _pending_member(group: ClassicGroup, join: Join, now_ms: int, out: list[Effect]) -> None:
     if join.group_instance_id is not None:
         # Static members are never pending; Apache Kafka fails on an assertion here.
         _refuse(join, ErrorCode.UNKNOWN_SERVER_ERROR, out, member_id=NO_MEMBER_ID)
@@ -125,7 +104,7 @@ def _pending_member(group: Group, join: Join, now_ms: int, out: list[Effect]) ->
     _add(group, join, join.member_id, now_ms, out)
 
 
-def _add(group: Group, join: Join, member_id: str, now_ms: int, out: list[Effect]) -> None:
+def _add(group: ClassicGroup, join: Join, member_id: str, now_ms: int, out: list[Effect]) -> None:
     member = Member(
         member_id,
         join.group_instance_id,
@@ -144,8 +123,8 @@ def _add(group: Group, join: Join, member_id: str, now_ms: int, out: list[Effect
     maybe_prepare_rebalance(group, f"{member_id} is new; its reason: {join.reason}", now_ms, out)
 
 
-def _member(group: Group, join: Join, now_ms: int, out: list[Effect]) -> None:
-    error = check_member(group, join.member_id, join.group_instance_id)
+def _member(group: ClassicGroup, join: Join, now_ms: int, out: list[Effect]) -> None:
+    error = group.check_member(join.member_id, join.group_instance_id)
     if error or group.state is GroupState.EMPTY:
         _refuse(join, error or ErrorCode.UNKNOWN_MEMBER_ID, out)
         return
@@ -163,7 +142,7 @@ def _member(group: Group, join: Join, now_ms: int, out: list[Effect]) -> None:
     maybe_prepare_rebalance(group, f"{member.member_id} joined again in {state.value}; its reason: {join.reason}", now_ms, out)
 
 
-def _update(group: Group, member: Member, join: Join, out: list[Effect]) -> None:
+def _update(group: ClassicGroup, member: Member, join: Join, out: list[Effect]) -> None:
     # Two JoinGroups of one member: the client gave up the first, or two clients share an id. The first must not wait for ever.
     reply_to_join(group, member, JoinResult(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS), out)
     group.update(member, join.protocols, join.rebalance_timeout_ms, join.session_timeout_ms, join.waiter)
@@ -171,7 +150,7 @@ def _update(group: Group, member: Member, join: Join, out: list[Effect]) -> None
         member.record_part = member_part(member, join.protocols[0][0])
 
 
-def _replace_static_member(group: Group, join: Join, member: Member, new_member_id: str, now_ms: int, out: list[Effect]) -> None:
+def _replace_static_member(group: ClassicGroup, join: Join, member: Member, new_member_id: str, now_ms: int, out: list[Effect]) -> None:
     """A static member came back without its member id: it gets a new one, and whoever has the old one is fenced."""
     old_leader_id = group.leader_id
     old_member_id = member.member_id
@@ -203,7 +182,7 @@ def _replace_static_member(group: Group, join: Join, member: Member, new_member_
         prepare_rebalance(group, reason, now_ms, out)
 
 
-def on_static_rejoin_stored(group: Group, before: AfterStaticRejoin, error: ErrorCode, out: list[Effect]) -> None:
+def on_static_rejoin_stored(group: ClassicGroup, before: AfterStaticRejoin, error: ErrorCode, out: list[Effect]) -> None:
     """The new id of a static member is known for good, or could not be stored and is taken back."""
     member = before.member
     if group.members.get(before.new_member_id) is not member:

@@ -12,13 +12,14 @@ know every case, which takes nothing back: the last record of a key wins. Of gro
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from struct import Struct
 from sys import intern
 from typing import TypeAlias
 
+from broker.groups.classic_group import ClassicGroup, GroupSettings, Member
 from broker.groups.committed import RECORD_OFFSET_SIZE, CommittedOffset, Stored, checked, is_plain, record_offset_of
-from broker.groups.group import Group, GroupSettings, GroupState, Member
+from broker.groups.group import Group, GroupState
 from broker.groups.offset_records import KEY_VERSION, OffsetKey, read_offset_key, read_offset_value
 from broker.groups.records import GroupKey, read_group_value, read_key
 from broker.groups.repeated_commits import FEWEST_RECORDS, RepeatedCommits
@@ -46,8 +47,7 @@ NO_TIMESTAMP = -1
 _HEADER = Struct(">qi4xb4xh34xi")  # base offset, length, magic, attributes, number of records
 _INDEX = Struct(">i")
 _OFFSET_KEY_VERSIONS = [version.to_bytes(2, "big") for version in range(KEY_VERSION + 1)]
-_TOMBSTONE = 1
-"""The length of a value that is null, as a varint."""
+_OUT_OF_THE_ORDINARY = CODEC_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
 
 _KEY_OVERHEAD = 10
 """Bytes of an offset's key beside its strings: the version, their lengths, the partition."""
@@ -59,10 +59,11 @@ _Transaction: TypeAlias = dict[bytes, tuple[int, bytes]]
 class GroupLoader:
     """See the module. `offsets` counts those that were found, `skipped` records that cannot be read; they are left out."""
 
-    __slots__ = ("_names", "_offsets", "_open", "_others", "_repeated", "name", "offsets", "skipped")
+    __slots__ = ("_names", "_offsets", "_open", "_others", "_repeated", "_settings", "name", "offsets", "skipped")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, settings: GroupSettings) -> None:
         self.name = name
+        self._settings = settings
         self.skipped = 0
         self.offsets = 0
         self._offsets: dict[bytes, dict[int, Stored]] = {}
@@ -77,27 +78,30 @@ class GroupLoader:
     def feed(self, data: bytes) -> Iterator[None]:
         """Take in whole batches, the next in the log."""
         end = len(data)
-        position = 0
+        position = yield from self._plain_batches(data, 0)
+        while (size := next_batch_size(data, position, end)) is not None:
+            yield from self._any_batch(data, position)
+            position = yield from self._plain_batches(data, position + size)
+
+    def _plain_batches(self, data: bytes, position: int) -> Generator[None, None, int]:
+        """Take in batches of offset commits up to the first batch of another kind, and return the position of that one."""
+        end = len(data)
         pause_after = RECORDS_PER_PAUSE
         offsets_of = self._offsets.get
         index_at = _INDEX.unpack_from
-        while end - position >= HEADER_SIZE:
-            start = position
-            _, length, magic, attributes, count = _HEADER.unpack_from(data, position)
-            position += length + LOG_OVERHEAD
-            if magic != CURRENT_MAGIC or length < HEADER_SIZE - LOG_OVERHEAD:
-                next_batch_size(data, start, end)  # says what is wrong with it
-            if position > end:
-                break
-            if attributes & (CODEC_MASK | TRANSACTIONAL_MASK | CONTROL_MASK):
-                yield from self._any_batch(data, start)
-                continue
-            at = start + HEADER_SIZE
-            place = data[start : start + 8]
-            if count >= FEWEST_RECORDS and self._repeated.take(data[at:position], place, count, self._offsets):
-                yield
-                continue
-            try:
+        start = position
+        try:
+            while end - start >= HEADER_SIZE:
+                _, length, magic, attributes, count = _HEADER.unpack_from(data, start)
+                position = start + length + LOG_OVERHEAD
+                if magic != CURRENT_MAGIC or count < 0 or attributes & _OUT_OF_THE_ORDINARY or not start + HEADER_SIZE <= position <= end:
+                    return start
+                at = start + HEADER_SIZE
+                place = data[start : start + 8]
+                if count >= FEWEST_RECORDS and self._repeated.take(data[at:position], place, count, self._offsets):
+                    yield
+                    start = position
+                    continue
                 # `iter_keys_and_values` for the common case: sizes of two bytes at most, no headers, and of an offset that is known.
                 for _ in range(count):
                     size = data[at]
@@ -107,25 +111,19 @@ class GroupLoader:
                     else:
                         high = data[at + 1]
                         if high >= 0x80:
-                            break
+                            return start
                         at += 2
                         record_end = at + ((size + (high << 7) - 0x80) >> 1)
                     at += 1  # attributes, all unused
-                    if data[at] < 0x80:
-                        at += 1
-                    else:
-                        _, at = read_varlong(data, at)
-                    if data[at] < 0x80:
-                        at += 1
-                    else:
-                        _, at = read_varint(data, at)
+                    at = at + 1 if data[at] < 0x80 else read_varlong(data, at)[1]
+                    at = at + 1 if data[at] < 0x80 else read_varint(data, at)[1]
                     key_size = data[at]
                     if key_size < 0x80:
                         at += 1
                     else:
                         high = data[at + 1]
                         if high >= 0x80:
-                            break
+                            return start
                         key_size += (high << 7) - 0x80
                         at += 2
                     index_position = at + (key_size >> 1) - 4
@@ -134,31 +132,27 @@ class GroupLoader:
                     if value_size >= 0x80:
                         high = data[value_at]
                         if high >= 0x80:
-                            break
+                            return start
                         value_size += (high << 7) - 0x80
                         value_at += 1
-                    elif value_size == _TOMBSTONE:
-                        break
                     value_end = value_at + (value_size >> 1)
                     if value_end + 1 != record_end or record_end > position or data[value_end] or (size | key_size | value_size) & 1:
-                        break
-                    offsets = offsets_of(data[at:index_position])
+                        return start
+                    offsets = offsets_of(data[at:index_position]) or self._offsets_of(data[at : index_position + 4])
                     if offsets is None:
-                        offsets = self._offsets_of(data[at : index_position + 4])
-                        if offsets is None:
-                            break
+                        return start
                     offsets[index_at(data, index_position)[0]] = place + data[value_at:value_end]
                     at = record_end
                     pause_after -= 1
                     if not pause_after:
                         yield
                         pause_after = RECORDS_PER_PAUSE
-                else:
-                    if at == position and count >= 0:
-                        continue
-            except (IndexError, RecordFormatError):
-                pass
-            yield from self._any_batch(data, start)
+                if at != position:
+                    return start
+                start = position
+        except (IndexError, RecordFormatError):
+            pass
+        return start
 
     def _offsets_of(self, key: bytes) -> dict[int, Stored] | None:
         """The offsets that an offset's key belongs to; None if it is the key of something else, or cannot be read."""
@@ -236,8 +230,9 @@ class GroupLoader:
 
     # -- what was found ------------------------------------------------------------------------------------------------------
 
-    def groups(self, settings: GroupSettings, now_ms: int, into: dict[str, Group]) -> Iterator[None]:
-        """Put the groups that were found into `into`."""
+    def states(self, now_ms: int, into: dict[str, Group]) -> Iterator[None]:
+        """Put the groups that were found into `into`, by their ids."""
+        settings = self._settings
         yield from self._repeated.flush()
         for key, stored in self._others.items():
             try:
@@ -266,6 +261,10 @@ class GroupLoader:
                     self._skip("an offset in a transaction", error)
                 yield
 
+    def found(self, states: int) -> str:
+        """What was found, for the log."""
+        return f"{states} groups with {self.offsets} offsets"
+
     def _check(self, group_id: str, offsets: dict[int, Stored]) -> Iterator[None]:
         """Leaves out the values that cannot be read, and sees to it that the others are in a version that is written here."""
         changed: dict[int, Stored | None] = {}
@@ -292,16 +291,16 @@ class GroupLoader:
 def _group_in(groups: dict[str, Group], group_id: str, settings: GroupSettings, now_ms: int) -> Group:
     group = groups.get(group_id)
     if group is None:
-        group = groups[group_id] = Group(group_id, settings, now_ms)
+        group = groups[group_id] = ClassicGroup(group_id, settings, now_ms)
     return group
 
 
-def _group(group_id: str, value: bytes, settings: GroupSettings, now_ms: int) -> Group:
+def _group(group_id: str, value: bytes, settings: GroupSettings, now_ms: int) -> ClassicGroup:
     """A group as its metadata record has it: Stable with members, Empty without. Raises ProtocolError."""
     version, stored = read_group_value(value)
     if stored.members and stored.protocol is None:
         raise ProtocolError(f"group {group_id} has members and no protocol")
-    group = Group(group_id, settings, now_ms, GroupState.STABLE if stored.members else GroupState.EMPTY)
+    group = ClassicGroup(group_id, settings, now_ms, GroupState.STABLE if stored.members else GroupState.EMPTY)
     group.generation_id = stored.generation
     group.leader_id = stored.leader
     protocol_type = stored.protocol_type or None

@@ -9,19 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from broker.coordination.runner import EffectRunner
+from broker.coordination.topic_log import UNAVAILABLE, TopicLog
 from broker.groups.committed import read_stored
 from broker.groups.coordinated import CoordinatedGroups
+from broker.groups.effects import Store
 from broker.groups.group import Group, GroupState
-from broker.groups.membership import on_commit
 from broker.groups.offset_records import OffsetAndMetadata, offset_keys
 from broker.groups.offsets import GroupOffsets
-from broker.groups.offsets_log import UNAVAILABLE, OffsetsLog
 from broker.groups.plain_commits import PlainCommit
 from broker.groups.record_encoding import encode_commits
-from broker.groups.records import group_key
-from broker.groups.runner import EffectRunner
 from protocol.errors import ErrorCode
 from protocol.messages.offset_fetch import OffsetFetchResponsePartitions
 from protocol.schema.wire import MAX_STRING_BYTES
@@ -53,20 +52,19 @@ CommitReply: TypeAlias = Callable[[Sequence[ErrorCode]], None]
 """Called once with an error for each offset."""
 
 
-class Expiry(NamedTuple):
-    """Offsets age from `since_ms` on, or from their commit on when that is None; those of subscribed topics do not."""
-
-    since_ms: int | None
-    subscribed_topics: frozenset[str] = frozenset()
-
-
 class OffsetCommits:
     """See the module."""
 
     __slots__ = ("_clock", "_groups", "_log", "_max_metadata_size", "_retention_ms", "_runner")
 
     def __init__(
-        self, groups: CoordinatedGroups, runner: EffectRunner, log: OffsetsLog, clock: Clock, max_metadata_size: int, retention_ms: int
+        self,
+        groups: CoordinatedGroups,
+        runner: EffectRunner[Group, Store],
+        log: TopicLog,
+        clock: Clock,
+        max_metadata_size: int,
+        retention_ms: int,
     ) -> None:
         self._groups = groups
         self._runner = runner
@@ -90,7 +88,7 @@ class OffsetCommits:
                 reply([ErrorCode.ILLEGAL_GENERATION] * len(offsets))  # the group is gone, and its members do not know yet
                 return
             group = self._groups.get_or_create(group_id, self._clock.now_ms())
-        error, effects = on_commit(group, member_id, group_instance_id, generation_id)
+        error, effects = group.on_commit(member_id, group_instance_id, generation_id)
         self._runner.run(group, effects)
         if error:
             reply([error] * len(offsets))
@@ -130,7 +128,7 @@ class OffsetCommits:
         error, group = self._groups.find(group_id)
         if error or group is None:
             return False
-        error, effects = on_commit(group, member_id, group_instance_id, generation_id)
+        error, effects = group.on_commit(member_id, group_instance_id, generation_id)
         if error:
             return False
         self._runner.run(group, effects)
@@ -160,7 +158,7 @@ class OffsetCommits:
             if error:
                 if prepared is not None:
                     group.offsets.on_append_failed(prepared[0])
-            elif group.state is not GroupState.DEAD:
+            elif not group.is_dead:
                 if prepared is not None:
                     group.offsets.on_appended(*prepared, base_offset)
                 else:
@@ -186,7 +184,7 @@ class OffsetCommits:
     def committed(self, group_id: str) -> dict[str, list[int]]:
         """By topic, the partitions of which a group has committed offsets; none when the group is not known here."""
         error, group = self._groups.find(group_id, may_be_empty=True)
-        if error or group is None or group.state is GroupState.DEAD:
+        if error or group is None or group.is_dead:
             return {}
         return {topic: list(known) for topic, known in group.offsets.committed.by_topic.items()}
 
@@ -197,7 +195,7 @@ class OffsetCommits:
         error, group = self._groups.find(group_id, may_be_empty=True)
         if error:
             return error, {}
-        offsets = NO_OFFSETS if group is None or group.state is GroupState.DEAD else group.offsets
+        offsets = NO_OFFSETS if group is None or group.is_dead else group.offsets
         by_topic = offsets.committed.by_topic
         require_stable = require_stable and not offsets.is_all_stable
         found: dict[str, list[OffsetFetchResponsePartitions]] = {}
@@ -237,7 +235,7 @@ class OffsetCommits:
                 errors[group_id] = ErrorCode.NON_EMPTY_GROUP
             else:
                 errors[group_id] = ErrorCode.NONE
-                group.transition_to(GroupState.DEAD, self._clock.now_ms())
+                group.end(self._clock.now_ms())
                 self._forget(group, group.offsets.remove_all())
                 deleted.append(group)
         if deleted:
@@ -251,13 +249,11 @@ class OffsetCommits:
             return error, []
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND, []
-        if group.state is GroupState.EMPTY:
-            subscribed: list[bool] = [False] * len(partitions)
-        elif group.is_consumer_group:
-            topics = group.subscribed_topics()
-            subscribed = [topics is None or partition.topic in topics for partition in partitions]
-        else:
-            return ErrorCode.NON_EMPTY_GROUP, []
+        error = group.check_offset_deletion()
+        if error:
+            return error, []
+        topics = group.subscribed_topics()
+        subscribed = [topics is None or partition.topic in topics for partition in partitions]
         free = [partition for partition, is_subscribed in zip(partitions, subscribed, strict=True) if not is_subscribed]
         if free:
             removed = group.offsets.remove(free)
@@ -291,7 +287,7 @@ class OffsetCommits:
                     await asyncio.sleep(0)
                     looked_at = 0
                 removed: list[TopicPartition] = []
-                expiry = self._expiry(group)
+                expiry = group.expiry() if group.offsets.committed and not group.is_dead else None
                 while topics and looked_at < OFFSETS_PER_TURN:
                     topic = topics.pop()
                     if expiry is not None and topic not in expiry.subscribed_topics:
@@ -305,31 +301,18 @@ class OffsetCommits:
         if count:
             logger.info("%d offsets had not been used for offsets.retention.minutes and were removed", count)
 
-    @staticmethod
-    def _expiry(group: Group) -> Expiry | None:
-        """What the age of a group's offsets goes by (KIP-211); None while none of them may expire."""
-        if not group.offsets.committed or group.state is GroupState.DEAD:
-            return None
-        if group.protocol_type is None:
-            return Expiry(None)
-        if group.state is GroupState.EMPTY:
-            return Expiry(group.state_timestamp_ms)
-        topics = group.subscribed_topics() if group.is_consumer_group and group.state is GroupState.STABLE else None
-        return None if topics is None else Expiry(None, topics)
-
     def _forget(self, group: Group, removed: Sequence[TopicPartition]) -> None:
         """Write tombstones for offsets that were removed, and for the group when nothing is left of it."""
         is_left = group.state is GroupState.EMPTY and not group.offsets
-        if not removed and not is_left and group.state is not GroupState.DEAD:
+        if not removed and not is_left and not group.is_dead:
             return
         if is_left:
             logger.info("group %s has no members and no offsets and is removed, generation %d", group.group_id, group.generation_id)
-            group.transition_to(GroupState.DEAD, self._clock.now_ms())
+            group.end(self._clock.now_ms())
         keys = offset_keys(group.group_id, removed)
-        if group.state is GroupState.DEAD and self._groups.forget(group):
+        if group.is_dead and self._groups.forget(group.group_id, group):
             self._runner.cancel_timers(group)
-            if group.generation_id > 0:
-                keys.append(group_key(group.group_id))
+            keys += group.tombstones()
         if keys:
             self._log.append_tombstones(self._groups.partition_for(group.group_id), keys)
 

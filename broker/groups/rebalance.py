@@ -12,14 +12,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
+from broker.coordination.effects import Arm, Disarm, Many, Reply
+from broker.groups.classic_group import NO_MEMBER_ID, ClassicGroup, Member
 from broker.groups.effects import (
     AfterEmpty,
-    Arm,
-    Disarm,
     Effect,
     JoinResult,
-    Many,
-    Reply,
     Store,
     SyncResult,
     Timer,
@@ -28,20 +26,20 @@ from broker.groups.effects import (
     reply_to_join,
     reply_to_sync,
 )
-from broker.groups.group import NO_MEMBER_ID, Group, GroupState, Member
+from broker.groups.group import GroupState
 from broker.groups.records import group_value
 from protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 
 
-def maybe_prepare_rebalance(group: Group, reason: str, now_ms: int, out: list[Effect]) -> None:
+def maybe_prepare_rebalance(group: ClassicGroup, reason: str, now_ms: int, out: list[Effect]) -> None:
     """Begin a rebalance unless one is being prepared already."""
     if group.can_rebalance:
         prepare_rebalance(group, reason, now_ms, out)
 
 
-def prepare_rebalance(group: Group, reason: str, now_ms: int, out: list[Effect]) -> None:
+def prepare_rebalance(group: ClassicGroup, reason: str, now_ms: int, out: list[Effect]) -> None:
     """Begin a rebalance. That of an empty group waits for more members first (KIP-134)."""
     if group.state is GroupState.COMPLETING_REBALANCE:
         fail_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, out)
@@ -61,13 +59,13 @@ def prepare_rebalance(group: Group, reason: str, now_ms: int, out: list[Effect])
     maybe_complete_join(group, now_ms, out)
 
 
-def maybe_complete_join(group: Group, now_ms: int, out: list[Effect]) -> None:
+def maybe_complete_join(group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
     """Complete the rebalance that is being prepared if nobody is missing any more, and it need not wait for newcomers."""
     if group.state is GroupState.PREPARING_REBALANCE and group.initial_delay_ms is None and group.has_all_members_joined:
         complete_join(group, now_ms, out)
 
 
-def complete_join(group: Group, now_ms: int, out: list[Effect]) -> None:
+def complete_join(group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
     """Go on with those who joined. Dynamic members that did not are put out; static ones may take until their session ends."""
     group.initial_delay_ms = None
     waiters = group.join_waiters
@@ -100,7 +98,7 @@ def complete_join(group: Group, now_ms: int, out: list[Effect]) -> None:
         out.append(Arm(Timer.SYNC, group.rebalance_timeout_ms))
 
 
-def _answer_joined(group: Group, out: list[Effect]) -> None:
+def _answer_joined(group: ClassicGroup, out: list[Effect]) -> None:
     """What `joined`, `reply_to_join` and `arm_session` do, for all members: decided now, and carried out a part at a time."""
     leader_id = group.leader_id
     members = list(group.members.items())
@@ -118,10 +116,10 @@ def _answer_joined(group: Group, out: list[Effect]) -> None:
                 yield Reply(waiter, result)
             yield Arm(member_id, member.session_timeout_ms)
 
-    out.append(Many(effects()))
+    out.append(Many(effects(), len(members)))
 
 
-def joined(group: Group, member: Member, *, skip_assignment: bool = False) -> JoinResult:
+def joined(group: ClassicGroup, member: Member, *, skip_assignment: bool = False) -> JoinResult:
     """The answer to a member of the present generation; its leader is told of all the others."""
     member_id = member.member_id
     leader_id = group.leader_id
@@ -137,7 +135,7 @@ def joined(group: Group, member: Member, *, skip_assignment: bool = False) -> Jo
     )
 
 
-def _elect_joined_leader(group: Group) -> bool:
+def _elect_joined_leader(group: ClassicGroup) -> bool:
     """Make somebody leader who joined this rebalance; False when nobody did."""
     if group.leader_id is None:
         return False
@@ -151,7 +149,7 @@ def _elect_joined_leader(group: Group) -> bool:
     return False
 
 
-def fail_syncs(group: Group, error: ErrorCode, out: list[Effect]) -> None:
+def fail_syncs(group: ClassicGroup, error: ErrorCode, out: list[Effect]) -> None:
     """There will be no assignment for this generation."""
     for member in group.members.values():
         member.assignment = b""
@@ -159,14 +157,14 @@ def fail_syncs(group: Group, error: ErrorCode, out: list[Effect]) -> None:
             arm_session(member, out)
 
 
-def on_member_synced(group: Group, member: Member, out: list[Effect]) -> None:
+def on_member_synced(group: ClassicGroup, member: Member, out: list[Effect]) -> None:
     """A member asked for its assignment: with the last one the sync timer ends."""
     group.pending_syncs.discard(member.member_id)
     if not group.pending_syncs:
         out.append(Disarm(Timer.SYNC))
 
 
-def remove_member(group: Group, member: Member, reason: str, now_ms: int, out: list[Effect]) -> None:
+def remove_member(group: ClassicGroup, member: Member, reason: str, now_ms: int, out: list[Effect]) -> None:
     """A member is no more: the others rebalance."""
     reply_to_join(group, member, JoinResult(NO_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID), out)
     reply_to_sync(member, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID), out)
@@ -178,7 +176,7 @@ def remove_member(group: Group, member: Member, reason: str, now_ms: int, out: l
         maybe_complete_join(group, now_ms, out)
 
 
-def remove_pending_member(group: Group, member_id: str, now_ms: int, out: list[Effect]) -> None:
+def remove_pending_member(group: ClassicGroup, member_id: str, now_ms: int, out: list[Effect]) -> None:
     """Somebody who was given a member id does not come again with it."""
     group.remove(member_id)
     out.append(Disarm(member_id))
@@ -188,7 +186,7 @@ def remove_pending_member(group: Group, member_id: str, now_ms: int, out: list[E
 # -- timers ------------------------------------------------------------------------------------------------------------------
 
 
-def on_timer(group: Group, key: TimerKey, now_ms: int) -> list[Effect]:
+def on_timer(group: ClassicGroup, key: TimerKey, now_ms: int) -> list[Effect]:
     """A timer that was armed is due."""
     out: list[Effect] = []
     if group.state is GroupState.DEAD:
@@ -203,7 +201,7 @@ def on_timer(group: Group, key: TimerKey, now_ms: int) -> list[Effect]:
     return out
 
 
-def _on_join_timeout(group: Group, now_ms: int, out: list[Effect]) -> None:
+def _on_join_timeout(group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
     delay_ms = group.initial_delay_ms
@@ -218,7 +216,7 @@ def _on_join_timeout(group: Group, now_ms: int, out: list[Effect]) -> None:
     complete_join(group, now_ms, out)
 
 
-def _on_sync_timeout(group: Group, now_ms: int, out: list[Effect]) -> None:
+def _on_sync_timeout(group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
     if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.pending_syncs:
         return
     late = list(group.pending_syncs)
@@ -228,7 +226,7 @@ def _on_sync_timeout(group: Group, now_ms: int, out: list[Effect]) -> None:
     prepare_rebalance(group, f"{len(late)} members did not ask for their assignment in time", now_ms, out)
 
 
-def _on_session_timeout(group: Group, member_id: str, now_ms: int, out: list[Effect]) -> None:
+def _on_session_timeout(group: ClassicGroup, member_id: str, now_ms: int, out: list[Effect]) -> None:
     if member_id in group.pending_members:
         logger.info("group %s: %s was given a member id and did not join with it in time", group.group_id, member_id)
         remove_pending_member(group, member_id, now_ms, out)

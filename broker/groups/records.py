@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from struct import Struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from broker.groups.group import Group, Member
 from broker.groups.offset_records import KEY_VERSION, OffsetKey, read_offset_key, version_of
 from protocol.messages.group_metadata import GroupMetadataKey, GroupMetadataValue
+
+if TYPE_CHECKING:
+    from broker.groups.classic_group import ClassicGroup, Member
 
 GROUP_KEY_VERSION = 2
 GROUP_VALUE_VERSION = 3
@@ -36,7 +38,7 @@ def group_key(group_id: str) -> bytes:
     return _VERSION.pack(GROUP_KEY_VERSION) + GroupMetadataKey(group=group_id).encode(GROUP_KEY_VERSION)
 
 
-def group_value(group: Group, assignment: Mapping[str, bytes]) -> bytes:
+def group_value(group: ClassicGroup, assignment: Mapping[str, bytes]) -> bytes:
     """The group as it is now, with an assignment for each member. Packed by hand too: of members there may be thousands."""
     protocol = group.protocol_name
     state_timestamp_ms = group.state_timestamp_ms

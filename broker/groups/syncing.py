@@ -9,22 +9,21 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from broker.coordination.effects import Arm, Many, Reply
+from broker.groups.classic_group import ClassicGroup
 from broker.groups.effects import (
     AfterEmpty,
     AfterStaticRejoin,
     AfterSync,
-    Arm,
     Completion,
     Effect,
-    Many,
-    Reply,
     Store,
     SyncResult,
     arm_session,
     reply_to_sync,
 )
-from broker.groups.group import Group, GroupState
-from broker.groups.joining import check_member, on_static_rejoin_stored
+from broker.groups.group import GroupState
+from broker.groups.joining import on_static_rejoin_stored
 from broker.groups.rebalance import fail_syncs, maybe_prepare_rebalance, on_member_synced
 from broker.groups.records import group_value
 from protocol.errors import ErrorCode
@@ -44,7 +43,7 @@ class Sync(NamedTuple):
     assignments: Mapping[str, bytes]
 
 
-def on_sync(group: Group, sync: Sync) -> list[Effect]:
+def on_sync(group: ClassicGroup, sync: Sync) -> list[Effect]:
     """A member asks for its assignment; the leader's request carries everybody's."""
     out: list[Effect] = []
     error = _check(group, sync)
@@ -74,10 +73,10 @@ def on_sync(group: Group, sync: Sync) -> list[Effect]:
     return out
 
 
-def _check(group: Group, sync: Sync) -> ErrorCode:
+def _check(group: ClassicGroup, sync: Sync) -> ErrorCode:
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    error = check_member(group, sync.member_id, sync.group_instance_id)
+    error = group.check_member(sync.member_id, sync.group_instance_id)
     if error:
         return error
     if sync.generation_id != group.generation_id:
@@ -91,7 +90,7 @@ def _check(group: Group, sync: Sync) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def on_stored(group: Group, then: Completion, error: ErrorCode, now_ms: int) -> list[Effect]:
+def on_stored(group: ClassicGroup, then: Completion, error: ErrorCode, now_ms: int) -> list[Effect]:
     """A `Store` is done: all in-sync replicas have it, or it failed."""
     out: list[Effect] = []
     if group.state is GroupState.DEAD:
@@ -106,7 +105,7 @@ def on_stored(group: Group, then: Completion, error: ErrorCode, now_ms: int) -> 
     return out
 
 
-def _on_assignment_stored(group: Group, then: AfterSync, error: ErrorCode, now_ms: int, out: list[Effect]) -> None:
+def _on_assignment_stored(group: ClassicGroup, then: AfterSync, error: ErrorCode, now_ms: int, out: list[Effect]) -> None:
     if group.state is not GroupState.COMPLETING_REBALANCE or group.generation_id != then.generation_id:
         return  # another rebalance began meanwhile
     if error:
@@ -128,4 +127,4 @@ def _on_assignment_stored(group: Group, then: AfterSync, error: ErrorCode, now_m
             yield Reply(waiter, SyncResult(ErrorCode.NONE, protocol_type, protocol_name, assignment))
             yield Arm(member_id, session_timeout_ms)
 
-    out.append(Many(effects()))
+    out.append(Many(effects(), len(group.members)))

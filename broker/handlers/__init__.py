@@ -1,0 +1,1 @@
+"""Handles requests, one module for each API."""

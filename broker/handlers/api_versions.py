@@ -24,8 +24,8 @@ def handle_api_versions(request: ApiVersionsRequest, context: RequestContext) ->
         name, version = request.client_software_name, request.client_software_version
         if not _SOFTWARE.fullmatch(name) or not _SOFTWARE.fullmatch(version):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        context.connection.client_software_name = name
-        context.connection.client_software_version = version
+        context.client.client_software_name = name
+        context.client.client_software_version = version
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=[

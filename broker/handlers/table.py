@@ -131,19 +131,14 @@ IMPLEMENTED = SERVED - UNLISTED
 """The APIs that ApiVersions lists."""
 
 
-_FRAME_MODULES = {ApiKey.FETCH: "broker.handlers.data.fetch_one_partition"}
-"""Where the handler that reads frames is not beside the other, because it builds on it."""
-
-
 def module_of(key: ApiKey) -> str:
     """The dotted name of the module in which the handler of an implemented API stands."""
     return ".".join(filter(None, ("broker.handlers", _ROOM_OF[key], key.name.lower())))
 
 
-def handlers_of(key: ApiKey) -> tuple[Handler, FrameHandler | None, SeveralHandler | None]:
-    """The handler of an implemented API and, where it has them, the one that reads a frame itself and the one that reads several."""
+def handlers_of(key: ApiKey) -> tuple[Handler | None, FrameHandler | None, SeveralHandler | None]:
+    """The handler of an implemented API, or the one that reads a frame itself; and the one that reads several, where there is one."""
     name = key.name.lower()
     module = import_module(module_of(key))
-    of_frames = import_module(_FRAME_MODULES[key]) if key in _FRAME_MODULES else module
-    several = getattr(of_frames, f"handle_{name}_frames", None)
-    return getattr(module, f"handle_{name}"), getattr(of_frames, f"handle_{name}_frame", None), several
+    several = getattr(module, f"handle_{name}_frames", None)
+    return getattr(module, f"handle_{name}", None), getattr(module, f"handle_{name}_frame", None), several

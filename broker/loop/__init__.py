@@ -1,0 +1,1 @@
+"""Provides timers, purgatories and threads beside the event loop."""

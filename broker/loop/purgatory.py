@@ -132,11 +132,17 @@ class Purgatory:
         self._expire_in(timeout_ms, operation)
 
     def wait(self, operation: DelayedOperation, watched: int, timeout_ms: float) -> None:
-        """Let one operation wait for its time, and for somebody who stands in that many watch lists in its place."""
+        """Let one operation wait for its time, and for waiters that stand in that many watch lists in its place."""
+        if self._dead > self.purge_interval:
+            self.purge()
         operation.watched = watched
         self.watched += watched
         self.delayed += 1
         self._expire_in(timeout_ms, operation)
+
+    def will_purge(self, waiters: Waiters) -> None:
+        """The next purge is to look there: a waiter was added that may stay when it is completed."""
+        self._lists.add(waiters)
 
     def later(self, after_ms: float, callback: Callable[[], object]) -> None:
         """Call back for an operation that does not wait for an event alone."""

@@ -1,1 +1,1 @@
-"""What the broker tells of itself: Kafka's metrics under the names that the JMX exporter gives them, and whether the broker is well."""
+"""Exposes the broker's metrics under the names that the JMX exporter gives Kafka's MBeans, and its health."""

@@ -1,4 +1,5 @@
-"""kafka.coordinator.group, kafka.server of the broker as a whole, and Ottla's own of its event loop."""
+"""Declares the families of kafka.coordinator.group, of kafka.server for the broker as a whole, and Ottla's own for the
+event loop."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ def _disk(mbean: str, key: str, doc: str) -> Family:
 
 
 def _process_io() -> dict[str, int]:
-    """What Linux counts for this process; nothing elsewhere, and where it may not be read."""
+    """Linux's I/O counters of this process; empty elsewhere, and where they may not be read."""
     try:
         lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -72,8 +73,8 @@ CLUSTER_FAMILIES: tuple[Family, ...] = (
         "1 while the broker starts, 3 while it serves, 7 while it stops.",
         lambda view: view.state(),
     ),
-    _disk("linux-disk-read-bytes", "read_bytes", "Bytes that this process had the disks read; only on Linux."),
-    _disk("linux-disk-write-bytes", "write_bytes", "Bytes that this process had the disks write."),
+    _disk("linux-disk-read-bytes", "read_bytes", "Bytes that this process read from disks; only on Linux."),
+    _disk("linux-disk-write-bytes", "write_bytes", "Bytes that this process wrote to disks."),
     gauge(
         "kafka_server_metadataloader_currentcontrollerid",
         "kafka.server:name=CurrentControllerId,type=MetadataLoader",
@@ -102,7 +103,7 @@ CLUSTER_FAMILIES: tuple[Family, ...] = (
         Kind.SUMMARY,
         (),
         "",
-        "How late a timer of the event loop fires, looked at ten times a second: how long everybody waited for somebody.",
+        "Delay of a timer of the event loop, measured ten times a second: the time that all work waited for the longest piece of work.",
         _loop_lag,
         1e-6,
     ),

@@ -1,6 +1,7 @@
-"""kafka.server's socket-server-metrics: the connections, who makes them, and how fast they come.
+"""Declares the families of kafka.server's socket-server-metrics: connections, their clients, and their rates.
 
-MBeans of these have no name but many attributes; each metric is one attribute of one of them, under the names that dashboards look for.
+These MBeans have no name but many attributes. Each metric is one attribute of one of them, under the name that
+dashboards expect.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _SOFTWARE_LABELS = ("clientSoftwareName", "clientSoftwareVersion", "listener", "
 def _connections(view: View) -> Reading:
     for number, processor in enumerate(view.socket_server.processors):
         listeners = [acceptor.endpoint.listener_name for acceptor in view.socket_server.acceptors]
-        found = Counter(listeners)  # so that a listener without connections is told of, too
-        found.update(connection.info.listener_name for connection in processor.connections)
+        found = Counter(listeners)  # so that a listener without connections is reported, too
+        found.update(connection.client.listener_name for connection in processor.connections)
         for listener, count in found.items():
             yield labels_text(("listener", "networkProcessor"), (listener, number)), count - listeners.count(listener)
 
@@ -34,7 +35,7 @@ def _connections(view: View) -> Reading:
 def _software(view: View) -> Reading:
     for number, processor in enumerate(view.socket_server.processors):
         found = Counter(
-            (connection.info.client_software_name, connection.info.client_software_version, connection.info.listener_name)
+            (connection.client.client_software_name, connection.client.client_software_version, connection.client.listener_name)
             for connection in processor.connections
         )
         for labels, count in found.items():
@@ -75,7 +76,7 @@ CONNECTION_FAMILIES: tuple[Family, ...] = (
         Kind.GAUGE,
         ("listener", "networkProcessor"),
         _OF_PROCESSOR,
-        "Connections that stand. Of the other attributes of this MBean there are the two that follow.",
+        "Open connections. Of the other attributes of this MBean only the following two exist.",
         _connections,
     ),
     Family(
@@ -99,7 +100,7 @@ CONNECTION_FAMILIES: tuple[Family, ...] = (
         Kind.GAUGE,
         _SOFTWARE_LABELS,
         _OF_SOFTWARE,
-        "Connections by what the clients say that they are (KIP-511).",
+        "Connections by client software and version, as reported by the client (KIP-511).",
         _software,
     ),
     Family(
@@ -107,24 +108,24 @@ CONNECTION_FAMILIES: tuple[Family, ...] = (
         Kind.GAUGE,
         ("listener", "ip"),
         _OF_LISTENER,
-        "Connections accepted in a second, in the last ten to twenty: by listener, and by address of those that have a quota.",
+        "Connections accepted per second, over the last ten to twenty seconds: by listener, and by address for addresses with a quota.",
         _accept_rates,
         more_mbeans=("kafka.server:ip=*,type=socket-server-metrics",),
     ),
     _by_listener(
         "connection_accept_throttle_time",
-        "For how many milliseconds accepting was put off when it was (max.connection.creation.rate), on average of the last seconds.",
+        "Average delay of accepting by max.connection.creation.rate, in milliseconds, over the last seconds and delayed accepts only.",
         lambda acceptor, now: acceptor.throttles.average(now),
     ),
     _by_listener(
         "ip_connection_accept_throttle_time",
-        "After how many milliseconds connections were closed that came too early for their address, on average of the last seconds.",
+        "Average delay in milliseconds before connections were closed that exceeded the quota of their address, over the last seconds.",
         lambda acceptor, now: acceptor.ip_throttles.average(now),
     ),
     gauge(
         _PREFIX + "broker_connection_accept_rate",
         "kafka.server:type=socket-server-metrics",
-        "Connections accepted in a second, by all listeners. The other attributes of this MBean are of a memory pool, which there is none.",
+        "Connections accepted per second by all listeners. Its other attributes concern a memory pool, which does not exist here.",
         lambda view: sum(acceptor.accepts.per_second(view.now()) for acceptor in view.socket_server.acceptors),
     ),
 )

@@ -1,4 +1,4 @@
-"""kafka.controller: what the controller knows of the cluster, what it is doing, and what waits for it."""
+"""Declares the families of kafka.controller: the state of the cluster, the controller's events, and its queues."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from broker.metrics.view import View
 
 MILLISECONDS = 0.001
-"""Per microsecond, in which times are measured."""
+"""Milliseconds per microsecond, the unit of the measured times."""
 
 _WHAT = {
-    "ControllerChange": "to take part in the election of a controller, and become it",
-    "LeaderElection": "to handle brokers that came or went",
+    "ControllerChange": "to take part in the election of a controller, and to become it",
+    "LeaderElection": "to handle brokers that started or ended",
     "TopicChange": "to handle new topics and partitions",
     "TopicDeletion": "to delete topics",
-    "PartitionReassignment": "to begin, go on with and end moves of partitions",
+    "PartitionReassignment": "to begin, continue and end reassignments of partitions",
     "AutoLeaderBalance": "to give leadership back to preferred replicas (auto.leader.rebalance.enable)",
-    "ManualLeaderBalance": "to elect leaders that somebody asked for",
+    "ManualLeaderBalance": "to elect leaders on request",
     "ControlledShutdown": "to take leadership away from brokers that stop",
     "IsrChange": "to change ISRs",
-    "LeaderAndIsrResponseReceived": "to handle answers that tell of failed directories",
+    "LeaderAndIsrResponseReceived": "to handle answers that report failed directories",
     "LogDirChange": "to handle failures of log directories",
     "UncleanLeaderElectionEnable": "to elect leaders after unclean.leader.election.enable was set for all topics",
     "TopicUncleanLeaderElectionEnable": "the same for one topic",
@@ -72,7 +72,7 @@ CONTROLLER_FAMILIES: tuple[Family, ...] = (
     _controller("OfflinePartitionsCount", "Partitions without a leader that can serve.", lambda view: view.controller.offline_partitions),
     _controller(
         "PreferredReplicaImbalanceCount",
-        "Partitions that another than their first replica leads.",
+        "Partitions whose leader is not their preferred replica.",
         lambda view: view.controller.preferred_replica_imbalance,
     ),
     _controller(
@@ -80,25 +80,25 @@ CONTROLLER_FAMILIES: tuple[Family, ...] = (
     ),
     _controller(
         "TopicsIneligibleToDeleteCount",
-        "Topics among them whose deletion has to wait.",
+        "Topics among them whose deletion is suspended.",
         lambda view: len(view.services.controller.context.topics_ineligible_for_deletion),
     ),
     _controller("ReplicasToDeleteCount", "Replicas of topics that are being deleted.", lambda view: view.controller.replicas_to_delete),
     _controller(
         "ReplicasIneligibleToDeleteCount",
-        "Replicas of topics whose deletion has to wait.",
+        "Replicas of topics whose deletion is suspended.",
         lambda view: view.controller.replicas_ineligible_to_delete,
     ),
     _controller(
         "ControllerState",
-        "What the controller is doing: 0 nothing; " + ", ".join(f"{number} {name}" for name, number in STATES.items()) + ".",
+        "The controller's current work: 0 none; " + ", ".join(f"{number} {name}" for name, number in STATES.items()) + ".",
         lambda view: state_of(view.services.controller.current_event),
     ),
     *(_timer(name) for name in STATES),
     gauge(
         "kafka_controller_controllereventmanager_eventqueuesize",
         "kafka.controller:name=EventQueueSize,type=ControllerEventManager",
-        "Events that the controller has not begun to carry out.",
+        "Events that wait in the controller's queue.",
         lambda view: view.services.controller.event_queue_size,
     ),
     counter(
@@ -112,7 +112,7 @@ CONTROLLER_FAMILIES: tuple[Family, ...] = (
         Kind.SUMMARY,
         (),
         "kafka.controller:name=EventQueueTimeMs,type=ControllerEventManager",
-        "Time that events of the controller waited until it began to carry them out.",
+        "Time that events waited in the controller's queue.",
         _event_queue_times,
         MILLISECONDS,
     ),

@@ -1,6 +1,7 @@
-"""What takes the controller's time: Kafka's ControllerStats, and how long events and requests to brokers wait in their queues.
+"""Measures the controller: the duration of its events (Kafka's ControllerStats) and the waits of events and requests in
+their queues.
 
-`Controller.measure` tells a `ControllerMetrics` of each event and request. There are few of them, so each is measured.
+`Controller.measure` passes each event and request to a `ControllerMetrics`. They are rare, so each is measured.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ STATES: Final = {
     "UncleanLeaderElectionEnable": 13,
     "TopicUncleanLeaderElectionEnable": 14,
 }
-"""Kafka's timers of what a controller does, and the number of the state that it is in meanwhile."""
+"""Kafka's timers of the controller's work, and the number of the controller's state during it."""
 
 _TIMER_OF: Final = {
     "Startup": "ControllerChange",
@@ -55,7 +56,7 @@ _TIMER_OF: Final = {
 
 
 def state_of(event: str | None) -> int:
-    """Kafka's number of what the controller is doing."""
+    """Kafka's number of the controller's state."""
     timer = None if event is None else _TIMER_OF.get(event)
     return IDLE if timer is None else STATES[timer]
 
@@ -67,23 +68,23 @@ class ControllerMetrics:
         self.event_queue = Histogram()
         self.timers = {name: Histogram() for name in STATES}
         self.request_queues: dict[int, Histogram] = {}
-        """By broker."""
+        """Queue waits by broker."""
 
     def on_event(self, name: str, queued_seconds: float, seconds: float) -> None:
-        """An event of the controller was carried out."""
+        """An event of the controller was handled."""
         self.event_queue.add(int(queued_seconds * 1e6))
         timer = _TIMER_OF.get(name)
         if timer is not None:
             self.timers[timer].add(int(seconds * 1e6))
 
     def on_sent(self, broker_id: int, queued_seconds: float) -> None:
-        """A request of the controller is on its way to a broker."""
+        """A request of the controller left its queue."""
         queue = self.request_queues.get(broker_id)
         if queue is None:
             queue = self.request_queues[broker_id] = Histogram()
         queue.add(int(queued_seconds * 1e6))
 
     def turn(self) -> None:
-        """A window of the quantiles ends."""
+        """Rotate the windows of the quantiles."""
         for histogram in (self.event_queue, *self.timers.values(), *self.request_queues.values()):
             histogram.turn()

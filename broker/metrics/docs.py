@@ -1,4 +1,4 @@
-"""Writes the page docs/metrics.md from the families: `python -m broker.metrics.docs`. A test holds the two together."""
+"""Writes the page docs/metrics.md from the families: `python -m broker.metrics.docs`. A test compares the two."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ With `ottla.metrics.listener=127.0.0.1:9404` a broker serves by HTTP, without au
 | path | answer |
 |---|---|
 | `/metrics` | the metrics below in Prometheus' text format, and `process_*` and `python_*` of the Python client library |
-| `/health/live` | 200 as long as the event loop turns; no answer otherwise |
+| `/health/live` | 200 as long as the event loop runs; no answer otherwise |
 | `/health/ready` | 200 while requests are served; 503 while the broker starts or stops |
 
 Without that key nothing listens and no request is timed. Apache Kafka has no such endpoint of its own: there the JMX exporter runs inside
 the broker. The names are those that it gives Apache Kafka's MBeans by its example rules (`kafka-2_0_0.yml`), so dashboards made for them
-work. What begins with `ottla_` has no MBean.
+work. Names that begin with `ottla_` have no MBean.
 
-- **Times are of a sample.** Requests are counted all; their times are measured of every request at low rates, and of one in up to 1024 at
-  high rates, which is about two hundred a second of each kind. A sample counts for the requests since the one before, so `_count` follows
-  the number of requests a little behind. Quantiles are of the last one to two minutes and exact within 6 %.
+- **Times are sampled.** Every request is counted. Times are measured for every request at low rates, and for one in up to 1024 at
+  high rates, about two hundred a second of each kind. A sample counts for the requests since the one before, so `_count` follows
+  the number of requests a little behind. Quantiles cover the last one to two minutes, within 6 %.
 - **What it costs.** Up to 3 % of the processor time of a Produce or Fetch of one partition, about a microsecond of any other request
   (`python -m benchmarks.metrics_cost`).
 - **What a scrape costs.** The event loop reads two hundred values at a time and serves requests in between, so the numbers of a scrape are
-  not of one moment. Per partition there are ten values.
+  not from one moment. Per partition there are ten values.
 """
 
 _SECTIONS: Final = (
@@ -61,7 +61,7 @@ def page() -> str:
     for title, families in _SECTIONS:
         parts.append(f"## {title}\n\n" + _table(("Name", "Labels", "MBean", "Meaning"), (_row(family) for family in families)))
     parts.append(
-        "## MBeans without a metric\n\nThose of Apache Kafka 3.9.1 that have none here, and why.\n\n"
+        "## MBeans without a metric\n\nThe MBeans of Apache Kafka 3.9.1 without a metric here, and the reasons.\n\n"
         + _table(("MBean", "Why"), ((f"`{pattern}`", reason) for pattern, reason in UNCOVERED))
     )
     return "\n".join(parts)

@@ -1,15 +1,16 @@
-"""The metrics endpoint of a broker: /metrics for Prometheus, /health/live and /health/ready for whoever starts and stops brokers.
+"""Serves the metrics endpoint of a broker: /metrics for Prometheus, /health/live and /health/ready for process
+managers.
 
-`broker.server` makes one, first of all, where `ottla.metrics.listener` is set; then it calls
+If `ottla.metrics.listener` is set, `broker.server` makes an endpoint before anything else, and calls
 
-    start()          before anything else of the start, so that there is somebody who says "not ready"
-    attach(...)      when the services are there; from then on there are metrics, and requests are measured
-    on_ready()       requests are served
-    on_stopping()    they soon are not
-    close()          last of all
+  start()          first of all, so that /health/ready answers "not ready" during the start
+  attach(...)      when the services exist; from then on there are metrics, and requests are measured
+  on_ready()       when requests are served
+  on_stopping()    when they soon are not
+  close()          last of all
 
-/health/live answers as long as the event loop turns, for it accepts the connection. /health/ready answers 200 between `on_ready` and
-`on_stopping`, else 503.
+/health/live answers as long as the event loop runs, because the loop accepts the connection. /health/ready answers 200
+between `on_ready` and `on_stopping`, otherwise 503.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class _NotNow(Exception):
 
 
 class MetricsEndpoint:
-    """See the module. `address` is where it listens, as host:port, once it is started."""
+    """See the module. `address` is the address of the started endpoint, as host:port."""
 
     def __init__(self, listener: str) -> None:
         self.address = ""
@@ -87,7 +88,7 @@ class MetricsEndpoint:
         PlatformCollector(registry=self._registry)
 
     async def start(self) -> None:
-        """Listen. Raises ConfigError when the address cannot be had."""
+        """Begin to listen. Raises ConfigError when the address is not available."""
         host, port = address(OTTLA_METRICS_LISTENER.name, self._listener)
         try:
             sock = await bind(host, port)
@@ -103,8 +104,8 @@ class MetricsEndpoint:
         logger.info("metrics are at http://%s/metrics", self.address)
 
     def attach(self, services: Services, socket_server: SocketServer) -> RequestMetrics:
-        """The broker that is told of; give what is returned to its dispatcher."""
-        requests = RequestMetrics(time.monotonic_ns, services.replica_manager.topic_stats)
+        """Expose the metrics of this broker; pass the returned object to its dispatcher."""
+        requests = RequestMetrics(time.monotonic_ns, services.replica_manager.topic_stats, services.error_counts)
         controller = ControllerMetrics()
         services.controller.measure(controller.on_event, controller.on_sent)
         fetch_rates = FetchRates(lambda: () if services.fetcher_pool is None else services.fetcher_pool.fetchers.values())
@@ -138,7 +139,7 @@ class MetricsEndpoint:
         self.state = BrokerState.SHUTTING_DOWN
 
     async def close(self) -> None:
-        """Tell nothing more."""
+        """Stop serving metrics and health."""
         self.state = BrokerState.NOT_RUNNING
         self._new_view = None
         self._watch.close()
@@ -176,7 +177,7 @@ class MetricsEndpoint:
         return [] if environ["REQUEST_METHOD"] == "HEAD" else body
 
     def _metrics(self) -> tuple[str, list[bytes]]:
-        # One at a time: several Prometheus servers together shall not cost the loop more at once than one.
+        # One at a time, so that concurrent scrapes by more than one Prometheus server do not add up on the loop.
         with self._scraping:
             try:
                 reading = asyncio.run_coroutine_threadsafe(self._read(), self._loop)
@@ -203,6 +204,6 @@ class MetricsEndpoint:
 
 
 def _gzipped(parts: Iterable[bytes]) -> list[bytes]:
-    """In the gzip format."""
+    """The parts in gzip format."""
     compressor = zlib.compressobj(1, wbits=31)
     return [*map(compressor.compress, parts), compressor.flush()]

@@ -1,8 +1,10 @@
-"""The text that Prometheus reads, from what a `View` has read. Runs in a thread of the HTTP server; touches nothing of the broker.
+"""Renders the values of a `View` in Prometheus' text format. Runs in a thread of the HTTP server, and accesses nothing
+of the broker.
 
-Our own families are joined here: `prometheus_client.generate_latest` takes 10 µs per sample, which makes a second of 10,000 partitions, and
-that thread would hold the interpreter's lock against the event loop meanwhile. The lock is let go of every LINES_PER_TURN lines. What
-`prometheus_client` collects by itself (process, garbage collector, platform) it renders, too.
+The broker's own families are rendered here: `prometheus_client.generate_latest` takes 10 µs per sample, a second for
+10,000 partitions, during which the thread competes with the event loop for the interpreter's lock. This renderer
+releases the lock every LINES_PER_TURN lines. `prometheus_client` renders what it collects itself (process, garbage
+collector, platform).
 """
 
 from __future__ import annotations
@@ -15,14 +17,15 @@ from broker.metrics.families import Family, Found, Kind
 from broker.metrics.histogram import QUANTILES, Distribution
 
 LINES_PER_TURN: Final = 500
-"""Lines that are made at once, which takes about 0.2 ms."""
+"""Lines rendered between two pauses, about 0.2 ms."""
 PAUSE_SECONDS: Final = 0.0005
 
 _FRACTIONS: Final = tuple(float(label) for _, label in QUANTILES)
 
 
 def render(found: Iterable[Found]) -> list[bytes]:
-    """The families with all their values, in the text format 0.0.4; in parts, since to join megabytes is a long turn, too."""
+    """The families with all their values, in text format 0.0.4. Returned in parts, because joining megabytes holds the
+    lock for long, too."""
     lines: list[str] = []
     parts: list[bytes] = []
     for line in _lines(found):

@@ -1,11 +1,13 @@
-"""What a metric is: its Prometheus name, its labels, the MBean of Apache Kafka it stands for, and how its values are read.
+"""Defines a metric: its Prometheus name, its labels, the corresponding MBean of Apache Kafka, and how its values are
+read.
 
-The names are those that the Prometheus JMX exporter makes of Kafka's MBeans by its example rules for Kafka (`kafka-2_0_0.yml`), on which
-common dashboards are built: `kafka_` domain `_` type `_` name in lower case; meters as counters that end in `_total`, histograms and timers
-as quantiles with a `_count`. Metrics without an MBean begin with `ottla_`.
+The names are those that the Prometheus JMX exporter gives Kafka's MBeans by its example rules for Kafka
+(`kafka-2_0_0.yml`), which common dashboards use: `kafka_` domain `_` type `_` name in lower case. Meters become
+counters that end in `_total`, histograms and timers become quantiles with a `_count`. Metrics without an MBean begin
+with `ottla_`.
 
-A `read` is a generator that runs on the event loop. It is taken a few values at a time with other work in between, so it walks over copies
-of what may change meanwhile, and looks at little per value.
+A `read` is a generator that runs on the event loop. A few values are read at a time with other work in between. So it
+iterates over copies of collections that may change meanwhile, and does little per value.
 """
 
 from __future__ import annotations
@@ -31,11 +33,12 @@ class Kind(Enum):
 
 Value = float | Distribution
 Reading = Iterable[tuple[str, Value]]
-"""(labels as `labels_text` gives them, value)"""
+"""(labels in the form of `labels_text`, value)"""
 
 
 Found = tuple["Family", list[str], list[Value]]
-"""A family, the labels and the values. Not pairs: a hundred thousand tuples are five milliseconds for the garbage collector."""
+"""A family, the labels and the values. Not pairs: a hundred thousand tuples cost the garbage collector five
+milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +49,18 @@ class Family:
     kind: Kind
     labels: tuple[str, ...]
     mbean: str
-    """A pattern as those of the recorded names: domain, sorted properties, `*` for what varies. Empty for Ottla's own."""
+    """A pattern like the recorded MBean names: domain, sorted properties, `*` for a variable part. Empty for Ottla's
+    own metrics."""
     doc: str
     read: Callable[[View], Reading]
     scale: float = 1.0
-    """By which the whole numbers of a histogram are multiplied: 0.001 makes milliseconds of microseconds."""
+    """Factor for the integers of a histogram: 0.001 converts microseconds to milliseconds."""
     more_mbeans: tuple[str, ...] = ()
-    """Patterns of others whose attribute has the same name, and other labels."""
+    """Patterns of further MBeans whose attribute has the same name, and other labels."""
 
 
 def labels_text(names: Sequence[str], values: Iterable[object]) -> str:
-    """`{name="value",...}` as the text format has it; empty without labels."""
+    """`{name="value",...}` in the text format; empty without labels."""
     if not names:
         return ""
     pairs = ",".join(f'{name}="{escaped(str(value))}"' for name, value in zip(names, values, strict=True))
@@ -64,7 +68,7 @@ def labels_text(names: Sequence[str], values: Iterable[object]) -> str:
 
 
 def escaped(text: str) -> str:
-    """The value of a label."""
+    """The escaped value of a label."""
     if "\\" in text or '"' in text or "\n" in text:
         return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return text

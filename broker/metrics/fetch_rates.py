@@ -1,4 +1,5 @@
-"""How often each fetcher asks its leader: Kafka's MinFetchRate, an average of the last minute whose weights fall exponentially."""
+"""Measures the request rate of each fetcher: Kafka's MinFetchRate, an exponentially weighted average of the last
+minute."""
 
 from __future__ import annotations
 
@@ -14,16 +15,16 @@ _NEW: Final = 1 - math.exp(-TICK_SECONDS / 60)
 
 
 class FetchRates:
-    """Looks at the fetchers' counts every five seconds, so that fetching costs nothing."""
+    """Reads the fetchers' counts every five seconds, so that fetching itself costs nothing."""
 
     def __init__(self, fetchers: Callable[[], Iterable[Fetcher]]) -> None:
         self._fetchers = fetchers
         self._seconds = 0
         self._rates: dict[Fetcher, tuple[int, float]] = {}
-        """Requests up to the last look, and requests per second."""
+        """Number of requests at the last read, and requests per second."""
 
     def on_second(self) -> None:
-        """A second went by."""
+        """Called every second."""
         self._seconds += 1
         if self._seconds % TICK_SECONDS == 0:
             self._rates = {fetcher: self._tick(fetcher) for fetcher in self._fetchers()}
@@ -37,5 +38,5 @@ class FetchRates:
 
     @property
     def slowest(self) -> float:
-        """Requests per second of the fetcher that asks least; 0 without fetchers."""
+        """Requests per second of the slowest fetcher; 0 without fetchers."""
         return min((rate for _, rate in self._rates.values()), default=0.0)

@@ -1,4 +1,4 @@
-"""kafka.server of a broker that follows others: its fetchers, and how far the replicas here are behind their leaders."""
+"""Declares the families of kafka.server for followers: fetchers, and the lag of replicas behind their leaders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FETCHER: Final = ("brokerHost", "brokerPort", "clientId")
 
 
 def _fetchers(view: View) -> Iterator[tuple[str, Fetcher]]:
-    """With Kafka's names of the threads."""
+    """The fetchers under Kafka's names of their threads."""
     pool = view.services.fetcher_pool
     if pool is not None:
         for (leader_id, number), fetcher in list(pool.fetchers.items()):
@@ -62,8 +62,8 @@ def _min_fetch_rate(view: View) -> Reading:
 
 
 FOLLOWER_FAMILIES: tuple[Family, ...] = (
-    _pool("MaxLag", "The most records that a replica here lacks of its leader's high watermark.", lambda pool: pool.max_lag),
-    _of_pool("MinFetchRate", "Requests per second of the fetcher that asks least often, over about a minute.", _min_fetch_rate),
+    _pool("MaxLag", "Largest lag of a replica here behind its leader's high watermark, in records.", lambda pool: pool.max_lag),
+    _of_pool("MinFetchRate", "Requests per second of the slowest fetcher, over about a minute.", _min_fetch_rate),
     _pool(
         "FailedPartitionsCount", "Partitions that are not fetched although they should be; the log says why.", lambda pool: len(pool.failed)
     ),
@@ -73,7 +73,7 @@ FOLLOWER_FAMILIES: tuple[Family, ...] = (
         Kind.GAUGE,
         _LAG,
         "kafka.server:clientId=*,name=ConsumerLag,partition=*,topic=*,type=FetcherLagMetrics",
-        "Records that a replica here lacks of its leader's high watermark.",
+        "Lag of a replica here behind its leader's high watermark, in records.",
         _lags,
     ),
     _of_fetchers("RequestsPerSec", "Fetch requests to leaders.", lambda fetcher: fetcher.requests),

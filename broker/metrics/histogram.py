@@ -1,7 +1,8 @@
-"""A distribution as counts in logarithmic buckets: cheap to feed, small, and good for quantiles within 6 %.
+"""Counts values in logarithmic buckets: cheap to update, small, with quantiles within 6 %.
 
-Values are whole numbers, of microseconds or bytes. Up to 15 each has its own bucket; above, every power of two is cut into eight. Quantiles
-tell of the last one to two windows, which somebody turns from time to time (`turn`); `count` and `total` are of all time.
+Values are integers, microseconds or bytes. Up to 15 each value has its own bucket; above, every power of two is divided
+into eight. Quantiles cover the last one to two windows; the owner ends a window with `turn`. `count` and `total` cover
+all time.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ from __future__ import annotations
 from typing import Final
 
 BUCKETS: Final = 304
-"""Enough for 2**40 - 1: twelve days in microseconds, a terabyte."""
+"""Number of buckets; enough for 2**40 - 1: twelve days in microseconds, a terabyte."""
 
 QUANTILES: Final = (("50thPercentile", "0.50"), ("75thPercentile", "0.75"), ("95thPercentile", "0.95"), ("98thPercentile", "0.98"),
                     ("99thPercentile", "0.99"), ("999thPercentile", "0.999"))  # fmt: skip
-"""The attributes of Kafka's histograms and the label that the JMX exporter makes of each."""
+"""The attributes of Kafka's histograms and the labels that the JMX exporter gives them."""
 
 
 def bucket_of(value: int) -> int:
-    """The bucket of a value; the last one for whatever is larger."""
+    """The bucket of a value; the last one for larger values."""
     if value < 16:
         return value if value > 0 else 0
     shift = value.bit_length() - 4
@@ -26,7 +27,7 @@ def bucket_of(value: int) -> int:
 
 
 def middle_of(bucket: int) -> float:
-    """A value that stands for those of the bucket."""
+    """The value that represents those of the bucket."""
     if bucket < 16:
         return float(bucket)
     shift = bucket // 8 - 1
@@ -34,7 +35,7 @@ def middle_of(bucket: int) -> float:
 
 
 class Distribution:
-    """What a histogram looked like at one moment, to be evaluated in another thread."""
+    """The state of a histogram at one moment, to be evaluated in another thread."""
 
     __slots__ = ("count", "counts", "total")
 
@@ -44,7 +45,7 @@ class Distribution:
         self.total = total
 
     def quantiles(self, fractions: tuple[float, ...]) -> list[float]:
-        """The values below which these fractions (ascending) of the recent ones lie; 0 while there are none."""
+        """The values below which these fractions (ascending) of the recent values are; 0 while there are none."""
         size = sum(self.counts)
         found: list[float] = []
         below = 0
@@ -69,18 +70,18 @@ class Histogram:
         self.total = 0
 
     def add(self, value: int, weight: int = 1) -> None:
-        """`weight` values like this one."""
+        """Add `weight` values like this one."""
         self._counts[bucket_of(value)] += weight
         self.count += weight
         self.total += value * weight
 
     def turn(self) -> None:
-        """A window ends: what is older than the one that begins and the one before is forgotten by the quantiles."""
+        """End a window: quantiles drop the window before it."""
         self._previous = self._counts
         self._counts = [0] * BUCKETS
 
     def look(self) -> Distribution:
-        """A copy of what there is now."""
+        """A copy of the present state."""
         previous = self._previous
         counts = self._counts[:] if previous is None else [a + b for a, b in zip(self._counts, previous, strict=True)]
         return Distribution(counts, self.count, self.total)

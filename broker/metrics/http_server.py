@@ -1,7 +1,9 @@
-"""The HTTP server of the metrics: the standard library's WSGI server, with the event loop in front and a limit on threads.
+"""Serves HTTP for the metrics: the standard library's WSGI server, with accepts on the event loop and a limit on
+threads.
 
-The loop accepts, so nothing polls and nothing is left when it is closed; a thread reads the request and answers it. At most MAX_REQUESTS
-are served together, a further one is closed at once, and a client that does not speak is dropped after TIMEOUT_SECONDS.
+The loop accepts connections, so nothing polls and no thread is left after `close`; a thread reads and answers each
+request. At most MAX_REQUESTS are served together; further connections are closed at once. A silent client is
+disconnected after TIMEOUT_SECONDS.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ logger = logging.getLogger(__name__)
 MAX_REQUESTS: Final = 8
 TIMEOUT_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 1.0
-"""How long nothing is accepted after an accept failed, for lack of descriptors most likely: the loop would be told of it again at once."""
+"""Time without accepts after a failed accept, seconds: descriptors are probably exhausted, and the loop would report
+the socket again at once."""
 
 App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -29,20 +32,20 @@ class _Handler(WSGIRequestHandler):
     timeout = TIMEOUT_SECONDS
 
     def log_message(self, format: str, *args: object) -> None:
-        """Requests are no events."""
+        """Requests are not logged as events."""
         logger.debug(format, *args)
 
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = False  # so that server_close waits for them
-    timeout = 0  # handle_request answers what is there and does not wait
+    timeout = 0  # handle_request answers a pending request and does not wait
 
     def __init__(self, sock: socket.socket, app: App) -> None:
         address = sock.getsockname()
         super().__init__(address, _Handler, bind_and_activate=False)
         self.socket.close()
         self.socket = sock
-        # Without the library's own bind, which would ask the resolver for a name.
+        # Without the library's own bind, which would resolve a name.
         self.server_address = address
         self.server_name, self.server_port = address[:2]
         self.setup_environ()
@@ -59,13 +62,13 @@ class _Server(ThreadingMixIn, WSGIServer):
         try:
             return super().get_request()
         except BlockingIOError:
-            raise  # the client left before we looked
+            raise  # the client left before the accept
         except OSError:
             self.cannot_accept = True
             raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """On the loop: hand a connection to a thread of its own."""
+        """Pass a connection to a thread of its own; called on the loop."""
         with self._lock:
             is_full = len(self._open) >= MAX_REQUESTS
             if not is_full:
@@ -76,7 +79,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
-        """The connection is done."""
+        """The connection is finished."""
         super().shutdown_request(request)
         with self._lock:
             self._open.discard(request)
@@ -85,7 +88,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             self._loop.call_soon_threadsafe(self.idle.set)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that left, or spoke nonsense, is no event."""
+        """A client that left, or sent nonsense, is not logged as an event."""
         logger.debug("a request of %s to the metrics failed", client_address, exc_info=True)
 
     @property
@@ -95,13 +98,13 @@ class _Server(ThreadingMixIn, WSGIServer):
             return bool(self._open)
 
     def hang_up(self) -> None:
-        """End the connections that are open, so that their threads end."""
+        """Shut down the open connections, so that their threads end."""
         with self._lock:
             for connection in self._open:
                 try:
                     connection.shutdown(socket.SHUT_RDWR)
                 except OSError:
-                    continue  # it ended by itself
+                    continue  # it was already closed
 
 
 class HttpServer:
@@ -114,7 +117,7 @@ class HttpServer:
         self._retry: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Accept."""
+        """Begin to accept."""
         self._retry = None
         self._loop.add_reader(self._server.fileno(), self._on_readable)
 
@@ -126,7 +129,7 @@ class HttpServer:
             self._retry = self._loop.call_later(PAUSE_SECONDS, self.start)
 
     async def close(self) -> None:
-        """Accept no more, hang up, and wait for the threads."""
+        """Stop accepting, disconnect clients, and wait for the threads."""
         if self._retry is not None:
             self._retry.cancel()
         self._loop.remove_reader(self._server.fileno())
@@ -139,7 +142,7 @@ class HttpServer:
 
 
 async def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; an empty host stands for all interfaces. Raises OSError."""
+    """A listening socket; an empty host means all interfaces. Raises OSError."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, address = found[0]

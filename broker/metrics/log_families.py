@@ -1,4 +1,4 @@
-"""kafka.log: the logs, their directories, flushes and the cleaner."""
+"""Declares the families of kafka.log: logs, their directories, flushes and the cleaner."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ LOG_FAMILIES: tuple[Family, ...] = (
     _of_directory(
         "kafka_log_logcleanermanager_uncleanable_bytes",
         "name=uncleanable-bytes,type=LogCleanerManager",
-        "Bytes in those logs that ought to be cleaned.",
+        "Uncleaned bytes in those logs.",
         lambda view, path: view.services.log_manager.cleaner.uncleanable_bytes(path) if _gave_up(view, path) else 0,
     ),
     _cleaner(
         "max-dirty-percent",
         "LogCleanerManager",
-        "How much of the dirtiest log is to be cleaned, in percent, when the cleaner last looked.",
+        "Uncleaned part of the dirtiest log in percent, when the cleaner last looked for work.",
         lambda cleaner: 100 * cleaner.max_dirty_ratio,
     ),
     gauge(
@@ -94,7 +94,7 @@ LOG_FAMILIES: tuple[Family, ...] = (
     _cleaner(
         "cleaner-recopy-percent",
         "LogCleaner",
-        "How much of the last log that was cleaned was left, in percent.",
+        "Part of the last cleaned log that was kept, in percent.",
         lambda cleaner: 100 * cleaner.last_stats.bytes_written / max(1, cleaner.last_stats.bytes_read),
     ),
     Family(
@@ -115,12 +115,12 @@ LOG_FAMILIES: tuple[Family, ...] = (
     _cleaner(
         "max-compaction-delay-secs",
         "LogCleaner",
-        "How long a log was due by max.compaction.lag.ms when the cleaner last looked.",
+        "Longest time that a log was overdue by max.compaction.lag.ms, when the cleaner last looked for work.",
         lambda cleaner: cleaner.max_compaction_delay_ms / 1000,
     ),
 )
 
 
 def _gave_up(view: View, path: str) -> bool:
-    # Adding up the bytes looks at every log.
+    # Adding up the bytes visits every log.
     return bool(view.services.log_manager.cleaner.uncleanable_partitions(path))

@@ -1,7 +1,7 @@
-"""How the event loop is doing: how late it wakes up, and which part of the time it works.
+"""Measures the event loop: the delay of its timers, and the share of time in which it works.
 
-Everything of a broker that matters happens on this loop, so what it does not do, nobody does: Kafka's idle ratios of network and request
-handler threads are both read from the processor time of the loop's thread here. A timer beats ten times a second while somebody may look.
+All work of a broker happens on this loop. So Kafka's idle ratios of network and request handler threads are both
+derived from the processor time of the loop's thread. A timer fires ten times a second while metrics are exposed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from broker.metrics.histogram import Histogram
 
 BEAT_SECONDS: Final = 0.1
 SECOND: Final = 10
-"""Beats in a second."""
+"""Beats per second."""
 WINDOW_SECONDS: Final = 60
 
 
@@ -23,11 +23,12 @@ class LoopWatch:
     """See the module. `lag` is in microseconds."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, monotonic: Callable[[], float], thread_time: Callable[[], float]) -> None:
-        """`thread_time` is the processor time of the calling thread; both clocks are in seconds. That of uvloop only knows milliseconds."""
+        """`thread_time` is the processor time of the calling thread; both clocks are in seconds. uvloop's own clock has
+        a resolution of milliseconds."""
         self.lag = Histogram()
         self.on_second: list[Callable[[], None]] = []
         self.on_window: list[Callable[[], None]] = [self.lag.turn]
-        """Told when the windows of the quantiles are to move on."""
+        """Called when the windows of the quantiles end."""
         self._loop = loop
         self._monotonic = monotonic
         self._thread_time = thread_time
@@ -37,24 +38,24 @@ class LoopWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to beat."""
+        """Start the timer."""
         self._sample()
         self._arm()
 
     def close(self) -> None:
-        """Stop."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     @property
     def busy_seconds(self) -> float:
-        """The processor time that the loop has taken, as of the last second."""
+        """Processor time that the loop has used, as of the last second."""
         return self._samples[-1][1] if self._samples else 0.0
 
     @property
     def idle_ratio(self) -> float:
-        """Which part of the last minute the loop did nothing; 1 before anything is known."""
+        """Share of the last minute in which the loop was idle; 1 before it is known."""
         if len(self._samples) < 2:
             return 1.0
         (began, busy_before), (now, busy) = self._samples[0], self._samples[-1]

@@ -1,4 +1,4 @@
-"""kafka.server and kafka.cluster: topics, replicas, purgatories, fetch sessions."""
+"""Declares the families of kafka.server and kafka.cluster for topics, replicas, purgatories and fetch sessions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _by_topic(mbean: str, attribute: str, doc: str, *, has_topics: bool = True) 
         f"kafka.server:name={mbean},topic=*,type=BrokerTopicMetrics" if has_topics else f"kafka.server:name={mbean},type=BrokerTopicMetrics"
     )
     labels = ("topic",) if has_topics else ()
-    without = " Without a label: of all topics, also of those that are gone." if has_topics else ""
+    without = " Without a label: the sum over all topics, including deleted ones." if has_topics else ""
     return Family(f"kafka_server_brokertopicmetrics_{name}_total", Kind.COUNTER, labels, pattern, doc + without, read)
 
 
@@ -86,19 +86,19 @@ REPLICA_FAMILIES: tuple[Family, ...] = (
     _by_topic("MessagesInPerSec", "messages_in", "Records that were appended by this broker as leader."),
     _by_topic("BytesInPerSec", "bytes_in", "Bytes of record batches that were appended by this broker as leader."),
     _by_topic("BytesOutPerSec", "bytes_out", "Bytes of record batches that were sent to consumers."),
-    _by_topic("BytesRejectedPerSec", "bytes_rejected", "Bytes of record batches that were too large."),
-    _by_topic("TotalProduceRequestsPerSec", "produce_requests", "Appends that were asked for, one per partition of a Produce request."),
-    _by_topic("TotalFetchRequestsPerSec", "fetch_requests", "Reads of partitions, one per partition of a Fetch request and look at it."),
+    _by_topic("BytesRejectedPerSec", "bytes_rejected", "Bytes of record batches that were refused as too large."),
+    _by_topic("TotalProduceRequestsPerSec", "produce_requests", "Requested appends, one per partition of a Produce request."),
     _by_topic(
-        "FailedProduceRequestsPerSec", "failed_produce_requests", "Appends that failed for a reason that lies in the broker or the records."
+        "TotalFetchRequestsPerSec", "fetch_requests", "Reads of partitions, one per partition each time a Fetch request is evaluated."
     ),
-    _by_topic("FailedFetchRequestsPerSec", "failed_fetch_requests", "Reads that failed for a reason that lies in the broker."),
+    _by_topic("FailedProduceRequestsPerSec", "failed_produce_requests", "Appends that failed because of the broker or the records."),
+    _by_topic("FailedFetchRequestsPerSec", "failed_fetch_requests", "Reads that failed because of the broker."),
     _refused("InvalidMagicNumberRecordsPerSec", "invalid_magic_numbers", "Batches of magic 0 or 1, which are not served, that were sent."),
-    _refused("InvalidMessageCrcRecordsPerSec", "invalid_checksums", "Batches whose CRC is not that of their bytes."),
+    _refused("InvalidMessageCrcRecordsPerSec", "invalid_checksums", "Batches whose CRC does not match their bytes."),
     _refused(
         "InvalidOffsetOrSequenceRecordsPerSec",
         "invalid_offsets_or_sequences",
-        "Batches with impossible offsets, counts or sequences, and control batches, that producers sent.",
+        "Batches from producers with invalid offsets, counts or sequences, and control batches.",
     ),
     _refused("NoKeyCompactedTopicRecordsPerSec", "records_without_key", "Records without a key that were sent to compacted topics."),
     _by_topic("ReplicationBytesInPerSec", "replication_bytes_in", "Bytes that were fetched from leaders.", has_topics=False),
@@ -106,19 +106,19 @@ REPLICA_FAMILIES: tuple[Family, ...] = (
     _by_topic(
         "ReassignmentBytesInPerSec",
         "reassignment_bytes_in",
-        "Those bytes among them of replicas that a reassignment adds here.",
+        "The part of those bytes for replicas that a reassignment adds here.",
         has_topics=False,
     ),
     _by_topic(
         "ReassignmentBytesOutPerSec",
         "reassignment_bytes_out",
-        "Bytes that were sent to replicas that a reassignment adds elsewhere.",
+        "Bytes that were sent to replicas that a reassignment adds on other brokers.",
         has_topics=False,
     ),
     _replica_manager("PartitionCount", "Partitions that are hosted here.", lambda view: view.replicas.partitions),
     _replica_manager("LeaderCount", "Partitions that this broker leads.", lambda view: view.replicas.leaders),
     _replica_manager(
-        "UnderReplicatedPartitions", "Partitions led here of which a replica is not in sync.", lambda view: view.replicas.under_replicated
+        "UnderReplicatedPartitions", "Partitions led here with a replica that is not in sync.", lambda view: view.replicas.under_replicated
     ),
     _replica_manager(
         "UnderMinIsrPartitionCount",
@@ -135,13 +135,15 @@ REPLICA_FAMILIES: tuple[Family, ...] = (
         "Partitions whose log directory here has failed.",
         lambda view: len(view.services.replica_manager.offline),
     ),
-    _replica_manager("ReassigningPartitions", "Partitions led here whose replicas come or go.", lambda view: view.replicas.reassigning),
-    _isr_changes("IsrShrinksPerSec", "ISRs of partitions led here that members left.", lambda changes: changes.shrinks),
-    _isr_changes("IsrExpandsPerSec", "ISRs of partitions led here that a member joined.", lambda changes: changes.expands),
+    _replica_manager(
+        "ReassigningPartitions", "Partitions led here whose replicas are being added or removed.", lambda view: view.replicas.reassigning
+    ),
+    _isr_changes("IsrShrinksPerSec", "Shrinks of ISRs of partitions led here.", lambda changes: changes.shrinks),
+    _isr_changes("IsrExpandsPerSec", "Expansions of ISRs of partitions led here.", lambda changes: changes.expands),
     _isr_changes(
         "FailedIsrUpdatesPerSec", "Proposals of an ISR that the controller refused or that came too late.", lambda changes: changes.failed
     ),
-    _replica_manager("ProducerIdCount", "Producers that the logs remember.", lambda view: view.replicas.producer_ids),
+    _replica_manager("ProducerIdCount", "Producers in the state of the logs.", lambda view: view.replicas.producer_ids),
     _of_partition(
         "UnderReplicated",
         "1 where this broker leads and a replica is not in sync.",
@@ -170,14 +172,14 @@ REPLICA_FAMILIES: tuple[Family, ...] = (
         "Offsets between the last stable one and the high watermark.",
         lambda partition: partition.log.high_watermark - partition.log.last_stable_offset,
     ),
-    _of_purgatory("NumDelayedOperations", "Requests that wait for an event or their time.", lambda purgatory: purgatory.delayed),
-    _of_purgatory("PurgatorySize", "Places in watch lists that those requests take.", lambda purgatory: purgatory.watched),
+    _of_purgatory("NumDelayedOperations", "Requests that wait for an event or their timeout.", lambda purgatory: purgatory.delayed),
+    _of_purgatory("PurgatorySize", "Entries of those requests in watch lists.", lambda purgatory: purgatory.watched),
     Family(
         "kafka_server_delayedfetchmetrics_expires_total",
         Kind.COUNTER,
         ("fetcherType",),
         "kafka.server:fetcherType=*,name=ExpiresPerSec,type=DelayedFetchMetrics",
-        "Long polls that ended because their time was up.",
+        "Long polls that ended by timeout.",
         _fetch_expirations,
     ),
     gauge(
@@ -190,12 +192,12 @@ REPLICA_FAMILIES: tuple[Family, ...] = (
         "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached",
         "kafka.server:name=NumIncrementalFetchPartitionsCached,type=FetchSessionCache",
         "Partitions in fetch sessions.",
-        lambda view: sum(len(session.partitions) for session in view.services.fetch_sessions.sessions.values()),
+        lambda view: sum(session.size for session in view.services.fetch_sessions.sessions.values()),
     ),
     counter(
         "kafka_server_fetchsessioncache_incrementalfetchsessionevictions_total",
         "kafka.server:name=IncrementalFetchSessionEvictionsPerSec,type=FetchSessionCache",
-        "Fetch sessions that were given up for others (max.incremental.fetch.session.cache.slots).",
+        "Fetch sessions that were evicted for others (max.incremental.fetch.session.cache.slots).",
         lambda view: view.services.fetch_sessions.evictions,
     ),
 )

@@ -1,8 +1,7 @@
-"""kafka.network: requests at their stations, the request channel, and who serves them."""
+"""Declares the families of kafka.network: requests by stage, the request channel, processors and handlers."""
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.metrics.families import Family, Kind, Reading, gauge, labels_text
@@ -15,10 +14,10 @@ _REQUEST_METRICS = "kafka.network:name={name},request=*,type=RequestMetrics"
 _STATIONS = {
     "queue": ("RequestQueueTimeMs", "Time that requests wait until a handler takes them, from when their bytes were read."),
     "local": ("LocalTimeMs", "Time in the handler; of administration until it is done."),
-    "remote": ("RemoteTimeMs", "Time until what a handled request waits for has come: replicas, more bytes, other members."),
+    "remote": ("RemoteTimeMs", "Time that a handled request waits for replicas, more bytes or other members."),
     "response_queue": ("ResponseQueueTimeMs", "Time that answers wait until they are written."),
     "response_send": ("ResponseSendTimeMs", "Time that writing answers takes."),
-    "total": ("TotalTimeMs", "All of the time, from the bytes to the answer. At high rates one request in up to 1024 is measured."),
+    "total": ("TotalTimeMs", "Total time, from the bytes to the answer. At high rates one request in up to 1024 is measured."),
     "request_bytes": ("RequestBytes", "Sizes of requests in bytes."),
 }
 
@@ -29,10 +28,7 @@ def _requests(view: View) -> Reading:
 
 
 def _errors(view: View) -> Reading:
-    requests: Counter[int] = Counter()
-    for api_key, count in view.requests.counts():
-        requests[api_key] += count
-    for api_key, error, count in list(view.requests.errors.items(requests)):
+    for api_key, error, count in list(view.requests.errors.items()):
         yield labels_text(("request", "error"), (request_name(api_key), error)), count
 
 
@@ -100,7 +96,7 @@ REQUEST_FAMILIES: tuple[Family, ...] = (
     gauge(
         "kafka_network_socketserver_networkprocessoravgidlepercent",
         "kafka.network:name=NetworkProcessorAvgIdlePercent,type=SocketServer",
-        "Which part of the last minute, 0 to 1, the event loop did nothing: all processors share it.",
+        "Share of the last minute, 0 to 1, in which the event loop was idle: all processors share the loop.",
         lambda view: view.loop_watch.idle_ratio,
     ),
     Family(
@@ -114,13 +110,13 @@ REQUEST_FAMILIES: tuple[Family, ...] = (
     gauge(
         "kafka_network_socketserver_expiredconnectionskilledcount",
         "kafka.network:name=ExpiredConnectionsKilledCount,type=SocketServer",
-        "Connections that were closed because nothing moved on them (connections.max.idle.ms).",
+        "Connections that were closed because they were idle (connections.max.idle.ms).",
         lambda view: sum(processor.expired_connections for processor in view.socket_server.processors),
     ),
     gauge(
         "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent",
         "kafka.server:name=RequestHandlerAvgIdlePercent,type=KafkaRequestHandlerPool",
-        "Which part, 0 to 1, of the handlers is idle: that of the event loop, where they run, times that of free slots (num.io.threads).",
+        "Idle share of the handlers, 0 to 1: that of the event loop, on which they run, times that of free slots (num.io.threads).",
         _handlers_idle,
     ),
 )

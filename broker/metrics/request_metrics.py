@@ -1,16 +1,18 @@
-"""Kafka's RequestMetrics: how many requests of each kind came, and how long they spent at each station.
+"""Counts requests of each kind and measures the time that they spend in each stage. Kafka's RequestMetrics.
 
-Requests are counted all, by one increment in the dispatcher. Their times are those of a sample: at a low rate every request, at a high rate
-one in up to 1024, so that measuring costs next to nothing whatever the load. A sample stands for the requests since the
-sample before it. What is measured, in the order of a request's way:
+Every request is counted, by one increment in the dispatcher. Times are sampled: every request at a low rate, one in up
+to 1024 at a high rate, so that measuring costs next to nothing at any load. A sample counts for all requests since the
+sample before it. The stages of a request in order:
 
-    received -> RequestQueueTimeMs -> handler -> LocalTimeMs -> answered or waits -> RemoteTimeMs -> completed
-             -> ResponseQueueTimeMs -> written -> ResponseSendTimeMs -> sent; TotalTimeMs is all of it
+  received -> RequestQueueTimeMs -> handler -> LocalTimeMs -> answered or waits -> RemoteTimeMs -> completed
+    -> ResponseQueueTimeMs -> written -> ResponseSendTimeMs -> sent; TotalTimeMs is all of it
 
-An admin request that is worked off by a coroutine holds a handler slot, so its whole time is local, and so is that of a request that is
-worked off in turns. Bytes that the transport still holds for a slow client count as sent, file regions only when the socket took them.
+An admin request that a coroutine handles holds a handler slot, so its whole time is local, as is that of a request that
+is handled in slices. Bytes that the transport still holds for a slow client count as sent, file regions only when the
+socket has taken them.
 
-`RequestMetrics` exists only while somebody can look at it; without, no route has a `sample_at` and the dispatcher only counts.
+`RequestMetrics` exists only if metrics are exposed; otherwise no route has a `sample_at` and the dispatcher only
+counts.
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ if TYPE_CHECKING:
     from replication.ports.topic_stats import BrokerTopicStats
 
 MAX_INTERVAL: Final = 1024
-"""At most this many requests share one sample."""
+"""Largest number of requests for which one sample counts."""
 SAMPLE_SPACING_NS: Final = 5_000_000
-"""Samples of one (api, version) that come closer than this make the interval longer."""
+"""Samples of one (api, version) that are closer than this, in nanoseconds, double the interval."""
 
 FETCH_CONSUMER: Final = "FetchConsumer"
 FETCH_FOLLOWER: Final = "FetchFollower"
@@ -58,7 +60,8 @@ class Stations:
 
 
 class Timing:
-    """One sampled request on its way. The network tells when its answer is completed, written and sent; times are monotonic ns."""
+    """One sampled request. The network floor reports when its answer is completed, written and sent; times are
+    monotonic ns."""
 
     __slots__ = ("_clock_ns", "_completed_ns", "_handled_ns", "_local_until_completed", "_queue_ns", "_received_ns", "_size", "_stations",
                  "_weight", "_written_ns")  # fmt: skip
@@ -73,7 +76,7 @@ class Timing:
         *,
         local_until_completed: bool,
     ) -> None:
-        """`times`: when the request was received, given to its handler, and when the handler returned."""
+        """`times`: when the request was received, passed to its handler, and when the handler returned."""
         received_ns, began_ns, self._handled_ns = times
         self._clock_ns = clock_ns
         self._stations = stations
@@ -86,7 +89,7 @@ class Timing:
         self._local_until_completed = local_until_completed
 
     def on_completed(self) -> None:
-        """What the request waited for has come."""
+        """The event for which the request waited has happened."""
         self._completed_ns = self._clock_ns()
 
     def on_write(self) -> None:
@@ -95,7 +98,7 @@ class Timing:
             self._written_ns = self._clock_ns()
 
     def on_sent(self) -> None:
-        """The answer has left, or there is none: the request is over."""
+        """The answer was sent, or there is none: the request is finished."""
         sent_ns = self._clock_ns()
         completed_ns = self._completed_ns
         written_ns = self._written_ns or completed_ns
@@ -116,19 +119,19 @@ class Timing:
 
 
 class _Sampling:
-    """When the next request of a route is measured."""
+    """Decides when the next request of a route is measured."""
 
     __slots__ = ("interval", "route", "sampled", "sampled_ns", "seen")
 
     def __init__(self, route: Route) -> None:
         self.route = route
         self.interval = 1
-        self.sampled = 0  # requests that the samples so far stand for
+        self.sampled = 0  # requests for which the samples so far count
         self.sampled_ns = 0
-        self.seen = 0  # requests when `RequestMetrics.on_beat` looked last
+        self.seen = 0  # requests at the last `RequestMetrics.on_beat`
 
     def take(self, now_ns: int) -> int:
-        """A request was measured: how many it stands for. Plans the next."""
+        """A request was measured: returns for how many requests it counts, and schedules the next sample."""
         route = self.route
         interval = self.interval
         if now_ns - self.sampled_ns < SAMPLE_SPACING_NS:
@@ -143,23 +146,25 @@ class _Sampling:
 
 
 class RequestMetrics:
-    """The metrics of all requests of a broker. The dispatcher calls `watch` and `handle`, the network the `Timing`s."""
+    """The metrics of all requests of a broker. The dispatcher calls `watch` and `handle`, the network floor the
+    `Timing`s."""
 
-    def __init__(self, clock_ns: Callable[[], int], topic_stats: BrokerTopicStats) -> None:
-        self.errors = ErrorCounts()
+    def __init__(self, clock_ns: Callable[[], int], topic_stats: BrokerTopicStats, error_counts: dict[int, int]) -> None:
+        self.errors = ErrorCounts(error_counts)
         self._clock_ns = clock_ns
         self._topic_stats = topic_stats
         self._samplings: dict[int, _Sampling] = {}
         self._stations: dict[str, Stations] = {}
 
     def watch(self, route: Route) -> None:
-        """A kind of request came for the first time."""
+        """The first request of its kind arrived: begin to sample its route."""
         self._samplings[route.api_key << 16 | route.version] = _Sampling(route)
         route.sample_at = route.requests + 1
         count_answers(route, self.errors)
 
     def handle(self, handle: Callable[[memoryview, Connection], Answer], frame: memoryview, connection: Connection, route: Route) -> Answer:
-        """Handle a request by `handle` and measure it. The dispatcher counted it already, and will count it again."""
+        """Handle a request with `handle` and measure it. The dispatcher has counted it already, and will count it
+        again."""
         route.requests -= 1
         route.sample_at = 0
         size = len(frame)
@@ -188,7 +193,8 @@ class RequestMetrics:
         return answer
 
     def on_beat(self) -> None:
-        """About once a second: where requests have become so rare that the next sample is far away, measure the next request."""
+        """Called about every second: if requests have become so rare that the next sample is far away, measure the next
+        request."""
         for sampling in self._samplings.values():
             route = sampling.route
             if route.requests - sampling.seen < MAX_INTERVAL and route.sample_at > route.requests + 1:
@@ -197,13 +203,13 @@ class RequestMetrics:
             sampling.seen = route.requests
 
     def turn(self) -> None:
-        """The window of the quantiles moves on."""
+        """Rotate the windows of the quantiles."""
         for stations in self._stations.values():
             for histogram in stations.all():
                 histogram.turn()
 
     def requests(self) -> Iterator[tuple[str, int, int]]:
-        """(request name, version, how many)."""
+        """(request name, version, number of requests)."""
         followers = self._topic_stats.follower_fetches
         for sampling in self._samplings.values():
             route = sampling.route
@@ -215,12 +221,8 @@ class RequestMetrics:
                 if of_followers:
                     yield FETCH_FOLLOWER, route.version, of_followers
 
-    def counts(self) -> list[tuple[int, int]]:
-        """(api key, how many) of every version."""
-        return [(sampling.route.api_key, sampling.route.requests) for sampling in self._samplings.values()]
-
     def named(self) -> list[tuple[str, Stations]]:
-        """The stations by request name."""
+        """The stages by request name."""
         return list(self._stations.items())
 
     def _stations_of(self, route: Route, follower_fetches: int) -> tuple[Stations, ...]:
@@ -241,5 +243,5 @@ class RequestMetrics:
 
 
 def request_name(api_key: int) -> str:
-    """How Kafka's metrics name an api: `AlterPartitionReassignments`, `LeaderAndIsr`."""
+    """The name of an api in Kafka's metrics: `AlterPartitionReassignments`, `LeaderAndIsr`."""
     return "".join(word.capitalize() for word in ApiKey(api_key).name.split("_"))

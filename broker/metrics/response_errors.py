@@ -1,8 +1,8 @@
-"""Kafka's ErrorsPerSec: every error code of every answer, NONE as well.
+"""Counts every error code of every answer, NONE included: Kafka's ErrorsPerSec.
 
-A counter per answer's class is compiled when its first request comes: which fields are error codes, and which lead to structures that have
-some. It runs in `Route.encode`, which only answers pass that are made of messages. The hand-made answers of the hot path are all without
-errors; they are counted by what is left, the requests that were not counted here.
+A counter for an answer's class is compiled when the first request arrives: it visits the fields that are error codes,
+and the structures that contain some. It runs in `Route.encode`, through which only answers made of messages pass.
+Produce and Fetch write their answers themselves, and count into the same dictionary.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
-from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.schema.fields import ArrayOf, StructOf
 from protocol.schema.registry import api
@@ -21,54 +20,43 @@ if TYPE_CHECKING:
     from protocol.schema.fields import Field
     from protocol.schema.message import Message
 
-HOT_APIS: dict[int, int] = {ApiKey.PRODUCE: 1, ApiKey.FETCH: 2}
-"""Those with hand-made answers, and how many error codes such an answer has: one partition's, and Fetch one of the request."""
-
 
 class ErrorCounts:
-    """How often each error was answered, by api."""
+    """Number of answers with each error, by api."""
 
-    __slots__ = ("counts", "encoded")
+    __slots__ = ("counts",)
 
-    def __init__(self) -> None:
-        self.counts: dict[int, int] = {}  # api key << 16 | error code & 0xFFFF -> how often it was answered
-        self.encoded: dict[int, int] = {}
-        """Answers that were looked at, by api."""
+    def __init__(self, counts: dict[int, int]) -> None:
+        """`counts`: see `Services.error_counts`."""
+        self.counts = counts
 
-    def items(self, requests: dict[int, int]) -> Iterator[tuple[int, str, int]]:
-        """(api key, name of the error, how often); `requests` says how many came, by api."""
-        counts = self.counts.copy()
-        for api_key, codes in HOT_APIS.items():
-            unseen = max(0, requests.get(api_key, 0) - self.encoded.get(api_key, 0))
-            if unseen:
-                counts[api_key << 16] = counts.get(api_key << 16, 0) + codes * unseen
-        for key, count in counts.items():
+    def items(self) -> Iterator[tuple[int, str, int]]:
+        """(api key, name of the error, count)."""
+        for key, count in self.counts.copy().items():
             code = key & 0xFFFF
-            yield key >> 16, ErrorCode.of(code - 0x10000 if code & 0x8000 else code).name, count
+            if count:
+                yield key >> 16, ErrorCode.of(code - 0x10000 if code & 0x8000 else code).name, count
 
 
 Walk = Callable[[Any, dict[int, int], int], None]
-"""(structure, counts, api key << 16) -> the counts have its error codes."""
+"""(structure, counts, api key << 16) -> adds its error codes to the counts."""
 
 
 StepWalk = Callable[[Any, dict[int, int], int], Generator[None, None, None]]
-"""The same as a generator."""
+"""Like `Walk`, as a generator."""
 
 
 def count_answers(route: Route, errors: ErrorCounts) -> None:
-    """From now on the route's encoders count every answer's error codes first."""
+    """Make the route's encoders count the error codes of every answer first."""
     encode = route.encode
     encode_steps = route.encode_steps
     api_key = int(route.api_key)
     counts = errors.counts
-    encoded = errors.encoded
-    encoded.setdefault(api_key, 0)
     walk = walker(api(route.api_key).response)
     walk_steps: StepWalk | None = None
 
     def encode_and_count(correlation_id: int, response: Message) -> Completion:
         walk(response, counts, api_key << 16)
-        encoded[api_key] += 1
         return encode(correlation_id, response)
 
     def encode_and_count_steps(correlation_id: int, response: Message) -> Generator[None, None, Completion]:
@@ -76,7 +64,6 @@ def count_answers(route: Route, errors: ErrorCounts) -> None:
         if walk_steps is None:
             walk_steps = step_walker(api(route.api_key).response)
         yield from walk_steps(response, counts, api_key << 16)
-        encoded[api_key] += 1
         return (yield from encode_steps(correlation_id, response))
 
     route.encode = encode_and_count
@@ -84,12 +71,13 @@ def count_answers(route: Route, errors: ErrorCounts) -> None:
 
 
 def walker(response: type[Message]) -> Walk:
-    """A function that counts the error codes of such answers: straight-line source, since a recursive one costs three times as much."""
+    """A function that counts the error codes of such answers; straight-line source, because a recursive one takes three
+    times as long."""
     return _compiled(response, in_steps=False)  # type: ignore[no-any-return]  # made by exec
 
 
 def step_walker(response: type[Message]) -> StepWalk:
-    """The same as a generator, for answers that take long."""
+    """Like `walker`, as a generator for answers that take long."""
     return _compiled(response, in_steps=True)  # type: ignore[no-any-return]  # made by exec
 
 

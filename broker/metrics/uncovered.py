@@ -1,17 +1,18 @@
-"""Which of Apache Kafka's MBeans have no metric here, and why. A test holds this and the families against the recorded names."""
+"""Lists the MBeans of Apache Kafka without a metric here, and the reasons. A test compares this list and the families
+with the recorded names."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-NO_TRANSACTIONS: Final = "transactions are not there yet"
-NO_QUOTAS: Final = "quotas of users and client ids hold nobody back yet"
+NO_TRANSACTIONS: Final = "transactions do not exist yet"
+NO_QUOTAS: Final = "quotas of users and client ids are not enforced yet"
 NO_CLIENT_METRICS: Final = "connections to other brokers are not measured one by one: see the fetchers, and the controller's queues"
 NO_NAME: Final = "the exporter's rules give it no name"
-NO_EVENT: Final = "it is no event of the controller here"
+NO_EVENT: Final = "it is not an event of the controller here"
 NO_SASL_TO_ZOOKEEPER: Final = "credentials go to ZooKeeper as a digest, or as a certificate of TLS, never by SASL"
-NO_SUCH_THING: Final = "there is no such thing here"
+NO_SUCH_THING: Final = "it does not exist here"
 ONE_LOOP: Final = "everything runs on one event loop: see ottla_event_loop_lag_seconds"
 AS_TEXT: Final = "its value is text: see the log, or DescribeCluster and ApiVersions"
 NO_CONVERSION: Final = "message formats 0 and 1 are not served, so nothing is converted"
@@ -39,7 +40,7 @@ UNCOVERED: Final = (
     ("kafka.server:client-id=*,type=Request", NO_QUOTAS),
     (
         "kafka.server:clientId=*,name=*,type=ReplicaAlterLogDirsManager",
-        "a move between directories is no fetcher: DescribeLogDirs shows how far each is",
+        "a move between directories is not a fetcher: DescribeLogDirs shows the progress of each",
     ),
     ("kafka.server:id=*,type=app-info", AS_TEXT),
     ("kafka.server:name=ClusterId,type=KafkaServer", AS_TEXT),
@@ -64,11 +65,11 @@ UNCOVERED: Final = (
     ("kafka.server:type=txn-marker-channel-metrics", NO_TRANSACTIONS),
     ("kafka:type=kafka.Log4jController", "no metric: log levels are changed with kafka-configs.sh --entity-type broker-loggers"),
 )
-"""(pattern of MBeans, reason); a star stands for anything in one property, at the end for all that follows."""
+"""(pattern of MBeans, reason); a star matches anything in one property, at the end everything that follows."""
 
 
 def why_uncovered(mbean: str) -> str | None:
-    """The reason; None for an MBean that nobody declared to be missing."""
+    """The reason; None for an MBean that is not listed."""
     return next((reason for pattern, reason in UNCOVERED if _matches(pattern, mbean)), None)
 
 

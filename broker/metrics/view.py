@@ -1,7 +1,8 @@
-"""What the metrics look at, and what they learn of all partitions in one pass.
+"""Reads the values of all metrics for one scrape, and collects in one pass what metrics need of all partitions.
 
-A `View` is made for each scrape. Its `prepare` and the reading of the families run on the event loop, at most PER_TURN things per turn, so
-that a broker with ten thousand partitions serves on meanwhile; the numbers of a scrape are therefore not of one single moment.
+A `View` is made for each scrape. `prepare` and the reading of the families run on the event loop, at most PER_TURN
+elements per turn, so that a broker with ten thousand partitions keeps serving. The numbers of a scrape are therefore
+not from one moment.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ if TYPE_CHECKING:
     from replication.leader.partition import Partition
 
 PER_TURN: Final = 200
-"""Values that are read in one turn of the event loop; they take about a tenth of a millisecond."""
+"""Values read in one turn of the event loop; about a tenth of a millisecond."""
 
 PARTITION_LABELS: Final = ("topic", "partition")
 
 
 class BrokerState(IntEnum):
-    """Kafka's numbers of what a broker is doing."""
+    """Kafka's numbers of a broker's state."""
 
     NOT_RUNNING = 0
     STARTING = 1
@@ -56,7 +57,7 @@ class ReplicaCounts:
         self.reassigning = 0
 
     def add(self, partition: Partition) -> None:
-        """One more partition."""
+        """Count one partition."""
         self.partitions += 1
         self.producer_ids += len(partition.log.producer_state.state.producers)
         if partition.is_leader:
@@ -81,7 +82,7 @@ class ControllerCounts:
         self.replicas_ineligible_to_delete = 0
 
     async def count(self, context: ControllerContext) -> None:
-        """Go over all partitions of the cluster."""
+        """Count all partitions of the cluster."""
         for topic, of_topic in list(context.assignments.items()):
             for index, assignment in list(of_topic.items()):
                 self._add(context, TopicPartition(topic, index), assignment.replicas)
@@ -128,7 +129,7 @@ class View:
         self.state = state
         self.now = now
         self.partitions: list[tuple[str, Partition]] = []
-        """(labels, partition) of all that are hosted here."""
+        """(labels, partition) of all partitions hosted here."""
         self.replicas = ReplicaCounts()
         self.controller = ControllerCounts()
         self.groups = 0
@@ -136,7 +137,7 @@ class View:
         self.committed_offsets = 0
 
     async def prepare(self) -> None:
-        """Learn what several metrics need of every partition."""
+        """Collect what metrics need of every partition."""
         for done, partition in enumerate(list(self.services.replica_manager), 1):
             if done % PER_TURN == 0:
                 await asyncio.sleep(0)
@@ -152,7 +153,7 @@ class View:
             self.committed_offsets += len(group.offsets.committed)
 
     async def read(self, families: tuple[Family, ...]) -> list[Found]:
-        """All values of all families."""
+        """The values of all families."""
         found: list[Found] = []
         left = PER_TURN
         for family in families:

@@ -1,0 +1,1 @@
+"""Accepts connections, reads requests, and writes answers."""

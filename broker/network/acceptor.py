@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from broker.network.connection import Connection
 from broker.network.receive_buffer import may_grow, set_receive_buffer
 from broker.network.recent import Recent
-from broker.network.request_channel import ConnectionInfo
+from broker.security.client import Client
 from config.listeners import EndPoint
 
 if TYPE_CHECKING:
@@ -314,15 +314,13 @@ class Acceptor:
             sock.close()
             self._quotas.close(name, host)
             return
-        info = ConnectionInfo(
-            f"{_host_of(local)}:{local[1]}-{host}:{port}-{self._index}", host, port, name, self.endpoint.security_protocol.name
-        )
+        client = Client(f"{_host_of(local)}:{local[1]}-{host}:{port}-{self._index}", host, port, name, self.endpoint.security_protocol.name)
         self._index = (self._index + 1) & 0x7FFFFFFF
         self._turn += 1
         self.accepts.add(self._loop.time())
         processor = self._processors[self._turn % len(self._processors)]
         # On TLS everything has to go through the transport.
-        connection = Connection(processor, info, sock if self._tls is None else None)
+        connection = Connection(processor, client, sock if self._tls is None else None)
         if grows and self._tls is None:
             connection.growing = sock
         task = self._loop.create_task(self._connect(sock, connection))
@@ -338,11 +336,12 @@ class Acceptor:
         except BaseException as error:
             sock.close()
             if not connection.was_made:
-                self._quotas.close(connection.info.listener_name, connection.info.client_host)
+                self._quotas.close(connection.client.listener_name, connection.client.client_host)
             if not isinstance(error, OSError):  # ssl.SSLError and ConnectionError are some
                 raise
             if self._tls is not None:
-                host = connection.info.client_host
+                host = connection.client.client_host
                 self._report(
-                    host, f"{connection.info.connection_id} on listener {connection.info.listener_name}: the TLS handshake failed: {error}"
+                    host,
+                    f"{connection.client.connection_id} on listener {connection.client.listener_name}: the TLS handshake failed: {error}",
                 )

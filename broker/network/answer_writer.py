@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Final
 from broker.network.connection_state import CLOSED, CLOSING, PAUSED, SENDING
 from broker.network.frame_reader import FrameReader
 from broker.network.gather import gather, gather_fetch
-from broker.network.request_channel import ConnectionInfo, Parts
+from broker.network.request_channel import Parts
 from broker.network.sendfile import FileSender
 from broker.network.timings import NO_TIMINGS, on_sent, on_write
+from broker.security.client import Client
 
 if TYPE_CHECKING:
     from broker.network.processor import Processor
@@ -39,14 +40,14 @@ _join: Final[Callable[[Parts], bytes]] = b"".join  # type: ignore[assignment]  #
 
 
 class AnswerWriter(FrameReader):
-    """See the module. `info` is what handlers may know."""
+    """See the module. `client` is what handlers may know."""
 
-    __slots__ = ("_has_regions", "_sender", "_sock", "_state", "_transport", "_unsent", "info", "timings")
+    __slots__ = ("_has_regions", "_sender", "_sock", "_state", "_transport", "_unsent", "client", "timings")
 
-    def __init__(self, processor: Processor, info: ConnectionInfo, sock: socket.socket | None) -> None:
+    def __init__(self, processor: Processor, client: Client, sock: socket.socket | None) -> None:
         """`sock` is the transport's own socket when file regions may be sent around the transport; None on TLS."""
         super().__init__(processor)
-        self.info = info
+        self.client = client
         self.timings = NO_TIMINGS
         self._sock = sock
         self._state = 0
@@ -131,7 +132,7 @@ class AnswerWriter(FrameReader):
 
     def _fail(self) -> None:
         """In an except block: a bug of ours costs this connection, and nobody else."""
-        logger.exception("%s: a request failed in an unforeseen way; closing the connection", self.info.connection_id)
+        logger.exception("%s: a request failed in an unforeseen way; closing the connection", self.client.connection_id)
         self.abort()
 
     def abort(self) -> None:

@@ -21,26 +21,16 @@ from typing import TYPE_CHECKING, Final, cast
 from broker.network.answer_writer import TURN_BYTES, AnswerWriter
 from broker.network.connection_state import APPENDED, CLOSED, CLOSING, DRAINING, PAUSED, QUEUED, SENDING, STARVED, WAITING, YIELDED
 from broker.network.frame_reader import holds_frame, size_at, split
-from broker.network.request_channel import (
-    CLOSE,
-    NO_RESPONSE,
-    Answer,
-    Completion,
-    ConnectionInfo,
-    Parts,
-    Pending,
-    Request,
-    RequestChannel,
-    Several,
-)
+from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, Parts, Pending, Request, RequestChannel, Several
 from broker.network.sendfile import FileSender
+from broker.network.throttle import QuotaType
 from broker.network.timings import add_timing, on_sent
+from broker.security.access import Access
+from broker.security.client import Client
 from protocol.compiled import compiled
 
 if TYPE_CHECKING:
     from broker.network.processor import Processor
-
-__all__ = ["Connection", "ConnectionInfo"]
 
 logger = logging.getLogger(__name__)
 
@@ -60,11 +50,12 @@ MAX_APPENDED: Final = 128
 class Connection(AnswerWriter):
     """See the module. `received_ns` is when the bytes of the request at hand were read (monotonic)."""
 
-    __slots__ = ("_paused", "_request", "_waiting")
+    __slots__ = ("_paused", "_request", "_waiting", "access")
 
-    def __init__(self, processor: Processor, info: ConnectionInfo, sock: socket.socket | None) -> None:
+    def __init__(self, processor: Processor, client: Client, sock: socket.socket | None) -> None:
         """`sock` is the transport's own socket when file regions may be sent around the transport; None on TLS."""
-        super().__init__(processor, info, sock)
+        super().__init__(processor, client, sock)
+        self.access = Access(processor.authorizer, client)
         self._paused = False
         self._request: Request | None = None  # in the request channel while QUEUED
         self._waiting: deque[Answer] | None = None
@@ -196,7 +187,7 @@ class Connection(AnswerWriter):
 
     def _refuse(self, size: int, head: memoryview) -> None:
         """A length that no request has: say so once and close, as Apache Kafka does."""
-        self._processor.on_bad_length(self.info, size, bytes(head))
+        self._processor.on_bad_length(self.client, size, bytes(head))
         self.abort()
 
     # Answers out ----------------------------------------------------------------------------------------------------------------------
@@ -334,7 +325,11 @@ class Connection(AnswerWriter):
 
     def offend(self, reason: str) -> None:
         """One line in the log about what this client sent; a host that keeps sending it is only counted."""
-        self._processor.report(self.info, reason)
+        self._processor.report(self.client, reason)
+
+    def throttle(self, quota: QuotaType, amount: int) -> int:
+        """Counts `amount` against a quota of the client; returns the throttle time for the answer, ms."""
+        return self._processor.throttle.record(self.client, quota, amount)
 
     def drain(self) -> None:
         """Handle nothing more, and close when no longer `busy`. A request that waits for a slot is dropped."""
@@ -381,9 +376,9 @@ class Connection(AnswerWriter):
                     try:
                         pending.on_closed()
                     except Exception:
-                        logger.exception("%s: cancelling a request of a closed connection failed", self.info.connection_id)
-        self.info.is_lost = True
-        on_lost, self.info.on_lost = self.info.on_lost, None
+                        logger.exception("%s: cancelling a request of a closed connection failed", self.client.connection_id)
+        self.client.is_lost = True
+        on_lost, self.client.on_lost = self.client.on_lost, None
         if on_lost is not None:
             on_lost()
 

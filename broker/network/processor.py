@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING
 from broker.network.buffer_supplier import BufferSupplier
 from broker.network.limits import FULL_WINDOW_BYTES, RECEIVE_BUFFER_BYTES, NetworkLimits
 from broker.network.offenders import Offenders, describe_length
-from broker.network.request_channel import ConnectionInfo, Handler, RequestChannel, SeveralHandler
+from broker.network.request_channel import Handler, RequestChannel, SeveralHandler
+from broker.network.throttle import NoThrottle, Throttle
+from broker.security.authorizer import AllowAll, Authorizer
+from broker.security.client import Client
 
 if TYPE_CHECKING:
     from broker.network.connection import Connection
@@ -36,6 +39,7 @@ class Processor:
         "_on_closed",
         "_ready",
         "_unsent",
+        "authorizer",
         "buffer",
         "buffers",
         "channel",
@@ -46,6 +50,7 @@ class Processor:
         "handler",
         "loop",
         "request_max_bytes",
+        "throttle",
         "view",
         "window",
     )
@@ -60,10 +65,15 @@ class Processor:
         offenders: Offenders,
         on_closed: Callable[[Connection], None],
         handle_several: SeveralHandler | None = None,
+        authorizer: Authorizer | None = None,
+        throttle: Throttle | None = None,
     ) -> None:
+        """`authorizer` and `throttle` say what the clients of its connections may do, and how much; all and any without."""
         self.loop = loop
         self.handler = handler
         self.handle_several = handle_several
+        self.authorizer = authorizer or AllowAll()
+        self.throttle = throttle or NoThrottle()
         self.channel = channel
         self.clock_ns = clock_ns
         self.request_max_bytes = limits.socket_request_max_bytes
@@ -121,15 +131,15 @@ class Processor:
         self.connections.discard(connection)
         self._on_closed(connection)
 
-    def on_bad_length(self, info: ConnectionInfo, size: int, head: bytes) -> None:
+    def on_bad_length(self, client: Client, size: int, head: bytes) -> None:
         """A connection is closed because of what it sent instead of a request length."""
         reason = describe_length(size, self.request_max_bytes, head)
-        self.report(info, reason)
+        self.report(client, reason)
 
-    def report(self, info: ConnectionInfo, reason: str) -> None:
+    def report(self, client: Client, reason: str) -> None:
         """One line about a client, unless that host had many lately."""
-        line = f"{info.connection_id} on listener {info.listener_name}: {reason}; closing the connection"
-        self._offenders.report(info.client_host, line, self.clock_ns() / 1e9)
+        line = f"{client.connection_id} on listener {client.listener_name}: {reason}; closing the connection"
+        self._offenders.report(client.client_host, line, self.clock_ns() / 1e9)
 
     def expire_idle(self, max_idle_ms: int) -> None:
         """Close the connections on which nothing happened for that long (connections.max.idle.ms; negative: never), most idle first.
@@ -143,6 +153,6 @@ class Processor:
         idle = [connection for connection in self.connections if connection.last_active_ns <= oldest]
         idle.sort(key=lambda connection: connection.last_active_ns)
         for connection in idle:
-            logger.debug("%s: idle for connections.max.idle.ms, closing", connection.info.connection_id)
+            logger.debug("%s: idle for connections.max.idle.ms, closing", connection.client.connection_id)
             self.expired_connections += 1
             connection.abort()

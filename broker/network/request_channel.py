@@ -28,7 +28,6 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from broker.network.frame_memory import FrameMemory
-from broker.security.principals import ANONYMOUS, Principal
 from protocol.api_keys import ApiKey
 from storage.segment.file_region import FileRegion
 
@@ -140,45 +139,6 @@ Several: TypeAlias = "tuple[list[Any], int, int, int]"
 """Answers to requests that came together, how many they are, where the next request begins, and the bytes of the answers when they stand
 one after another as they leave, each behind its length; 0 when each is by itself. Of more than one part some are file regions."""
 SeveralHandler: TypeAlias = "Callable[[memoryview, int, int, Connection], Several | None]"
-
-
-class ConnectionInfo:
-    """What is known of a client connection; handlers see it, `principal` and the client's software are set as they become known."""
-
-    __slots__ = (
-        "client_host",
-        "client_port",
-        "client_software_name",
-        "client_software_version",
-        "connection_id",
-        "is_lost",
-        "listener_name",
-        "on_lost",
-        "principal",
-        "security_protocol",
-    )
-
-    def __init__(
-        self,
-        connection_id: str,
-        client_host: str,
-        client_port: int,
-        listener_name: str,
-        security_protocol: str = "PLAINTEXT",
-        principal: Principal = ANONYMOUS,
-    ) -> None:
-        self.connection_id = connection_id
-        self.client_host = client_host
-        self.client_port = client_port
-        self.listener_name = listener_name
-        self.security_protocol = security_protocol
-        self.principal = principal
-        self.client_software_name: str = "unknown"
-        self.client_software_version: str = "unknown"
-        self.is_lost = False
-        """Whether the connection is gone."""
-        self.on_lost: Callable[[], None] | None = None
-        """Called when it goes: what is kept for its client between two requests is let go."""
 
 
 BETWEEN_BROKERS: Final = frozenset(

@@ -266,7 +266,7 @@ class FileSender:
         return True
 
     def _fail(self, error: OSError, part: bytes | FileRegion | None) -> None:
-        connection_id = self._connection.info.connection_id
+        connection_id = self._connection.client.connection_id
         if error.errno == errno.EIO and isinstance(part, FileRegion):  # no socket says that
             logger.error("%s cannot be read: %s; closing connection %s, which waits for it", part.file.path, error.strerror, connection_id)
         else:

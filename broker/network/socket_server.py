@@ -20,6 +20,8 @@ from broker.network.limits import NetworkLimits
 from broker.network.offenders import Offenders
 from broker.network.processor import Processor
 from broker.network.request_channel import Handler, RequestChannel, SeveralHandler
+from broker.network.throttle import Throttle
+from broker.security.authorizer import Authorizer
 from config.listeners import EndPoint, SecurityProtocol
 
 logger = logging.getLogger(__name__)
@@ -53,6 +55,8 @@ class SocketServer:
         self._emptied: asyncio.Future[None] | None = None
         self._handler: Handler | None = None
         self._handle_several: SeveralHandler | None = None
+        self._authorizer: Authorizer | None = None
+        self._throttle: Throttle | None = None
         self.limits = limits
         self.processors: list[Processor] = []
         self.quotas = ConnectionQuotas(limits, self._loop.time())
@@ -65,16 +69,21 @@ class SocketServer:
         endpoints: Iterable[EndPoint],
         handler: Handler,
         protected_listener: str | None = None,
-        *,
         handle_several: SeveralHandler | None = None,
+        authorizer: Authorizer | None = None,
+        throttle: Throttle | None = None,
+        *,
         accepting: bool = True,
     ) -> None:
         """Bind all end points, then accept on all; unless `accepting`, only once `accept` is called.
 
         Raises BindFailed, and then none is bound. `protected_listener` is the inter-broker listener when there are others.
+        Clients may do what `authorizer` allows, and as much as `throttle` does; without these, everything.
         """
         self._handler = handler
         self._handle_several = handle_several
+        self._authorizer = authorizer
+        self._throttle = throttle
         self.quotas.protected_listener = protected_listener
         self._set_processors(self.limits.num_network_threads)
         try:
@@ -103,7 +112,7 @@ class SocketServer:
         acceptor = self._acceptors.pop(listener_name)
         acceptor.close()
         for connection in self.connections():
-            if connection.info.listener_name == listener_name:
+            if connection.client.listener_name == listener_name:
                 connection.close()
 
     @property
@@ -155,7 +164,7 @@ class SocketServer:
             for connection in self.connections():
                 undelivered = connection.undelivered
                 if undelivered and owed.get(connection) == undelivered:
-                    logger.info("%s takes no answer; closing the connection", connection.info.connection_id)
+                    logger.info("%s takes no answer; closing the connection", connection.client.connection_id)
                     connection.abort()
         return await self._deliver(left)
 
@@ -219,6 +228,8 @@ class SocketServer:
                     self._offenders,
                     self._on_closed,
                     self._handle_several,
+                    self._authorizer,
+                    self._throttle,
                 )
             )
         while len(self.processors) > count:
@@ -227,8 +238,8 @@ class SocketServer:
         self._retired = [processor for processor in self._retired if processor.connections]
 
     def _on_closed(self, connection: Connection) -> None:
-        info = connection.info
-        self.quotas.close(info.listener_name, info.client_host)
+        client = connection.client
+        self.quotas.close(client.listener_name, client.client_host)
         for acceptor in self._acceptors.values():
             acceptor.resume()
         if (
@@ -240,7 +251,7 @@ class SocketServer:
 
     def _close_most_idle(self) -> None:
         """The protected listener accepted beyond max.connections: another one gives up a connection."""
-        others = [each for each in self.connections() if each.info.listener_name != self.quotas.protected_listener]
+        others = [each for each in self.connections() if each.client.listener_name != self.quotas.protected_listener]
         if others:
             min(others, key=lambda connection: connection.last_active_ns).abort()
 

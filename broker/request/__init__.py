@@ -1,0 +1,1 @@
+"""Provides what handlers share: the context of a request, services, error codes, time slices."""

@@ -7,7 +7,7 @@ an answer leaves out; if it leaves out all of them, it may never look for one ag
 more when one answer says so, and what is produced to that fails. Apache Kafka answers what it knows.
 
 A controller that takes over speaks of brokers first, and of partitions when this broker has dealt with its LeaderAndIsr: no topics are all
-there is to know only if the metadata store has none, which `GhostTopics` finds out after a controller's first word.
+there is to know only if the metadata store has none, which `MissedDeletions` finds out after a controller's first word.
 """
 
 from __future__ import annotations

@@ -48,6 +48,7 @@ class Services:
         "controller",
         "delete_records_purgatory",
         "dynamic_config",
+        "error_counts",
         "fetch_max_bytes",
         "fetch_purgatory",
         "fetch_sessions",
@@ -86,6 +87,8 @@ class Services:
     groups: GroupCoordinator
     producer_ids: ProducerIds
     authorizer: Authorizer
+    error_counts: dict[int, int]
+    """How often answers had an error code, by API key << 16 | code & 0xFFFF: those of the hot path, and all while metrics are served."""
     fetch_sessions: FetchSessionCache
     fetcher_pool: FetcherPool | None
     """None where no other broker can be followed."""

@@ -1,0 +1,1 @@
+"""Defines principals, and decides what they may do."""

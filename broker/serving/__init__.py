@@ -1,0 +1,1 @@
+"""Dispatches requests to their handlers, and encodes the answers."""

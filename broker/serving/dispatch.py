@@ -31,7 +31,6 @@ from broker.request.services import Services
 from broker.request.turns import Steps, Unfinished, let_go
 from broker.serving.route import CORRELATION_ID, Route
 from protocol.api_keys import ApiKey
-from protocol.compiled import compiled
 from protocol.errors import ErrorCode
 from protocol.produce_fast_path import MAX_TOGETHER
 from protocol.schema.message import Message
@@ -92,6 +91,8 @@ class Dispatcher:
         if frame_handler is not None:
             try:
                 answer = frame_handler(frame, offset, version, correlation_id, connection, self._services)
+            except ProtocolError as malformed:
+                return _refuse(frame, connection, malformed)
             except Exception as error:
                 # It may have done its work already: the ordinary way must not do it again.
                 return self._unexpected(route, self._context(route, correlation_id, None, connection), error)
@@ -218,10 +219,9 @@ class Dispatcher:
             route.version,
             correlation_id,
             client_id,
-            connection.info,
+            connection,
             self._services,
             route.encode,
-            connection.offend,
             route.encode_steps,
         )
 
@@ -290,7 +290,7 @@ class Dispatcher:
             expected = is_expected(error)
             logger.error(
                 "%s v%d of %s (client id %s) failed%s",
-                ApiKey(context.api_key).name, context.api_version, context.connection.connection_id, context.client_id,
+                ApiKey(context.api_key).name, context.api_version, context.client.connection_id, context.client_id,
                 f": {type(error).__name__}: {error}" if expected else "",
                 exc_info=None if expected else error,
             )  # fmt: skip
@@ -359,8 +359,3 @@ def name_of(frame: memoryview) -> str:
         return f"{ApiKey(api_key).name} v{version}"
     except ValueError:
         return f"api {api_key} v{version}"
-
-
-if not TYPE_CHECKING and (_native := compiled("broker.handlers.native")) is not None:
-    _native.stand_before(Dispatcher, Route)
-    Dispatcher.handle_several = _native.handle_several

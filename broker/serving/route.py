@@ -10,16 +10,16 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.network.request_channel import BETWEEN_BROKERS, CLOSE, Completion
 from broker.request.turns import LARGE_BYTES, Steps
 from protocol.api_keys import ApiKey
-from protocol.fetch_fast_path import read_fetch
 from protocol.schema.message import Message
 
 if TYPE_CHECKING:
     from broker.handlers.table import FrameHandler, Handler, SeveralHandler
+    from broker.request.context import RequestContext
     from protocol.schema.registry import Api
 
 logger = logging.getLogger(__name__)
@@ -28,13 +28,9 @@ CORRELATION_ID = Struct(">i")
 _FLEXIBLE_RESPONSE_HEADER = Struct(">ib")
 _SHORT_HEADER_BYTES = 8
 
-FAST_READERS: dict[ApiKey, Callable[[memoryview, int, int], Message | None]] = {ApiKey.FETCH: read_fetch}
-"""Hand-made readers of common shapes; None: the generated decoder reads it, or says what is wrong."""
-
-
-LARGE = {ApiKey.FETCH: 64 * 1024, ApiKey.PRODUCE: sys.maxsize}
-"""From how many bytes on it takes long to read, where that is not LARGE_BYTES. A partition in a Fetch has twenty bytes at least, and there
-are clients that name theirs every time; what makes a Produce large are mostly its records, which are not looked at."""
+LARGE = {ApiKey.PRODUCE: sys.maxsize}
+"""From how many bytes on it takes long to read, where that is not LARGE_BYTES. What makes a Produce large are mostly its records, which are
+not looked at."""
 
 
 class Route:
@@ -64,16 +60,16 @@ class Route:
         self,
         types: Api,
         version: int,
-        handler: Handler,
+        handler: Handler | None,
         frame_handler: FrameHandler | None = None,
         several_handler: SeveralHandler | None = None,
     ) -> None:
         self.api_key = types.key
         self.version = version
-        self.handler = handler
+        self.handler = handler or _no_message_handler
         self.frame_handler = frame_handler
         self.several_handler = several_handler
-        self.read = FAST_READERS.get(types.key)
+        self.read: Callable[[memoryview, int, int], Message | None] | None = None
         if types.request_header_version(version) == 0:
             self.read = partial(_read_behind_short_header, types.request)
         self.request_class = types.request
@@ -90,6 +86,10 @@ class Route:
         self.large_bytes = LARGE.get(types.key, LARGE_BYTES)
         self.requests = 0
         self.sample_at = 0  # the request, counted from 1, that is measured next; 0: none
+
+
+def _no_message_handler(request: Any, context: RequestContext) -> Any:
+    raise AssertionError("the frame handler answers every request")
 
 
 def _read_behind_short_header(request_class: type[Message], frame: memoryview, _: int, version: int) -> Message:

@@ -1,13 +1,14 @@
-"""Several broker processes on one host under one supervisor; `ottla cluster` is its command line.
+"""Runs several broker processes on one host under one supervisor; `ottla cluster` is its command line.
 
-    restarts     one broker as the supervisor sees it: a pure state machine, events in, effects out
-    layout       which brokers there are: ids, ports, racks, directories, and the arguments of each process
-    state_file   what the supervisor writes down, and how a process is known again although its number may have been given away
-    child        what each process runs: `ottla serve`, told by the kernel when its supervisor is gone
-    introductions  whether the brokers have heard of each other
-    processes    starting one and hearing from it
-    supervisor   carries out the effects, and answers the commands
-    control      the socket through which the commands come
+  restarts      the state of one broker: a pure state machine, events in, effects out
+  layout        the brokers of a cluster: ids, ports, racks, directories, and the arguments of each process
+  state_file    the supervisor's state on disk, and how a process is identified although its pid may be reused
+  child         the program of each process: `ottla serve`, which gets a signal when its supervisor ends
+  metadata_convergence  whether every broker's metadata lists all brokers
+  processes     start, output and end of one process
+  supervisor    carries out the effects, and answers the commands
+  control       the socket for the commands
 
-A broker is an ordinary `ottla serve`: it knows nothing of its supervisor, and clients and other brokers talk to it alone.
+A broker is an unmodified `ottla serve`: it does not depend on its supervisor, and clients and other brokers connect
+only to the broker.
 """

@@ -1,7 +1,9 @@
-"""What a supervised process runs: `python -m broker.supervisor.child PARENT ARGUMENTS...` is `ottla ARGUMENTS...` as long as PARENT lives.
+"""Runs `ottla ARGUMENTS...` as a child that stops with its supervisor: `python -m broker.supervisor.child PARENT
+ARGUMENTS...`.
 
-The kernel sends SIGTERM when the supervisor is gone, however it went, so that the broker stops as if it had been told to. It is asked here
-and not between fork and exec, which would cost the supervisor the cheap way of starting processes.
+The kernel sends SIGTERM to the broker when the supervisor ends, however it ends, so the broker stops in an orderly way.
+The request for that signal is made here: made between fork and exec, it would prevent the supervisor from using the
+cheap way to start processes.
 """
 
 import ctypes
@@ -13,14 +15,14 @@ _PR_SET_PDEATHSIG = 1
 
 
 def follow_parent(parent: int) -> bool:
-    """Be told of the end of the parent. False when it has ended already."""
+    """Request SIGTERM at the end of the parent. Returns False when the parent has already ended."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     return os.getppid() == parent
 
 
 def main() -> None:
-    """See the module."""
+    """Run the broker; see the module."""
     parent, *arguments = sys.argv[1:]
     if not follow_parent(int(parent)):
         raise SystemExit("ottla: the supervisor ended before its broker began")

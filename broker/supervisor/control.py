@@ -1,7 +1,8 @@
-"""How `ottla cluster` speaks with the supervisor: one line of JSON each way over a unix socket in the cluster's directory.
+"""Connects `ottla cluster` with the supervisor: one line of JSON each way over a unix socket in the cluster's
+directory.
 
-The socket is reached through a descriptor of the directory, because the kernel takes no address above 107 bytes and directories have longer
-names. Only the owner of the directory may speak: the socket's mode is 0600.
+The socket is addressed through a descriptor of the directory, because the kernel accepts at most 107 bytes of address
+and paths may be longer. Only the owner of the directory may connect: the socket's mode is 0600.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ Answer = dict[str, Any]
 
 
 class NoSupervisor(Exception):
-    """Nobody answers in this directory."""
+    """No supervisor answers in this directory."""
 
 
 @contextmanager
@@ -34,7 +35,7 @@ def _address(directory: Path) -> Iterator[str]:
 
 
 def ask(directory: Path, request: dict[str, Any], timeout_seconds: float) -> Answer:
-    """What the supervisor answers. Raises NoSupervisor, and TimeoutError when it does not in time."""
+    """The supervisor's answer. Raises NoSupervisor, and TimeoutError when it does not answer in time."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(timeout_seconds)
         try:
@@ -54,7 +55,7 @@ def ask(directory: Path, request: dict[str, Any], timeout_seconds: float) -> Ans
 
 
 class ControlServer:
-    """Serves requests. The caller holds the directory's lock: a socket that is there already belongs to nobody."""
+    """Serves requests. The caller holds the directory's lock, so an existing socket is a leftover."""
 
     def __init__(self, directory: Path, on_request: Callable[[Answer], Awaitable[Answer]]) -> None:
         self._directory = directory
@@ -62,7 +63,7 @@ class ControlServer:
         self._answering: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Listen."""
+        """Begin to listen."""
         (self._directory / NAME).unlink(missing_ok=True)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with _address(self._directory) as address:
@@ -71,7 +72,7 @@ class ControlServer:
         self._server = await asyncio.start_unix_server(self._on_connection, sock=listening, limit=_LONGEST_REQUEST)
 
     async def close(self) -> None:
-        """Listen no more, and let those have their answer that are about to be answered."""
+        """Stop listening, and finish the answers in progress."""
         self._server.close()
         (self._directory / NAME).unlink(missing_ok=True)
         if self._answering:
@@ -82,7 +83,7 @@ class ControlServer:
         assert task is not None
         self._answering.add(task)
         try:
-            with suppress(OSError, ValueError):  # somebody who went away, or no request at all: nothing to answer
+            with suppress(OSError, ValueError):  # the client went away, or sent no request: there is nothing to answer
                 request = json.loads(await reader.readline())
                 writer.write(json.dumps(await self._on_request(request)).encode() + b"\n")
                 await writer.drain()

@@ -1,6 +1,7 @@
-"""Which brokers a cluster on this host has: their ids, ports, racks and directories, and what each process is started with.
+"""Defines the brokers of a cluster on this host: ids, ports, racks, directories, and the arguments of each process.
 
-Everything stands in one directory: the metadata file that the brokers share (without ZooKeeper), and per broker its data and its log.
+All files are in one directory: the metadata file that the brokers share (without ZooKeeper), and the data and the log
+of each broker.
 """
 
 import random
@@ -26,12 +27,14 @@ from config.loader import parse_assignment
 
 MOST_REPLICAS = 3
 _CHOICE = range(20_000, 32_000)
-"""Below what the kernel hands to outgoing connections: between choosing a port and listening nothing but another chooser can take it."""
+"""Ports to choose from. They are below those that the kernel assigns to outgoing connections, so only another chooser
+can take one before it is bound."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A cluster. `settings` are `key=value` for all brokers, in which `{id}` stands for the broker's id; they win over what is set here."""
+    """A cluster. `settings` are `key=value` for all brokers, in which `{id}` is replaced by the broker's id; they
+    override the properties set here."""
 
     directory: Path
     ports: tuple[int, ...]
@@ -43,33 +46,34 @@ class Layout:
 
     @property
     def broker_ids(self) -> range:
-        """In the order of the ports."""
+        """The ids in the order of the ports."""
         return range(self.first_id, self.first_id + len(self.ports))
 
     @property
     def bootstrap(self) -> str:
-        """What clients are given."""
+        """The bootstrap servers for clients."""
         return ",".join(self.address(broker_id) for broker_id in self.broker_ids)
 
     def port(self, broker_id: int) -> int:
-        """Where the broker listens."""
+        """The port of the broker."""
         return self.ports[broker_id - self.first_id]
 
     def address(self, broker_id: int) -> str:
-        """host:port; IPv6 addresses stand in brackets."""
+        """host:port; an IPv6 address is in brackets."""
         return f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port(broker_id)}"
 
     def rack(self, broker_id: int) -> str:
-        """Brokers of one rack are taken to fail together. A `broker.rack` among the settings wins."""
+        """The rack of the broker. Brokers of one rack are expected to fail together. A `broker.rack` in the settings
+        takes precedence."""
         return self.properties(broker_id)[BROKER_RACK.name]
 
     @property
     def sets_racks(self) -> bool:
-        """Whether the settings say which racks there are."""
+        """Whether the settings define racks."""
         return any(parse_assignment(text)[0] == BROKER_RACK.name for text in self.settings)
 
     def log_file(self, broker_id: int) -> Path:
-        """What the broker's process writes to standard error."""
+        """The file with the standard error output of the broker's process."""
         return self.directory / f"broker-{broker_id}.log"
 
     def properties(self, broker_id: int) -> dict[str, str]:
@@ -86,7 +90,7 @@ class Layout:
             OFFSETS_TOPIC_REPLICATION_FACTOR.name: str(replicas),
             TRANSACTION_STATE_LOG_REPLICATION_FACTOR.name: str(replicas),
             TRANSACTION_STATE_LOG_MIN_ISR.name: str(in_sync),
-            # When all go down at once, the controller's successor is there before a broker can ask again.
+            # When all brokers stop together, the next controller is elected before a broker sends its request again.
             CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS.name: "100",
         }
         if self.zookeeper is None:
@@ -97,13 +101,13 @@ class Layout:
         return found
 
     def command(self, broker_id: int, supervisor_pid: int) -> list[str]:
-        """What to run."""
+        """The command line of the broker's process."""
         settings = [part for name, value in self.properties(broker_id).items() for part in ("--set", f"{name}={value}")]
         return [sys.executable, "-m", "broker.supervisor.child", str(supervisor_pid), "serve", *settings]
 
 
 def choose_ports(broker_ids: range, base_port: int, before: Mapping[int, int]) -> tuple[int, ...]:
-    """`base_port` and those after it; with 0, those of `before` and free ones for brokers that are new."""
+    """`base_port` and those after it; with 0, the ports in `before`, and free ones for new brokers."""
     if base_port:
         return tuple(range(base_port, base_port + len(broker_ids)))
     new = iter(free_ports(len(broker_ids), set(before.values())))
@@ -111,7 +115,7 @@ def choose_ports(broker_ids: range, base_port: int, before: Mapping[int, int]) -
 
 
 def free_ports(count: int, taken: Collection[int] = ()) -> list[int]:
-    """That many different ports on 127.0.0.1 that nobody listened on a moment ago, none of them `taken`."""
+    """`count` different ports on 127.0.0.1 without a listener at the time of the call, none of them in `taken`."""
     found: list[int] = []
     for port in random.SystemRandom().sample(_CHOICE, len(_CHOICE)):
         if len(found) == count:

@@ -1,6 +1,8 @@
-"""A broker's process: started, heard from, signalled. Everything is called on the supervisor's loop, and nothing here waits.
+"""Starts, watches and signals one broker process. All methods are called on the supervisor's loop, and none of them
+blocks.
 
-The end is noticed by a pidfd and not by SIGCHLD: it belongs to this one process, and signals through it hit nobody else.
+The end of the process is noticed by a pidfd instead of SIGCHLD: a pidfd belongs to this one process, and signals
+through it reach no other.
 """
 
 import asyncio
@@ -16,10 +18,12 @@ _LAST_WORDS_BYTES = 8192
 
 
 class BrokerProcess:
-    """One run of one broker. `on_ready` is called when it says that it serves, `on_exit` with its status once it has ended."""
+    """One run of one broker. `on_ready` is called when it reports that it serves, `on_exit` with its status once it has
+    ended."""
 
     def __init__(self, command: Sequence[str], log_file: Path, on_ready: Callable[[], None], on_exit: Callable[[int], None]) -> None:
-        """Start it. A group of its own: Ctrl-C in a terminal is for the supervisor, which stops the brokers in its own way."""
+        """Start the process in a group of its own: Ctrl-C in a terminal only reaches the supervisor, which then stops
+        the brokers."""
         self._loop = asyncio.get_running_loop()
         self._on_ready = on_ready
         self._on_exit = on_exit
@@ -36,17 +40,17 @@ class BrokerProcess:
         self._loop.add_reader(self._pidfd, self._end)
 
     def send(self, number: signal.Signals) -> None:
-        """Nothing happens when it has ended."""
+        """Send a signal; does nothing if the process has ended."""
         self._process.send_signal(number)
 
-    def last_words(self) -> str:
-        """Why this run ended, by its log: the line `ottla: ...`, or else its last one."""
+    def last_log_line(self) -> str:
+        """The reason why this run ended, from its log: the last line `ottla: ...`, or else the last line."""
         with self._log_file.open("rb") as log:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(self._log_start, size - _LAST_WORDS_BYTES))
             lines = [line for line in log.read().decode(errors="replace").splitlines() if line.strip()]
-        told = [line.removeprefix("ottla: ") for line in lines if line.startswith("ottla: ")]
-        return told[-1] if told else lines[-1] if lines else ""
+        found = [line.removeprefix("ottla: ") for line in lines if line.startswith("ottla: ")]
+        return found[-1] if found else lines[-1] if lines else ""
 
     def _hear(self) -> None:
         data = os.read(self._output, 4096)

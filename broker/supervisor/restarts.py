@@ -1,8 +1,10 @@
-"""One supervised broker: what is wanted of it, what it does, and when it is started again. Pure; `supervisor` carries out the effects.
+"""Decides when one supervised broker is started, restarted or given up: a pure state machine, whose effects
+`supervisor` carries out.
 
-A broker that dies is started again: at once the first time, then after pauses that double, until it has served for a while. One that ends
-with status 0 was stopped by somebody and stays down. One that ends before it was ever ready, several times on end, is given up: then it is
-its configuration, its port or its directory, and no further start mends that; the reason stays to be seen until `on_start`.
+A broker that dies is restarted: at once the first time, then after pauses that double, until it has served for a while.
+A broker that ends with status 0 was stopped by its process id and stays down. A broker that repeatedly ends before it
+was ready is given up: the cause is its configuration, its port or its directory, which a restart does not change. The
+reason is shown until `on_start`.
 """
 
 from dataclasses import dataclass
@@ -12,12 +14,13 @@ FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
 STABLE_SECONDS = 10.0
 FEWEST_FAILURES, LONGEST_TRY_SECONDS = 3, 30.0
-"""A first start that failed so often, for so long, is given up whatever the patience: a ZooKeeper that is not there costs each 18 s."""
-"""Who has served for so long begins with the shortest pause again."""
+"""Failures, and seconds since the first of them, after which a first start is given up whatever the patience: without a
+ZooKeeper each attempt takes 18 s."""
+"""After this much uptime the restart back-off starts again at its minimum, seconds."""
 
 
 class State(Enum):
-    """What `status` shows."""
+    """The state of a broker as `status` shows it."""
 
     STARTING = "starting"
     READY = "ready"
@@ -29,12 +32,12 @@ class State(Enum):
 
     @property
     def has_process(self) -> bool:
-        """Whether there is a process in this state."""
+        """Whether a broker in this state has a process."""
         return self in {State.STARTING, State.READY, State.PAUSED, State.STOPPING}
 
 
 class Effect(Enum):
-    """What the supervisor has to do for a broker. `WAIT` is followed by `on_pause_over` after `pause_seconds`."""
+    """The action for the supervisor. `WAIT` is followed by `on_pause_over` after `pause_seconds`."""
 
     NOTHING = "nothing"
     LAUNCH = "launch"
@@ -46,19 +49,19 @@ class Effect(Enum):
 
 
 class NotNow(Exception):
-    """The command makes no sense in the state that the broker is in; the text says why."""
+    """The command is not possible in the broker's present state; the text says why."""
 
 
 @dataclass
 class Supervised:
-    """One broker. `patience` is how often on end it may fail before it was ready."""
+    """One broker. `patience` is the number of failures in a row before it was ready after which it is given up."""
 
     broker_id: int
     patience: int
     state: State = State.STOPPED
     restarts: int = 0
     reason: str = ""
-    """Why it ended last, when nobody wanted it to."""
+    """The reason of its last unwanted end."""
     pause_seconds: float = 0.0
     _wanted: bool = False
     _was_ready: bool = False
@@ -68,7 +71,7 @@ class Supervised:
     _failing_since: float = 0.0
 
     def on_start(self) -> Effect:
-        """Somebody wants it to run. Raises NotNow."""
+        """An operator starts it. Raises NotNow."""
         if self.state not in {State.STOPPED, State.FAILED, State.WAITING}:
             raise NotNow(f"broker {self.broker_id} is {self.state.value} already")
         self._wanted = True
@@ -78,7 +81,7 @@ class Supervised:
         return self._launch()
 
     def on_ready(self, now: float) -> Effect:
-        """It has said that it serves."""
+        """It reported that it serves."""
         if self.state is State.STARTING:
             self.state = State.READY
             self._was_ready = self._ever_ready = True
@@ -86,7 +89,7 @@ class Supervised:
         return Effect.NOTHING
 
     def on_exit(self, status: int, said: str, now: float) -> Effect:
-        """Its process has ended, with a negative signal number or an exit status; `said` is its last word."""
+        """Its process has ended, with a negative signal number or an exit status; `said` is the last line of its log."""
         served = self._was_ready
         stable = served and now - self._ready_at >= STABLE_SECONDS
         self._was_ready = False
@@ -96,7 +99,7 @@ class Supervised:
         if status == 0:
             self._wanted = False
             self.state = State.STOPPED
-            self.reason = "somebody stopped it"
+            self.reason = "stopped by its process id"
             return Effect.NOTHING
         ended = f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
         self.reason = f"{ended}: {said}" if said else ended
@@ -112,14 +115,14 @@ class Supervised:
         return Effect.WAIT
 
     def on_pause_over(self) -> Effect:
-        """The pause before another start is over."""
+        """The pause before a restart is over."""
         if self.state is not State.WAITING:
             return Effect.NOTHING
         self.restarts += 1
         return self._launch()
 
     def on_stop(self) -> Effect:
-        """Somebody wants it down. Raises NotNow."""
+        """An operator stops it. Raises NotNow."""
         if self.state is State.STOPPED:
             raise NotNow(f"broker {self.broker_id} is stopped already")
         self._wanted = False
@@ -130,21 +133,21 @@ class Supervised:
         return Effect.TERMINATE
 
     def on_kill(self, stays_down: bool) -> Effect:
-        """Somebody wants it to die as in a crash. Raises NotNow."""
+        """An operator kills it as in a crash. Raises NotNow."""
         self._require_process("be killed")
         if stays_down:
             self._wanted = False
         return Effect.KILL
 
     def on_pause(self) -> Effect:
-        """Somebody wants it to stand still. Raises NotNow."""
+        """An operator suspends it. Raises NotNow."""
         if self.state is not State.READY:
             raise NotNow(f"broker {self.broker_id} is {self.state.value}; only one that is ready can be paused")
         self.state = State.PAUSED
         return Effect.PAUSE
 
     def on_resume(self) -> Effect:
-        """Somebody wants it to go on. Raises NotNow."""
+        """An operator resumes it. Raises NotNow."""
         if self.state is not State.PAUSED:
             raise NotNow(f"broker {self.broker_id} is {self.state.value}, not paused")
         self.state = State.READY

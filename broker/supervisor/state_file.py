@@ -1,7 +1,8 @@
-"""What a supervisor writes down beside its brokers: who they are, so that commands and the next supervisor find them when it is gone.
+"""Reads and writes the supervisor's state file, by which commands and the next supervisor find the brokers when the
+supervisor is gone.
 
-The file is replaced as a whole. A process is named by its number and the moment it started: the number alone may have been given to another
-process since. Nobody reads the file for what it can ask a living supervisor.
+The file is replaced as a whole. A process is identified by its pid and its start time, because the pid alone may have
+been reused. A command asks a live supervisor instead of reading the file.
 """
 
 import json
@@ -17,7 +18,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class ProcessName:
-    """A process that may have ended: its number, and its start in clock ticks since the machine's."""
+    """A process that may have ended: its pid, and its start in clock ticks since the machine's start."""
 
     pid: int
     started: int
@@ -34,10 +35,10 @@ class Written:
 
     supervisor: ProcessName | None = None
     brokers: Mapping[int, dict[str, Any]] = field(default_factory=dict)
-    """What `status` shows of each, at the time of writing."""
+    """The `status` of each broker at the time of writing."""
 
     def processes(self) -> dict[int, ProcessName]:
-        """Those of the brokers that had one."""
+        """The processes of the brokers that had one."""
         return {
             broker_id: ProcessName(int(broker["pid"]), int(broker["process_started"]))
             for broker_id, broker in self.brokers.items()
@@ -45,27 +46,27 @@ class Written:
         }
 
     def ports(self) -> dict[int, int]:
-        """By broker id."""
+        """The ports by broker id."""
         return {broker_id: int(broker["port"]) for broker_id, broker in self.brokers.items()}
 
 
 def start_of(pid: int) -> int | None:
-    """When the process was started, in clock ticks since the machine's start; None when there is none, or only its exit status."""
+    """Start time of the process, in clock ticks since the machine's start; None if it does not exist or is a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
-    fields = stat[stat.rindex(b")") + 2 :].split()  # its name may contain blanks and brackets
+    fields = stat[stat.rindex(b")") + 2 :].split()  # the name may contain spaces and brackets
     return None if fields[0] in {b"Z", b"X"} else int(fields[19])
 
 
 def name_of(pid: int) -> ProcessName:
-    """The name of a child that was not waited for yet."""
+    """The name of a child that has not been waited for."""
     return ProcessName(pid, start_of(pid) or 0)
 
 
 def read(directory: Path) -> Written:
-    """What was written last; nothing when there is no file, or none that can be read."""
+    """The last state written; an empty one when there is no readable file."""
     try:
         content = json.loads((directory / NAME).read_bytes())
         if content["version"] != VERSION:
@@ -77,7 +78,7 @@ def read(directory: Path) -> Written:
 
 
 def write(directory: Path, supervisor: ProcessName, brokers: list[dict[str, Any]]) -> None:
-    """Replace the file. Readers see the old one or the new one."""
+    """Replace the file. A reader gets either the old or the new content."""
     content = {
         "version": VERSION,
         "supervisor": {"pid": supervisor.pid, "process_started": supervisor.started},

@@ -1,7 +1,8 @@
-"""The supervisor of the brokers of one directory: starts them at once, starts those again that die, and does what the commands say.
+"""Supervises the brokers of one directory: starts them together, restarts those that die, and carries out commands.
 
-It holds the directory's lock as long as it lives, so that there are never two. When it is told to end it ends the brokers first; when it is
-killed the kernel tells the brokers to end (`child`), and the next supervisor of the directory waits for those that still do so.
+The supervisor holds the directory's lock as long as it lives, so there is only one at a time. It ends its brokers
+before itself. If it is killed, the kernel signals the brokers to stop (`child`), and the next supervisor of the
+directory waits for those that have not ended yet.
 """
 
 import asyncio
@@ -16,25 +17,26 @@ from typing import Any
 
 from broker.process import ending_signals
 from broker.supervisor import control, state_file
-from broker.supervisor.introductions import wait_until_all_know
 from broker.supervisor.layout import Layout
+from broker.supervisor.metadata_convergence import wait_until_converged
 from broker.supervisor.processes import BrokerProcess
 from broker.supervisor.restarts import Effect, NotNow, State, Supervised
 
 logger = logging.getLogger(__name__)
 
 STOP_SECONDS = 60.0
-"""After that a broker that was told to end is killed."""
+"""Time for a broker to stop before it is killed, seconds."""
 LEFTOVER_SECONDS = 40.0
-INTRODUCTION_SECONDS = 10.0
+CONVERGENCE_SECONDS = 10.0
 PATIENCE, PATIENCE_WITH_ZOOKEEPER = 3, 12
-"""After a crash ZooKeeper lets nobody else register until the old session's timeout; twelve starts last longer than its default."""
+"""Failed starts in a row before a broker is given up. After a crash ZooKeeper allows no registration until the old
+session times out; twelve starts take longer than the default timeout."""
 
 _SIGNALS = {Effect.KILL: signal.SIGKILL, Effect.TERMINATE: signal.SIGTERM, Effect.PAUSE: signal.SIGSTOP, Effect.RESUME: signal.SIGCONT}
 
 
 class CannotSupervise(Exception):
-    """Why there is no cluster: one line for the operator."""
+    """The cluster cannot be started; the text is one line for the operator."""
 
 
 class Supervisor:
@@ -50,7 +52,8 @@ class Supervisor:
         self._name = state_file.name_of(os.getpid())
 
     async def run(self, on_ready: Callable[[], None]) -> None:
-        """Until it is told to end, and all brokers have ended. `on_ready` is called once all serve. Raises CannotSupervise."""
+        """Run until a signal or command ends the supervisor, and all brokers have ended. `on_ready` is called once all serve.
+        Raises CannotSupervise."""
         lock = take_lock(self._layout.directory)
         try:
             await self._await_leftovers()
@@ -68,7 +71,8 @@ class Supervisor:
         finally:
             os.close(lock)
 
-    # -- all of them ---------------------------------------------------------------------------------------------------------
+    # -- all brokers
+    # ---------------------------------------------------------------------------------------------------------
 
     async def _start_all(self, on_ready: Callable[[], None]) -> None:
         for broker in self._brokers.values():
@@ -80,18 +84,18 @@ class Supervisor:
                     "\n".join(f"broker {each.broker_id} {each.reason}" for each in self._brokers.values() if each.state is State.FAILED)
                 )
             if states == {State.READY}:
-                await self._introduce()
+                await self._await_convergence()
                 on_ready()
                 return
             await self._next_change()
 
-    async def _introduce(self) -> None:
+    async def _await_convergence(self) -> None:
         addresses = [self._layout.address(broker_id) for broker_id in self._brokers]
-        if not await asyncio.to_thread(wait_until_all_know, self._brokers, addresses, INTRODUCTION_SECONDS):
-            logger.warning("after %d s not every broker knows all others; their logs may say why", INTRODUCTION_SECONDS)
+        if not await asyncio.to_thread(wait_until_converged, self._brokers, addresses, CONVERGENCE_SECONDS):
+            logger.warning("after %d s not every broker's metadata lists all brokers; see their logs", CONVERGENCE_SECONDS)
 
     async def _stop_all(self) -> None:
-        """Everything is told at once: the last one has nobody to hand its partitions to, whatever the order."""
+        """Stop all brokers at once: in any order, the last one could not move its partitions to another broker."""
         deadline = time.monotonic() + STOP_SECONDS
         for broker in self._brokers.values():
             if broker.state is State.PAUSED:
@@ -106,11 +110,11 @@ class Supervisor:
             await self._next_change(1.0)
 
     async def _await_leftovers(self) -> None:
-        """Brokers of a supervisor that was killed are ending; one that was paused needs to be woken for that."""
+        """Wait for brokers of a supervisor that was killed; a suspended one is resumed so that it can end."""
         written = state_file.read(self._layout.directory)
         left = {broker_id: name for broker_id, name in written.processes().items() if name.is_alive}
         for broker_id, name in left.items():
-            logger.warning("broker %d (process %d) of the last supervisor is still there; waiting for its end", broker_id, name.pid)
+            logger.warning("broker %d (process %d) of the last supervisor still runs; waiting for its end", broker_id, name.pid)
             os.kill(name.pid, signal.SIGTERM)
             os.kill(name.pid, signal.SIGCONT)
         deadline = time.monotonic() + LEFTOVER_SECONDS
@@ -120,7 +124,8 @@ class Supervisor:
                 raise CannotSupervise(f"brokers of the last supervisor do not end: processes {pids}; kill them")
             await asyncio.sleep(0.02)
 
-    # -- one of them ---------------------------------------------------------------------------------------------------------
+    # -- one broker
+    # ----------------------------------------------------------------------------------------------------------
 
     def _carry_out(self, broker: Supervised, effect: Effect) -> None:
         if effect is Effect.LAUNCH:
@@ -146,12 +151,12 @@ class Supervisor:
 
     def _on_exit(self, broker: Supervised, status: int) -> None:
         process = self._processes.pop(broker.broker_id)
-        effect = broker.on_exit(status, process.last_words() if status > 0 else "", time.monotonic())
+        effect = broker.on_exit(status, process.last_log_line() if status > 0 else "", time.monotonic())
         if effect is Effect.WAIT:
             logger.warning("broker %d %s; started again in %.1f s", broker.broker_id, broker.reason, broker.pause_seconds)
         elif broker.state is State.FAILED:
             logger.error(
-                "broker %d %s; given up: mend that, then `ottla cluster start %d`",
+                "broker %d %s; given up: repair the cause, then `ottla cluster start %d`",
                 broker.broker_id,
                 broker.reason,
                 broker.broker_id,
@@ -161,11 +166,12 @@ class Supervisor:
         self._carry_out(broker, effect)
 
     def _on_pause_over(self, broker: Supervised, restarts: int) -> None:
-        # Somebody may have started and stopped it meanwhile; the pause then belongs to an earlier life.
+        # An operator may have started and stopped it meanwhile; the pause then belongs to an earlier start.
         if broker.restarts == restarts:
             self._carry_out(broker, broker.on_pause_over())
 
-    # -- who looks on --------------------------------------------------------------------------------------------------------
+    # -- observers
+    # -----------------------------------------------------------------------------------------------------------
 
     def _note_change(self) -> None:
         state_file.write(self._layout.directory, self._name, self.status())
@@ -173,7 +179,7 @@ class Supervisor:
         self._changed = asyncio.Event()
 
     async def _next_change(self, seconds: float | None = None) -> None:
-        """Until something has changed or it is told to end, or for so long."""
+        """Wait until something has changed, the supervisor is ending, or `seconds` have passed."""
         waits = [asyncio.ensure_future(self._changed.wait())]
         if not self._ending.is_set():
             waits.append(asyncio.ensure_future(self._ending.wait()))
@@ -183,7 +189,7 @@ class Supervisor:
         await asyncio.gather(*waits, return_exceptions=True)
 
     def status(self) -> list[dict[str, Any]]:
-        """What is known of each broker, in the form in which it is written down and answered."""
+        """The state of each broker, in the form for the state file and for answers."""
         found = []
         for broker_id, broker in self._brokers.items():
             process = self._processes.get(broker_id)
@@ -202,10 +208,11 @@ class Supervisor:
             )
         return found
 
-    # -- commands ------------------------------------------------------------------------------------------------------------
+    # -- commands
+    # ------------------------------------------------------------------------------------------------------------
 
     async def _on_request(self, request: control.Answer) -> control.Answer:
-        """One command; its answer comes when it has been done."""
+        """Carry out one command; answers when it is done."""
         command = request.get("command")
         if command == "status":
             return {"brokers": self.status(), "supervisor": self._name.pid}
@@ -249,11 +256,12 @@ class Supervisor:
         if command == "resume":
             self._carry_out(broker, broker.on_resume())
             return {}
-        return {"error": f"the supervisor knows no command {command}"}
+        return {"error": f"the supervisor has no command {command}"}
 
 
 def take_lock(directory: Path) -> int:
-    """The descriptor that holds the directory until it is closed. Raises CannotSupervise when another supervisor does."""
+    """The descriptor that locks the directory until it is closed. Raises CannotSupervise when another supervisor holds
+    the lock."""
     descriptor = os.open(directory / ".supervisor.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,0 +1,1 @@
+"""Reserves the place of the transaction coordinator."""

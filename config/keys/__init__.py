@@ -1,0 +1,1 @@
+"""Declares the broker keys, one module per subject."""

@@ -1,4 +1,4 @@
-"""Log cleaner: the compaction of logs."""
+"""Declares the keys of the log cleaner: the compaction of logs."""
 
 from config.schema.key import CLUSTER, DAY, DOUBLE_MAX, LONG_MAX, MEDIUM, SECOND, KiB, MiB, key
 from config.schema.types import Bool, Double, Int, Long
@@ -19,7 +19,7 @@ LOG_CLEANER_DEDUPE_BUFFER_SIZE = key(
     importance=MEDIUM,
     dynamic=CLUSTER,
     effective=True,
-    doc="The memory all cleaner threads together may use for the map from keys to their last offsets.",
+    doc="Memory that all cleaner threads together may use for the map from keys to their last offsets.",
 )
 LOG_CLEANER_DELETE_RETENTION_MS = key(
     "log.cleaner.delete.retention.ms",
@@ -29,7 +29,7 @@ LOG_CLEANER_DELETE_RETENTION_MS = key(
     importance=MEDIUM,
     dynamic=CLUSTER,
     effective=True,
-    doc="How long tombstones and transaction markers stay in a compacted log, so that consumers get to see them.",
+    doc="How long tombstones and transaction markers stay in a compacted log, so that consumers can read them.",
 )
 LOG_CLEANER_ENABLE = key(
     "log.cleaner.enable",
@@ -37,7 +37,7 @@ LOG_CLEANER_ENABLE = key(
     default=True,
     importance=MEDIUM,
     effective=True,
-    doc="Runs the cleaner. Compacted topics, such as that of the committed offsets, grow without it.",
+    doc="Runs the cleaner. Without it compacted topics grow without bound, among them the offsets topic.",
 )
 LOG_CLEANER_IO_BUFFER_LOAD_FACTOR = key(
     "log.cleaner.io.buffer.load.factor",
@@ -55,7 +55,7 @@ LOG_CLEANER_IO_BUFFER_SIZE = key(
     importance=MEDIUM,
     dynamic=CLUSTER,
     effective=True,
-    doc="The memory all cleaner threads together use for reading and writing.",
+    doc="Memory that all cleaner threads together use for reading and writing.",
 )
 LOG_CLEANER_IO_MAX_BYTES_PER_SECOND = key(
     "log.cleaner.io.max.bytes.per.second",
@@ -84,7 +84,7 @@ LOG_CLEANER_MIN_CLEANABLE_RATIO = key(
     importance=MEDIUM,
     dynamic=CLUSTER,
     effective=True,
-    doc="The part of a log that has to be uncleaned before it is worth cleaning.",
+    doc="Smallest uncleaned part of a log at which the log is cleaned.",
 )
 LOG_CLEANER_MIN_COMPACTION_LAG_MS = key(
     "log.cleaner.min.compaction.lag.ms",

@@ -1,4 +1,4 @@
-"""The broker: who it is, which topics it makes, and how it stops."""
+"""Declares the keys of the broker: its identity, the topics it creates, and how it stops."""
 
 from config.schema.key import CLUSTER, HIGH, LOW, MEDIUM, SECOND, key
 from config.schema.types import Bool, Class, Int, Long, String
@@ -7,7 +7,7 @@ ALTER_CONFIG_POLICY_CLASS_NAME = key(
     "alter.config.policy.class.name",
     Class(),
     importance=LOW,
-    doc="The class that may refuse a change of configuration. Classes of the Java platform cannot be loaded here.",
+    doc="The class that may refuse a configuration change. Classes of the Java platform cannot be loaded here.",
 )
 AUTO_CREATE_TOPICS_ENABLE = key(
     "auto.create.topics.enable",
@@ -32,7 +32,7 @@ BROKER_ID = key(
     default=-1,
     importance=HIGH,
     effective=True,
-    doc="The number of this broker in the cluster; with -1 the cluster hands out one that is free.",
+    doc="The number of this broker in the cluster; with -1 the cluster assigns a free one.",
 )
 BROKER_ID_GENERATION_ENABLE = key(
     "broker.id.generation.enable",
@@ -40,7 +40,7 @@ BROKER_ID_GENERATION_ENABLE = key(
     default=True,
     importance=MEDIUM,
     effective=True,
-    doc="Lets the cluster hand out a broker id above reserved.broker.max.id when broker.id is -1.",
+    doc="Lets the cluster assign a broker id above reserved.broker.max.id when broker.id is -1.",
 )
 BROKER_RACK = key(
     "broker.rack",
@@ -58,7 +58,7 @@ CONTROLLED_SHUTDOWN_ENABLE = key(
     default=True,
     importance=MEDIUM,
     effective=True,
-    doc="Before it stops, the broker asks the controller to move its leaderships elsewhere.",
+    doc="Before it stops, the broker asks the controller to move its leaderships to other brokers.",
 )
 CONTROLLED_SHUTDOWN_MAX_RETRIES = key(
     "controlled.shutdown.max.retries",

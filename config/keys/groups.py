@@ -1,4 +1,4 @@
-"""Consumer groups: the classic protocol and committed offsets."""
+"""Declares the keys of consumer groups: the classic protocol and committed offsets."""
 
 from config.schema.key import HIGH, INT_MAX, MEDIUM, MINUTE, SECOND, KiB, MiB, key
 from config.schema.types import Int, Long, Short

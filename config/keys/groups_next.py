@@ -1,4 +1,4 @@
-"""Newer groups: the consumer protocol of KIP-848 and share groups."""
+"""Declares the keys of newer groups: the consumer protocol of KIP-848 and share groups."""
 
 from config.schema.key import INT_MAX, MEDIUM, MINUTE, SECOND, key
 from config.schema.types import Bool, Int, List, Short, String

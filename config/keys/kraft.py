@@ -1,4 +1,5 @@
-"""KRaft: a mode this server does not have. The keys are known because configuration files name them."""
+"""Declares the keys of KRaft: a mode that this server does not have. The keys are declared because configuration files
+contain them."""
 
 from config.schema.key import DAY, HIGH, HOUR, LONG_MAX, LOW, MEDIUM, MINUTE, SECOND, GiB, MiB, key
 from config.schema.types import Bool, Int, List, Long, String
@@ -28,28 +29,28 @@ CONTROLLER_QUORUM_BOOTSTRAP_SERVERS = key(
     List(described_as="non-empty list"),
     default=(),
     importance=HIGH,
-    doc="Some controllers from which the rest of the quorum is learnt.",
+    doc="Some controllers from which the rest of the quorum is discovered.",
 )
 CONTROLLER_QUORUM_ELECTION_BACKOFF_MAX_MS = key(
     "controller.quorum.election.backoff.max.ms",
     Int(),
     default=SECOND,
     importance=HIGH,
-    doc="The longest wait before a controller stands for election again.",
+    doc="The longest wait before a controller runs for election again.",
 )
 CONTROLLER_QUORUM_ELECTION_TIMEOUT_MS = key(
     "controller.quorum.election.timeout.ms",
     Int(),
     default=SECOND,
     importance=HIGH,
-    doc="How long a controller waits for votes before it stands again.",
+    doc="How long a controller waits for votes before it runs again.",
 )
 CONTROLLER_QUORUM_FETCH_TIMEOUT_MS = key(
     "controller.quorum.fetch.timeout.ms",
     Int(),
     default=2 * SECOND,
     importance=HIGH,
-    doc="How long a controller goes without hearing from the quorum leader before it stands for election.",
+    doc="How long a controller goes without hearing from the quorum leader before it runs for election.",
 )
 CONTROLLER_QUORUM_REQUEST_TIMEOUT_MS = key(
     "controller.quorum.request.timeout.ms",
@@ -135,7 +136,7 @@ NODE_ID = key(
     default=-1,
     importance=HIGH,
     effective=True,
-    doc="The number of this node; the same as broker.id, which it stands in for.",
+    doc="The number of this node; the same as broker.id, for which it is an alternative name.",
 )
 PROCESS_ROLES = key(
     "process.roles",

@@ -1,4 +1,4 @@
-"""Log: directories, segments, indexes, retention, flushing, timestamps and compression."""
+"""Declares the keys of the log: directories, segments, indexes, retention, flushing, timestamps and compression."""
 
 from config.schema.key import CLUSTER, HIGH, HOUR, LONG_MAX, LOW, MEDIUM, MINUTE, SECOND, GiB, KiB, MiB, Reading, key
 from config.schema.metadata_version import MetadataVersion
@@ -32,7 +32,7 @@ COMPRESSION_TYPE = key(
     importance=HIGH,
     dynamic=CLUSTER,
     effective=True,
-    doc="The codec that batches have on disk; with producer they stay as they were sent, otherwise the broker recompresses.",
+    doc="The codec that batches have on disk; with producer they are kept as sent, otherwise the broker recompresses.",
 )
 COMPRESSION_ZSTD_LEVEL = key(
     "compression.zstd.level",
@@ -61,7 +61,7 @@ LOG_DIR = key(
     standalone="./data",
     importance=HIGH,
     effective=True,
-    doc="The log directory, when log.dirs does not name several.",
+    doc="The log directory, when log.dirs is not set.",
 )
 LOG_DIR_FAILURE_TIMEOUT_MS = key(
     "log.dir.failure.timeout.ms",
@@ -78,7 +78,7 @@ LOG_FLUSH_INTERVAL_MESSAGES = key(
     importance=HIGH,
     dynamic=CLUSTER,
     effective=True,
-    doc="After how many messages a partition is forced to disk; the operating system is normally left to do it.",
+    doc="After how many messages a partition is forced to disk; by default the operating system decides.",
 )
 LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS = key(
     "log.flush.offset.checkpoint.interval.ms",
@@ -86,7 +86,7 @@ LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS = key(
     default=MINUTE,
     importance=HIGH,
     effective=True,
-    doc="How often the recovery points, up to which the logs are known to be on disk, are written down.",
+    doc="How often the recovery points, up to which the logs are known to be on disk, are written to their checkpoint.",
 )
 LOG_FLUSH_SCHEDULER_INTERVAL_MS = key(
     "log.flush.scheduler.interval.ms",
@@ -102,7 +102,7 @@ LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS = key(
     default=MINUTE,
     importance=HIGH,
     effective=True,
-    doc="How often the log start offsets are written down.",
+    doc="How often the log start offsets are written to their checkpoint.",
 )
 LOG_INDEX_INTERVAL_BYTES = key(
     "log.index.interval.bytes",
@@ -112,7 +112,7 @@ LOG_INDEX_INTERVAL_BYTES = key(
     importance=MEDIUM,
     dynamic=CLUSTER,
     effective=True,
-    doc="One entry is added to the offset index for every so many bytes of messages.",
+    doc="Bytes of messages between two entries of the offset index.",
 )
 LOG_INDEX_SIZE_MAX_BYTES = key(
     "log.index.size.max.bytes",
@@ -140,7 +140,7 @@ LOG_MESSAGE_DOWNCONVERSION_ENABLE = key(
     topic="message.downconversion.enable",
     importance=LOW,
     dynamic=CLUSTER,
-    doc="Rewrites batches into an older format for consumers that know no other.",
+    doc="Rewrites batches into an older format for consumers that support no newer one.",
 )
 LOG_MESSAGE_FORMAT_VERSION = key(
     "log.message.format.version",
@@ -268,7 +268,7 @@ LOG_SEGMENT_DELETE_DELAY_MS = key(
     importance=HIGH,
     dynamic=CLUSTER,
     effective=True,
-    doc="How long the file of a deleted segment stays, renamed, before it is removed.",
+    doc="How long the renamed file of a deleted segment is kept before it is removed.",
 )
 MESSAGE_MAX_BYTES = key(
     "message.max.bytes",
@@ -335,7 +335,7 @@ LOG_ROLL_JITTER_MS = key(
     importance=HIGH,
     dynamic=CLUSTER,
     effective=True,
-    doc="The most by which the closing time of a segment is drawn earlier at random, so that not all partitions roll at once.",
+    doc="Upper bound of the random time by which a segment is closed early, so that not all partitions roll at once.",
 )
 LOG_ROLL_MS = key(
     "log.roll.ms",

@@ -1,4 +1,4 @@
-"""Metrics: what is measured, and the windows over which quotas are measured."""
+"""Declares the keys of metrics: reporters, and the windows over which quotas are measured."""
 
 from config.schema.key import CLUSTER, LOW, SECOND, MiB, key
 from config.schema.types import Bool, Class, Int, List, Long, String

@@ -1,4 +1,4 @@
-"""Network: listeners, connections, request queues and the limits of a request."""
+"""Declares the keys of the network: listeners, connections, request queues and the limits of a request."""
 
 from config.schema.key import CLUSTER, HIGH, INT_MAX, LOW, MEDIUM, MINUTE, PER_BROKER, SECOND, KiB, MiB, key
 from config.schema.types import Int, Long, String
@@ -9,7 +9,7 @@ CONNECTIONS_MAX_IDLE_MS = key(
     default=10 * MINUTE,
     importance=MEDIUM,
     effective=True,
-    doc="A connection on which nothing moved for this long is closed.",
+    doc="A connection that was idle for this long is closed.",
 )
 CONTROL_PLANE_LISTENER_NAME = key(
     "control.plane.listener.name",
@@ -84,10 +84,7 @@ MAX_CONNECTIONS = key(
     importance=MEDIUM,
     dynamic=CLUSTER,
     effective=True,
-    doc=(
-        "How many connections the broker, or a listener by its prefix, keeps open; the next one waits or takes the place of the most "
-        "idle one."
-    ),
+    doc=("How many connections the broker, or a listener by its prefix, keeps open; the next one waits or replaces the most idle one."),
 )
 MAX_CONNECTIONS_PER_IP = key(
     "max.connections.per.ip",
@@ -179,14 +176,14 @@ SECURITY_INTER_BROKER_PROTOCOL = key(
     default="PLAINTEXT",
     importance=MEDIUM,
     effective=True,
-    doc="The security protocol between brokers, when inter.broker.listener.name does not say it.",
+    doc="The security protocol between brokers, when inter.broker.listener.name is not set.",
 )
 SOCKET_CONNECTION_SETUP_TIMEOUT_MAX_MS = key(
     "socket.connection.setup.timeout.max.ms",
     Long(),
     default=30 * SECOND,
     importance=MEDIUM,
-    doc="The upper end of the growing wait for a connection that this broker opens.",
+    doc="Upper bound of the growing wait for a connection that this broker opens.",
 )
 SOCKET_CONNECTION_SETUP_TIMEOUT_MS = key(
     "socket.connection.setup.timeout.ms",
@@ -210,7 +207,7 @@ SOCKET_RECEIVE_BUFFER_BYTES = key(
     importance=HIGH,
     effective=True,
     doc="The kernel's receive buffer of a client connection; -1 leaves it to the kernel. Where it is not set, it grows on connections "
-    "without TLS on which requests of more than 256 KiB come, to 1 MiB at most (and to `net.core.rmem_max`).",
+    "without TLS with requests of more than 256 KiB, to 1 MiB at most (and to `net.core.rmem_max`).",
 )
 SOCKET_REQUEST_MAX_BYTES = key(
     "socket.request.max.bytes",
@@ -235,5 +232,5 @@ ADVERTISED_LISTENERS = key(
     importance=HIGH,
     dynamic=PER_BROKER,
     effective=True,
-    doc=("The addresses that clients and other brokers are told to connect to, one per listener; without it they are those of listeners."),
+    doc=("The addresses to which clients and other brokers connect, one per listener; without it they are those of listeners."),
 )

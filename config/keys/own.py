@@ -1,4 +1,5 @@
-"""Ottla's own: what Apache Kafka leaves to programs beside it. It has no such key, so DescribeConfigs does not list them."""
+"""Declares the keys that are Ottla's own: Apache Kafka leaves their subjects to other programs. DescribeConfigs does
+not list them."""
 
 import re
 
@@ -10,7 +11,8 @@ _ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([^\[\]:/\s]*)):(\d{1,5})")
 
 
 def address(name: str, value: str) -> tuple[str, int]:
-    """Host and port of `host:port`; an empty host stands for all interfaces, IPv6 addresses stand in brackets. Raises ConfigValueError."""
+    """Host and port of `host:port`; an empty host means all interfaces, IPv6 addresses are in brackets. Raises
+    ConfigValueError."""
     match = _ADDRESS.fullmatch(value)
     if match is None or int(match[3]) > 65535:
         raise ConfigValueError(name, value, "Must be host:port, as 127.0.0.1:9404; without a host, :9404, it is every interface")
@@ -27,8 +29,8 @@ OTTLA_METRICS_LISTENER = key(
     importance=LOW,
     effective=True,
     internal=True,
-    doc="Where Prometheus finds the metrics (/metrics) and others whether the broker is well (/health/live, /health/ready), by HTTP and "
-    "without authentication. Without it nothing is measured. Port 0 takes a free one, which the log tells.",
+    doc="The HTTP address of the metrics for Prometheus (/metrics) and of the health checks (/health/live, /health/ready), "
+    "without authentication. Without it nothing is measured. Port 0 takes a free one, which is logged.",
 )
 OTTLA_METADATA_FILE = key(
     "ottla.metadata.file",
@@ -37,7 +39,7 @@ OTTLA_METADATA_FILE = key(
     effective=True,
     internal=True,
     doc="The file of the embedded metadata store that the broker processes of one host share, when `zookeeper.connect` is not set. It "
-    "must stand on a local file system. Without it the file stands in the first log directory, and the broker is alone.",
+    "must be on a local file system. Without it the file is in the first log directory, and the broker is alone.",
 )
 OTTLA_ZOOKEEPER_AUTH = key(
     "ottla.zookeeper.auth",
@@ -45,6 +47,6 @@ OTTLA_ZOOKEEPER_AUTH = key(
     importance=LOW,
     effective=True,
     internal=True,
-    doc="Who the broker is to ZooKeeper, as user:password of ZooKeeper's digest scheme. With `zookeeper.set.acl` only it may write the "
-    "znodes that it creates, so that all brokers of the cluster need the same.",
+    doc="The broker's credentials for ZooKeeper, as user:password of ZooKeeper's digest scheme. With `zookeeper.set.acl` only they may "
+    "write the znodes that the broker creates, so that all brokers of the cluster need the same.",
 )

@@ -1,4 +1,5 @@
-"""Replication quotas of a broker. They exist only as dynamic configuration of one broker; a properties file cannot set them."""
+"""Declares the replication quotas of a broker. They exist only as dynamic configuration of one broker; a properties
+file cannot set them."""
 
 from config.schema.key import LONG_MAX, MEDIUM, PER_BROKER, key
 from config.schema.types import Long

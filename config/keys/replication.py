@@ -1,4 +1,4 @@
-"""Replication: between brokers, and the election of leaders."""
+"""Declares the keys of replication: between brokers, and the election of leaders."""
 
 from config.schema.key import CLUSTER, HIGH, MEDIUM, MINUTE, SECOND, KiB, MiB, key
 from config.schema.metadata_version import MetadataVersion
@@ -10,7 +10,7 @@ AUTO_LEADER_REBALANCE_ENABLE = key(
     default=True,
     importance=HIGH,
     effective=True,
-    doc="The controller gives leadership back to preferred replicas when a broker has lost too much of it.",
+    doc="The controller moves leadership back to preferred replicas when a broker has lost too much of it.",
 )
 CONTROLLER_SOCKET_TIMEOUT_MS = key(
     "controller.socket.timeout.ms",
@@ -106,7 +106,7 @@ REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS = key(
     default=5 * SECOND,
     importance=HIGH,
     effective=True,
-    doc="How often the high watermarks are written down.",
+    doc="How often the high watermarks are written to their checkpoint.",
 )
 REPLICA_LAG_TIME_MAX_MS = key(
     "replica.lag.time.max.ms",

@@ -1,4 +1,4 @@
-"""Security: SASL, delegation tokens, authorisation and stored secrets."""
+"""Declares the keys of security: SASL, delegation tokens, authorization and stored secrets."""
 
 from config.schema.key import DAY, HOUR, LOW, MEDIUM, PER_BROKER, SECOND, KiB, key
 from config.schema.types import Class, Double, Int, List, Long, PasswordType, Short, String
@@ -101,7 +101,7 @@ PRINCIPAL_BUILDER_CLASS = key(
     default="org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
     importance=MEDIUM,
     dynamic=PER_BROKER,
-    doc="The class that makes a principal of what authentication found out.",
+    doc="The class that derives the principal from the result of authentication.",
 )
 SASL_CLIENT_CALLBACK_HANDLER_CLASS = key(
     "sasl.client.callback.handler.class",

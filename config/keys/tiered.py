@@ -1,9 +1,9 @@
-"""Tiered storage: segments that move to a remote store."""
+"""Declares the keys of tiered storage: segments that move to a remote store."""
 
 from config.schema.key import CLUSTER, LONG_MAX, LOW, MEDIUM, SECOND, GiB, key
 from config.schema.types import Bool, Double, Int, Long, String
 
-# A pool of its own, or -1 for the size of remote.log.manager.thread.pool.size.
+# The size of a pool of its own, or -1 for that of remote.log.manager.thread.pool.size.
 _THREAD_POOL_SIZE = Int(
     1,
     or_else=-1,

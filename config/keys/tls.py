@@ -1,4 +1,4 @@
-"""TLS: keys, certificates and what is allowed on the listeners."""
+"""Declares the keys of TLS: keys, certificates and what listeners allow."""
 
 from config.schema.key import LOW, MEDIUM, PER_BROKER, key
 from config.schema.types import Bool, Class, List, PasswordType, String

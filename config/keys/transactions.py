@@ -1,4 +1,4 @@
-"""Transactions: idempotent producers and transactional ids."""
+"""Declares the keys of transactions: idempotent producers and transactional ids."""
 
 from config.schema.key import CLUSTER, DAY, HIGH, HOUR, LOW, MINUTE, SECOND, MiB, key
 from config.schema.types import Bool, Int, Short

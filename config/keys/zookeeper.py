@@ -1,4 +1,4 @@
-"""ZooKeeper: where the cluster keeps its metadata."""
+"""Declares the keys of ZooKeeper: where the cluster keeps its metadata."""
 
 from config.schema.key import HIGH, LOW, MEDIUM, SECOND, key
 from config.schema.types import Bool, Int, List, PasswordType, String
@@ -20,7 +20,7 @@ ZOOKEEPER_MAX_IN_FLIGHT_REQUESTS = key(
     default=10,
     importance=HIGH,
     effective=True,
-    doc="How many requests to ZooKeeper may be under way at once.",
+    doc="How many requests to ZooKeeper may be in flight.",
 )
 ZOOKEEPER_METADATA_MIGRATION_ENABLE = key(
     "zookeeper.metadata.migration.enable", Bool(), default=False, importance=HIGH, doc="Begins the migration of the cluster to KRaft."
@@ -39,7 +39,7 @@ ZOOKEEPER_SESSION_TIMEOUT_MS = key(
     default=18 * SECOND,
     importance=HIGH,
     effective=True,
-    doc="How long ZooKeeper, or the embedded store, waits for a silent broker before it counts as gone.",
+    doc="How long ZooKeeper, or the embedded store, waits for a silent broker before it ends the broker's session.",
 )
 ZOOKEEPER_SET_ACL = key("zookeeper.set.acl", Bool(), default=False, importance=HIGH, effective=True, doc="Protects the znodes with ACLs.")
 ZOOKEEPER_SSL_CIPHER_SUITES = key("zookeeper.ssl.cipher.suites", List(), importance=LOW, doc="The cipher suites allowed towards ZooKeeper.")
@@ -75,14 +75,14 @@ ZOOKEEPER_SSL_KEYSTORE_TYPE = key(
     String(),
     importance=MEDIUM,
     effective=True,
-    doc="The format of that key store; told from the file's name when not given.",
+    doc="The format of that key store; by default derived from the file's name.",
 )
 ZOOKEEPER_SSL_OCSP_ENABLE = key(
     "zookeeper.ssl.ocsp.enable",
     Bool(),
     default=False,
     importance=LOW,
-    doc="Asks an OCSP server whether ZooKeeper's certificate is still good.",
+    doc="Asks an OCSP server whether ZooKeeper's certificate is still valid.",
 )
 ZOOKEEPER_SSL_PROTOCOL = key(
     "zookeeper.ssl.protocol", String(), default="TLSv1.2", importance=LOW, doc="The TLS version the negotiation with ZooKeeper starts from."
@@ -102,7 +102,7 @@ ZOOKEEPER_SSL_TRUSTSTORE_TYPE = key(
     String(),
     importance=MEDIUM,
     effective=True,
-    doc="The format of that trust store; told from the file's name when not given.",
+    doc="The format of that trust store; by default derived from the file's name.",
 )
 ZOOKEEPER_CONNECTION_TIMEOUT_MS = key(
     "zookeeper.connection.timeout.ms",

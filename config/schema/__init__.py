@@ -1,0 +1,1 @@
+"""Defines what a configuration key is: its type, bounds, default and scope."""

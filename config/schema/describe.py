@@ -1,4 +1,4 @@
-"""What DescribeConfigs says of one key: the shape the handlers translate to the wire, numbered as Kafka numbers it."""
+"""Defines the answer of DescribeConfigs for one key, with Kafka's numbers; handlers translate it to the protocol."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from config.schema.types import ConfigKind
 
 
 class ConfigSource(IntEnum):
-    """Where the value in force comes from."""
+    """The source of an effective value."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -20,7 +20,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigSynonym(NamedTuple):
-    """One place that sets the value, under the name it has there."""
+    """One setting of the value, with the name of the key that sets it."""
 
     name: str
     value: str | None
@@ -28,7 +28,7 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One key as DescribeConfigs answers it. `value` is None for secrets and for keys without a value."""
+    """One key as in a DescribeConfigs response. `value` is None for secrets and for keys without a value."""
 
     name: str
     value: str | None
@@ -55,7 +55,7 @@ def logger_entry(name: str, level: str) -> ConfigEntry:
 
 
 class LogLevel(IntEnum):
-    """The levels a logger of the BROKER_LOGGER resource may have, with the numbers of Python's logging."""
+    """The levels of a logger in the BROKER_LOGGER resource, with the numbers of Python's logging."""
 
     TRACE = 5
     DEBUG = 10

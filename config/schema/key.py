@@ -1,7 +1,9 @@
-"""A configuration key: one declaration that feeds parsing, bounds, synonyms, DescribeConfigs, dynamic updates and the reference page.
+"""Defines a configuration key: one declaration that drives parsing, bounds, synonyms, DescribeConfigs, dynamic updates
+and the reference page.
 
-The modules `config.broker_*` and `config.topic` declare the keys; `BrokerConfig` and `TopicConfig` are read with them:
-`config[LOG_SEGMENT_BYTES]` is an int for the type checker too. A key compares by identity, so reading one is a single dict lookup.
+The modules of `config.keys` and `config.topic` declare the keys. `BrokerConfig` and `TopicConfig` are read with them:
+the type checker knows that `config[LOG_SEGMENT_BYTES]` is an int. A key compares by identity, so reading a value is a
+single dict lookup.
 """
 
 import sys
@@ -28,7 +30,7 @@ S = TypeVar("S")
 
 
 class DynamicScope(Enum):
-    """Where a key may be changed while the broker runs."""
+    """The level at which a key may be changed while the broker runs."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -36,7 +38,7 @@ class DynamicScope(Enum):
 
 
 class Importance(Enum):
-    """How soon an operator meets the key."""
+    """Kafka's rating of how likely an operator has to set the key."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -52,10 +54,10 @@ LOW = Importance.LOW
 
 
 class Reading(Protocol):
-    """Something that has a value for every key."""
+    """Has a value for every key."""
 
     def __getitem__(self, key: "Key[S]") -> S:
-        """The value in force."""
+        """The effective value."""
 
 
 class _NoStandaloneDefault(Enum):
@@ -64,7 +66,7 @@ class _NoStandaloneDefault(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Key(Generic[T]):
-    """One key and everything that is true of it."""
+    """One key with all its properties."""
 
     name: str
     type: ValueType[Any]
@@ -76,15 +78,15 @@ class Key(Generic[T]):
     topic: str | None
     """The topic key for which this broker key is the default."""
     otherwise: Callable[[Reading], T] | None
-    """The value in force when neither this key nor a default is there: computed from other keys."""
+    """The effective value, computed from other keys, when this key has neither a value nor a default."""
     synonyms: "tuple[Key[Any], ...]"
-    """Other keys that set the same thing, in another unit; this key wins, then they in this order."""
+    """Other keys that set the same value in another unit; this key takes precedence, then they in this order."""
     standalone: T | _NoStandaloneDefault
-    """The default of a broker without zookeeper.connect, where it has to differ."""
+    """The default of a broker without zookeeper.connect, if it has to differ."""
     effective: bool
-    """Whether this server acts on the key. Others are accepted, checked and named in one log line."""
+    """Whether this server acts on the key. Other keys are accepted, checked and listed in one log line."""
     internal: bool
-    """Internal keys work but DescribeConfigs does not list them."""
+    """Internal keys have an effect but DescribeConfigs does not list them."""
     listener_only: bool
     """May be changed at run time only with a listener prefix (the key material of TLS)."""
 
@@ -105,7 +107,7 @@ class Key(Generic[T]):
         return self.standalone
 
     def parse(self, text: str) -> T:
-        """The value that `text` stands for. Raises ConfigValueError."""
+        """The value of `text`. Raises ConfigValueError."""
         value: T = self.type.parse(self.name, text)
         return value
 
@@ -185,5 +187,5 @@ def key(
     internal: bool = False,
     listener_only: bool = False,
 ) -> Key[Any]:
-    """Declares a key. Without `default` and `otherwise` its value may be None, and the type says so."""
+    """Declares a key. Without `default` and `otherwise` its value may be None, which its type reflects."""
     return Key(name, type, default, importance, dynamic, doc, topic, otherwise, synonyms, standalone, effective, internal, listener_only)

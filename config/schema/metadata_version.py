@@ -1,6 +1,7 @@
-"""The versions of Apache Kafka that inter.broker.protocol.version and log.message.format.version name.
+"""Parses the versions of Apache Kafka in inter.broker.protocol.version and log.message.format.version.
 
-A version may be written short (`3.9`) or with its internal number (`3.9-IV0`); short means the last one of that release.
+A version may be short (`3.9`) or have its internal number (`3.9-IV0`); the short form means the last version of that
+release.
 """
 
 from config.errors import ConfigValueError
@@ -17,7 +18,7 @@ METADATA_VERSIONS = tuple(_VERSIONS.split())
 
 
 class MetadataVersion(ValueType[str]):
-    """A version, kept as it was written because DescribeConfigs shows it so."""
+    """A version, kept as written because DescribeConfigs shows it so."""
 
     kind = ConfigKind.STRING
 
@@ -34,7 +35,7 @@ class MetadataVersion(ValueType[str]):
 
 
 def full_version(text: str) -> str | None:
-    """The version that `text` names, or None. Numbers beyond those of a release do not count: `3.9.1` is `3.9-IV0`."""
+    """The version that `text` names, or None. Numbers beyond those of a release are ignored: `3.9.1` is `3.9-IV0`."""
     segments = text.split(".")
     # Until 0.11 a release had three numbers before its internal one.
     counting = 3 if text.startswith("0.") else 2

@@ -1,4 +1,4 @@
-"""Rules of topic values that are more than a bound."""
+"""Checks values of topic keys by rules beyond simple bounds."""
 
 import re
 

@@ -1,7 +1,8 @@
-"""The types of configuration values: text to value, value to text, and the bounds a value must keep.
+"""Defines the types of configuration values: parsing, rendering and bounds.
 
-Every key declares one of these. `parse` takes the text of a file, an environment variable or an AlterConfigs request and raises
-ConfigValueError; `render` gives the text that DescribeConfigs shows, which is Java's form (`true`, `1.0E9`), because clients compare it.
+Every key declares one of these. `parse` takes the text of a file, an environment variable or an AlterConfigs request
+and raises ConfigValueError. `render` gives the text for DescribeConfigs in Java's form (`true`, `1.0E9`), because
+clients compare it.
 """
 
 import math
@@ -17,19 +18,20 @@ from config.errors import ConfigValueError
 T = TypeVar("T")
 
 _COMMA = re.compile(r"\s*,\s*")
-_INTEGER = re.compile(r"[+-]?\d+")  # of any script, as in Java
+_INTEGER = re.compile(r"[+-]?\d+")  # digits of any script, as in Java
 _DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
 
 
 def java_int(text: str) -> int:
-    """The number that Java's Integer.parseInt reads. Raises ValueError, unlike int() also for blanks, underscores and too many bits."""
+    """The number that Java's Integer.parseInt reads. Raises ValueError, unlike int() also for whitespace, underscores
+    and too many bits."""
     if not _INTEGER.fullmatch(text) or not -(1 << 31) <= int(text) < 1 << 31:
         raise ValueError(text)
     return int(text)
 
 
 class ConfigKind(IntEnum):
-    """The type of a key as DescribeConfigs numbers it."""
+    """The type of a key, with the numbers of DescribeConfigs."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -44,7 +46,7 @@ class ConfigKind(IntEnum):
 
 
 class Password:
-    """A secret. Its text is only in `value`, so that no log line or error shows it by accident."""
+    """A secret. Only `value` has its text, so that no log line or error shows it by accident."""
 
     __slots__ = ("value",)
 
@@ -62,16 +64,16 @@ class Password:
 
 
 class ValueType(ABC, Generic[T]):
-    """How the values of a key are written and which of them are allowed."""
+    """The form of a key's values, and which of them are allowed."""
 
     kind: ConfigKind
 
     @abstractmethod
     def parse(self, name: str, text: str) -> T:
-        """The value that `text` stands for. Raises ConfigValueError, naming the key."""
+        """The value of `text`. Raises ConfigValueError, naming the key."""
 
     def render(self, value: T) -> str:
-        """The text DescribeConfigs shows for `value`."""
+        """The text for DescribeConfigs."""
         return str(value)
 
     def bounds(self) -> str | None:
@@ -102,7 +104,7 @@ class _Integer(ValueType[int]):
     def __init__(
         self, minimum: int | None = None, maximum: int | None = None, *, or_else: int | None = None, described_as: str | None = None
     ) -> None:
-        """At least `minimum`, at most `maximum`, or exactly `or_else`, the value that stands for a default chosen elsewhere."""
+        """At least `minimum`, at most `maximum`, or exactly `or_else`, which means a default that is chosen elsewhere."""
         self.minimum = minimum
         self.maximum = maximum
         self.or_else = or_else
@@ -186,7 +188,7 @@ class Double(ValueType[float]):
 
 @dataclass(frozen=True)
 class String(ValueType[str]):
-    """Text without the blanks around it."""
+    """Text without surrounding whitespace."""
 
     choices: tuple[str, ...] = ()
     any_case: bool = False
@@ -219,7 +221,7 @@ class String(ValueType[str]):
 
 @dataclass(frozen=True)
 class List(ValueType[tuple[str, ...]]):
-    """Texts between commas; an empty text is the empty list."""
+    """Comma-separated texts; an empty text is the empty list."""
 
     choices: tuple[str, ...] = ()
     any_case: bool = False
@@ -248,7 +250,7 @@ class List(ValueType[tuple[str, ...]]):
 
 
 class PasswordType(ValueType[Password]):
-    """A secret; DescribeConfigs answers null for it."""
+    """A secret; DescribeConfigs returns null for it."""
 
     kind = ConfigKind.PASSWORD
 
@@ -257,12 +259,12 @@ class PasswordType(ValueType[Password]):
         return Password(text.strip())
 
     def render(self, value: Password) -> str:
-        """See ValueType. The secret itself: callers ask `Key.sensitive` first."""
+        """See ValueType. Returns the secret itself: callers check `Key.sensitive` first."""
         return value.value
 
 
 class Class(ValueType[str]):
-    """The name of a class. Java loads it; here a name is only compared with those that are known."""
+    """The name of a class. Java loads it; here a name is only compared with known ones."""
 
     kind = ConfigKind.CLASS
 
@@ -278,7 +280,7 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 
 def java_double(value: float) -> str:
-    """`value` as Java prints a double: plain between 1e-3 and 1e7, otherwise with an exponent."""
+    """`value` as Java prints a double: without exponent between 1e-3 and 1e7, otherwise with one."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -292,7 +294,7 @@ def java_double(value: float) -> str:
 
 
 def _scientific(value: float) -> tuple[str, str]:
-    # repr has the shortest digits that read back to the same double; only the point moves.
+    # repr has the shortest digits that parse to the same double; only the point moves.
     sign, digits = ("-", repr(-value)) if value < 0 else ("", repr(value))
     whole, _, fraction = digits.partition(".")
     exponent = len(whole) - 1 if whole != "0" else -(len(fraction) - len(fraction.lstrip("0")) + 1)

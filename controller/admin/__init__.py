@@ -1,0 +1,1 @@
+"""Carries out administrative requests that write metadata without the active controller's queue."""

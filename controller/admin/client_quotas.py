@@ -1,7 +1,7 @@
-"""Changing the quotas of users, client ids and addresses (KIP-546, KIP-612): Kafka's ZkAdminManager.alterClientQuotas.
+"""Changes the quotas of users, client ids and addresses (KIP-546, KIP-612). Kafka's ZkAdminManager.alterClientQuotas.
 
-Works on any broker. Called by the request handler; what is stored is read by `handlers.describe_client_quotas`, and put in force by whoever
-listens to changes of these entities.
+Works on any broker. Called by the request handler. `broker/handlers/configs/describe_client_quotas.py` reads the stored
+quotas; listeners to changes of these entities enforce them.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ _WHOLE: Final = {
 }
 _OF_CLIENTS: Final = frozenset({"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"})
 _OF_USERS: Final = _OF_CLIENTS | {"SCRAM-SHA-256", "SCRAM-SHA-512"}
-"""In Apache Kafka credentials are configurations of users, too; they are no numbers, so to set one so fails."""
+"""In Apache Kafka credentials are also configurations of users; they are not numbers, so setting one through this
+request fails."""
 _OF_IPS: Final = frozenset({CONNECTION_CREATION_RATE})
 _EPSILON: Final = 1e-6
 
 Entity = Mapping[str, str | None]
-"""Name by type of entity; None is the default of that type."""
+"""Entity name by entity type; None is the default entity of that type."""
 
 CanResolve = Callable[[str], Awaitable[bool]]
-"""Whether a host is an address or a name that has one."""
+"""Whether a host is an IP address or a name that resolves to one."""
 
 
 class QuotaOp(NamedTuple):
-    """Set a quota, or with None remove it."""
+    """Sets a quota, or removes it when the value is None."""
 
     key: str
     value: float | None
@@ -49,7 +50,8 @@ class QuotaOp(NamedTuple):
 async def alter_client_quotas(
     admin: ConfigAdmin, entity: Entity, ops: Sequence[QuotaOp], can_resolve: CanResolve, *, validate_only: bool
 ) -> None:
-    """Change the quotas of one entity. Raises InvalidAdminRequest, or ControllerError for what Apache Kafka has no words for."""
+    """Change the quotas of one entity. Raises InvalidAdminRequest, or ControllerError where Apache Kafka has no error
+    text."""
     entity_type, name, keys = _place(entity)
     if entity_type == "ips" and name != DEFAULT_ENTITY and not await can_resolve(name):
         raise InvalidAdminRequest(f"{name} is not a valid IP or resolvable host.")
@@ -68,7 +70,7 @@ async def alter_client_quotas(
 
 
 def _place(entity: Entity) -> tuple[str, str, frozenset[str]]:
-    """The type of configuration, the sanitized name below it, and the keys it may have."""
+    """The type of configuration, the sanitized entity name, and the keys that the entity may have."""
     if not entity:
         raise InvalidAdminRequest("Invalid empty client quota entity")
     for kind, name in entity.items():
@@ -89,15 +91,15 @@ def _place(entity: Entity) -> tuple[str, str, frozenset[str]]:
 
 
 def _text(key: str, value: float) -> str:
-    """As it is stored."""
+    """The value in its stored form."""
     if key not in _OF_CLIENTS | _OF_IPS:
-        raise ControllerError(f"{key} is no quota")
+        raise ControllerError(f"{key} is not a quota")
     if key not in _WHOLE:
         return java_double(value)
     kind, largest = _WHOLE[key]
     if math.isnan(value):
         return "0"
-    # Truncated towards zero, as in Java, so that no negative number passes.
+    # Truncated towards zero, as in Java, so that no negative number passes the check.
     whole = -largest - 1 if value < -largest else largest if value > largest else int(value + _EPSILON)
     if abs(float(whole) - value) > _EPSILON:
         raise InvalidAdminRequest(f"Configuration {key} must be a {kind} value")

@@ -1,7 +1,8 @@
-"""Reading and changing the configurations of topics, brokers and quota entities, with the sentences of Kafka's ZkAdminManager.
+"""Reads and changes the configurations of topics, brokers and quota entities, with the error texts of Kafka's
+ZkAdminManager.
 
-A change is the new set of overrides in the entity's node, then a notification under /config/changes, by which every broker learns of it
-(`config_changes`). Works on any broker. Called by the request handlers.
+A change writes the new overrides to the entity's node, then a notification under /config/changes, from which every
+broker learns of it (`config_changes`). Works on any broker. Called by the request handlers.
 """
 
 import logging
@@ -60,7 +61,7 @@ _ENTITIES_AT_ONCE = 100
 
 
 class OpType(IntEnum):
-    """What an incremental change does to a key."""
+    """The kind of an incremental change to a key."""
 
     SET = 0
     DELETE = 1
@@ -83,7 +84,7 @@ class ConfigAdmin:
     """Administration of configurations."""
 
     def __init__(self, store: MetadataStore, broker_id: int, config: BrokerConfig, passwords: PasswordEncoder | None = None) -> None:
-        """`passwords` encrypts those of dynamic configurations; without it there can be none."""
+        """`passwords` encrypts the passwords in dynamic configurations; without it none can be stored."""
         self.passwords = passwords
         self._store = store
         self._broker_id = broker_id
@@ -92,7 +93,7 @@ class ConfigAdmin:
     # Reading
 
     async def read(self, entity_type: str, entity_name: str) -> dict[str, str]:
-        """The overrides of one entity; none when it has no node. `entity_name` is sanitized, or `<default>`."""
+        """The overrides of one entity; empty when it has no node. `entity_name` is sanitized, or `<default>`."""
         path = config_path(entity_type, entity_name)
         (outcome,) = await self._store.pipeline([Get(path)])
         return {} if isinstance(outcome, NoNode) else decode_config(path, data_and_stat(outcome)[0])
@@ -112,7 +113,8 @@ class ConfigAdmin:
         return await self.read_many("users", pairs)
 
     async def read_many(self, entity_type: str, entities: Sequence[str]) -> dict[str, dict[str, str]]:
-        """The overrides of those of these entities that have a node, by name; some of them in each round trip."""
+        """The overrides of these entities by name, without those that have no node; reads a number of them per round
+        trip."""
         found = {}
         for first in range(0, len(entities), _ENTITIES_AT_ONCE):
             paths = {entity: config_path(entity_type, entity) for entity in entities[first : first + _ENTITIES_AT_ONCE]}
@@ -125,7 +127,7 @@ class ConfigAdmin:
     # Topics
 
     async def set_topic_configs(self, topic: str, configs: Mapping[str, str], *, validate_only: bool = False) -> None:
-        """AlterConfigs: these and no other overrides. Raises UnknownTopicOrPartition, InvalidTopicConfig, InvalidAdminRequest."""
+        """AlterConfigs: replace all overrides. Raises UnknownTopicOrPartition, InvalidTopicConfig, InvalidAdminRequest."""
         await self._change_topic(topic, lambda _: dict(configs), validate_only=validate_only)
 
     async def alter_topic_configs(self, topic: str, ops: Sequence[ConfigOp], *, validate_only: bool = False) -> None:
@@ -155,7 +157,8 @@ class ConfigAdmin:
     # Brokers
 
     async def set_broker_configs(self, resource_name: str, configs: Mapping[str, str], *, validate_only: bool = False) -> None:
-        """AlterConfigs of this broker, or with an empty name of the cluster's default. Raises InvalidAdminRequest, InvalidTopicConfig."""
+        """AlterConfigs of this broker, or with an empty name of the cluster's default. Raises InvalidAdminRequest,
+        InvalidTopicConfig."""
         await self._change_broker(resource_name, lambda _: dict(configs), validate_only=validate_only)
 
     async def alter_broker_configs(self, resource_name: str, ops: Sequence[ConfigOp], *, validate_only: bool = False) -> None:
@@ -187,7 +190,8 @@ class ConfigAdmin:
         await self._change("brokers", entity, checked, validate_only=validate_only)
 
     def decoded(self, overrides: Mapping[str, str]) -> dict[str, str]:
-        """`overrides` with passwords as they are meant; those that cannot be decoded are left out, each with a line in the log."""
+        """`overrides` with decrypted passwords. Passwords that cannot be decrypted are omitted, each with a line in the
+        log."""
         found = dict(overrides)
         for name, stored in overrides.items():
             if is_password(name):
@@ -196,18 +200,18 @@ class ConfigAdmin:
                         raise UndecodablePassword
                     found[name] = self.passwords.decode(stored)
                 except UndecodablePassword:
-                    why = "is not set" if self.passwords is None else "is another than it was encrypted with"
+                    why = "is not set" if self.passwords is None else "is not the one that it was encrypted with"
                     logger.error("dynamic password config %s could not be decoded, ignoring: password.encoder.secret %s", name, why)
                     del found[name]
         return found
 
     async def encode_passwords_again(self, old: PasswordEncoder) -> None:
-        """Passwords of this broker that were encrypted with the former secret are from now on with the present one."""
+        """Encrypt the passwords of this broker with the present secret, if they were encrypted with the former one."""
 
         def again(current: dict[str, str]) -> dict[str, str]:
             assert self.passwords is not None
             for name in [name for name in current if is_password(name)]:
-                with suppress(UndecodablePassword):  # those that are encrypted with the new one
+                with suppress(UndecodablePassword):  # already encrypted with the new secret
                     current[name] = self.passwords.encode(old.decode(current[name]))
             return current
 
@@ -228,14 +232,16 @@ class ConfigAdmin:
     # Any entity
 
     async def set_entity_config(self, entity_type: str, entity_name: str, configs: Mapping[str, str]) -> None:
-        """Clients, users, ips: the caller has checked the values and sanitized the name. An entity that is left with nothing vanishes."""
+        """Set the overrides of clients, users or ips. The caller has checked the values and sanitized the name. An
+        entity without overrides is deleted."""
         if configs or not await self._clean(entity_type, entity_name):
             await self._change(entity_type, entity_name, lambda _: dict(configs), validate_only=False)
         else:
             await self._notify(entity_type, entity_name)
 
     async def alter_entity_config(self, entity_type: str, entity_name: str, change: Change, *, validate_only: bool = False) -> None:
-        """The same by a function of what there is now; what it raises is raised and nothing is changed."""
+        """Set the overrides to `change` of the present ones. An exception of `change` is passed on, and then nothing is
+        changed."""
         overrides = change(await self.read(entity_type, entity_name))
         if validate_only:
             return
@@ -245,7 +251,7 @@ class ConfigAdmin:
             await self._notify(entity_type, entity_name)
 
     async def _change(self, entity_type: str, entity_name: str, change: Change, *, validate_only: bool, needs: str | None = None) -> None:
-        """Read, change and write one entity; done again when another wrote in between."""
+        """Read, change and write one entity; repeated if another client wrote in between."""
         path = config_path(entity_type, entity_name)
         while True:
             controller, found, needed = await self._store.pipeline([Exists(CONTROLLER), Get(path), Exists(needs or path)])
@@ -258,7 +264,8 @@ class ConfigAdmin:
             if stat is None:
                 await self._store.ensure_path(parent_of(path))
             write = Create(path, encode_config(overrides)) if stat is None else SetData(path, encode_config(overrides), stat.version)
-            # That nobody has become controller meanwhile who keeps configurations elsewhere, as in a migration of Kafka's.
+            # Fails if another broker became controller meanwhile: it may keep configurations elsewhere, as during
+            # Kafka's migration to KRaft.
             fence = (Check(CONTROLLER, controller.version),) if isinstance(controller, Stat) and stat is not None else ()
             request: Request = Multi((*fence, write)) if fence else write
             (outcome,) = await self._store.pipeline([request])
@@ -274,7 +281,10 @@ class ConfigAdmin:
         await self._store.create(CONFIG_CHANGE_PREFIX, encode_config_change(f"{entity_type}/{entity_name}"), sequential=True)
 
     async def _clean(self, entity_type: str, entity_name: str) -> bool:
-        """Remove the node of a quota entity without quotas, and the nodes above it that only led there; False when others hang below."""
+        """Delete the node of an entity without overrides, and its ancestors that have no other children.
+
+        Returns False if the node itself has children.
+        """
         path = config_path(entity_type, entity_name)
         (outcome,) = await self._store.pipeline([Children(path)])
         if isinstance(outcome, NoNode):
@@ -288,25 +298,26 @@ class ConfigAdmin:
                     break
                 await self._store.delete(path)
             except StoreError:
-                break  # it has children, or somebody else was quicker
+                break  # it has children, or another client was quicker
             path = parent_of(path)
         return True
 
 
 def check_topic_named(topic: str) -> None:
-    """Raises InvalidAdminRequest for an empty name, which with brokers stands for all of them."""
+    """Raises InvalidAdminRequest for an empty name, which for brokers means all of them."""
     if not topic:
         raise InvalidAdminRequest("Default topic resources are not allowed.")
 
 
 def check_is_list(op: ConfigOp, declared: Key[Any]) -> None:
-    """Raises InvalidTopicConfig for an APPEND or SUBTRACT of what is no list."""
+    """Raises InvalidTopicConfig for an APPEND or SUBTRACT of a key that is not a list."""
     if declared.type.kind is not ConfigKind.LIST:
         raise InvalidTopicConfig(f"Config value {op.op.name.lower()} is not allowed for config key: {op.name}")
 
 
 def apply_ops(ops: Sequence[ConfigOp], current: Mapping[str, str], key: Callable[[str], Key[Any] | None]) -> dict[str, str]:
-    """`current` with the incremental changes made. Raises InvalidTopicConfig for an APPEND or SUBTRACT of what is no list."""
+    """`current` with the incremental changes applied. Raises InvalidTopicConfig for an APPEND or SUBTRACT of a key that
+    is not a list."""
     overrides = dict(current)
     for change in ops:
         name, value, op = change
@@ -330,7 +341,7 @@ def apply_ops(ops: Sequence[ConfigOp], current: Mapping[str, str], key: Callable
 
 
 def _without(values: list[str], removed: Sequence[str]) -> list[str]:
-    """As Scala's List.diff: each of `removed` takes one occurrence away."""
+    """As Scala's List.diff: each of `removed` removes one occurrence."""
     rest = list(values)
     for each in removed:
         if each in rest:

@@ -1,7 +1,8 @@
-"""How every broker learns that a configuration changed: notifications under /config/changes, followed by reading the entity.
+"""Reports configuration changes to a broker: follows the notifications under /config/changes and reads the entities
+they name.
 
-Kafka's ZkConfigManager. Notifications stay for 15 minutes, so that a broker that was away for a moment still sees them; whoever sees
-an older one removes it.
+Kafka's ZkConfigManager. Notifications are kept for 15 minutes, so that a broker that was briefly disconnected still
+finds them. Any broker that finds an older one removes it.
 """
 
 import asyncio
@@ -21,11 +22,11 @@ logger = logging.getLogger(__name__)
 EXPIRATION_MS = 15 * 60 * 1000
 
 OnChange = Callable[[str, str, dict[str, str]], None]
-"""Entity type, sanitized entity name (`t`, `0`, `<default>`, `u1/clients/c1`), and all overrides it has now."""
+"""Entity type, sanitized entity name (`t`, `0`, `<default>`, `u1/clients/c1`), and all present overrides of the entity."""
 
 
 class ConfigChanges:
-    """The listener of one broker. Its work runs in one task of its own; `on_change` is called on the event loop."""
+    """The listener of one broker. It runs in a task of its own; `on_change` is called on the event loop."""
 
     def __init__(self, store: MetadataStore, clock: Clock, on_change: OnChange) -> None:
         self._store = store
@@ -38,19 +39,20 @@ class ConfigChanges:
         self._processing = asyncio.Lock()
 
     async def start(self) -> None:
-        """Begin to listen. What was notified before is not reported: read the configurations after this. If it fails, call it again."""
+        """Begin to listen. Earlier notifications are not reported: read the configurations after this call. If it
+        fails, call it again."""
         self._seen = max((sequence_number(name) for name in await self._notifications()), default=-1)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="config-changes")
 
     async def stop(self) -> None:
-        """End."""
+        """Stop listening."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def on_new_session(self) -> None:
-        """A watch dies with its session; nothing is missed, because the notifications are still there."""
+        """Look for notifications, because the watch ended with its session; none is missed, as their nodes still exist."""
         if self._watched_session != self._store.session_id:
             self._changed.set()
 
@@ -61,10 +63,11 @@ class ConfigChanges:
             try:
                 await self.process()
             except StoreError as error:
-                logger.warning("changes of configurations cannot be read (%s); waiting for the next session", error)
+                logger.warning("configuration changes cannot be read (%s); waiting for the next session", error)
 
     async def process(self) -> None:
-        """Report what was notified since the last time and remove what is old. Callers take turns, so nothing is reported twice."""
+        """Report new notifications and remove old ones. Callers are serialized, so that no notification is reported
+        twice."""
         async with self._processing:
             await self._process()
 
@@ -77,9 +80,9 @@ class ConfigChanges:
                 data, _ = await self._store.get(path)
                 await self._report(decode_config_change(path, data))
             except NoNode:
-                logger.info("%s is gone already", path)
+                logger.info("%s was already removed", path)
             except MalformedZNode as error:
-                logger.error("a change of configuration is lost: %s", error)
+                logger.error("a configuration change is lost: %s", error)
             self._seen = sequence_number(name)
         if new:
             await self._purge(notified)
@@ -106,7 +109,7 @@ class ConfigChanges:
                 await self._store.pipeline([Delete(path) for path in old])
 
     async def _notifications(self) -> list[str]:
-        """Watched."""
+        """The names of the notifications in order; sets a watch."""
         self._watched_session = self._store.session_id
         names = await self._store.children(CONFIG_CHANGES, self._on_children)
         return sorted((name for name in names if name[-10:].isdigit()), key=sequence_number)

@@ -1,4 +1,4 @@
-"""CreatePartitions: a topic gets more partitions. Kafka's ZkAdminManager.createPartitions, down to its sentences."""
+"""Adds partitions to topics for CreatePartitions. Kafka's ZkAdminManager.createPartitions, with its error texts."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -26,11 +26,12 @@ from replication.ports.cluster import MetadataCache
 logger = logging.getLogger(__name__)
 
 _TOPICS_AT_ONCE = 100
-"""Read from the store in one round trip."""
+"""Topics that are read from the store in one round trip."""
 
 
 class NewPartitions(NamedTuple):
-    """A topic that shall have `total` partitions; `assignments` gives the replicas of each new one, None leaves that to the broker."""
+    """A request for `total` partitions of a topic. `assignments` has the replicas of each new one; None leaves the
+    placement to the broker."""
 
     topic: str
     total: int
@@ -38,7 +39,7 @@ class NewPartitions(NamedTuple):
 
 
 class PartitionGrowth:
-    """Administration of partition numbers. Works on any broker, as TopicAdmin does."""
+    """Adds partitions. Works on any broker, as TopicAdmin does."""
 
     def __init__(
         self,
@@ -57,7 +58,8 @@ class PartitionGrowth:
     async def create_partitions(
         self, topics: Sequence[NewPartitions], *, validate_only: bool = False, timeout_ms: int = 30_000
     ) -> dict[str, ControllerError | None]:
-        """For each topic None, or why it did not grow. AdminTimeout: it did, but not all partitions have a leader yet."""
+        """For each topic None, or the reason why no partitions were added. AdminTimeout: they were added, but not all
+        have a leader yet."""
         results: dict[str, ControllerError | None] = {}
         grown: list[NewPartitions] = []
         for first in range(0, len(topics), _TOPICS_AT_ONCE):
@@ -97,7 +99,7 @@ class PartitionGrowth:
                 await self._store.set(path, encode_topic(TopicAssignment(existing.topic_id, partitions)), stat.version)
             except (BadVersion, NoNode):
                 try:
-                    data, stat = await self._store.get(path)  # somebody else grew it, or deleted it
+                    data, stat = await self._store.get(path)  # another client added partitions to it, or deleted it
                 except NoNode:
                     raise _unknown(topic) from None
                 continue

@@ -1,7 +1,7 @@
-"""Which brokers get the replicas of new partitions: Kafka's AdminUtils, with its randomness as an argument.
+"""Assigns the replicas of new partitions to brokers. Kafka's AdminUtils, with its randomness as an argument.
 
-The first replicas go round robin over the brokers from a random start, the others follow with a shift that grows with each round. With
-racks, brokers are lined up alternating between racks, and a partition takes every rack once before any rack twice.
+First replicas are assigned round robin from a random start; the others follow with a shift that grows with each round.
+With racks, the brokers are ordered so that racks alternate, and a partition uses every rack once before any rack twice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from controller.errors import InvalidPartitions, InvalidReplicationFactor, RackInformationIncomplete
 
 RandomBelow = Callable[[int], int]
-"""A random number from 0 to the argument, which is excluded."""
+"""A random number from 0 (inclusive) to the argument (exclusive)."""
 
 
 def assign_replicas(
@@ -20,7 +20,7 @@ def assign_replicas(
     fixed_start_index: int = -1,
     start_partition: int = -1,
 ) -> dict[int, tuple[int, ...]]:
-    """Replicas of `num_partitions` partitions from `start_partition` on, over the brokers in the order of `racks`.
+    """The replicas of `num_partitions` partitions from `start_partition` on, over the brokers in the order of `racks`.
 
     Raises InvalidPartitions, InvalidReplicationFactor, RackInformationIncomplete.
     """
@@ -51,7 +51,7 @@ def assign_replicas(
 
 
 def rack_alternated(rack_of: Mapping[int, str]) -> list[int]:
-    """The brokers so that neighbours are in different racks: of each rack in turn, racks and brokers in order."""
+    """The brokers in an order in which racks alternate: one of each rack in turn, racks and brokers sorted."""
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(rack_of):
         by_rack.setdefault(rack_of[broker], []).append(broker)

@@ -1,7 +1,8 @@
-"""SCRAM credentials of users (KIP-554) as configurations of /config/users: Kafka's ZkAdminManager.alterUserScramCredentials.
+"""Changes SCRAM credentials of users (KIP-554), which are configurations under /config/users. Kafka's
+ZkAdminManager.alterUserScramCredentials.
 
-A client sends the salted password, never the password. What is stored lets a broker check a client, and no one pass for it (RFC 5802).
-Called by the request handler on the active controller's broker.
+A client sends the salted password, never the password. The stored values let a broker check a client, but do not let
+their holder pass for the client (RFC 5802). Called by the request handler on the active controller's broker.
 """
 
 from __future__ import annotations
@@ -32,20 +33,20 @@ TWICE: Final = (ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be alter
 MISSING: Final = (ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
 
 DONE: Final = (ErrorCode.NONE, "")
-"""With a message that is empty rather than missing, as in Apache Kafka."""
+"""With an empty message instead of a null one, as in Apache Kafka."""
 
 Outcome = tuple[ErrorCode, str]
 
 
 class Deletion(NamedTuple):
-    """A credential that shall go."""
+    """A credential to delete."""
 
     user: str
     mechanism: int
 
 
 class Upsertion(NamedTuple):
-    """A credential that shall be there from now on."""
+    """A credential to create or replace."""
 
     user: str
     mechanism: int
@@ -55,15 +56,15 @@ class Upsertion(NamedTuple):
 
 
 class _Missing(Exception):
-    """A credential is to be deleted that there is not."""
+    """A credential to delete does not exist."""
 
 
 async def alter_scram_credentials(
     admin: ConfigAdmin, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion], pause: Pause = no_pause
 ) -> list[tuple[str, Outcome]]:
-    """What became of each user, those with errors first: all changes of a user are made, or none.
+    """The outcome for each user, errors first: either all changes of a user are made, or none.
 
-    Others have their turn in `pause`, which is called between any two changes.
+    `pause` is called between two changes, so that other work can run.
     """
     refused: dict[str, Outcome] = {}
     for deletion in deletions:
@@ -130,7 +131,7 @@ def _changed(deletions: Sequence[Deletion], upsertions: Sequence[Upsertion], cur
 
 
 def credential(upsertion: Upsertion) -> str:
-    """As it is stored."""
+    """The credential in its stored form."""
     name = _HASHES[upsertion.mechanism]
     client_key = hmac.digest(upsertion.salted_password, b"Client Key", name)
     server_key = hmac.digest(upsertion.salted_password, b"Server Key", name)

@@ -1,7 +1,8 @@
-"""Creating and deleting topics on request: checks, placement, znodes. Kafka's ZkAdminManager and AdminZkClient, down to their sentences.
+"""Creates and deletes topics on request: checks, placement, znodes. Kafka's ZkAdminManager and AdminZkClient, with
+their error texts.
 
-Works on any broker, active controller or not: it only writes znodes; the controller sees them by its watches. Each method then waits
-until this broker's metadata shows the outcome, or the client's time is up. Called by the request handlers.
+Works on any broker, because it only writes znodes; the controller's watches report them. Each method then waits until
+this broker's metadata shows the outcome, or the client's timeout has passed. Called by the request handlers.
 """
 
 import logging
@@ -56,18 +57,18 @@ from replication.ports.cluster import MetadataCache
 logger = logging.getLogger(__name__)
 
 UNSET = -1
-"""A number of partitions or a replication factor that the broker's default shall fill in."""
+"""Number of partitions or replication factor to be replaced by the broker's default."""
 
 MAX_NEW_PARTITIONS = 10_000
-"""More new partitions in one request are refused; see docs/differences.md."""
+"""Largest number of new partitions in one request; see docs/differences.md."""
 
 
 OrderById = Callable[[Mapping[str, bytes]], Awaitable[Collection[str]]]
-"""Orders the deletion of those topics that have these ids, and returns the names of the others."""
+"""Requests the deletion of the topics that have these ids, and returns the names of the others."""
 
 
 class NewTopic(NamedTuple):
-    """A topic that is asked for. `assignments`, by partition, excludes the two numbers."""
+    """A topic to create. `assignments`, by partition, excludes the two numbers."""
 
     name: str
     num_partitions: int = UNSET
@@ -81,7 +82,7 @@ class CreatedTopic(NamedTuple):
 
     name: str
     topic_id: bytes
-    """Zero when only validated, and before 2.8."""
+    """Zero if the request was only validated, and before 2.8."""
     num_partitions: int
     replication_factor: int
     config: TopicConfig
@@ -120,9 +121,9 @@ class TopicAdmin:
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int = 30_000
     ) -> dict[str, CreatedTopic | ControllerError]:
-        """Create topics of different names; for each what it became, or why it did not.
+        """Create topics of different names; for each the created topic, or the error.
 
-        AdminTimeout stands for a topic that was made but has not got its leaders in time.
+        AdminTimeout means that the topic was created but its partitions had no leaders within the timeout.
         """
         results: dict[str, CreatedTopic | ControllerError] = {}
         plans: list[_Plan] = []
@@ -202,7 +203,7 @@ class TopicAdmin:
         )
 
     async def _write(self, plans: Sequence[_Plan]) -> list[CreatedTopic | ControllerError]:
-        """Config node and topic node of each, in this order, in one round trip."""
+        """Write the config node and the topic node of each, in this order, in one round trip."""
         writes: list[Request] = []
         ids = [new_topic_id(self._random_bytes) if uses_topic_ids(self._config) else None for _ in plans]
         for plan, topic_id in zip(plans, ids, strict=True):
@@ -241,9 +242,11 @@ class TopicAdmin:
         order_by_id: OrderById | None = None,
         timeout_ms: int = 30_000,
     ) -> dict[str, ControllerError | None]:
-        """Order the deletion of topics and wait until this broker has forgotten them; for each None, or why it was not deleted.
+        """Request the deletion of topics and wait until this broker no longer knows them; for each topic None, or the
+        error.
 
-        A topic with an id in `ids` is not deleted if another one has its name by now; `order_by_id` sees to that. Raises StoreError.
+        A topic with an id in `ids` is not deleted if another topic has its name by now; `order_by_id` checks that.
+        Raises StoreError.
         """
         if not self._config[DELETE_TOPIC_ENABLE]:
             return {topic: TopicDeletionDisabled("Topic deletion is disabled.") for topic in topics}
@@ -270,7 +273,7 @@ class TopicAdmin:
         by_name = [topic for topic in existing if topic not in by_id]
         outcomes = await self._store.pipeline([Create(delete_topic_path(topic)) for topic in by_name]) if by_name else []
         for outcome in outcomes:
-            # One that is ordered already is waited for all the same.
+            # A topic whose deletion was already requested is waited for as well.
             if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExists):
                 raise outcome
 
@@ -284,7 +287,7 @@ class TopicAdmin:
         return results
 
     def _topic_id(self, topic: str) -> bytes | None:
-        """As this broker knows it; None as long as it has none."""
+        """The id in this broker's metadata; None as long as it has none."""
         image = self._cluster.topics.get(topic)
         return None if image is None or image.topic_id == ZERO_UUID else image.topic_id
 
@@ -314,7 +317,8 @@ class _Existing:
 
 
 def check_manual_assignment(assignments: Mapping[int, tuple[int, ...]]) -> None:
-    """Raises InvalidReplicaAssignment unless the partitions are numbered from 0 on and have equally many, different replicas."""
+    """Raises InvalidReplicaAssignment unless the partitions are numbered from 0 on and have equally many, distinct
+    replicas."""
     if len({len(replicas) for replicas in assignments.values()}) != 1:
         raise InvalidReplicaAssignment("All partitions should have the same number of replicas")
     if any(len(set(replicas)) != len(replicas) for replicas in assignments.values()):

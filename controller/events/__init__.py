@@ -1,0 +1,1 @@
+"""Handles the events of the active controller: brokers, topics, ISR changes, elections, reassignments."""

@@ -1,4 +1,4 @@
-"""Events about brokers: they come, go, restart, change their end points, shut down under control, or lose a log directory."""
+"""Handles events about brokers: start, end, restart, changed endpoints, controlled shutdown, failed log directories."""
 
 import logging
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class BrokerChanges:
-    """What the active controller does about brokers."""
+    """Reactions of the active controller to changes of brokers."""
 
     def __init__(self, core: ControllerCore, reassignments: Reassignments) -> None:
         self._core = core
@@ -25,7 +25,7 @@ class BrokerChanges:
         self._reassignments = reassignments
 
     async def read_brokers(self, ids: Iterable[str]) -> dict[int, LiveBroker]:
-        """The registrations of these ids, watched; those that went in the meantime are left out."""
+        """The registrations of these ids, with a watch on each; brokers that went meanwhile are omitted."""
         wanted = [int(each) for each in ids if each.isdigit()]
         requests = [Get(broker_id_path(each), self._core.watch("BrokerModifications", self.on_broker_modification)) for each in wanted]
         brokers = {}
@@ -36,7 +36,7 @@ class BrokerChanges:
         return brokers
 
     async def on_broker_change(self) -> None:
-        """Children of /brokers/ids came or went."""
+        """Children of /brokers/ids were created or deleted."""
         watch = self._core.watch("BrokerChange", self.on_broker_change)
         (outcome,) = await self._core.store.pipeline([Children(BROKER_IDS, watch)])
         current = await self.read_brokers(names(outcome))
@@ -53,7 +53,7 @@ class BrokerChanges:
         for broker_id in dead | bounced.keys():
             await self._core.senders.remove(broker_id)
         for broker in (*new.values(), *bounced.values()):
-            self._core.senders.add(broker)
+            self._core.senders.add(broker.broker_id, broker)
         if new:
             known.update(new)
             await self._on_brokers_up(set(new))
@@ -69,7 +69,7 @@ class BrokerChanges:
             await self._on_brokers_down(set(dead))
 
     async def on_broker_modification(self) -> None:
-        """A registration changed in place: new end points."""
+        """The endpoints of a registration changed."""
         current = await self.read_brokers(str(broker_id) for broker_id in self._context.brokers)
         changed = False
         for broker_id, broker in current.items():
@@ -78,7 +78,7 @@ class BrokerChanges:
                 self._context.brokers[broker_id] = broker
                 changed = True
                 if moved:
-                    await self._core.senders.renew(broker)
+                    await self._core.senders.renew(broker.broker_id, broker)
         if changed:
             await self._core.send_metadata_to_all()
 
@@ -91,7 +91,7 @@ class BrokerChanges:
             batch.update_metadata(brokers, some)
             await self._core.pause()
         await batch.send()
-        await self._core.elections.tell_replicas(context.replicas_on(brokers), batch)
+        await self._core.elections.send_states(context.replicas_on(brokers), batch)
         await batch.send()
         await self._core.elections.elect_where_needed(batch)
         await batch.send()
@@ -107,7 +107,7 @@ class BrokerChanges:
         await self.on_replicas_offline(context.replicas_on(brokers))
 
     async def on_replicas_offline(self, replicas: Iterable[Replica]) -> None:
-        """Replicas that cannot serve any more: new leaders where they led, out of the ISRs where they followed."""
+        """Replicas went offline: elect new leaders where they led, and remove them from the ISRs where they followed."""
         context = self._context
         batch = self._core.batch()
         elected = await self._core.elections.elect_where_needed(batch)
@@ -127,7 +127,8 @@ class BrokerChanges:
             await self._core.send_metadata_to_all()
 
     async def on_log_dir_event(self) -> None:
-        """Brokers report failed log directories: ask each about all its replicas, and learn from the answers which are offline."""
+        """Brokers reported failed log directories: send each LeaderAndIsr for all its replicas; the answers show which
+        are offline."""
         watch = self._core.watch("LogDirEventNotification", self.on_log_dir_event)
         (outcome,) = await self._core.store.pipeline([Children(LOG_DIR_EVENT_NOTIFICATION, watch)])
         paths = [f"{LOG_DIR_EVENT_NOTIFICATION}/{name}" for name in names(outcome)]
@@ -138,15 +139,13 @@ class BrokerChanges:
             if not isinstance(found, NoNode):
                 brokers.add(decode_log_dir_event(path, data_and_stat(found)[0]))
         batch = self._core.batch()
-        deletion = self._core.deletion  # what a broker was told to delete it would host again
-        await self._core.elections.tell_replicas(
-            (each for each in self._context.replicas_on(brokers) if not deletion.is_begun(each)), batch
-        )
+        deletion = self._core.deletion  # without replicas that are being deleted: the broker would host them again
+        await self._core.elections.send_states((each for each in self._context.replicas_on(brokers) if not deletion.is_begun(each)), batch)
         await batch.send()
         await self._core.states.write_or_raise([Delete(path) for path in paths], ignoring=(NoNode,))
 
     async def on_storage_errors(self, broker_id: int, failed: set[TopicPartition], served: set[TopicPartition]) -> None:
-        """A broker has answered LeaderAndIsr: some replicas are in failed directories, others are not (any more)."""
+        """A broker answered LeaderAndIsr: some replicas are in failed directories, others are not, or no longer."""
         offline = self._context.offline_replicas
         offline -= {Replica(partition, broker_id) for partition in served}
         new = {Replica(partition, broker_id) for partition in failed} - offline
@@ -156,7 +155,7 @@ class BrokerChanges:
             await self.on_replicas_offline(sorted(new))
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
-        """A broker asks to leave: move its leaderships; returns the partitions it still leads.
+        """Move the leaderships of a broker that asks to shut down; returns the partitions it still leads.
 
         Raises StaleBrokerEpoch, BrokerNotAvailable.
         """
@@ -186,7 +185,7 @@ class BrokerChanges:
         batch = self._core.batch()
         await self._core.elections.elect_for_shutdown(led, batch)
         await batch.send()
-        for some in slices(followed):  # at once, so that it stops to fetch before the states are written; take_offline says it again
+        for some in slices(followed):  # before the states are written, so that it stops to fetch at once; take_offline sends it again
             for replica in some:
                 batch.stop_replica((broker_id,), replica.partition, delete=False)
             await self._core.pause()

@@ -1,4 +1,4 @@
-"""What the active controller learns from the brokers' answers: replicas in failed log directories, and logs that are deleted."""
+"""Evaluates the answers of brokers to the controller's requests: replicas in failed log directories, and deleted logs."""
 
 import logging
 
@@ -17,10 +17,10 @@ logger = logging.getLogger(__name__)
 
 
 class BrokerResponses:
-    """Puts what follows from an answer into the event queue.
+    """Queues the events that follow from an answer.
 
-    By then the broker may have been restarted, or have a new session: it was told anew what it hosts, and an answer of its earlier life
-    says nothing of that.
+    By the time of the event the broker may have restarted or have a new session. Then it was sent its replicas again,
+    and an answer of its earlier incarnation is ignored.
     """
 
     def __init__(self, core: ControllerCore, brokers: BrokerChanges) -> None:
@@ -28,7 +28,7 @@ class BrokerResponses:
         self._brokers = brokers
 
     def on_response(self, broker_id: int, request: ControlRequest, response: ControlResponse) -> None:
-        """A broker answered."""
+        """A broker answered a request."""
         if response.error_code != ErrorCode.NONE:
             logger.error("broker %d refused %s with %s", broker_id, type(request).__name__, ErrorCode.of(response.error_code).name)
         if isinstance(response, LeaderAndIsrResponse):
@@ -61,7 +61,8 @@ class BrokerResponses:
         for topic in response.topics:
             for some in slices(topic.partition_errors):
                 for partition in some:
-                    # A topic without an id is named, by the versions of then and by the broker of this process.
+                    # A topic without an id is identified by name, in the versions of that time and by the broker of
+                    # this process.
                     name = partition.topic_name if topic.topic_id == ZERO_UUID else topic_names.get(topic.topic_id)
                     if name not in self._core.context.assignments:
                         continue
@@ -87,7 +88,7 @@ class BrokerResponses:
         self._core.put("TopicDeletionStopReplicaResponse", on_topic_deletion_answered)
 
     async def _deletion_errors(self, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse) -> dict[Replica, int]:
-        """The error codes of the replicas that the broker was told to delete."""
+        """The error codes of the replicas that the broker had to delete."""
         answered: dict[TopicPartition, int] = {}
         for some in slices(response.partition_errors):
             answered.update((TopicPartition(each.topic_name, each.partition_index), each.error_code) for each in some)

@@ -1,6 +1,7 @@
-"""How a broker that was elected becomes the active controller: it reads everything from the store, watches it, and tells every broker.
+"""Makes an elected broker the active controller: reads all state from the store, sets watches, and sends the state to
+every broker.
 
-Kafka's onControllerFailover, with the reads in as few round trips as there are dependencies between them.
+Kafka's onControllerFailover. The reads take no more round trips than the dependencies between them require.
 """
 
 import logging
@@ -36,7 +37,7 @@ FIRST_WITH_SECOND_FEATURE_BODY = "3.3-IV0"
 
 
 class Failover:
-    """The first thing an active controller does."""
+    """The first work of an active controller."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class Failover:
         self._reassignments = reassignments
 
     async def take_over(self) -> None:
-        """Raises ControllerMoved when somebody else was elected meanwhile, StoreError when the store fails."""
+        """Raises ControllerMoved when another broker was elected meanwhile, StoreError when the store fails."""
         core, context = self._core, self._core.context
         feature, broker_ids, topics, deletions, log_dir_events, isr_changes = await core.store.pipeline(
             [
@@ -76,16 +77,16 @@ class Failover:
             await core.pause()
         await core.states.read(context.partitions)
         for broker in context.brokers.values():
-            core.senders.add(broker)
+            core.senders.add(broker.broker_id, broker)
         await self._topics.take_deletions(set(names(deletions)))
         await core.deletion.halt_where_replicas_are_offline()
-        await self._tell_everybody()
+        await self._send_states()
         await self._reassignments.resume()
         await self._reassignments.on_order()
         await self._elections.on_preferred_election_order()
 
     async def _set_up_features(self, found: Result | StoreError) -> None:
-        """/feature says whether features are versioned, which inter.broker.protocol.version decides."""
+        """Write /feature. inter.broker.protocol.version decides whether features are versioned."""
         protocol = self._core.config[INTER_BROKER_PROTOCOL_VERSION]
         is_enabled = is_at_least(protocol, FIRST_WITH_FEATURES)
         version = 2 if is_at_least(protocol, FIRST_WITH_SECOND_FEATURE_BODY) else 1
@@ -101,7 +102,7 @@ class Failover:
         if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExists):
             raise outcome
 
-    async def _tell_everybody(self) -> None:
+    async def _send_states(self) -> None:
         core, context = self._core, self._core.context
         await core.send_metadata_to_all()
         batch = core.batch()
@@ -114,9 +115,10 @@ class Failover:
                 elif not context.is_being_deleted(replica.partition.topic):
                     gone.append(replica)
             await core.pause()
-        await core.elections.tell_replicas(online, batch)
+        await core.elections.send_states(online, batch)
         await batch.send()
-        # Leaders first, as when a broker dies: a partition must not lose its leader's place in the ISR before another was elected.
+        # Elections first, as when a broker dies: the leader of a partition must not leave the ISR before another leader
+        # was elected.
         await core.elections.elect_where_needed(batch)
         await core.elections.take_offline(gone, batch)
         await batch.send()
@@ -124,7 +126,8 @@ class Failover:
         await batch.send()
 
     async def _on_isr_change(self) -> None:
-        """Children of /isr_change_notification: an old broker, or a hand, changed states. They are read, and the news is passed on."""
+        """Children of /isr_change_notification: an old broker or an operator changed states. Read them and send them to
+        the brokers."""
         core = self._core
         (outcome,) = await core.store.pipeline(
             [Children(ISR_CHANGE_NOTIFICATION, core.watch("IsrChangeNotification", self._on_isr_change))]

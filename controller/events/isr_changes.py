@@ -1,4 +1,5 @@
-"""AlterPartition: leaders propose new ISRs, the controller checks and writes them and tells everybody."""
+"""Handles AlterPartition: leaders propose new ISRs; the controller checks them, writes them and sends them to all
+brokers."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
@@ -25,14 +26,14 @@ from storage.disk.topic_partition import TopicPartition
 
 
 class IsrChange(NamedTuple):
-    """What the leader of a partition proposes."""
+    """The proposal of a partition's leader."""
 
     leader_epoch: int
     new_isr: tuple[int, ...]
     partition_epoch: int
     leader_recovery_state: int = RECOVERED
     topic_id: bytes = ZERO_UUID
-    """Of the topic that is meant; zero when the proposal only names it."""
+    """Id of the topic; zero when the proposal has only its name."""
 
 
 IsrResult: TypeAlias = Leadership | ControllerError
@@ -49,7 +50,8 @@ class IsrChanges:
     async def alter(
         self, broker_id: int, broker_epoch: int, changes: Mapping[TopicPartition, IsrChange]
     ) -> dict[TopicPartition, IsrResult]:
-        """The partitions' states afterwards, or why a proposal was refused. Raises BrokerIdNotRegistered, StaleBrokerEpoch."""
+        """The partitions' states afterwards, or the errors of refused proposals. Raises BrokerIdNotRegistered,
+        StaleBrokerEpoch."""
         broker = self._context.brokers.get(broker_id)
         if broker is None:
             raise BrokerIdNotRegistered(f"broker {broker_id} is not registered")
@@ -81,8 +83,8 @@ class IsrChanges:
         return results
 
     def _judge(self, partition: TopicPartition, change: IsrChange) -> PartitionState | IsrResult:
-        """The state to write, or the answer: the current state when the proposal has come true already, else the objection."""
-        # The proposal has waited for its turn: another topic may have the name by now.
+        """The state to write, or the answer: the present state when it equals the proposal, otherwise the error."""
+        # The proposal has waited in the queue: another topic may have the name by now.
         if change.topic_id not in {ZERO_UUID, self._context.topic_id(partition.topic)}:
             return UnknownTopicId(f"{partition} belongs to another topic than the one that was meant")
         leadership = self._context.leaderships.get(partition)
@@ -96,7 +98,7 @@ class IsrChanges:
         if change.leader_recovery_state not in {RECOVERED, RECOVERING}:
             return InvalidAdminRequest(f"{partition} cannot have leader recovery state {change.leader_recovery_state}; there are 0 and 1")
         if state.isr == change.new_isr and state.leader_recovery_state == change.leader_recovery_state:
-            return leadership  # asked again because the answer was lost
+            return leadership  # sent again because the answer was lost
         if change.partition_epoch != leadership.partition_epoch:
             return InvalidUpdateVersion(f"{partition} has partition epoch {leadership.partition_epoch}, not {change.partition_epoch}")
         if change.leader_recovery_state == RECOVERING and len(change.new_isr) > 1:

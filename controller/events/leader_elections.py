@@ -1,4 +1,4 @@
-"""Elections that somebody asked for: ElectLeaders requests, and /admin/preferred_replica_election made by an old tool."""
+"""Runs elections on request: from ElectLeaders, and from /admin/preferred_replica_election, which old tools create."""
 
 import logging
 from collections.abc import Iterable
@@ -23,18 +23,18 @@ from storage.disk.topic_partition import TopicPartition
 logger = logging.getLogger(__name__)
 
 ElectionResult: TypeAlias = int | ControllerError
-"""The new leader, or why there is none."""
+"""The new leader, or the reason why there is none."""
 
 
 class LeaderElections:
-    """Elections on demand."""
+    """Elections on request."""
 
     def __init__(self, core: ControllerCore) -> None:
         self._core = core
         self._context = core.context
 
     async def elect(self, partitions: Iterable[TopicPartition], *, unclean: bool) -> dict[TopicPartition, ElectionResult]:
-        """Preferred or, with `unclean`, any leaders for these partitions; why not, for each that got none."""
+        """Elect preferred or, with `unclean`, any leaders of these partitions. Returns the leader or the error of each."""
         results: dict[TopicPartition, ElectionResult] = {}
         electable = []
         for partition in dict.fromkeys(partitions):
@@ -60,7 +60,8 @@ class LeaderElections:
         return results
 
     async def rebalance(self) -> None:
-        """Elect the preferred replicas of every broker that leads too few of the partitions it should lead; not while partitions move."""
+        """Elect the preferred replicas of every broker that leads too few of the partitions it should lead; not during
+        reassignments."""
         context = self._context
         if any(assignment.is_reassigning for topic in context.assignments.values() for assignment in topic.values()):
             return
@@ -79,7 +80,7 @@ class LeaderElections:
         await batch.send()
 
     async def on_preferred_election_order(self) -> None:
-        """/admin/preferred_replica_election: do what it says and remove it; watch for the next one."""
+        """Carry out /admin/preferred_replica_election, delete it, and watch for the next one."""
         watch = self._core.watch("PreferredReplicaElection", self.on_preferred_election_order)
         _, order = await self._core.store.pipeline([Exists(PREFERRED_REPLICA_ELECTION, watch), Get(PREFERRED_REPLICA_ELECTION)])
         if isinstance(order, NoNode):

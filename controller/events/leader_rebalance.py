@@ -1,7 +1,7 @@
-"""When preferred leaders are looked after by themselves: `auto.leader.rebalance.enable`. Kafka's auto-leader-rebalance-task.
+"""Rebalances leaders periodically: `auto.leader.rebalance.enable`. Kafka's auto-leader-rebalance-task.
 
-`Controller` begins it when it becomes active and ends it when it resigns: so the first turn comes soon after a failover, which is when
-leaders stand where they should not, and the others `leader.imbalance.check.interval.seconds` after one another.
+`Controller` starts the timer when it becomes active and ends it when it resigns. The first rebalance comes soon after a
+failover, when leaders are least balanced; the others follow every `leader.imbalance.check.interval.seconds`.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class LeaderRebalance:
             self._in(FIRST_TURN_SECONDS)
 
     def end(self) -> None:
-        """It is not active any more, or stops."""
+        """This controller is no longer active, or stops."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -43,6 +43,6 @@ class LeaderRebalance:
         try:
             await self._elections.rebalance()
         finally:
-            # Who resigned meanwhile has ended the timer, and must not begin it again.
+            # A controller that resigned meanwhile has ended the timer and must not start it again.
             if self._core.is_active:
                 self._in(self._core.config[LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS])

@@ -1,14 +1,16 @@
-"""Partitions move to other brokers (KIP-455). Kafka's onPartitionReassignment.
+"""Reassigns partitions to other brokers (KIP-455). Kafka's onPartitionReassignment.
 
-How far a move has come is read off the znodes alone, so that any controller can go on with it: /brokers/topics/T lists old and new
-replicas together with those being added and removed; the partition's state says which are in sync.
+The progress of a reassignment is in the znodes alone, so that any controller can continue it: /brokers/topics/T lists
+old and new replicas, and those being added and removed; the partition's state lists those in sync.
 
-* Begin: the new list is written, replicas that a move given up before had added are stopped, the leader epoch is raised, all replicas are
-  told, those being added twice (as new ones they may be made in any log directory).
-* End, as soon as all target replicas are in sync: a leader among them (or a higher epoch), the removed replicas leave the ISR, stop and
-  delete their logs; only then the final list is written, because it is what a controller that dies before would go on from.
+* Begin: the new list is written, replicas that a cancelled reassignment had added are stopped, and the leader epoch is
+  raised. All replicas receive the state; those being added receive it twice, as new replicas may be created in any log
+  directory.
+* End, as soon as all target replicas are in sync: one of them is elected leader, or the epoch is raised. The removed
+  replicas leave the ISR, stop and delete their logs. Only then the final list is written, because the next controller
+  would continue from it.
 
-Called by the controller's events. Where several partitions move at once, each step is one round trip for all of them.
+Called by the controller's events. If partitions move together, each step is one round trip for all of them.
 """
 
 import logging
@@ -33,21 +35,21 @@ from storage.disk.topic_partition import TopicPartition
 logger = logging.getLogger(__name__)
 
 Targets = Mapping[TopicPartition, Sequence[int] | None]
-"""Where partitions shall be; None gives a move up."""
+"""Target replicas by partition; None cancels a reassignment."""
 
 
 class Reassignments:
-    """The moves of the active controller."""
+    """The reassignments of the active controller."""
 
     def __init__(self, core: ControllerCore) -> None:
         self._core = core
         self._context = core.context
         self._order = ReassignmentOrder(core)
 
-    # What is asked for
+    # Requests
 
     async def alter(self, targets: Targets) -> dict[TopicPartition, ControllerError | None]:
-        """AlterPartitionReassignments: begin, change or give up moves; for each partition None, or why not."""
+        """AlterPartitionReassignments: begin, change or cancel reassignments; for each partition None, or the error."""
         results: dict[TopicPartition, ControllerError | None] = {}
         wanted: dict[TopicPartition, ReplicaAssignment] = {}
         legal = []
@@ -66,7 +68,7 @@ class Reassignments:
                     wanted[partition] = assignment
             except ControllerError as error:
                 results[partition] = error.with_traceback(None)
-        await self._order.take_back(legal)  # the latest word counts, whichever way it came
+        await self._order.remove(legal)  # the latest request counts, whether it came by a znode or not
         await self._begin(wanted)
         for partition in wanted:
             if self._context.assignment(partition) is None:
@@ -74,7 +76,8 @@ class Reassignments:
         return results
 
     async def on_order(self) -> None:
-        """/admin/reassign_partitions, made by an old tool: begin what it says; it is removed when everything in it is done."""
+        """/admin/reassign_partitions, created by an old tool: begin its reassignments; it is deleted when all of them
+        are done."""
         watch = self._core.watch("ZkPartitionReassignment", self.on_order)
         await self._core.store.pipeline([Exists(REASSIGN_PARTITIONS, watch)])
         ordered = await self._order.read()
@@ -89,11 +92,11 @@ class Reassignments:
                 continue
             if assignment != self._context.assignment(partition) or not assignment.is_reassigning:
                 wanted[partition] = assignment
-        await self._order.take_back(refused)
+        await self._order.remove(refused)
         await self._begin(wanted)
 
     async def resume(self, brokers: set[int] | None = None) -> None:
-        """Go on with all moves, or with those to one of `brokers`, which have come (back)."""
+        """Continue all reassignments, or those to one of `brokers`, which have started."""
         partitions = [
             TopicPartition(topic, index)
             for topic, assignments in self._context.assignments.items()
@@ -103,11 +106,11 @@ class Reassignments:
             and not self._context.is_being_deleted(topic)
         ]
         if partitions:
-            logger.info("going on with the reassignment of %s", ", ".join(map(str, partitions)))
-            await self._go_on(partitions)
+            logger.info("continuing the reassignment of %s", ", ".join(map(str, partitions)))
+            await self._continue(partitions)
 
     def on_isr_changed(self, partitions: Iterable[TopicPartition]) -> None:
-        """ISRs have changed: queue the end of the moves whose target replicas are all in sync now."""
+        """ISRs have changed: queue the end of the reassignments whose target replicas are all in sync now."""
         complete = [each for each in partitions if self._is_reassigning(each) and self._is_complete(each)]
 
         async def end() -> None:
@@ -117,9 +120,9 @@ class Reassignments:
             self._core.put("PartitionReassignmentIsrChange", end)
 
     async def on_topics_deleted(self, topics: Set[str]) -> None:
-        """Topics are ordered to be deleted, which ends their moves: the deletion takes old and new replicas alike."""
+        """Cancel the reassignments of topics that are to be deleted: the deletion covers old and new replicas."""
         if any(assignment.is_reassigning for topic in topics for assignment in self._context.assignments.get(topic, {}).values()):
-            await self._order.take_back(TopicPartition(topic, index) for topic in topics for index in self._context.assignments[topic])
+            await self._order.remove(TopicPartition(topic, index) for topic in topics for index in self._context.assignments[topic])
 
     # Checks
 
@@ -176,13 +179,15 @@ class Reassignments:
         await self._write(changed)
         partitions = [partition for partition in wanted if context.assignment(partition) is not None]
         for partition in partitions:
-            logger.info("%s is moved from %s to %s", partition, list(before[partition].replicas), list(wanted[partition].target_replicas))
+            logger.info(
+                "reassigning %s from %s to %s", partition, list(before[partition].replicas), list(wanted[partition].target_replicas)
+            )
         await self._stop(
             {partition: [each for each in before[partition].replicas if each not in wanted[partition].replicas] for partition in partitions}
         )
-        await self._go_on(partitions)
+        await self._continue(partitions)
 
-    async def _go_on(self, partitions: Sequence[TopicPartition]) -> None:
+    async def _continue(self, partitions: Sequence[TopicPartition]) -> None:
         complete = [partition for partition in partitions if self._is_complete(partition)]
         ended = set(complete)
         moving = [partition for partition in partitions if partition not in ended]
@@ -210,9 +215,9 @@ class Reassignments:
             await self._write(final)
         except StoreError:
             for partition, assignment in before.items():
-                context.set_assignment(partition, assignment)  # as it stands in the store: to be tried again
+                context.set_assignment(partition, assignment)  # as in the store: to be tried again
             raise
-        await self._order.take_back(partition for partition in partitions if context.assignment(partition) is not None)
+        await self._order.remove(partition for partition in partitions if context.assignment(partition) is not None)
         batch = self._core.batch()
         batch.update_metadata(context.live_or_shutting_down_brokers, partitions)
         await batch.send()
@@ -220,10 +225,11 @@ class Reassignments:
         await self._core.elections.bring_up(without_state, batch)
         await batch.send()
         for partition in partitions:
-            logger.info("%s has been moved to %s", partition, list(final[partition].replicas))
+            logger.info("reassigned %s to %s", partition, list(final[partition].replicas))
 
     async def _lead_among_replicas(self, partitions: Sequence[TopicPartition]) -> None:
-        """A leader that stays gets a higher epoch with the new list of replicas; another is elected where it does not."""
+        """Raise the epoch where the leader remains a replica, so that the new list of replicas is sent; elect a leader
+        elsewhere."""
         staying: list[TopicPartition] = []
         leaderless: list[TopicPartition] = []
         for partition in partitions:
@@ -238,7 +244,7 @@ class Reassignments:
         await batch.send()
 
     async def _stop(self, unneeded: Mapping[TopicPartition, Sequence[int]]) -> None:
-        """Replicas that are no longer assigned leave the ISRs, stop, and delete their logs."""
+        """Remove replicas that are no longer assigned from the ISRs, stop them, and delete their logs."""
         replicas = [Replica(partition, broker_id) for partition, brokers in unneeded.items() for broker_id in brokers]
         if not replicas:
             return
@@ -257,9 +263,9 @@ class Reassignments:
         await batch.send()
 
     async def _write(self, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> None:
-        """Write assignments to the topics' znodes and take them into the context; a topic that is gone meanwhile is forgotten.
+        """Write assignments to the topics' znodes and to the context; topics that were deleted meanwhile are skipped.
 
-        What others wrote to the same znodes is kept: partitions are added by any broker.
+        Changes by other clients to the same znodes are kept, because any broker may add partitions.
         """
         remaining: dict[str, dict[int, ReplicaAssignment]] = {}
         for partition, assignment in assignments.items():
@@ -287,7 +293,7 @@ class Reassignments:
 
 
 def _check_list(target: Sequence[int]) -> None:
-    """Raises InvalidReplicaAssignment for a list of replicas that none can have."""
+    """Raises InvalidReplicaAssignment for a list of replicas that no partition can have."""
     listed = f"ArrayBuffer({', '.join(map(str, target))})"
     if not target:
         raise InvalidReplicaAssignment("Empty replica list specified in partition reassignment.")

@@ -1,6 +1,8 @@
-"""/admin/reassign_partitions: reassignments ordered by a znode, the way of tools before KIP-455. Owned by `reassignment`.
+"""Reads and updates /admin/reassign_partitions, by which tools before KIP-455 request reassignments. Owned by
+`reassignment`.
 
-The node lists partitions and their target replicas. It stands until all of them are done, refused, or superseded by a request.
+The node lists partitions and their target replicas. It exists until all of them are done, refused, or superseded by a
+request.
 """
 
 import logging
@@ -18,13 +20,14 @@ logger = logging.getLogger(__name__)
 
 
 class ReassignmentOrder:
-    """The one order there can be."""
+    """The znode; there is at most one."""
 
     def __init__(self, core: ControllerCore) -> None:
         self._core = core
 
     async def read(self) -> dict[TopicPartition, tuple[int, ...]]:
-        """The order as it stands; empty when there is none. One that cannot be understood is removed, since nobody else would do so."""
+        """The requested reassignments; empty when there are none. A node that cannot be decoded is deleted, because no
+        other client would do so."""
         (found,) = await self._core.store.pipeline([Get(REASSIGN_PARTITIONS)])
         if isinstance(found, NoNode):
             return {}
@@ -38,8 +41,8 @@ class ReassignmentOrder:
         await self._core.states.write_or_raise([Delete(REASSIGN_PARTITIONS)], ignoring=(NoNode,))
         return {}
 
-    async def take_back(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take partitions out of the order, and remove it when nothing is left."""
+    async def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Remove partitions from the node, and delete it when none is left."""
         done = set(partitions)
         if not done:
             return

@@ -1,8 +1,9 @@
-"""What the active controller could not do because the metadata store refused a write: it is tried again by itself.
+"""Retries the work of the active controller that failed because the metadata store refused a write.
 
-Events only come when something changes, and a new topic would be without leaders until then. So after a refusal the whole state of the
-cluster is looked at once more: partitions without a leader, deletions, moves that are complete, brokers that were told nothing. That is
-what stands in the context, whichever write was refused. `Controller` begins it, and ends it when it resigns.
+Events come only when something changes, so a new topic would have no leaders until then. After a refusal the whole
+state of the cluster is checked again: partitions without a leader, deletions, complete reassignments, brokers without
+metadata. The context holds that state, whichever write was refused. `Controller` starts the timer and ends it when it
+resigns.
 """
 
 import asyncio
@@ -25,13 +26,13 @@ class RefusedWrites:
         self._timer: asyncio.TimerHandle | None = None
 
     def on_refused(self) -> None:
-        """An event ended too early, or without all that was to be written."""
+        """An event failed, or could not write all states."""
         if self._core.is_active and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._pause_seconds, self._put)
             self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
 
     def end(self) -> None:
-        """This controller is not active any more, or stops: its successor looks at everything anyway."""
+        """This controller is no longer active, or stops: its successor checks the whole state anyway."""
         self._pause_seconds = FIRST_PAUSE_SECONDS
         if self._timer is not None:
             self._timer.cancel()
@@ -52,5 +53,5 @@ class RefusedWrites:
         for some in slices(context.partitions):
             self._reassignments.on_isr_changed(some)
             await core.pause()
-        if self._timer is None:  # nothing was refused this time
+        if self._timer is None:  # no write was refused this time
             self._pause_seconds = FIRST_PAUSE_SECONDS

@@ -1,6 +1,7 @@
-"""Events about topics: they are created, get more partitions, are ordered to be deleted.
+"""Handles events about topics: creation, added partitions, requests for deletion.
 
-All three come by watches, so it does not matter who wrote the znodes: a request handler of this broker or another, or a tool.
+All three are reported by watches, so the writer of the znodes does not matter: a request handler of any broker, or a
+tool.
 """
 
 import logging
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class TopicChanges:
-    """What the active controller does about topics."""
+    """Reactions of the active controller to changes of topics."""
 
     def __init__(self, core: ControllerCore, reassignments: Reassignments, random_bytes: RandomBytes) -> None:
         self._core = core
@@ -40,7 +41,8 @@ class TopicChanges:
         self._random_bytes = random_bytes
 
     async def read_topics(self, topics: Iterable[str]) -> dict[str, TopicAssignment]:
-        """The topics' assignments, watched, with ids for those made before there were ids. One that went meanwhile is left out."""
+        """The topics' assignments, with a watch on each. Topics from before topic ids get one; topics deleted meanwhile
+        are omitted."""
         wanted = list(topics)
         requests = [Get(topic_path(topic), self._core.watch("PartitionModifications", self._modifications_of(topic))) for topic in wanted]
         outcomes = await self._core.store.pipeline(requests) if requests else []
@@ -53,7 +55,7 @@ class TopicChanges:
             try:
                 assignment = decode_topic(topic_path(topic), data)
             except MalformedZNode as error:
-                logger.error("topic %s is left alone: %s", topic, error)
+                logger.error("topic %s is ignored: %s", topic, error)
                 continue
             if assignment.topic_id is None and uses_topic_ids(self._core.config):
                 assignment = TopicAssignment(new_topic_id(self._random_bytes), assignment.partitions)
@@ -62,7 +64,7 @@ class TopicChanges:
         return found
 
     async def on_topic_change(self) -> None:
-        """Children of /brokers/topics came or went."""
+        """Children of /brokers/topics were created or deleted."""
         (outcome,) = await self._core.store.pipeline([Children(TOPICS, self._core.watch("TopicChange", self.on_topic_change))])
         topics = set(names(outcome))
         for topic in self._context.assignments.keys() - topics:
@@ -92,7 +94,7 @@ class TopicChanges:
         if not added:
             return
         if self._context.is_being_deleted(topic):
-            logger.warning("%d new partitions of %s are taken back: the topic is being deleted", len(added), topic)
+            logger.warning("%d new partitions of %s are removed again: the topic is being deleted", len(added), topic)
             restored = TopicAssignment(assignment.topic_id, dict(known))
             await self._core.states.write_or_raise([SetData(topic_path(topic), encode_topic(restored))], ignoring=(NoNode,))
             return
@@ -101,7 +103,7 @@ class TopicChanges:
         await self._bring_up([TopicPartition(topic, index) for index in added])
 
     async def on_topic_deletion(self) -> None:
-        """Children of /admin/delete_topics came or went."""
+        """Children of /admin/delete_topics were created or deleted."""
         (outcome,) = await self._core.store.pipeline([Children(DELETE_TOPICS, self._core.watch("TopicDeletion", self.on_topic_deletion))])
         await self.take_deletions(set(names(outcome)))
         batch = self._core.batch()
@@ -109,7 +111,8 @@ class TopicChanges:
         await batch.send()
 
     async def order_deletions(self, topics: Mapping[str, bytes]) -> list[str]:
-        """Order the deletion of topics that have these ids still; returns the names of the others. Raises StoreError."""
+        """Request the deletion of the topics that still have these ids; returns the names of the others. Raises
+        StoreError."""
         same: list[str] = []
         others: list[str] = []
         for topic, topic_id in topics.items():
@@ -118,19 +121,19 @@ class TopicChanges:
         return others
 
     async def take_deletions(self, ordered: set[str]) -> None:
-        """Queue the topics that are ordered to be deleted, and drop orders that mean nothing."""
+        """Queue the topics whose deletion was requested, and delete requests that do not apply."""
         if ordered - self._context.assignments.keys():
-            await self.on_topic_change()  # the order may have come before the news of the topic itself
+            await self.on_topic_change()  # the request may be reported before the topic itself
         unknown = ordered - self._context.assignments.keys()
         if unknown:
-            # Also what a controller leaves that died between the last znode of a topic and the order.
-            logger.info("orders to delete topics that are not there are dropped: %s", ", ".join(sorted(unknown)))
+            # Also the request that remains if a controller dies between the last znode of a topic and the request.
+            logger.info("requests to delete topics that do not exist are dropped: %s", ", ".join(sorted(unknown)))
             await self._drop_orders(unknown, with_config=True)
         if self._core.config[DELETE_TOPIC_ENABLE]:
             self._core.deletion.enqueue(ordered - unknown)
             await self._reassignments.on_topics_deleted(ordered - unknown)
         elif ordered - unknown:
-            logger.warning("orders to delete topics are dropped, because delete.topic.enable is false: %s", ", ".join(sorted(ordered)))
+            logger.warning("requests to delete topics are dropped, because delete.topic.enable is false: %s", ", ".join(sorted(ordered)))
             await self._drop_orders(ordered - unknown, with_config=False)
 
     async def _drop_orders(self, topics: set[str], *, with_config: bool) -> None:

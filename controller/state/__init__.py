@@ -1,0 +1,1 @@
+"""Keeps the state of the active controller, and changes the state of partitions."""

@@ -1,7 +1,7 @@
-"""What the active controller knows of the cluster, as it stands in the metadata store.
+"""Holds the active controller's state of the cluster, as it is in the metadata store.
 
-Owned by the controller's event queue: only events change it. Everything here was written to, or read from, the store first; when
-another controller took over, it is thrown away.
+Owned by the controller's event queue: only events change it. All of it was first written to or read from the store; it
+is dropped when another controller takes over.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ class LiveBroker(NamedTuple):
 
 
 class Leadership(NamedTuple):
-    """The state of a partition and the version of its znode, the partition epoch."""
+    """The state of a partition, and the version of its znode, which is the partition epoch."""
 
     state: PartitionState
     partition_epoch: int
@@ -35,16 +35,16 @@ class Replica(NamedTuple):
 
 
 class ControllerContext:
-    """Brokers, topics, partition states, deletions."""
+    """Brokers, topics, partition states and deletions of the cluster."""
 
     def __init__(self) -> None:
         self.epoch = 0
         self.epoch_version = 0
-        """The version of /controller_epoch: every write of this controller checks it."""
+        """Version of /controller_epoch, which every write of this controller checks."""
         self._clear()
 
     def clear(self) -> list[dict[Any, Any]]:
-        """Forget everything but the epoch. Returns what may be large: to free all of it at once takes long."""
+        """Drop everything but the epoch. Returns the large dicts, because freeing them at once takes long."""
         large: list[dict[Any, Any]] = [*self.assignments.values(), self.leaderships]
         self._clear()
         return large
@@ -56,7 +56,7 @@ class ControllerContext:
         self.assignments: dict[str, dict[int, ReplicaAssignment]] = {}
         self.leaderships: dict[TopicPartition, Leadership] = {}
         self.offline_replicas: set[Replica] = set()
-        """On live brokers, but in a log directory that failed."""
+        """Replicas on live brokers whose log directory failed."""
         self.topics_to_be_deleted: set[str] = set()
         self.topics_ineligible_for_deletion: set[str] = set()
 
@@ -64,12 +64,12 @@ class ControllerContext:
 
     @property
     def live_brokers(self) -> set[int]:
-        """Those that may lead."""
+        """Brokers that may lead partitions."""
         return self.brokers.keys() - self.shutting_down
 
     @property
     def live_or_shutting_down_brokers(self) -> set[int]:
-        """Those that are sent requests."""
+        """Brokers that receive requests."""
         return set(self.brokers)
 
     def is_online(self, broker_id: int, partition: TopicPartition, *, include_shutting_down: bool = False) -> bool:
@@ -81,18 +81,18 @@ class ControllerContext:
     # Topics
 
     def add_topic(self, topic: str, topic_id: bytes | None, partitions: Iterable[tuple[int, ReplicaAssignment]]) -> None:
-        """A topic, or more partitions of one."""
+        """Add a topic, or more partitions of a topic."""
         if topic_id is not None:
             self.topic_ids[topic] = topic_id
         self.assignments.setdefault(topic, {}).update(partitions)
 
     def set_assignment(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-        """The partition has other replicas. One whose topic is gone stays forgotten."""
+        """Change the replicas of a partition. Does nothing if its topic has been removed."""
         if partition.topic in self.assignments:
             self.assignments[partition.topic][partition.partition] = assignment
 
     def remove_topic(self, topic: str) -> None:
-        """Forget the topic."""
+        """Remove the topic and its partitions."""
         for partition in list(self.partitions_of(topic)):
             self.leaderships.pop(partition, None)
         self.offline_replicas = {replica for replica in self.offline_replicas if replica.partition.topic != topic}
@@ -124,7 +124,7 @@ class ControllerContext:
         return () if assignment is None else assignment.replicas
 
     def replicas_on(self, brokers: set[int] | None = None) -> Iterator[Replica]:
-        """All replicas that these brokers host, or that any does."""
+        """All replicas on these brokers, or on any broker."""
         return (
             Replica(TopicPartition(topic, index), broker_id)
             for topic, of_topic in self.assignments.items()

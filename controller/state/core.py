@@ -1,4 +1,4 @@
-"""What the events of one controller share: its store, its context, the writers and senders, and the way to queue further events."""
+"""Bundles the state that the events of one controller share: store, context, writers, senders and the event queue."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -19,13 +19,14 @@ from controller.znodes.pauses import Pause, no_pause
 
 WhileLarge = Callable[[], AbstractContextManager[None]]
 LARGE = 500
-"""Partitions that one event or request is about: of fewer it is not worth a thought what the garbage collector does with them."""
+"""Partitions of an event or request above which the garbage collector is paused; for fewer the pause costs more than it
+saves."""
 
 OnResponse = Callable[[int, ControlRequest, ControlResponse], None]
 
 
 class ControllerCore:
-    """The parts. Owned by `Controller`, handed to the modules of its events."""
+    """The shared parts. Owned by `Controller`, passed to the modules of its events."""
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class ControllerCore:
         self.config = config
         self._pause = pause
         self.while_large = while_large
-        """Entered while very much is taken into the context, where it stays."""
+        """Entered while many long-lived objects are added to the context."""
         self.queue = queue
         self.senders = senders
         self.is_active = False
@@ -54,15 +55,17 @@ class ControllerCore:
         self.deletion = TopicDeletion(store, self.context, self.states, self.pause)
         self._inter_broker_listener = inter_broker_listener
         self.on_response: OnResponse = lambda broker_id, request, response: None
-        """Told of every answer of a broker."""
+        """Called for every answer of a broker."""
 
     def batch(self) -> RequestBatch:
         """An empty batch of requests."""
         return RequestBatch(self.broker_id, self.context, self.senders, self._inter_broker_listener, self.on_response, self.pause)
 
     async def pause(self) -> None:
-        """Where an event that looks at very many things lets others than events have their turn. No other event runs meanwhile, so the
-        context stays as it is; but the session may have ended, and then the event does, too. Raises SessionExpired.
+        """Yield to work other than events, for events that visit very many elements.
+
+        No other event runs meanwhile, so the context does not change. The session may end, which ends the event too.
+        Raises SessionExpired.
         """
         await self._pause()
         if not self.is_active:
@@ -73,7 +76,7 @@ class ControllerCore:
         return lambda _: self.put(name, event)
 
     def put(self, name: str, event: Callable[[], Awaitable[None]]) -> None:
-        """Queue `event`; nothing happens unless this controller is active, under the same epoch, when its turn comes."""
+        """Queue `event`; it is skipped unless this controller is still active under the same epoch when its turn comes."""
         epoch = self.context.epoch
 
         async def if_active() -> None:
@@ -88,7 +91,7 @@ class ControllerCore:
             raise NotController("This is not the correct controller for this cluster.")
 
     async def send_metadata_to_all(self) -> None:
-        """Tell every broker who lives."""
+        """Send the set of live brokers to every broker."""
         batch = self.batch()
         batch.update_metadata(self.context.live_or_shutting_down_brokers, ())
         await batch.send()

@@ -1,10 +1,14 @@
-"""Deletion of topics: from the order under /admin/delete_topics to the last znode. Kafka's TopicDeletionManager.
+"""Deletes topics: from the request under /admin/delete_topics to the last znode. Kafka's TopicDeletionManager.
 
-Steps for a topic whose replicas are all on live brokers: brokers are told that nobody leads it (UpdateMetadata with leader -2), its
-replicas leave the ISRs one by one (leader -1 at the end), StopReplica without and with delete goes to every replica; when all have
-answered, the znodes go, the order last. Every step can be done again: a controller that dies in the middle leaves the order standing
-and the next one begins anew. A topic with a replica on a dead broker waits, its live replicas already deleted, until that broker is
-back.
+Steps for a topic whose replicas are all on live brokers:
+
+- UpdateMetadata with leader -2 reports to all brokers that the topic has no leader;
+- its replicas leave the ISRs one by one, leader -1 at the end;
+- StopReplica without and then with delete goes to every replica;
+- when all have answered, the znodes are deleted, the request last.
+
+Every step can be repeated: if a controller dies in the middle, the request remains and the next controller begins anew.
+A topic with a replica on a dead broker waits until that broker is back; its live replicas are already deleted by then.
 """
 
 import logging
@@ -31,22 +35,23 @@ class TopicDeletion:
         self._states = states
         self._pause = pause
         self._started: dict[str, set[Replica]] = {}
-        """Topics whose replicas have been told to delete, and which of them have not answered."""
+        """Topics whose replicas were sent StopReplica with delete, and the replicas that have not answered."""
         self._deleted: dict[str, set[Replica]] = {}
 
     def clear(self) -> None:
-        """Forget what is in progress: another controller took over, or this one begins."""
+        """Drop the deletions in progress, because another controller took over, or this one begins."""
         self._started.clear()
         self._deleted.clear()
 
     def enqueue(self, topics: Iterable[str]) -> None:
-        """Topics that are ordered to be deleted. `resume` sets about it."""
+        """Add topics whose deletion was requested. `resume` starts it."""
         self._context.topics_to_be_deleted.update(topics)
 
     async def retry(self, brokers: set[int]) -> None:
-        """These brokers are back: topics with replicas there may be tried again.
+        """Make deletions with replicas on these brokers, which are back, eligible again.
 
-        What such a broker had deleted in its earlier life is deleted once more, because it has just been told to host it.
+        The replicas that such a broker deleted in an earlier incarnation are deleted again, because a LeaderAndIsr has
+        just made it host them.
         """
         for topic in self._context.topics_to_be_deleted:
             deleted = self._deleted.get(topic, set())
@@ -58,12 +63,12 @@ class TopicDeletion:
                 await self._pause()
 
     def is_begun(self, replica: Replica) -> bool:
-        """Whether its broker was told to delete it."""
+        """Whether its broker was sent StopReplica with delete."""
         topic = replica.partition.topic
         return replica in self._started.get(topic, ()) or replica in self._deleted.get(topic, ())
 
     async def resume(self, batch: RequestBatch) -> None:
-        """Start or finish what can be started or finished. The caller sends `batch`."""
+        """Start or finish every deletion that can be. The caller sends `batch`."""
         starting = []
         for topic in sorted(self._context.topics_to_be_deleted):
             if await self._is_deleted(topic):
@@ -74,7 +79,8 @@ class TopicDeletion:
             await self._start(starting, batch)
 
     async def on_stop_replica_errors(self, broker_id: int, errors: Mapping[Replica, int]) -> None:
-        """A broker has answered a StopReplica with delete: error codes of its replicas of topics that are being deleted."""
+        """Take in a broker's answer to StopReplica with delete: the error codes of its replicas of topics that are
+        being deleted."""
         for some in slices(errors.items()):
             for replica, error in some:
                 topic = replica.partition.topic
@@ -91,7 +97,7 @@ class TopicDeletion:
             await self._pause()
 
     async def on_replicas_offline(self, replicas: Iterable[Replica]) -> None:
-        """Replicas of topics that are being deleted are gone: their topics wait."""
+        """Suspend the deletion of topics with replicas that went offline."""
         for some in slices(replicas):
             for replica in some:
                 topic = replica.partition.topic
@@ -104,7 +110,7 @@ class TopicDeletion:
             await self._pause()
 
     async def halt_where_replicas_are_offline(self) -> None:
-        """At the beginning of a controller's life: topics that cannot be deleted completely now."""
+        """Suspend topics that cannot be deleted completely now; called when a controller becomes active."""
         for topic in self._context.topics_to_be_deleted:
             for some in self._slices_of(topic):
                 if any(not self._context.is_online(replica.broker_id, replica.partition) for replica in some):
@@ -113,7 +119,7 @@ class TopicDeletion:
 
     def _halt(self, topic: str, reason: str) -> None:
         if topic not in self._context.topics_ineligible_for_deletion:
-            logger.info("deletion of topic %s waits: %s", topic, reason)
+            logger.info("deletion of topic %s is suspended: %s", topic, reason)
             self._context.topics_ineligible_for_deletion.add(topic)
 
     async def _is_deleted(self, topic: str) -> bool:
@@ -126,9 +132,10 @@ class TopicDeletion:
         return True
 
     def _slices_of(self, topic: str) -> Iterator[list[Replica]]:
-        """Its replicas, in order, some at a time: a pause belongs after each.
+        """The topic's replicas, in order, in slices; a pause belongs after each.
 
-        A partition that never had a leader has no replica anywhere: a topic whose brokers do not exist is not waited for.
+        A partition that never had a leader has no replica anywhere, so a topic on brokers that do not exist is not
+        waited for.
         """
         context = self._context
         for some in slices(sorted(context.partitions_of(topic))):
@@ -160,7 +167,8 @@ class TopicDeletion:
             await self._stop(broker_id, of_broker, batch, delete=False)
             await self._states.remove_from_isr(broker_id, of_broker)
         await batch.send()
-        # Not before: of a topic whose states could not be written nobody is told to delete anything, and it is to be tried again.
+        # Only now: no replica of a topic whose states could not be written is deleted, and the topic is to be tried
+        # again.
         self._started.update(begun)
         for broker_id, of_broker in by_broker.items():
             await self._stop(broker_id, of_broker, batch, delete=True)
@@ -172,7 +180,8 @@ class TopicDeletion:
             await self._pause()
 
     async def _finish(self, topic: str) -> None:
-        """Every replica is gone: remove the znodes, the order last, because it is what the next controller would go on from."""
+        """All replicas are deleted: delete the znodes, the request last, because the next controller would continue
+        from it."""
         partitions = sorted(self._context.partitions_of(topic))
         paths = [
             *(partition_state_path(partition) for partition in partitions),
@@ -191,7 +200,7 @@ class TopicDeletion:
     async def _remove(self, paths: list[str]) -> None:
         for path, outcome in zip(paths, await self._states.write([Delete(path) for path in paths]), strict=True):
             if isinstance(outcome, NotEmpty):
-                # Partitions that were added while the deletion ran, or what a tool put there.
+                # Partitions that were added during the deletion, or nodes that a tool created.
                 await self._remove_below(path)
             elif isinstance(outcome, StoreError) and not isinstance(outcome, NoNode):
                 raise outcome

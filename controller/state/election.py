@@ -1,6 +1,7 @@
-"""Which replica shall lead. Pure: a partition's state and what lives, in; its next state, or None when nobody can lead, out.
+"""Elects leaders as pure functions from a partition's state and the live replicas to its next state, None when no
+replica can lead.
 
-Kafka's PartitionLeaderElectionAlgorithms. Callers write the state to the store before they tell anyone.
+Kafka's PartitionLeaderElectionAlgorithms. Callers write the state to the store before they send it to brokers.
 """
 
 from collections.abc import Callable
@@ -11,13 +12,14 @@ Online = Callable[[int], bool]
 
 
 def first_state(replicas: tuple[int, ...], online: Online, controller_epoch: int) -> PartitionState | None:
-    """Of a new partition: the first live replica leads, all live ones are in sync."""
+    """For a new partition: the first live replica leads, all live ones are in sync."""
     live = tuple(replica for replica in replicas if online(replica))
     return PartitionState(live[0], live, INITIAL_LEADER_EPOCH, controller_epoch) if live else None
 
 
 def elect_offline(state: PartitionState, replicas: tuple[int, ...], online: Online, *, unclean: bool) -> PartitionState | None:
-    """Of a partition whose leader is gone: the first live replica in sync; with `unclean`, else any live one, then alone in sync."""
+    """For a partition without a live leader: the first live replica in sync; with `unclean`, else any live one, which
+    is then alone in sync."""
     for replica in replicas:
         if replica in state.isr and online(replica):
             return _led_by(state, replica, tuple(each for each in state.isr if online(each)))
@@ -29,13 +31,14 @@ def elect_offline(state: PartitionState, replicas: tuple[int, ...], online: Onli
 
 
 def elect_preferred(state: PartitionState, replicas: tuple[int, ...], online: Online) -> PartitionState | None:
-    """The first of the replicas, if it is in sync and lives."""
+    """The preferred (first) replica, if it is in sync and alive."""
     preferred = replicas[0]
     return _led_by(state, preferred, state.isr) if preferred in state.isr and online(preferred) else None
 
 
 def elect_reassigned(state: PartitionState, replicas: tuple[int, ...], online: Online) -> PartitionState | None:
-    """Of a partition whose leader is not among its replicas any more, or gone: the first of them in sync and alive; the ISR stays."""
+    """For a partition whose leader is gone or is no longer a replica: the first replica in sync and alive. The ISR does
+    not change."""
     for replica in replicas:
         if replica in state.isr and online(replica):
             return _led_by(state, replica, state.isr)
@@ -43,14 +46,15 @@ def elect_reassigned(state: PartitionState, replicas: tuple[int, ...], online: O
 
 
 def with_next_epoch(state: PartitionState) -> PartitionState:
-    """Nothing changes but the epoch, so that everybody takes in a new list of replicas and old ISR proposals are fenced."""
+    """Raises only the leader epoch, so that all replicas apply a new list of replicas and old ISR proposals are fenced."""
     return state._replace(leader_epoch=state.leader_epoch + 1)
 
 
 def elect_for_controlled_shutdown(
     state: PartitionState, replicas: tuple[int, ...], online: Online, shutting_down: set[int]
 ) -> PartitionState | None:
-    """The first live replica in sync that stays; those that leave are out of the ISR in the same step. `online` counts the leaving ones."""
+    """The first live replica in sync that does not shut down; those that do leave the ISR in the same step. `online`
+    includes them."""
     for replica in replicas:
         if replica in state.isr and online(replica) and replica not in shutting_down:
             return _led_by(state, replica, tuple(each for each in state.isr if each not in shutting_down))
@@ -58,7 +62,8 @@ def elect_for_controlled_shutdown(
 
 
 def without_replica(state: PartitionState, replica: int) -> PartitionState | None:
-    """The state when `replica` is gone: out of the ISR, unless it is the last there, and not leading. None when it is not in the ISR."""
+    """The state without `replica`: not in the ISR, unless it is the last member, and not leading. None when it is not
+    in the ISR."""
     if replica not in state.isr:
         return None
     isr = state.isr if len(state.isr) == 1 else tuple(each for each in state.isr if each != replica)

@@ -1,7 +1,7 @@
-"""The controller's single event queue: one task carries out one event after the other, so that controller state needs no locks.
+"""Runs the controller's events one after the other in a single task, so that controller state needs no locks.
 
-An event may wait for the store; nothing else of the controller happens meanwhile. What fails is given to the caller who waits for it,
-or logged.
+While an event waits for the store, no other event runs. An exception goes to the caller that waits for the event, or is
+logged.
 """
 
 import asyncio
@@ -21,18 +21,18 @@ SESSION_ENDED = "the session of this broker's controller ended"
 T = TypeVar("T")
 Event = Callable[[], Awaitable[None]]
 OnEventDone = Callable[[str, float, float], None]
-"""Name, seconds in the queue, seconds until it was carried out."""
+"""Event name, seconds in the queue, seconds of handling."""
 
 
 class EventQueue:
-    """Started once, stopped once."""
+    """The queue of one controller. Started once, stopped once."""
 
     def __init__(self, on_error: Callable[[Exception], Awaitable[None]], monotonic: Callable[[], float]) -> None:
-        """`on_error` is told of every exception an event raised, before the next event."""
+        """`on_error` is called with every exception of an event, before the next event."""
         self.on_done: OnEventDone | None = None
-        """Told of every event after it was carried out, for metrics."""
+        """Called after every event, for metrics."""
         self.current: str | None = None
-        """The event that is being carried out."""
+        """Name of the event that is being handled."""
         self._monotonic = monotonic
         self._on_error = on_error
         self._events: deque[tuple[str, Event, float]] = deque()
@@ -41,25 +41,25 @@ class EventQueue:
         self._closed = False
         self._waiting: set[asyncio.Future[Any]] = set()
         self._queued: set[asyncio.Future[Any]] = set()
-        """Those of the waiting whose event has not begun."""
+        """The futures in `_waiting` whose event has not begun."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was stopped."""
+        """Whether the queue was stopped."""
         return self._closed
 
     def __len__(self) -> int:
-        """Events that wait, without the one that is being carried out (EventQueueSize)."""
+        """Number of waiting events, without the one that is being handled (EventQueueSize)."""
         return len(self._events)
 
     def start(self) -> None:
-        """Begin to carry out events."""
+        """Begin to handle events."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name="controller-events")
 
     async def stop(self) -> None:
-        """Finish the current event and drop the others; those who wait for one of them are cancelled.
+        """Finish the current event and drop the others; callers that wait for one of them are cancelled.
 
-        An event that takes longer than LAST_EVENT_SECONDS is given up: it waits for a store that is away.
+        An event that takes longer than LAST_EVENT_SECONDS is cancelled: it waits for an unavailable store.
         """
         self._closed = True
         self._filled.set()
@@ -71,13 +71,13 @@ class EventQueue:
             future.cancel()
 
     def put(self, name: str, event: Event) -> None:
-        """Queue an event nobody waits for. After `stop` nothing happens."""
+        """Queue an event without waiting for it. Does nothing after `stop`."""
         if not self._closed:
             self._events.append((name, event, self._monotonic()))
             self._filled.set()
 
     def put_alone(self, name: str, event: Event) -> None:
-        """Queue an event and drop those that wait; whoever waits for one of them gets NotController. For the end of a session."""
+        """Queue an event and drop those that wait; their callers get NotController. For the end of a session."""
         self._events.clear()
         for future in self._queued:
             if not future.done():
@@ -86,7 +86,7 @@ class EventQueue:
         self.put(name, event)
 
     async def call(self, name: str, event: Callable[[], Awaitable[T]]) -> T:
-        """Queue an event and wait for what it returns or raises."""
+        """Queue an event and wait for its result or exception."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         async def answered() -> None:
@@ -112,9 +112,10 @@ class EventQueue:
             self._queued.discard(future)
 
     async def ask(self, name: str, event: Callable[[], Awaitable[T]]) -> T:
-        """The same for those who ask the active controller: NotController when its session ends before or meanwhile.
+        """Like `call`, for requests to the active controller. Raises NotController if its session ends before or during
+        the event.
 
-        Whether it was done, who is controller next will know.
+        The change may have been made; the next controller knows.
         """
         try:
             return await self.call(name, event)
@@ -131,15 +132,15 @@ class EventQueue:
                 try:
                     await event()
                 except (ControllerError, StoreError) as error:
-                    await self._tell(error)
+                    await self._report(error)
                 except Exception as error:
                     logger.exception("controller event %s failed; the controller goes on with the next one", name)
-                    await self._tell(error)
+                    await self._report(error)
                 self.current = None
                 if self.on_done is not None:
                     self.on_done(name, began_at - queued_at, self._monotonic() - began_at)
             self._filled.clear()
 
-    async def _tell(self, error: Exception) -> None:
+    async def _report(self, error: Exception) -> None:
         with suppress(StoreError):
             await self._on_error(error)

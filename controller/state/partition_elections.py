@@ -1,7 +1,7 @@
-"""Leaders for partitions: elects, writes the new states, and puts into a request batch what brokers must be told.
+"""Elects leaders of partitions, writes the new states, and adds the resulting requests to a batch.
 
-Kafka's PartitionStateMachine and ReplicaStateMachine as far as they write or say something. Called by the controller's events, which
-send the batch.
+Kafka's PartitionStateMachine and ReplicaStateMachine, as far as they write states or send requests. Called by the
+controller's events, which send the batch.
 """
 
 import logging
@@ -48,14 +48,16 @@ class PartitionElections:
         self._config = config
         self._pause = pause
         self._knows_recovery = is_at_least(config[INTER_BROKER_PROTOCOL_VERSION], "3.2-IV0")
-        """Whether every broker knows of leaders that recover from an unclean election."""
+        """Whether all brokers know the leader recovery state after an unclean election."""
         self._without_replica: set[TopicPartition] = set()
-        """New partitions that nobody can lead, as it was logged: they are looked at with every change of the brokers."""
+        """New partitions without an electable replica that were logged; every change of the brokers looks at them
+        again."""
         self.unclean_elections = 0
-        """Leaders that were not in sync, so that records may have been lost."""
+        """Elections of leaders that were not in sync, with a possible loss of records."""
 
     async def bring_up(self, partitions: Iterable[TopicPartition], batch: RequestBatch) -> None:
-        """Give new partitions their first leader. One without a live replica stays without a state until a broker comes."""
+        """Elect the first leaders of new partitions. One without a live replica has no state until a broker with a
+        replica starts."""
         context = self._context
         states = {}
         for some in slices(partitions):
@@ -81,7 +83,8 @@ class PartitionElections:
             await self._pause()
 
     async def elect_where_needed(self, batch: RequestBatch) -> list[TopicPartition]:
-        """First leaders for partitions without a state, new ones where the leader is gone. Returns the latter that got one."""
+        """Elect first leaders of partitions without a state, and new leaders of offline partitions. Returns the latter
+        that got one."""
         context = self._context
         new: list[TopicPartition] = []
         for some in slices(context.partitions):
@@ -97,7 +100,7 @@ class PartitionElections:
     async def elect_offline(
         self, partitions: Sequence[TopicPartition], batch: RequestBatch, *, unclean: bool | None = None
     ) -> list[TopicPartition]:
-        """New leaders for partitions whose leader is gone; `unclean` None asks the topics' configurations."""
+        """Elect new leaders of partitions whose leader is gone; with `unclean` None the topics' configurations decide."""
         unclean_topics: set[str] = set()
         await self._states.refresh(partitions)
         if unclean is None:
@@ -122,7 +125,7 @@ class PartitionElections:
         return elected
 
     async def elect_preferred(self, partitions: Sequence[TopicPartition], batch: RequestBatch) -> list[TopicPartition]:
-        """Leadership back to the first replicas, where they are in sync and alive."""
+        """Elect the preferred replicas where they are in sync and alive."""
         return await self._elect(
             partitions,
             lambda partition, state: elect_preferred(state, self._context.replicas(partition), self._online(partition)),
@@ -130,7 +133,7 @@ class PartitionElections:
         )
 
     async def elect_reassigned(self, partitions: Sequence[TopicPartition], batch: RequestBatch) -> list[TopicPartition]:
-        """Leadership to the first replica in sync and alive, where the leader is no replica any more or gone."""
+        """Elect the first replica in sync and alive of partitions whose leader is gone or is no longer a replica."""
         return await self._elect(
             partitions,
             lambda partition, state: elect_reassigned(state, self._context.replicas(partition), self._online(partition)),
@@ -138,7 +141,8 @@ class PartitionElections:
         )
 
     async def raise_epochs(self, partitions: Sequence[TopicPartition], batch: RequestBatch) -> list[TopicPartition]:
-        """The next leader epoch, and new lists of replicas for everybody; those being added learn that they are new."""
+        """Raise the leader epochs and send the new lists of replicas to all replicas; those being added are marked as
+        new."""
         raised = await self._write_next(partitions, lambda _, state: with_next_epoch(state))
         for some in slices(raised):
             for partition in some:
@@ -150,7 +154,7 @@ class PartitionElections:
         return raised
 
     async def elect_for_shutdown(self, partitions: Sequence[TopicPartition], batch: RequestBatch) -> list[TopicPartition]:
-        """Leadership away from brokers that are shutting down; they leave the ISR in the same step."""
+        """Move leadership away from brokers that are shutting down; they leave the ISR in the same step."""
         context = self._context
 
         def elect(partition: TopicPartition, state: PartitionState) -> PartitionState | None:
@@ -160,7 +164,8 @@ class PartitionElections:
         return await self._elect(partitions, elect, batch)
 
     async def take_offline(self, replicas: Iterable[Replica], batch: RequestBatch) -> None:
-        """Replicas that cannot serve leave the ISRs, and are told to stop if their broker still listens."""
+        """Remove replicas that cannot serve from the ISRs, and send them StopReplica if their broker is still
+        connected."""
         by_broker: dict[int, list[TopicPartition]] = {}
         for replica in replicas:
             by_broker.setdefault(replica.broker_id, []).append(replica.partition)
@@ -172,7 +177,7 @@ class PartitionElections:
             await self._states.remove_from_isr(broker_id, partitions)
             for some in slices(partitions):
                 for partition in some:
-                    # Also where it was not in the ISR: the news is then that the replica is offline.
+                    # Also if it was not in the ISR: the change is then that the replica is offline.
                     if partition in self._context.leaderships:
                         others = [each for each in self._context.replicas(partition) if each != broker_id]
                         batch.leader_and_isr(others, partition, self._context.leaderships[partition])
@@ -180,8 +185,8 @@ class PartitionElections:
                         batch.update_metadata(self._context.live_or_shutting_down_brokers, (partition,))
                 await self._pause()
 
-    async def tell_replicas(self, replicas: Iterable[Replica], batch: RequestBatch) -> None:
-        """Tell the brokers of these replicas the states of their partitions, as when a broker or a controller has come up."""
+    async def send_states(self, replicas: Iterable[Replica], batch: RequestBatch) -> None:
+        """Send LeaderAndIsr for these replicas, after their broker or a controller has started."""
         for some in slices(replicas):
             for replica in some:
                 leadership = self._context.leaderships.get(replica.partition)
@@ -198,7 +203,8 @@ class PartitionElections:
         return elected
 
     async def _write_next(self, partitions: Sequence[TopicPartition], elect: Elect) -> list[TopicPartition]:
-        """Write what `elect` makes of the states, again where somebody else wrote first; returns the partitions that changed."""
+        """Write the states that `elect` returns, again for partitions that another client wrote first; returns the
+        partitions that changed."""
         elected: list[TopicPartition] = []
         remaining = list(partitions)
         await self._states.refresh(remaining)
@@ -217,7 +223,7 @@ class PartitionElections:
         return elected
 
     async def _unclean_topics(self, topics: set[str]) -> set[str]:
-        """Those of the topics whose configuration allows to elect a replica that is not in sync."""
+        """Those of the topics whose configuration allows an unclean election."""
         names = sorted(topics)
         outcomes = await self._store.pipeline([Get(config_path("topics", name)) for name in names]) if names else []
         allowed = set()
@@ -226,7 +232,7 @@ class PartitionElections:
                 overrides = {} if isinstance(outcome, NoNode) else decode_config(config_path("topics", name), data_and_stat(outcome)[0])
                 config = TopicConfig(overrides, self._config)
             except (ConfigError, MalformedZNode) as error:
-                logger.error("topic %s keeps its offline partitions: its configuration is bad (%s); repair it", name, error)
+                logger.error("topic %s keeps its offline partitions: its configuration is invalid (%s); repair it", name, error)
                 continue
             if config[UNCLEAN_LEADER_ELECTION_ENABLE]:
                 allowed.add(name)

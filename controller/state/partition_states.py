@@ -1,6 +1,7 @@
-"""The controller's writes: every one a multi with a check that it still is controller, many in one round trip.
+"""Writes partition states for the controller: each write is a multi with a check of the controller epoch, many per
+round trip.
 
-Called by the controller's events. After a write the context holds what stands in the store.
+Called by the controller's events. After a write the context equals the store.
 """
 
 import logging
@@ -25,25 +26,26 @@ from storage.disk.topic_partition import TopicPartition
 logger = logging.getLogger(__name__)
 
 FIRST_WITH_ALTER_PARTITION = "2.7-IV2"
-"""Under an older inter.broker.protocol.version Apache Kafka's leaders write ISRs without asking the controller."""
+"""With an older inter.broker.protocol.version Apache Kafka's leaders write ISRs without asking the controller."""
 
 
 class PartitionStates:
     """Reads and writes under the epoch of `context`."""
 
     def __init__(self, store: MetadataStore, context: ControllerContext, pause: Pause, *, leaders_write: bool = False) -> None:
-        """`leaders_write`: leaders may change ISRs in the store themselves and tell it seconds later (`FIRST_WITH_ALTER_PARTITION`)."""
+        """`leaders_write`: leaders may write ISRs to the store themselves and report it seconds later
+        (`FIRST_WITH_ALTER_PARTITION`)."""
         self._store = store
         self._context = context
         self._pause = pause
         self._leaders_write = leaders_write
         self.on_refused: Callable[[], None] = lambda: None
-        """Told when the store refused some first states, and the others are there."""
+        """Called when the store refused some first states while others were written."""
 
     async def write(self, writes: Sequence[Write]) -> list[Result | StoreError]:
-        """Carry out each write if this still is the controller. The outcomes are those of the writes.
+        """Carry out each write if this controller is still the active one. Returns the outcomes of the writes.
 
-        Raises ControllerMoved when it is not; then some of the first writes may have been made, under the old epoch.
+        Raises ControllerMoved if it is not; then some of the first writes may have been made, under the old epoch.
         """
         check = Check(CONTROLLER_EPOCH, self._context.epoch_version)
         requests: list[Request] = []
@@ -64,15 +66,16 @@ class PartitionStates:
         return outcomes
 
     async def write_or_raise(self, writes: Sequence[Write], *, ignoring: tuple[type[StoreError], ...] = ()) -> None:
-        """Like `write`, but an error that is not ignored is raised."""
+        """Like `write`, but raises the first error whose type is not in `ignoring`."""
         for outcome in await self.write(writes):
             if isinstance(outcome, StoreError) and not isinstance(outcome, ignoring):
                 raise outcome
 
     async def create(self, states: Mapping[TopicPartition, PartitionState]) -> list[TopicPartition]:
-        """Write the first states of new partitions and take them into the context; returns those that were created now.
+        """Write the first states of new partitions and add them to the context; returns those that were created now.
 
-        A partition that has a state already, because a controller died between its write and its requests, is read instead.
+        A partition has a state already if a controller died between its write and its requests; that state is read
+        instead.
         """
         parents: list[Write] = [Create(partitions_path(topic)) for topic in dict.fromkeys(partition.topic for partition in states)]
         writes: list[Write] = []
@@ -94,13 +97,16 @@ class PartitionStates:
                     created.append(partition)
             await self._pause()
         if refused:
-            logger.error("%d partitions stay without a leader for now, for their states cannot be written: %s", len(refused), refused[0])
+            logger.error(
+                "%d partitions stay without a leader for now, because their states cannot be written: %s", len(refused), refused[0]
+            )
             self.on_refused()
         await self.read(existing)
         return created + [partition for partition in existing if self._stands(partition, Leadership(states[partition], 0))]
 
     async def update(self, states: Mapping[TopicPartition, PartitionState]) -> list[TopicPartition]:
-        """Write changed states; returns the partitions whose state had been changed by somebody else, which were read again instead."""
+        """Write changed states; returns the partitions whose state another client had changed, which were read again
+        instead."""
         epoch = self._context.epoch
         new: dict[TopicPartition, PartitionState] = {}
         expected: dict[TopicPartition, int] = {}
@@ -126,14 +132,15 @@ class PartitionStates:
         return [partition for partition in stale if not self._stands(partition, Leadership(new[partition], expected[partition] + 1))]
 
     def _stands(self, partition: TopicPartition, written: Leadership) -> bool:
-        """Whether what was read is what was to be written: the write was made, its reply lost, and the second attempt came too late.
+        """Whether the state that was read is the one that was to be written: the write was made, its reply lost, and it
+        was sent again.
 
-        The state carries the epoch of this controller, so nobody else wrote it.
+        The state contains this controller's epoch, so no other client wrote it.
         """
         return self._context.leaderships.get(partition) == written
 
     async def remove_from_isr(self, replica: int, partitions: Iterable[TopicPartition]) -> None:
-        """Take a replica that is gone out of the ISRs it is in."""
+        """Remove a replica that is gone from the ISRs that contain it."""
         remaining = list(partitions)
         await self.refresh(remaining)
         while remaining:
@@ -148,12 +155,14 @@ class PartitionStates:
             remaining = await self.update(states) if states else []
 
     async def refresh(self, partitions: Sequence[TopicPartition]) -> None:
-        """Before anything is concluded from an ISR: read what a leader may have changed. One that died will not tell it any more."""
+        """Read states that leaders may have changed, before a decision depends on an ISR. A leader that died no longer
+        reports its changes."""
         if self._leaders_write:
             await self.read(partitions)
 
     async def read(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take the partitions' states as they stand in the store; one that has none loses its place in the context."""
+        """Read the partitions' states from the store into the context; a partition without a state is removed from the
+        context."""
         wanted: list[TopicPartition] = []
         requests: list[Request] = []
         for some in slices(partitions):

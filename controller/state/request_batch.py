@@ -1,7 +1,7 @@
-"""The requests that follow from one change of state: collected per broker, then sent together.
+"""Collects the requests that follow from one change of state, for each broker, and sends them together.
 
-Kafka's ControllerBrokerRequestBatch. Every LeaderAndIsr about a partition also puts it into the UpdateMetadata of all brokers. On each
-broker the order is LeaderAndIsr, UpdateMetadata, StopReplica.
+Kafka's ControllerBrokerRequestBatch. Every LeaderAndIsr for a partition also adds it to the UpdateMetadata of all
+brokers. Each broker receives LeaderAndIsr, UpdateMetadata and StopReplica in this order.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL":
 OnBrokerResponse: TypeAlias = Callable[[int, ControlRequest, ControlResponse], None]
 
 
-class _Told(NamedTuple):
+class _Partition(NamedTuple):
     leadership: Leadership
     is_new: bool
 
@@ -43,7 +43,7 @@ class _Stopped(NamedTuple):
 
 
 class RequestBatch:
-    """What shall be said to whom: filled, sent, and then empty again."""
+    """The requests to be wanted; empty again after `send`."""
 
     def __init__(
         self,
@@ -63,27 +63,29 @@ class RequestBatch:
         self._clear()
 
     def _clear(self) -> None:
-        self._leader_and_isr: dict[int, dict[TopicPartition, _Told]] = {}
+        self._leader_and_isr: dict[int, dict[TopicPartition, _Partition]] = {}
         self._update_metadata: dict[int, dict[TopicPartition, None]] = {}
         self._metadata_to_all: dict[TopicPartition, None] = {}
         self._stop_replica: dict[int, dict[TopicPartition, _Stopped]] = {}
 
     def leader_and_isr(self, brokers: Iterable[int], partition: TopicPartition, leadership: Leadership, *, is_new: bool = False) -> None:
-        """Tell `brokers` the partition's state, and everybody the metadata that follows from it."""
+        """Add the partition's state to the LeaderAndIsr of `brokers`, and its metadata to the UpdateMetadata of all
+        brokers."""
         for broker in brokers:
             of_broker = self._leader_and_isr.setdefault(broker, {})
-            told = of_broker.get(partition)
-            of_broker[partition] = _Told(leadership, is_new or (told is not None and told.is_new))
+            before = of_broker.get(partition)
+            of_broker[partition] = _Partition(leadership, is_new or (before is not None and before.is_new))
         self._metadata_to_all[partition] = None
 
     def update_metadata(self, brokers: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
-        """Tell `brokers` which brokers live, and what is known of `partitions`."""
+        """Add the live brokers and the metadata of `partitions` to the UpdateMetadata of `brokers`."""
         named = dict.fromkeys(partitions)
         for broker in brokers:
             self._update_metadata.setdefault(broker, {}).update(named)
 
     def stop_replica(self, brokers: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
-        """Tell `brokers` to stop their replicas of the partition, as it is led now, and with `delete` to delete their logs."""
+        """Add the partition to the StopReplica of `brokers`, with its present leader epoch; with `delete` they delete
+        their logs."""
         leadership = self._context.leaderships.get(partition)
         if self._context.is_being_deleted(partition.topic):
             leader_epoch = EPOCH_DURING_DELETE
@@ -95,11 +97,12 @@ class RequestBatch:
             of_broker[partition] = _Stopped(leader_epoch, delete or (before is not None and before.delete))
 
     async def send(self) -> None:
-        """Hand everything to the senders, with pauses while it is put together. Brokers that are not alive are left out."""
-        leader_states: dict[TopicPartition, tuple[_Told, LeaderAndIsrPartitionState]] = {}
-        for broker_id, told in self._leader_and_isr.items():
+        """Pass all requests to the senders, with pauses while they are built. Requests to brokers that are not alive
+        are dropped."""
+        leader_states: dict[TopicPartition, tuple[_Partition, LeaderAndIsrPartitionState]] = {}
+        for broker_id, partitions in self._leader_and_isr.items():
             if broker_id in self._context.brokers:
-                self._put(broker_id, await self._leader_and_isr_request(self._context.brokers[broker_id], told, leader_states))
+                self._put(broker_id, await self._leader_and_isr_request(self._context.brokers[broker_id], partitions, leader_states))
         await self._send_update_metadata()
         for broker_id, stopped in self._stop_replica.items():
             if broker_id in self._context.brokers:
@@ -119,7 +122,8 @@ class RequestBatch:
             if of_broker:
                 topics = await self._topic_states(self._metadata_to_all | of_broker, states)
             else:
-                # Most brokers are told the same; thousands of partitions are not listed again for each.
+                # Most brokers receive the same states, which are built once: a request may have thousands of
+                # partitions.
                 shared = topics = await self._topic_states(self._metadata_to_all, states) if shared is None else shared
             request = UpdateMetadataRequest(
                 controller_id=self._controller_id,
@@ -136,20 +140,20 @@ class RequestBatch:
     async def _leader_and_isr_request(
         self,
         broker: LiveBroker,
-        told: dict[TopicPartition, _Told],
-        states: dict[TopicPartition, tuple[_Told, LeaderAndIsrPartitionState]],
+        partitions: dict[TopicPartition, _Partition],
+        states: dict[TopicPartition, tuple[_Partition, LeaderAndIsrPartitionState]],
     ) -> LeaderAndIsrRequest:
         topics: dict[str, LeaderAndIsrTopicState] = {}
         leaders: dict[int, None] = {}
-        for some in slices(told.items()):
-            for partition, told_of_it in some:
+        for some in slices(partitions.items()):
+            for partition, wanted in some:
                 assignment = self._context.assignment(partition)
                 if assignment is None:
                     continue
-                leaders[told_of_it.leadership.state.leader] = None
+                leaders[wanted.leadership.state.leader] = None
                 known = states.get(partition)
-                if known is None or known[0] != told_of_it:  # else another replica is told the same
-                    known = states[partition] = (told_of_it, _leader_state(partition, told_of_it, assignment))
+                if known is None or known[0] != wanted:  # otherwise the state that another replica receives is used again
+                    known = states[partition] = (wanted, _leader_state(partition, wanted, assignment))
                 topic = topics.get(partition.topic)
                 if topic is None:
                     topic_id = self._context.topic_id(partition.topic)
@@ -191,7 +195,7 @@ class RequestBatch:
         return list(topics.values())
 
     def _metadata_of(self, partition: TopicPartition) -> UpdateMetadataPartitionState | None:
-        """None for a partition that has no state yet: brokers learn of it when it has."""
+        """None for a partition that has no state yet: brokers learn of it when it has one."""
         leadership = self._context.leaderships.get(partition)
         if leadership is None:
             return None
@@ -227,8 +231,8 @@ class RequestBatch:
         )
 
 
-def _leader_state(partition: TopicPartition, told: _Told, assignment: ReplicaAssignment) -> LeaderAndIsrPartitionState:
-    state = told.leadership.state
+def _leader_state(partition: TopicPartition, wanted: _Partition, assignment: ReplicaAssignment) -> LeaderAndIsrPartitionState:
+    state = wanted.leadership.state
     return LeaderAndIsrPartitionState(
         topic_name=partition.topic,
         partition_index=partition.partition,
@@ -236,11 +240,11 @@ def _leader_state(partition: TopicPartition, told: _Told, assignment: ReplicaAss
         leader=state.leader,
         leader_epoch=state.leader_epoch,
         isr=list(state.isr),
-        partition_epoch=told.leadership.partition_epoch,
+        partition_epoch=wanted.leadership.partition_epoch,
         replicas=list(assignment.replicas),
         adding_replicas=list(assignment.adding_replicas),
         removing_replicas=list(assignment.removing_replicas),
-        is_new=told.is_new,
+        is_new=wanted.is_new,
         leader_recovery_state=state.leader_recovery_state,
     )
 

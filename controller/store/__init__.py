@@ -1,0 +1,1 @@
+"""Stores cluster metadata as Kafka's znodes."""

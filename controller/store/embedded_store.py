@@ -1,7 +1,7 @@
-"""The znode tree in a SQLite file that the broker processes of one host share: neither ZooKeeper nor Java.
+"""Stores the znode tree in a SQLite file that the broker processes of one host share; needs neither ZooKeeper nor Java.
 
-Everything that touches the file happens on the one thread of `embedded_worker`; the event loop only posts requests to it and
-receives results, so that a slow disk never stalls a Produce.
+Only the thread of `embedded_worker` touches the file. The event loop posts requests to the thread and receives results,
+so that a slow disk never stalls a Produce.
 """
 
 import asyncio
@@ -50,7 +50,8 @@ class EmbeddedStore(MetadataStore):
         self._on_expired.append(callback)
 
     async def pipeline(self, requests: Sequence[Request]) -> list[Result | StoreError]:
-        """See MetadataStore. Raises StoreUnavailable when the file cannot be written; then none of the requests was carried out."""
+        """See MetadataStore. Raises StoreUnavailable when the file cannot be written; then none of the requests was
+        carried out."""
         worker = self._worker
         if worker is None or not self._session_id:
             raise SessionExpired("")
@@ -58,7 +59,8 @@ class EmbeddedStore(MetadataStore):
         try:
             return await worker.submit(lambda: worker.carry_out(session_id, requests))
         except SessionExpired:
-            self._expired(session_id)  # the worker told before `open_session` returned if it ended as soon as it had begun
+            # the session may end before `open_session` returns, and the worker's report then finds no session here
+            self._expired(session_id)
             raise
 
     def _expired(self, session_id: int) -> None:

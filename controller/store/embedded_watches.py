@@ -1,7 +1,7 @@
-"""The watches of one embedded store, with what each watched node looked like when the watch was set.
+"""Tracks the watches of one embedded store, with the zxids that each watched node had when the watch was set.
 
-Changes of this process fire watches at once. Changes of other processes are found by comparing: a node is the same as long as its
-zxids are.
+Changes made by this process fire watches at once. Changes made by other processes are found by comparison: a node is
+unchanged as long as its zxids are.
 """
 
 from collections.abc import Callable
@@ -11,11 +11,11 @@ from controller.store.tree import Node
 from controller.store.watches import Watches
 
 Seen = tuple[int, int] | None
-"""czxid and mzxid (data) or pzxid (children) of a node; None of a node that is not there."""
+"""czxid and mzxid (data) or pzxid (children) of a node; None of a node that does not exist."""
 
 
 class WatchesOverFile:
-    """Watches and, by path, what was there when they were set."""
+    """Watches, and by path the node's zxids when they were set."""
 
     def __init__(self) -> None:
         self._watches = Watches()
@@ -23,7 +23,7 @@ class WatchesOverFile:
         self._children: dict[str, Seen] = {}
 
     def add_data(self, path: str, node: Node | None, watch: Watch) -> None:
-        """Watch the node, which looks like `node` now."""
+        """Watch the node, whose present state is `node`."""
         self._data.setdefault(path, _data_of(node))
         self._watches.add_data(path, watch)
 
@@ -33,7 +33,7 @@ class WatchesOverFile:
         self._watches.add_children(path, watch)
 
     def take(self, event: WatchedEvent) -> list[Watch]:
-        """The callbacks that see `event`; they wait no longer."""
+        """Remove and return the callbacks that `event` fires."""
         if event.type is not EventType.CHILDREN_CHANGED:
             self._data.pop(event.path, None)
         if event.type in (EventType.CHILDREN_CHANGED, EventType.DELETED):
@@ -41,7 +41,7 @@ class WatchesOverFile:
         return self._watches.take(event)
 
     def changes(self, find: Callable[[str], Node | None]) -> list[WatchedEvent]:
-        """What happened to the watched nodes, as far as it can be told from what is there now."""
+        """The events of the watched nodes, as far as they can be derived from the present tree."""
         events = []
         for path, seen in self._data.items():
             now = _data_of(find(path))
@@ -55,7 +55,7 @@ class WatchesOverFile:
         return events
 
     def clear(self) -> None:
-        """Forget all: the session ended."""
+        """Drop all watches, because the session ended."""
         self._watches.clear()
         self._data.clear()
         self._children.clear()

@@ -1,8 +1,8 @@
-"""The thread behind an embedded store: it owns the connection to the file, the watches and the session's lock.
+"""Runs the thread behind an embedded store, which owns the connection to the file, the watches and the session's lock.
 
-Sessions are rows in the file; whether their owners live is seen by `session_lock`, and any process that finds an owner dead ends its
-session. Every batch of requests is one transaction that first checks that its own session still stands: a process that was taken for
-dead, because it was stopped for longer than its timeout, can write nothing more under the old session.
+Sessions are rows in the file. `session_lock` detects whether a session's owner lives; any process that finds an owner
+dead ends that session. Every batch of requests is one transaction that first checks that its own session still exists.
+So a process that was stopped for longer than its timeout cannot write under the session that others ended.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from storage.disk.clock import Clock
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.04
-"""How long a change, or the death, of another process may go unnoticed."""
+"""Longest time for which a change by another process, or its death, goes unnoticed, seconds."""
 
 T = TypeVar("T")
 
 
 class EmbeddedWorker:
-    """`submit` and `stop` are called on the event loop; everything else runs on the thread."""
+    """`submit` and `stop` are called on the event loop; all other methods run on the thread."""
 
     def __init__(
         self, path: str, clock: Clock, session_timeout_ms: int, loop: asyncio.AbstractEventLoop, on_expired: Callable[[int], None]
@@ -48,7 +48,7 @@ class EmbeddedWorker:
         self._observed: dict[int, ObservedSession] = {}
         self._looked_at = self._beaten_at = clock.monotonic()
         self._trouble = ""
-        """Why the last look around failed, and so what the log says already."""
+        """Text of the error that was logged last, so that a repeated one is not logged again; empty after a success."""
         self._opened: SqliteTree | None = None
         self._watches = WatchesOverFile()
         self._thread = threading.Thread(target=self._run, name="metadata-store", daemon=True)
@@ -57,7 +57,7 @@ class EmbeddedWorker:
     # On the event loop
 
     async def submit(self, job: Callable[[], T]) -> T:
-        """Have `job` done on the thread, after all that were submitted before, and return or raise what it does."""
+        """Run `job` on the thread, after all jobs submitted before it; returns its result or raises its exception."""
         future: asyncio.Future[T] = self._loop.create_future()
 
         def run() -> None:
@@ -77,7 +77,7 @@ class EmbeddedWorker:
             await self.submit(self._close)
         finally:
             self._jobs.put(None)
-            # It has nothing left to do but to take the None: this waits for microseconds.
+            # The thread's only remaining job is to take the None: this waits for microseconds.
             self._thread.join()
 
     # On the thread
@@ -89,7 +89,7 @@ class EmbeddedWorker:
         return self._opened
 
     def _lock_path(self, session_id: int) -> str:
-        """Beside the database: Kafka takes every directory in a log directory for a partition, and ignores files."""
+        """Beside the database: Kafka ignores files in a log directory, but takes every directory for a partition."""
         return f"{self._path}.session-{session_id}"
 
     def _run(self) -> None:
@@ -105,7 +105,8 @@ class EmbeddedWorker:
                 self._look_around()
 
     def _look_around(self) -> None:
-        """What the thread does unasked: its heartbeat, the watches on what others change, the sessions of the dead."""
+        """Do the periodic work: send the heartbeat, check watches against changes of other processes, end the sessions
+        of dead owners."""
         if self._opened is None:
             return
         now = self._clock.monotonic()
@@ -132,7 +133,7 @@ class EmbeddedWorker:
             self._trouble = ""
 
     def begin_session(self) -> int:
-        """Lease a session after ending those of the dead, whose nodes may stand in the way of this process's own."""
+        """Begin a session after ending those of dead owners, whose nodes may block the registration of this process."""
         tree = self._tree
         self._discover_sessions()
         self._end_dead_sessions(self._clock.monotonic())
@@ -140,7 +141,8 @@ class EmbeddedWorker:
         with tree.transaction():
             tree.next_number("zxid")
             session_id = tree.next_number("session")
-            # Locked before the row is seen by others, or they would take it for one of a dead owner.
+            # Locked before the row is visible to other processes, which would otherwise take the session for one of a
+            # dead owner.
             self._lock = OwnSessionLock(self._lock_path(session_id))
             tree.begin_session(session_id, self._session_timeout_ms, os.getpid())
         self._session_id = session_id
@@ -165,7 +167,8 @@ class EmbeddedWorker:
                     outcomes.append(self._carry_out_one(request, attempt))
                     fired += [(watch, event) for event in attempt.events for watch in self._watches.take(event)]
         finally:
-            # Also when the transaction failed: a watch that fires for nothing makes its owner look again, one that is lost does not.
+            # Also when the transaction failed: a watch that fires without a change only causes another look, a lost one
+            # is never noticed.
             self._fire(fired)
         return outcomes
 
@@ -175,7 +178,7 @@ class EmbeddedWorker:
                 return self._read(request)
             return apply(request, self._tree, attempt)
         except StoreError as error:
-            return error.with_traceback(None)  # whose frames hold what is returned here: a circle for each refusal
+            return error.with_traceback(None)  # the traceback's frames refer to the returned list: a reference cycle for each refusal
 
     def _read(self, request: Get | Exists | Children) -> Result:
         node = self._tree.find(request.path)
@@ -194,11 +197,14 @@ class EmbeddedWorker:
         return node.data, node.stat
 
     def _notice_changes(self) -> list[tuple[Watch, WatchedEvent]]:
-        """Another process committed: learn of new sessions, see whether the own one was ended, and return what watches fire."""
+        """Another process committed: find new sessions, check that this session still exists, and return the watches to
+        fire."""
         self._discover_sessions()
         fired = [(watch, event) for event in self._watches.changes(self._tree.find) for watch in self._watches.take(event)]
         if self._session_id and not self._tree.has_session(self._session_id):
-            logger.warning("session %d in %s was ended by another process: this one was silent for too long", self._session_id, self._path)
+            logger.warning(
+                "session %d in %s was ended by another process: this process sent no heartbeat for too long", self._session_id, self._path
+            )
             self._watches.clear()
             self._post(self._on_expired, self._session_id)
             self._session_id = 0
@@ -219,10 +225,10 @@ class EmbeddedWorker:
             ended = self._end_session(session_id)
             self._observed.pop(session_id).forget(remove=ended)
             if ended:
-                logger.info("session %d in %s ended: its process is gone or was silent for too long", session_id, self._path)
+                logger.info("session %d in %s ended: its process is gone or sent no heartbeat for too long", session_id, self._path)
 
     def _end_session(self, session_id: int) -> bool:
-        """Delete the session and what it owned; False when somebody else was quicker."""
+        """Delete the session and the nodes it owned; False when another process was quicker."""
         tree = self._tree
         with tree.transaction():
             if not tree.has_session(session_id):
@@ -260,7 +266,7 @@ class EmbeddedWorker:
             self._post(watch, event)
 
     def _post(self, callback: Callable[..., None], *arguments: object) -> None:
-        # The loop is closed when its program ended without closing the store: then nobody is left to tell.
+        # The loop is closed when its program ended without closing the store: no callback is left to run.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback, *arguments)
 

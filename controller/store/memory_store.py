@@ -1,7 +1,7 @@
-"""The znode tree in memory, for tests, simulation and a broker that shall leave nothing behind.
+"""Stores the znode tree in memory, for tests, simulation and a broker that leaves no files behind.
 
-`MemoryEnsemble` is what the clients share, `MemoryStore` one client of it. Everything happens on one event loop. Sessions end by
-`close` or by `MemoryEnsemble.expire`, never by time: a simulation decides when a session times out.
+`MemoryEnsemble` is shared by the clients; a `MemoryStore` is one client. Everything happens on one event loop. Sessions
+end by `close` or by `MemoryEnsemble.expire`, never by time: a simulation decides when a session times out.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from storage.disk.clock import Clock
 
 
 class MemoryEnsemble:
-    """The tree and the sessions. Its own `Nodes`."""
+    """The tree and the sessions. Implements `Nodes`."""
 
     def __init__(self, clock: Clock, first_session_id: int = 0x1000000000000000) -> None:
         self.clock = clock
@@ -43,7 +43,8 @@ class MemoryEnsemble:
         return MemoryStore(self)
 
     def expire(self, session_id: int) -> None:
-        """End a session as if its client had fallen silent: ephemeral nodes vanish, watches of others fire, its owner is told."""
+        """End a session as after a timeout: its ephemeral nodes are deleted, watches of other clients fire, its owner
+        is notified."""
         store = self._sessions[session_id]
         self.end_session(session_id)
         store.expired()
@@ -56,21 +57,21 @@ class MemoryEnsemble:
         return session_id
 
     def end_session(self, session_id: int) -> None:
-        """End a session and delete what it owned."""
+        """End a session and delete the nodes it owned."""
         del self._sessions[session_id]
         attempt = self._attempt(session_id)
         delete_ephemerals([path for path, node in self._nodes.items() if node.ephemeral_owner == session_id], self, attempt)
-        self._tell(attempt.events)
+        self._fire(attempt.events)
 
     def write(self, session_id: int, request: Write | Multi) -> Result:
-        """Carry out a write and fire the watches that see it."""
+        """Carry out a write and fire the watches on what it changed."""
         attempt = self._attempt(session_id)
         result = apply(request, self, attempt)
-        self._tell(attempt.events)
+        self._fire(attempt.events)
         return result
 
     def names(self, path: str) -> list[str]:
-        """The children of a node that is there, sorted."""
+        """The children of an existing node, sorted."""
         return sorted(self._children[path])
 
     def find(self, path: str) -> Node | None:
@@ -88,7 +89,7 @@ class MemoryEnsemble:
         """See tree.Nodes."""
         del self._nodes[path]
         del self._children[path]
-        # The parent may be gone before the child when a Multi deleted both: its changes arrive in no particular order.
+        # The parent may be removed before the child when a Multi deleted both: its changes come in no particular order.
         self._children.get(parent_of(path), set()).discard(name_of(path))
 
     def dump(self) -> dict[str, Node]:
@@ -99,7 +100,7 @@ class MemoryEnsemble:
         self.zxid += 1
         return Attempt(session_id, self.zxid, self.clock.now_ms(), [])
 
-    def _tell(self, events: list[WatchedEvent]) -> None:
+    def _fire(self, events: list[WatchedEvent]) -> None:
         for event in events:
             for store in list(self._sessions.values()):
                 store.fire(event)
@@ -141,7 +142,8 @@ class MemoryStore(MetadataStore):
         if not self._session_id:
             raise SessionExpired("")
         outcomes = [self.carry_out(request) for request in requests]
-        # One turn of the loop, as a round trip would take: watches scheduled by these writes run before their results are seen.
+        # One turn of the loop, like a round trip: callbacks scheduled by these writes run before their results are
+        # seen.
         await asyncio.sleep(0)
         return outcomes
 
@@ -159,13 +161,14 @@ class MemoryStore(MetadataStore):
             asyncio.get_running_loop().call_soon(watch, event)
 
     def carry_out(self, request: Request) -> Result | StoreError:
-        """One request, at once: its result, or its error. For a simulation that has its own idea of how long requests travel."""
+        """Carry out one request at once and return its result or its error. For a simulation that models the latency of
+        requests itself."""
         try:
             if isinstance(request, Get | Exists | Children):
                 return self._read(request)
             return self.ensemble.write(self._session_id, request)
         except StoreError as error:
-            return error.with_traceback(None)  # whose frames hold what is returned here: a circle for each refusal
+            return error.with_traceback(None)  # the traceback's frames refer to the returned list: a reference cycle for each refusal
 
     def _read(self, request: Get | Exists | Children) -> Result:
         node = self.ensemble.find(request.path)

@@ -1,17 +1,17 @@
-"""The port to the cluster's metadata: a small znode tree modelled on ZooKeeper, so that a real ensemble can stand behind it.
+"""Declares the port to the cluster's metadata: a small znode tree modelled on ZooKeeper.
 
-The controller and the broker's registration are its only callers. Implementations: `memory_store` (simulation, tests),
-`embedded_store` (a SQLite file that the broker processes of one host share); ZooKeeper joins behind the same port.
-`tests/contract/test_metadata_store.py` holds all of them to what stands here.
+Callers are the controller, its administration, and the brokers' registration. Implementations: `memory_store`
+(simulation, tests), `embedded_store` (a SQLite file that the broker processes of one host share) and `zookeeper_store`.
+`tests/contract/test_metadata_store.py` checks each of them against these invariants:
 
-Invariants every implementation keeps:
-* Requests of one store are carried out in the order they were submitted; `pipeline` is one round trip for many requests that succeed
-  or fail each on its own, `Multi` is all or nothing.
-* Every write takes a higher zxid than any before it. A node's czxid never comes again, which is why the czxid of /brokers/ids/N is the
-  broker's epoch.
+* Requests of one store are carried out in the order of their submission. `pipeline` is one round trip for many
+  requests, each of which succeeds or fails on its own; `Multi` is atomic.
+* Every write takes a higher zxid than any write before it. A czxid is never used again, so the czxid of /brokers/ids/N
+  serves as the broker epoch.
 * An ephemeral node lives as long as the session that created it; it has no children.
 * A watch fires once, on the event loop, before the result of any later request of the same store is delivered.
-* After the session expired every request raises SessionExpired until `open_session` started a new one. Watches die with the session.
+* After the session expired every request raises SessionExpired until `open_session` started a new one. Watches end with
+  the session.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,11 +21,11 @@ from typing import NamedTuple, Protocol, TypeAlias
 from controller.errors import NoNode, StoreError
 
 ANY_VERSION = -1
-"""For `set` and `delete`: whatever the version is. Kafka's ZkVersion.MatchAnyVersion."""
+"""For `set` and `delete`: matches any version. Kafka's ZkVersion.MatchAnyVersion."""
 
 
 class Stat(NamedTuple):
-    """What ZooKeeper keeps about a node besides its data."""
+    """ZooKeeper's metadata of a node."""
 
     version: int
     cversion: int
@@ -38,7 +38,7 @@ class Stat(NamedTuple):
 
 
 class EventType(Enum):
-    """What a watch reports."""
+    """The kind of change that a watch reports."""
 
     CREATED = "created"
     DATA_CHANGED = "data changed"
@@ -81,7 +81,7 @@ class Delete(NamedTuple):
 
 
 class Check(NamedTuple):
-    """Result: None. Raises NoNode, BadVersion. Of use inside a Multi only."""
+    """Result: None. Raises NoNode, BadVersion. Useful only inside a Multi."""
 
     path: str
     version: int
@@ -91,7 +91,8 @@ Write: TypeAlias = Create | SetData | Delete | Check
 
 
 class Multi(NamedTuple):
-    """All of the writes or none. Result: the list of theirs. Raises the first failing write's error, whose `index` says which it was."""
+    """All of the writes or none. Result: the list of their results. Raises the error of the first write that fails; its
+    `index` says which one."""
 
     writes: tuple[Write, ...]
 
@@ -111,7 +112,8 @@ class Exists(NamedTuple):
 
 
 class Children(NamedTuple):
-    """Result: the names of the children, sorted. Raises NoNode. The watch fires when a child comes or goes or the node is deleted."""
+    """Result: the names of the children, sorted. Raises NoNode. The watch fires when a child is created or deleted, or
+    the node is deleted."""
 
     path: str
     watch: Watch | None = None
@@ -122,9 +124,10 @@ Result: TypeAlias = str | Stat | tuple[bytes | None, Stat] | list[str] | list[st
 
 
 class SessionEvents:
-    """How often a store's connection came, went, and ended with its session, for metrics.
+    """Counts connections, disconnections and expired sessions of a store, for metrics.
 
-    Whoever wants to know how long requests take sets `stopwatch` (seconds) and `on_answered`, which is called with the seconds of each.
+    To measure the latency of requests, set `stopwatch` (returns seconds) and `on_answered`, which is called with the
+    seconds of each request.
     """
 
     __slots__ = ("auth_failures", "connects", "disconnects", "expirations", "on_answered", "stopwatch")
@@ -139,14 +142,14 @@ class SessionEvents:
 
 
 def _ignore(_: float) -> None:
-    """Nobody wants to know."""
+    """The default: latencies are not measured."""
 
 
 class MetadataStore(Protocol):
     """A client of the tree with one session."""
 
     session_events: SessionEvents | None = None
-    """None where there is no connection."""
+    """None for a store without a connection."""
 
     @property
     def session_id(self) -> int:
@@ -154,7 +157,7 @@ class MetadataStore(Protocol):
 
     @property
     def is_connected(self) -> bool:
-        """Whether the store is in reach now. Where there is no connection, it always is."""
+        """Whether the store can be reached now; always true for a store without a connection."""
         return True
 
     async def open_session(self) -> int:
@@ -167,7 +170,7 @@ class MetadataStore(Protocol):
         """Have `callback` called on the event loop whenever the session is found to have expired."""
 
     async def pipeline(self, requests: Sequence[Request]) -> list[Result | StoreError]:
-        """Carry out `requests` in order in one round trip; the answer holds for each its result or its error.
+        """Carry out `requests` in order in one round trip; the list has the result or the error of each.
 
         Raises SessionExpired when the session ended before or while they were carried out.
         """
@@ -215,7 +218,8 @@ class MetadataStore(Protocol):
         return [*results]
 
     async def ensure_path(self, path: str) -> None:
-        """Create `path` and every missing ancestor as persistent nodes without data: a parent after the child failed."""
+        """Create `path` and every missing ancestor as persistent nodes without data; a parent only after the child
+        failed for want of it."""
         outcome = (await self.pipeline((Create(path),)))[0]
         if isinstance(outcome, NoNode):
             await self.ensure_path(parent_of(path))
@@ -223,7 +227,7 @@ class MetadataStore(Protocol):
 
 
 def data_and_stat(outcome: Result | StoreError) -> tuple[bytes | None, Stat]:
-    """The result of a Get out of a pipeline. Raises the error that stands there instead."""
+    """The result of a Get in a pipeline. Raises the error if there is one instead."""
     if isinstance(outcome, StoreError):
         raise outcome
     assert isinstance(outcome, tuple)
@@ -232,7 +236,7 @@ def data_and_stat(outcome: Result | StoreError) -> tuple[bytes | None, Stat]:
 
 
 def names(outcome: Result | StoreError) -> list[str]:
-    """The result of a Children out of a pipeline. Raises the error that stands there instead."""
+    """The result of a Children in a pipeline. Raises the error if there is one instead."""
     if isinstance(outcome, StoreError):
         raise outcome
     assert isinstance(outcome, list)

@@ -1,8 +1,8 @@
-"""How the processes of one host see whether a session's owner lives: a locked file with a heartbeat in it, one per session.
+"""Detects whether the owner of a session lives: one locked file with a heartbeat for each session of a host.
 
-The kernel drops the lock the moment the owner dies, however it dies, so that a killed broker is noticed at the next look. A process
-that lives but hangs is noticed by its heartbeat, a number in the file that stops growing. Nothing here depends on wall clocks or on the
-database being written: a heartbeat costs one write to the page cache. Used by `embedded_worker`.
+The kernel releases the lock when the owner dies, however it dies, so the next look notices a killed broker. A process
+that lives but hangs is noticed by its heartbeat, a number in the file that stops growing. Nothing here depends on wall
+clocks or on the database being writable: a heartbeat costs one write to the page cache. Used by `embedded_worker`.
 """
 
 import fcntl
@@ -14,7 +14,7 @@ class OwnSessionLock:
     """The lock of a session of this process."""
 
     def __init__(self, path: str) -> None:
-        """Make the file and lock it. It stays locked until `release` or the end of the process."""
+        """Create the file and lock it. It stays locked until `release` or the end of the process."""
         self._path = path
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._beats = 0
@@ -22,22 +22,23 @@ class OwnSessionLock:
         self.beat()
 
     def beat(self) -> None:
-        """Show that the process is not hanging."""
+        """Advance the heartbeat."""
         self._beats += 1
         os.pwrite(self._descriptor, self._beats.to_bytes(8, "big"), 0)
 
     def release(self) -> None:
-        """Give the lock up and remove the file. One that the disk does not let go is nobody's: whoever looks at it finds it unlocked."""
+        """Release the lock and remove the file. A file that cannot be removed does no harm: other processes find it
+        unlocked."""
         with suppress(OSError):
             os.unlink(self._path)
         os.close(self._descriptor)
 
 
 class ObservedSession:
-    """The session of another process, or of another store of this one, as seen from here."""
+    """The session of another process, or of another store of this process."""
 
     def __init__(self, path: str, timeout_ms: int, now: float) -> None:
-        """`now` is monotonic seconds. A file that is not there belongs to a session that ended."""
+        """`now` is monotonic seconds. A missing file means that the session ended."""
         self._path = path
         self._timeout = timeout_ms / 1000
         self._seen = b""
@@ -48,7 +49,7 @@ class ObservedSession:
             self._descriptor = -1
 
     def is_dead(self, now: float) -> bool:
-        """Whether the owner is gone or has been silent for longer than its session timeout."""
+        """Whether the owner is gone or sent no heartbeat for longer than its session timeout."""
         if self._descriptor < 0:
             return True
         try:
@@ -61,11 +62,11 @@ class ObservedSession:
         return True
 
     def excuse(self, now: float) -> None:
-        """Begin to count its silence anew, because the observer itself was not running."""
+        """Restart the heartbeat timeout, because the observer itself was not running."""
         self._seen_at = now
 
     def forget(self, *, remove: bool) -> None:
-        """Stop observing; `remove` the file when the session has been ended on its owner's behalf."""
+        """Stop observing; `remove` the file if this process ended the session."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -1,7 +1,7 @@
-"""The znode tree in a SQLite file: the tables, and the transactions on them. Blocking; called by `embedded_worker` on its thread.
+"""Reads and writes the znode tree in a SQLite file. Blocking; called by `embedded_worker` on its thread.
 
-Durability: journal mode WAL with synchronous FULL, so that a committed transaction survives the death of any process and a loss of
-power; a torn one is rolled back by the next who opens the file. `docs/metadata-file.md` describes the tables.
+Durability: journal mode WAL with synchronous FULL. A committed transaction survives the death of any process and a loss
+of power; the next process that opens the file rolls a torn one back. `docs/metadata-file.md` describes the tables.
 """
 
 import sqlite3
@@ -34,10 +34,10 @@ _PUT = f"INSERT OR REPLACE INTO znode (path, parent, {_COLUMNS}) VALUES (?, ?, ?
 
 
 class SqliteTree:
-    """One connection to the file. Its own `tree.Nodes`."""
+    """One connection to the file. Implements `tree.Nodes`."""
 
     def __init__(self, path: str) -> None:
-        """Open, and create the tables when the file is new. Raises StoreUnavailable."""
+        """Open the file, and create the tables if it is new. Raises StoreUnavailable."""
         self.path = path
         try:
             self._db = sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, cached_statements=64)
@@ -52,7 +52,8 @@ class SqliteTree:
         self._data_version = self.data_version()
 
     def _use_write_ahead_log(self) -> None:
-        """SQLite does not wait for its turn here: of several processes that make the file at once all but one are refused."""
+        """Retries, because SQLite has no busy timeout for this pragma: of several processes that create the file, all
+        but one are refused."""
         deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
         while True:
             try:
@@ -68,14 +69,15 @@ class SqliteTree:
 
     def _create_tables(self) -> None:
         with self.transaction():
-            if self._user_version() == 0:  # nobody else was quicker
+            if self._user_version() == 0:  # no other process was quicker
                 for statement in _SCHEMA:
                     self._db.execute(statement)
                 self.put("/", ROOT)
 
     @contextmanager
     def transaction(self, *, write: bool = True) -> Iterator[None]:
-        """Everything inside is committed together, or nothing when an exception passes. Raises StoreUnavailable for SQLite's errors."""
+        """Commit everything inside together, or nothing if an exception passes. Raises StoreUnavailable for SQLite's
+        errors."""
         try:
             self._db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:
@@ -93,7 +95,7 @@ class SqliteTree:
             raise StoreUnavailable(self.path, f"{error}; nothing was changed") from error
 
     def data_version(self) -> int:
-        """A number that changes whenever another connection has committed."""
+        """A number that changes whenever another connection commits."""
         try:
             return int(self._db.execute("PRAGMA data_version").fetchone()[0])
         except sqlite3.Error as error:
@@ -107,7 +109,7 @@ class SqliteTree:
         return changed
 
     def close(self) -> None:
-        """Close the connection; the last one to go also empties the write-ahead log."""
+        """Close the connection; the last connection of the file also empties the write-ahead log."""
         self._db.close()
 
     # Nodes
@@ -135,16 +137,16 @@ class SqliteTree:
     # Sessions and counters
 
     def next_number(self, counter: str, by: int = 1) -> int:
-        """Move a counter on and return where it was before plus one: the first of the `by` numbers now taken."""
+        """Advance a counter by `by` and return the first of the numbers taken: its former value plus one."""
         (value,) = self._db.execute("UPDATE counter SET value = value + ? WHERE name = ? RETURNING value", (by, counter)).fetchone()
         return int(value) - by + 1
 
     def begin_session(self, session_id: int, timeout_ms: int, pid: int) -> None:
-        """Lease a session."""
+        """Add a session."""
         self._db.execute("INSERT INTO session VALUES (?, ?, ?)", (session_id, timeout_ms, pid))
 
     def sessions(self) -> dict[int, int]:
-        """The timeouts of all sessions by their ids."""
+        """The timeout of each session by its id."""
         return dict(self._db.execute("SELECT id, timeout_ms FROM session"))
 
     def has_session(self, session_id: int) -> bool:
@@ -152,6 +154,6 @@ class SqliteTree:
         return self._db.execute("SELECT 1 FROM session WHERE id = ?", (session_id,)).fetchone() is not None
 
     def remove_session(self, session_id: int) -> list[str]:
-        """End a session; returns the paths of the nodes it owned, which are the caller's to delete in the same transaction."""
+        """End a session; returns the paths of the nodes it owned, which the caller deletes in the same transaction."""
         self._db.execute("DELETE FROM session WHERE id = ?", (session_id,))
         return [row[0] for row in self._db.execute("SELECT path FROM znode WHERE ephemeral_owner = ?", (session_id,))]

@@ -1,7 +1,7 @@
-"""The rules of the znode tree: what each write does to nodes, versions and zxids. ZooKeeper's rules, said once.
+"""Applies writes to a znode tree by ZooKeeper's rules for nodes, versions and zxids.
 
-`memory_store` and `embedded_store` apply writes through `apply` to their own `Nodes`; they only differ in where a node is kept, who
-shares it and when a session ends.
+`memory_store` and `embedded_store` apply writes through `apply` to their own `Nodes`. They differ only in where nodes
+are kept, which clients share them, and when a session ends.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from controller.store.metadata_store import ANY_VERSION, Check, Create, EventTyp
 
 
 class Node(NamedTuple):
-    """A znode. `created` counts the children ever created here: it numbers sequential ones; cversion also counts the deleted."""
+    """A znode. `created` counts the children ever created and numbers sequential ones; cversion also counts deletions."""
 
     data: bytes | None
     version: int
@@ -24,36 +24,37 @@ class Node(NamedTuple):
     czxid: int
     mzxid: int
     pzxid: int
-    """The zxid of the last coming or going of a child."""
+    """zxid of the last creation or deletion of a child."""
     ctime_ms: int
     mtime_ms: int
     ephemeral_owner: int
 
     @property
     def stat(self) -> Stat:
-        """What clients see."""
+        """The part that clients see."""
         return Stat(self.version, self.cversion, self.czxid, self.mzxid, self.ctime_ms, self.mtime_ms, self.ephemeral_owner)
 
 
 ROOT = Node(b"", 0, -1, 0, 0, 0, 0, 0, 0, 0, 0)
-"""The root of an empty tree. Its cversion begins at -1 as in ZooKeeper, whose own child /zookeeper is not counted as created."""
+"""The root of an empty tree. Its cversion begins at -1 as in ZooKeeper, which does not count its own child /zookeeper
+as created."""
 
 
 class Nodes(Protocol):
-    """Where nodes are kept."""
+    """A container of nodes by path."""
 
     def find(self, path: str) -> Node | None:
-        """The node of this path."""
+        """The node at this path, None if there is none."""
 
     def put(self, path: str, node: Node) -> None:
         """Add or replace."""
 
     def remove(self, path: str) -> None:
-        """Take away; the node is there."""
+        """Remove an existing node."""
 
 
 class Staged:
-    """Changes on top of other nodes that are dropped or moved down together. What makes a Multi atomic."""
+    """Buffers changes to other nodes, to be applied together or dropped. Makes a Multi atomic."""
 
     def __init__(self, below: Nodes) -> None:
         self.below = below
@@ -72,7 +73,7 @@ class Staged:
         self.changed[path] = None
 
     def move_down(self) -> None:
-        """Make the changes in the nodes below."""
+        """Apply the changes to the nodes below."""
         for path, node in self.changed.items():
             if node is not None:
                 self.below.put(path, node)
@@ -83,7 +84,7 @@ class Staged:
 
 @dataclass(slots=True)
 class Attempt:
-    """One write attempt: who makes it, when, under which zxid, and what it did so far."""
+    """One attempt to write: its session, zxid, time, and the events it has caused so far."""
 
     session_id: int
     zxid: int
@@ -92,7 +93,8 @@ class Attempt:
 
 
 def apply(write: Write | Multi, nodes: Nodes, attempt: Attempt) -> str | Stat | list[str | Stat | None] | None:
-    """Carry out `write`, noting what watches would see in `attempt.events`. Raises StoreError and changes nothing."""
+    """Carry out `write` and append the events for watches to `attempt.events`. Raises StoreError, and then changes
+    nothing."""
     if not isinstance(write, Multi):
         return _apply_one(write, nodes, attempt)
     staged = Staged(nodes)
@@ -114,7 +116,7 @@ def apply(write: Write | Multi, nodes: Nodes, attempt: Attempt) -> str | Stat | 
 
 
 def delete_ephemerals(paths: Iterable[str], nodes: Nodes, attempt: Attempt) -> None:
-    """What the end of a session does to the nodes it owned."""
+    """Delete the ephemeral nodes of a session that ended."""
     for path in sorted(paths):
         _delete(path, ANY_VERSION, nodes, attempt)
 
@@ -185,7 +187,8 @@ def _found(path: str, version: int, nodes: Nodes) -> Node:
 
 
 def check_path(path: str, sequential: bool = False) -> None:
-    """Raises BadArguments unless `path` is absolute, without empty, `.` or `..` parts and the characters that ZooKeeper refuses."""
+    """Raises BadArguments unless `path` is absolute and free of empty, `.` and `..` parts and of characters that
+    ZooKeeper refuses."""
     parts = path.split("/")
     if sequential and parts[-1] == "":
         parts.pop()

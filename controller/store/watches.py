@@ -1,4 +1,4 @@
-"""The one-shot watches of one store: which callbacks wait for which path, and which events they see."""
+"""Keeps the one-shot watches of one store by path, and selects those that an event fires."""
 
 from controller.store.metadata_store import EventType, Watch, WatchedEvent
 
@@ -14,11 +14,11 @@ class Watches:
         self._children: dict[str, dict[Watch, None]] = {}
 
     def add_data(self, path: str, watch: Watch) -> None:
-        """Wait for the node itself to come, change or go."""
+        """Watch for the creation, change or deletion of the node itself."""
         self._data.setdefault(path, {})[watch] = None
 
     def add_children(self, path: str, watch: Watch) -> None:
-        """Wait for the node's children to come or go, or for the node to go."""
+        """Watch for the creation or deletion of children, or for the deletion of the node."""
         self._children.setdefault(path, {})[watch] = None
 
     @property
@@ -32,7 +32,7 @@ class Watches:
         return list(self._children)
 
     def take(self, event: WatchedEvent) -> list[Watch]:
-        """The callbacks that see `event`; they wait no longer."""
+        """Remove and return the callbacks that `event` fires."""
         taken: dict[Watch, None] = {}
         if event.type in _DATA_EVENTS:
             taken |= self._data.pop(event.path, {})
@@ -41,6 +41,6 @@ class Watches:
         return list(taken)
 
     def clear(self) -> None:
-        """Forget all: the session ended."""
+        """Drop all watches, because the session ended."""
         self._data.clear()
         self._children.clear()

@@ -1,13 +1,14 @@
-"""One session with a ZooKeeper ensemble on kazoo: the only file that sees kazoo's threads.
+"""Runs one session with a ZooKeeper ensemble on kazoo, and hides kazoo's threads from all other modules.
 
-kazoo reads and writes on a thread of its own. What it reads is posted to the event loop in the order in which it came, replies and watch
-events alike, so that ZooKeeper's promise holds there too: an event is seen before the reply to any later request.
+kazoo reads and writes on a thread of its own. Replies and watch events are posted to the event loop in the order of
+their arrival. So ZooKeeper's guarantee also holds on the loop: an event is delivered before the reply to any later
+request.
 
-A connection that breaks shuts the gate: from then on `submit` refuses until the event loop has seen every request that was cut off and
-opens the gate of the next connection with `resume`. So no later request overtakes one that has to be sent again.
+When a connection breaks, `submit` refuses requests until the event loop has seen every request that was cut off and
+calls `resume` for the next connection. So no later request overtakes one that has to be sent again.
 
-kazoo would begin a new session by itself when the old one expired, forget watches with the connection and deliver callbacks on further
-threads; this file overrides all three.
+By default kazoo starts a new session when the old one expired, drops watches with the connection, and delivers
+callbacks on further threads. This file overrides all three.
 """
 
 import asyncio
@@ -32,16 +33,17 @@ from controller.store.metadata_store import EventType
 RECONNECT_SECONDS = 0.05
 MAX_RECONNECT_SECONDS = 1.0
 CLOSE_SECONDS = 4.0
-"""How long the polite end of a session may take, before the connection is torn down and the session left to time out."""
+"""Longest wait for an orderly end of the session, seconds; then the connection is torn down and the session times out."""
 EXPIRED = "it expired"
 
 EARLINESS_MS = 410
-"""Twice what kazoo takes, on average and at random, from the third of the session's time after which a silent client pings."""
+"""Milliseconds by which kazoo's client pings too early: twice the average of what it subtracts, partly at random, from
+a third of the session timeout."""
 
 _SHARES = 3
-"""Of the session's time, an attempt to connect gets one of so many at most: kazoo gives an only server all of it, and a session whose
-first attempt is not answered would be over with it. A ZooKeeper that is starting may take a connection and forget it (its log has a
-NullPointerException in removeCnxn)."""
+"""Divisor of the session timeout that limits one attempt to connect. kazoo gives a single server the whole timeout, so
+a session would end with its first unanswered attempt. A ZooKeeper that is starting may accept a connection and
+forget it (its log has a NullPointerException in removeCnxn)."""
 
 _EVENT_TYPES = {
     KazooEventType.CREATED: EventType.CREATED,
@@ -52,7 +54,8 @@ _EVENT_TYPES = {
 
 
 class TlsFiles(NamedTuple):
-    """PEM files for TLS towards ZooKeeper. `key_store` holds the key with its certificate, `trust_store` the certificates trusted."""
+    """PEM files for TLS to ZooKeeper. `key_store` holds the key with its certificate, `trust_store` the trusted
+    certificates."""
 
     key_store: str | None = None
     key_password: str | None = None
@@ -60,26 +63,28 @@ class TlsFiles(NamedTuple):
     check_hostname: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """Trusts what `trust_store` holds and nothing else; without it, what the machine trusts. Raises OSError for unusable files."""
+        """A context that trusts the certificates of `trust_store` only; without it, those of the machine. Raises
+        OSError for unusable files."""
         context = ssl.create_default_context(cafile=self.trust_store)
         context.check_hostname = self.check_hostname
         if self.key_store is not None:
-            # Never ask a terminal for the password.
+            # Never prompt for the password on a terminal.
             context.load_cert_chain(self.key_store, password=self.key_password or "")
         return context
 
 
 class Listener(Protocol):
-    """Who is told, on the event loop."""
+    """Receives the events of a client, on the event loop."""
 
     def on_connected(self, generation: int, session_id: int, last_zxid: int) -> None:
-        """A connection stands, the session lives; `last_zxid` is the highest a reply told. Nothing is sent before `resume(generation)`."""
+        """A connection is established and the session lives; `last_zxid` is the highest zxid in a reply. Nothing is
+        sent before `resume(generation)`."""
 
     def on_disconnected(self, reason: str) -> None:
-        """The connection broke; every request cut off was told before."""
+        """The connection broke; `on_reply` was called before for every request that was cut off."""
 
     def on_session_ended(self, reason: str) -> None:
-        """The session is gone for good (`EXPIRED`, or why else); the client is of no further use but to be closed."""
+        """The session is gone for good (`EXPIRED`, or another reason); the client can only be closed."""
 
     def on_auth_failed(self) -> None:
         """ZooKeeper refused the credentials. `on_session_ended` follows."""
@@ -88,21 +93,22 @@ class Listener(Protocol):
         """A watch fired."""
 
     def on_reply(self, tag: object, result: Any, error: Exception | None) -> None:
-        """The reply to the request submitted with `tag`; replies come in the order of the requests. `is_cut` knows those never sent."""
+        """The reply to the request submitted with `tag`, in the order of the requests. For requests that were cut off
+        `error` satisfies `is_cut`."""
 
 
 def is_cut(error: Exception | None) -> bool:
-    """Whether the connection broke before the reply came: nobody knows whether the request was carried out."""
+    """Whether the connection broke before the reply came: the request may or may not have been carried out."""
     return isinstance(error, ConnectionLoss)
 
 
 def is_session_end(error: Exception | None) -> bool:
-    """Whether ZooKeeper says that the session is gone."""
+    """Whether ZooKeeper reported that the session is gone."""
     return isinstance(error, SessionExpiredError | ConnectionClosedError)
 
 
 class ZooKeeperClient:
-    """One session. Made, started and closed on the event loop; `listener` is called there."""
+    """One session. Created, started and closed on the event loop; `listener` is called there."""
 
     def __init__(
         self, hosts: str, session_timeout_ms: int, tls: ssl.SSLContext | None, credentials: str | None, listener: Listener
@@ -112,7 +118,7 @@ class ZooKeeperClient:
         self._lock = threading.Lock()
         self._open = False
         self._generation = 0
-        self._said = _LastWords()
+        self._last_error = _LastError()
         self._closing: asyncio.Future[None] | None = None
         handler = _DirectHandler(tls)
         auth_data = [] if credentials is None else [("digest", credentials)]
@@ -121,7 +127,7 @@ class ZooKeeperClient:
             hosts=hosts,
             timeout=session_timeout_ms / 1000,
             handler=handler,
-            logger=self._said,
+            logger=self._last_error,
             connection_retry=KazooRetry(-1, RECONNECT_SECONDS, max_delay=MAX_RECONNECT_SECONDS, sleep_func=handler.sleep_func),
             auth_data=auth_data,
         )
@@ -129,22 +135,22 @@ class ZooKeeperClient:
     # On the event loop
 
     @property
-    def last_words(self) -> str:
-        """Why the last attempt to connect failed."""
-        return self._said.text
+    def last_error(self) -> str:
+        """Reason why the last attempt to connect failed."""
+        return self._last_error.text
 
     def start(self) -> None:
-        """Begin to connect; the listener is told."""
+        """Begin to connect; the outcome goes to the listener."""
         self._kazoo.start_async()
 
     def resume(self, generation: int) -> bool:
-        """Open the gate of this connection; False when it is broken already."""
+        """Allow requests on this connection; False when it has broken already."""
         with self._lock:
             self._open = self._open or generation == self._generation
             return self._open
 
     def submit(self, request: Any, tag: object) -> bool:
-        """Send a request of kazoo's; False when there is no connection to send it on, or it was not resumed yet."""
+        """Send a kazoo request; False when there is no connection, or `resume` was not called for it yet."""
         with self._lock:
             if not self._open:
                 return False
@@ -163,14 +169,14 @@ class ZooKeeperClient:
             done, _pending = await asyncio.wait((self._closing,), timeout=CLOSE_SECONDS)
             if done:
                 return
-            # It does not answer, or it does not even take connections: no more manners.
+            # It does not answer, or does not even accept connections: break the connection.
             broken = self._kazoo._connection._socket
             if broken is not None:
                 with suppress(OSError):
                     broken.shutdown(socket.SHUT_RDWR)
 
     def watch(self, event: KazooEvent) -> None:
-        """Given to kazoo with every watch; called on its thread."""
+        """Passed to kazoo with every watch; called on kazoo's thread."""
         event_type = _EVENT_TYPES.get(event.type)
         if event_type is not None:
             self.post(self._listener.on_event, event_type, event.path)
@@ -182,13 +188,13 @@ class ZooKeeperClient:
         self.post(self._listener.on_reply, tag, result, error)
 
     def post(self, callback: Callable[..., None], *arguments: object) -> None:
-        """Have `callback` called on the event loop, after all that were posted before."""
-        # The loop is closed when its program ended without closing the store: then nobody is left to tell.
+        """Schedule `callback` on the event loop, after all that were posted before it."""
+        # The loop is closed when its program ended without closing the store: no callback is left to run.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback, *arguments)
 
     def _on_state(self, state: str, before: bool) -> None:
-        """kazoo's session changes its state: called before it drops the requests under way, and after."""
+        """Handle a change of kazoo's state; called before kazoo drops the requests in flight (`before`), and after."""
         if before:
             if state != KeeperState.CONNECTED:
                 with self._lock:
@@ -202,14 +208,14 @@ class ZooKeeperClient:
                 generation = self._generation
             self.post(self._listener.on_connected, generation, self._kazoo._session_id, self._kazoo.last_zxid)
         elif state == KeeperState.CONNECTING:
-            self.post(self._listener.on_disconnected, self._said.text)
+            self.post(self._listener.on_disconnected, self._last_error.text)
         elif state == KeeperState.EXPIRED_SESSION:
-            self._kazoo._stopped.set()  # or it would begin a new session at once
+            self._kazoo._stopped.set()  # otherwise kazoo begins a new session at once
             self.post(self._listener.on_session_ended, EXPIRED)
         elif self._generation >= 0:
             if state == KeeperState.AUTH_FAILED:
                 self.post(self._listener.on_auth_failed)
-            self.post(self._listener.on_session_ended, self._said.text)
+            self.post(self._listener.on_session_ended, self._last_error.text)
 
     def _close(self) -> None:
         kazoo = self._kazoo
@@ -244,9 +250,10 @@ class _Kazoo(KazooClient):  # type: ignore[misc]  # kazoo has no types
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
-    """Pings as often as ZooKeeper's own client, and waits for a server no longer than leaves time for another attempt.
+    """Pings as often as ZooKeeper's own client, and limits the wait for one server so that time remains for another
+    attempt.
 
-    kazoo's pings are up to 0.4 s earlier: by so much a session outlives its broker.
+    kazoo's pings are up to 0.4 s early, and a session would outlive its broker by as much.
     """
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
@@ -254,12 +261,12 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
         return read_timeout_ms + EARLINESS_MS, connect_timeout_ms
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
-        """A step of connecting, in seconds."""
+        """One step of connecting; `timeout` in seconds."""
         return super()._invoke(min(timeout, self.client._session_timeout / 1000 / _SHARES), request, xid)
 
 
 class _DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """Calls watches where they are read, on the thread of the connection; there are no other threads."""
+    """Calls watches where they are read, on the thread of the connection, without further threads."""
 
     def __init__(self, tls: ssl.SSLContext | None) -> None:
         super().__init__()
@@ -289,7 +296,7 @@ class _DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo
 
 
 class _Reply:
-    """What kazoo takes for the future of a request."""
+    """Stands in for the future that kazoo expects with a request."""
 
     __slots__ = ("_client", "_tag")
 
@@ -304,14 +311,15 @@ class _Reply:
         self._client.reply(self._tag, None, exception)
 
 
-class _LastWords:
-    """What kazoo takes for its logger. The store says in its own words what happens; of kazoo's it needs the reason."""
+class _LastError:
+    """Stands in for kazoo's logger and keeps the text of its last warning. The store logs events itself and needs only
+    the reason."""
 
     def __init__(self) -> None:
         self.text = "no answer"
 
     def warning(self, message: str, *arguments: object) -> None:
-        if arguments:  # the others are steps of its own
+        if arguments:  # warnings without arguments are kazoo's progress reports
             self.text = str(arguments[-1]).removeprefix("socket connection error: ")
 
     def log(self, *_: object) -> None:

@@ -1,13 +1,18 @@
-"""The znode tree in a real ZooKeeper ensemble.
+"""Stores the znode tree in a ZooKeeper ensemble.
 
-Requests go out in the order in which they were submitted, as many at once as zookeeper.max.in.flight.requests allows. While there is no
-connection they wait, as in Kafka's ZooKeeperClient. What a broken connection cut off is sent again first, in its old order, on the next
-one: so a write whose reply was lost may be carried out twice, and then its second attempt says NodeExists, BadVersion or NoNode. Callers
-that mind look who wrote, as `registration`, the election and `partition_states` do. A read that is sent again may see what was written
-after it. Watches are set again on every new connection; those that missed a change fire then, before anything else is sent.
+Requests are sent in the order of their submission, with up to zookeeper.max.in.flight.requests in flight. Without a
+connection they wait, as in Kafka's ZooKeeperClient.
 
-ZooKeeper alone decides when a session expired, and tells with the next connection. A process that stood still for longer than its session
-therefore learns it before any of its writes can be acknowledged: its old connection is closed by then.
+Requests that a broken connection cut off are sent again first on the next connection, in their old order. So a write
+whose reply was lost may be carried out twice, and its second attempt then reports NodeExists, BadVersion or NoNode.
+Callers for which that matters check which client wrote, as `registration`, the election and `partition_states` do. A
+repeated read may see changes that were made after it was first sent.
+
+Watches are set again on every new connection. Those that missed a change fire then, before any other request is sent.
+
+Only ZooKeeper decides that a session expired, and reports it on the next connection. A process that stood still for
+longer than its session timeout learns of the expiry before any of its writes can be acknowledged, because ZooKeeper has
+closed its old connection by then.
 """
 
 import asyncio
@@ -28,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class ZooKeeperSettings(NamedTuple):
-    """What the broker's configuration says about ZooKeeper. `connect` is host:port,host:port with an optional /chroot."""
+    """The broker's configuration of ZooKeeper. `connect` is host:port,host:port with an optional /chroot."""
 
     connect: str
     session_timeout_ms: int = 18_000
@@ -41,12 +46,12 @@ class ZooKeeperSettings(NamedTuple):
 
     @property
     def hosts(self) -> str:
-        """Without the chroot."""
+        """`connect` without the chroot."""
         return parse_zookeeper_connect(self.connect)[0]
 
     @property
     def chroot(self) -> str:
-        """`/a/b`, or nothing."""
+        """`/a/b`, or the empty string."""
         return parse_zookeeper_connect(self.connect)[1]
 
 
@@ -72,9 +77,10 @@ class ZooKeeperStore(MetadataStore):
         return self._session is not None and self._session.is_connected
 
     async def open_session(self) -> int:
-        """See MetadataStore. Makes the chroot if it is missing.
+        """See MetadataStore. Creates the chroot if it is missing.
 
-        Raises StoreUnavailable after `connection_timeout_ms`, SessionExpired if the session ended as soon as it had begun.
+        Raises StoreUnavailable after `connection_timeout_ms`, SessionExpired if the session ended as soon as it had
+        begun.
         """
         if self._session is None:
             session = _Session(self.settings, self.session_events, self._expired)
@@ -87,7 +93,7 @@ class ZooKeeperStore(MetadataStore):
         return self._session.session_id
 
     async def close(self) -> None:
-        """See MetadataStore. An ensemble that does not answer is left to let the session time out."""
+        """See MetadataStore. If the ensemble does not answer, the session is left to time out."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -126,7 +132,7 @@ def _tls_context(settings: ZooKeeperSettings) -> ssl.SSLContext | None:
 
 
 class _Batch:
-    """The requests of one pipeline and what came of them so far."""
+    """The requests of one pipeline and their outcomes so far."""
 
     __slots__ = ("done", "left", "outcomes")
 
@@ -137,7 +143,7 @@ class _Batch:
 
 
 class _Operation:
-    """One request on its way."""
+    """One request in flight or waiting."""
 
     __slots__ = ("batch", "position", "request", "sent", "sent_at")
 
@@ -153,7 +159,7 @@ _WATCHES_SET = object()
 
 
 class _Session:
-    """One session from its first connection to its end: what waits, what is under way, what is watched."""
+    """One session from its first connection to its end: waiting requests, requests in flight, watches."""
 
     def __init__(self, settings: ZooKeeperSettings, events: SessionEvents, on_expired: Callable[["_Session"], None]) -> None:
         self.session_id = 0
@@ -185,17 +191,17 @@ class _Session:
             raise StoreUnavailable(
                 f"zookeeper.connect={settings.connect}",
                 f"no session with ZooKeeper within {settings.connection_timeout_ms} ms (zookeeper.connection.timeout.ms): "
-                f"{self._client.last_words}. Start ZooKeeper, or correct zookeeper.connect",
+                f"{self._client.last_error}. Start ZooKeeper, or correct zookeeper.connect",
             ) from None
         except SessionExpired:
             if self._expired:
                 raise
             raise StoreUnavailable(
-                f"zookeeper.connect={settings.connect}", f"ZooKeeper ended the session: {self._client.last_words}"
+                f"zookeeper.connect={settings.connect}", f"ZooKeeper ended the session: {self._client.last_error}"
             ) from None
 
     async def close(self) -> None:
-        """End the session if it still stands; nobody is told."""
+        """End the session if it still exists, without calling `on_expired`."""
         self._end()
         await self._client.close()
 
@@ -227,7 +233,7 @@ class _Session:
                 logger.info("created %s in ZooKeeper, the path of zookeeper.connect=%s", self._settings.chroot, self._settings.connect)
 
     def _send(self) -> None:
-        """Send what waits, as far as the limit of requests under way allows."""
+        """Send waiting requests, up to the limit of requests in flight."""
         waiting = self._waiting
         while self.is_connected and waiting and len(self._under_way) < self._settings.max_in_flight_requests:
             operation = waiting[0]
@@ -235,11 +241,11 @@ class _Session:
             if stopwatch is not None:
                 operation.sent_at = stopwatch()
             if not self._client.submit(operation.sent, operation):
-                return  # the connection just broke: `on_connected` goes on
+                return  # the connection just broke: `on_connected` continues
             self._under_way.append(waiting.popleft())
 
     def _end(self) -> None:
-        """Whatever is under way or waits has lost its session."""
+        """End the session: all requests that wait or are in flight raise SessionExpired."""
         if self._ended:
             return
         self._ended = True
@@ -248,13 +254,13 @@ class _Session:
         self._watches.clear()
         if not self._connected.done():
             self._connected.set_exception(SessionExpired(""))
-            self._connected.exception()  # if nobody waits for it, nobody misses it
+            self._connected.exception()  # marks the exception as retrieved, as nothing may await it
         for operation in (*self._cut, *self._under_way, *self._waiting):
             if not operation.batch.done.done():
                 operation.batch.done.set_exception(SessionExpired(""))
         self._cut, self._under_way, self._waiting = [], deque(), deque()
 
-    # What the client tells
+    # Events of the client
 
     def on_connected(self, generation: int, session_id: int, last_zxid: int) -> None:
         """See Listener."""
@@ -315,7 +321,7 @@ class _Session:
         """See Listener."""
         if not isinstance(tag, _Operation):
             if error is not None and not is_cut(error):
-                self.on_session_ended(f"it does not take watches: {error!r}")
+                self.on_session_ended(f"it refused to set watches: {error!r}")
             return
         if self._ended:
             return
@@ -343,7 +349,7 @@ class _Session:
         self._send()
 
     def _keep_watch(self, request: Request, outcome: Result | StoreError) -> None:
-        """A read that succeeded has set its watch."""
+        """Keep the watch of a read that succeeded."""
         if not isinstance(request, Get | Exists | Children) or request.watch is None or isinstance(outcome, StoreError):
             return
         if isinstance(request, Children):

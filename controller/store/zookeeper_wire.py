@@ -1,7 +1,8 @@
-"""The port's requests and outcomes in ZooKeeper's words: chroot, ACLs, stats, error codes, the failing write of a Multi. Pure.
+"""Translates requests and outcomes of the port to and from kazoo: chroot, ACLs, stats, error codes, the failing write
+of a Multi. Pure.
 
-A path that no znode can have is sent in a form that ZooKeeper refuses, so that it fails in its turn, inside a Multi too, and never names
-a node outside the chroot.
+A path that no znode can have is sent in a form that ZooKeeper refuses. So the request fails in its turn, also inside a
+Multi, and never names a node outside the chroot.
 """
 
 import struct
@@ -26,9 +27,9 @@ from controller.store.metadata_store import Check, Children, Create, Delete, Exi
 from controller.store.tree import check_path
 
 SENSITIVE_PATHS = ("/config/users", "/config/brokers", "/delegation_token/tokens")
-"""Hold secrets: not even to be read by others when ACLs are set."""
+"""Paths with secrets: if ACLs are set, other clients may not even read them."""
 OPEN_PATH = "/consumers"
-"""Where consumers of old write themselves."""
+"""Parent of the registrations of old consumers, which write there themselves."""
 
 _EPHEMERAL, _SEQUENTIAL = 1, 2
 _ERRORS: dict[type[Exception], type[StoreError]] = {
@@ -40,14 +41,16 @@ _ERRORS: dict[type[Exception], type[StoreError]] = {
     BadArgumentsError: BadArguments,
 }
 _MAX_SET_WATCHES_BYTES = 128 * 1024
-"""ZooKeeper takes requests up to 1 MiB; its own client divides at this size."""
+"""Size at which a SetWatches request is split, bytes: the same as in ZooKeeper's own client. ZooKeeper accepts requests
+up to 1 MiB."""
 
 Watcher = Callable[[Any], None]
 
 
 @dataclass(frozen=True, slots=True)
 class SetWatches:
-    """Set watches again on a new connection; kazoo has no such request. Those whose node changed after `last_zxid` fire at once."""
+    """Sets watches again on a new connection; kazoo has no such request. Watches whose node changed after `last_zxid`
+    fire at once."""
 
     last_zxid: int
     data: Sequence[str]
@@ -57,7 +60,7 @@ class SetWatches:
     type: ClassVar[int] = 101
 
     def serialize(self) -> bytes:
-        """What stands after the type."""
+        """The body after the type."""
         vectors = b"".join(
             struct.pack("!i", len(paths)) + b"".join(wire.write_string(path) for path in paths)
             for paths in (self.data, self.missing, self.children)
@@ -70,7 +73,7 @@ class SetWatches:
 
 
 def set_watches(last_zxid: int, data: Sequence[str], missing: Sequence[str], children: Sequence[str]) -> list[SetWatches]:
-    """As many requests as the sizes need. Paths are whole, with the chroot."""
+    """The requests to set all these watches, split by size. Paths are absolute, with the chroot."""
     requests: list[SetWatches] = []
     for place, paths in enumerate((data, missing, children)):
         begin = 0
@@ -96,7 +99,7 @@ class ZooKeeperWire:
     """Translates for one chroot ("" or "/path") and one policy of ACLs."""
 
     def __init__(self, chroot: str, secure: bool, watcher: Watcher) -> None:
-        """`watcher` goes with every request that watches."""
+        """`watcher` is attached to every request that sets a watch."""
         self._chroot = chroot
         self._secure = secure
         self._watcher = watcher
@@ -106,7 +109,7 @@ class ZooKeeperWire:
         if isinstance(request, Multi):
             return wire.Transaction([self._part_to_wire(write) for write in request.writes])
         if isinstance(request, Check):
-            return wire.Transaction([self._part_to_wire(request)])  # ZooKeeper breaks the connection on one that stands alone
+            return wire.Transaction([self._part_to_wire(request)])  # ZooKeeper closes the connection on a Check outside a transaction
         return self._part_to_wire(request)
 
     def _part_to_wire(self, request: Exists | Get | Children | Write) -> Any:
@@ -128,22 +131,22 @@ class ZooKeeperWire:
         return wire.GetChildren(path, watcher)
 
     def absolute(self, path: str, request: Request | None = None) -> str:
-        """With the chroot."""
+        """The path with the chroot."""
         if path == "/" and not isinstance(request, Create | Delete):
             return self._chroot or "/"
         sequential = isinstance(request, Create) and request.sequential
         try:
             check_path(path, sequential)
         except BadArguments:
-            return f"{self._chroot}/\0"  # refused before anything else is looked at
+            return f"{self._chroot}/\0"  # refused before any other check
         return self._chroot + path
 
     def relative(self, path: str) -> str:
-        """Without the chroot."""
+        """The path without the chroot."""
         return path[len(self._chroot) :] or "/"
 
     def outcome(self, request: Request, result: Any, error: Exception | None) -> Result | StoreError:
-        """What the reply means to who asked."""
+        """The result or the error that the reply means for the caller."""
         if isinstance(request, Multi):
             if error is not None:
                 return StoreUnavailable(request.writes[0].path if request.writes else "/", _reason(error))
@@ -165,7 +168,7 @@ class ZooKeeperWire:
 
     def _multi_outcome(self, writes: Sequence[Write], results: Sequence[Any]) -> Result | StoreError:
         for index, result in enumerate(results):
-            # Those before the failing write were rolled back, those after it were not tried.
+            # Writes before the failing one were rolled back, those after it were not tried.
             if isinstance(result, Exception) and not isinstance(result, RolledBackError):
                 refused = _refusal(writes[index], result)
                 refused.index = index
@@ -179,7 +182,8 @@ class ZooKeeperWire:
 
 
 def acls(path: str, secure: bool) -> list[ACL]:
-    """Whom ZooKeeper lets do what with the node: everybody everything; or with zookeeper.set.acl only its creator, others may read."""
+    """The ACLs of a node: open to all; or with zookeeper.set.acl all permissions for its creator, and read permission
+    for others."""
     if not secure or path == OPEN_PATH:
         return list(OPEN_ACL_UNSAFE)
     if path.startswith(SENSITIVE_PATHS):
@@ -192,12 +196,12 @@ def _refusal(request: Exists | Get | Children | Write, error: Exception) -> Stor
     if kind is None:
         return StoreUnavailable(request.path, _reason(error))
     if kind is BadArguments and not isinstance(request, Create) and request.path != "/":
-        kind = NoNode  # ZooKeeper is as strict about paths of nodes that cannot be there
+        kind = NoNode  # ZooKeeper reports BadArguments for a path that no node can have
     return kind(request.path)
 
 
 def _reason(error: Exception) -> str:
-    return f"ZooKeeper refused it: {type(error).__name__.removesuffix('Error')}"
+    return f"ZooKeeper refused the request: {type(error).__name__.removesuffix('Error')}"
 
 
 def _stat(stat: Any) -> Stat:

@@ -1,0 +1,1 @@
+"""Encodes and decodes Kafka's znodes: paths, bodies, orders of keys."""

@@ -1,6 +1,6 @@
-"""The bodies of nodes that say what shall be, or has, changed: configs, notifications, reassignments, elections, producer id blocks.
+"""Encodes and decodes the znodes of intents and notifications: configs, reassignments, elections, producer id blocks.
 
-As in `znodes`, encoders give Apache Kafka's bytes and decoders raise MalformedZNode.
+As in `layout`, encoders give Apache Kafka's bytes and decoders raise MalformedZNode.
 """
 
 import json
@@ -14,7 +14,7 @@ from storage.disk.topic_partition import TopicPartition
 
 
 class ProducerIdBlock(NamedTuple):
-    """The body of /latest_producer_id_block: the last block given out, both ends inclusive."""
+    """The body of /latest_producer_id_block: the block that was allocated last, both ends inclusive."""
 
     broker_id: int
     first: int
@@ -42,7 +42,7 @@ def encode_config_change(entity_path: str) -> bytes:
 
 
 def decode_config_change(path: str, data: bytes | None) -> str:
-    """The entity path; version 1 named type and entity apart."""
+    """The entity path; version 1 has its type and its name in two fields."""
     body = decode_object(path, data)
     if body.get("version") == 1:
         return f"{body.get('entity_type')}/{body.get('entity_name')}"
@@ -53,7 +53,7 @@ def decode_config_change(path: str, data: bytes | None) -> str:
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    """Of /isr_change_notification/isr_change_N and /admin/preferred_replica_election."""
+    """The body of /isr_change_notification/isr_change_N and /admin/preferred_replica_election."""
     return encode_json({"version": 1, "partitions": [{"topic": p.topic, "partition": p.partition} for p in partitions]})
 
 
@@ -66,7 +66,7 @@ def decode_partitions(path: str, data: bytes | None) -> list[TopicPartition]:
 
 
 def encode_reassignments(targets: Mapping[TopicPartition, tuple[int, ...]]) -> bytes:
-    """Of /admin/reassign_partitions."""
+    """The body of /admin/reassign_partitions."""
     listed = [{"topic": p.topic, "partition": p.partition, "replicas": replicas} for p, replicas in targets.items()]
     return encode_json({"version": 1, "partitions": listed})
 
@@ -98,7 +98,7 @@ def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
 
 
 def decode_producer_id_block(data: bytes | None) -> ProducerIdBlock | None:
-    """None when no block has been given out."""
+    """None when no block was allocated yet."""
     if data is None:
         return None
     body = decode_object(PRODUCER_ID_BLOCK, data)

@@ -1,8 +1,9 @@
-"""The order in which Kafka's maps come out as JSON, so that what is written here equals what Apache Kafka writes byte for byte.
+"""Orders the keys of a map as Kafka's Java and Scala maps iterate, so that JSON written here equals Apache Kafka's byte
+for byte.
 
-Kafka fills a Scala mutable.HashMap (partitions of a topic) or a java.util.Properties (configs of an entity) and lets Jackson walk it;
-the walk goes by slots of the hash table, hence by a spread hash of the key. Called by the modules of znodes,
-and for a message that shows such a map.
+Kafka fills a Scala mutable.HashMap (partitions of a topic) or a java.util.Properties (configs of an entity), and
+Jackson iterates it. The iteration order is that of the slots of the hash table, hence of a spread hash of the key.
+Called by the modules of `znodes`, and for a message that contains such a map.
 """
 
 from collections.abc import Iterable
@@ -21,7 +22,8 @@ def java_hash(text: str) -> int:
 
 
 def properties_order(keys: Iterable[str]) -> list[str]:
-    """As java.util.Properties iterates: a ConcurrentHashMap of 16 slots that doubles at three quarters; insertion order within a slot."""
+    """As java.util.Properties iterates: a ConcurrentHashMap of 16 slots that doubles at three quarters; insertion order
+    within a slot."""
     names = list(keys)
     slots = 16
     while len(names) >= slots - (slots >> 2):

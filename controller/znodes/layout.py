@@ -1,8 +1,8 @@
-"""Every path of Kafka's tree, and the bodies of the nodes that describe the cluster: brokers, topics, partitions, controller.
+"""Names every path of Kafka's znode tree, and encodes the znodes of brokers, topics, partitions and the controller.
 
-Encoders give the bytes that Apache Kafka 3.9 writes, down to the order of keys, and decoders read what it wrote; `docs/znodes.md`
-shows each. Configs and notifications are in `change_znodes`, ACLs and delegation tokens in `security_znodes`. Decoders raise
-MalformedZNode.
+Encoders give the bytes that Apache Kafka 3.9 writes, including the order of keys; decoders read what Apache Kafka
+wrote. `docs/znodes.md` shows each body. Configs and notifications are in `changes`, ACLs and delegation tokens in
+`security`. Decoders raise MalformedZNode.
 """
 
 import re
@@ -49,7 +49,7 @@ PERSISTENT_PATHS = (
     "/config/brokers",
     "/config/ips",
 )
-"""What every broker makes sure of when it starts, in this order."""
+"""The paths that every broker creates at startup if they are missing, in this order."""
 
 NO_LEADER = -1
 LEADER_DURING_DELETE = -2
@@ -57,7 +57,7 @@ INITIAL_LEADER_EPOCH = 0
 EPOCH_DURING_DELETE = -2
 RECOVERED = 0
 RECOVERING = 1
-"""leader_recovery_state of a partition whose leader was elected uncleanly."""
+"""leader_recovery_state of a partition after an unclean leader election."""
 
 DEFAULT_ENTITY = "<default>"
 
@@ -95,7 +95,7 @@ def partition_state_path(partition: TopicPartition) -> str:
 
 
 def delete_topic_path(topic: str) -> str:
-    """The order to delete the topic."""
+    """The request to delete the topic."""
     return f"{DELETE_TOPICS}/{topic}"
 
 
@@ -105,12 +105,12 @@ def config_type_path(entity_type: str) -> str:
 
 
 def config_path(entity_type: str, entity_name: str) -> str:
-    """The configs of one entity. `entity_name` is sanitized already and may be `<default>`."""
+    """The configs of one entity. `entity_name` is already sanitized and may be `<default>`."""
     return f"/config/{entity_type}/{entity_name}"
 
 
 def sanitize(name: str) -> str:
-    """A user or client id as it may stand in a path: URL-encoded as by Kafka's Sanitizer."""
+    """A user or client id in the form for a path: URL-encoded as by Kafka's Sanitizer."""
     return quote_plus(name, safe="").replace("+", "%20").replace("*", "%2A").replace("~", "%7E")
 
 
@@ -128,7 +128,7 @@ def sequence_number(name: str) -> int:
 
 
 class Endpoint(NamedTuple):
-    """Where one listener of a broker is reached."""
+    """The address of one listener of a broker."""
 
     listener: str
     security_protocol: str
@@ -151,31 +151,34 @@ class BrokerRegistration(NamedTuple):
     jmx_port: int = -1
     features: Mapping[str, Mapping[str, int]] = {}
     version: int = 5
-    """Of the body: 4 has no features, 2 neither a rack nor security protocols. Brokers of old releases read no later one."""
+    """Version of the body: 4 has no features, 2 has neither a rack nor security protocols. Older releases read no later
+    version."""
 
 
 class ReplicaAssignment(NamedTuple):
-    """The brokers that shall hold a partition. During a reassignment `replicas` is old and new together, the new ones first."""
+    """The brokers that host a partition. During a reassignment `replicas` is the union of new and old replicas, the new
+    ones first."""
 
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
     original_order: tuple[int, ...] = ()
-    """The replicas as they stood before the reassignment, where the other three cannot tell their order. Not in Apache Kafka."""
+    """The replicas before the reassignment, if the other three fields do not determine their order. Not in Apache
+    Kafka."""
 
     @property
     def target_replicas(self) -> tuple[int, ...]:
-        """What remains when the reassignment is done."""
+        """The replicas after the reassignment."""
         return tuple(r for r in self.replicas if r not in self.removing_replicas)
 
     @property
     def origin_replicas(self) -> tuple[int, ...]:
-        """What a cancelled reassignment goes back to."""
+        """The replicas after the reassignment is cancelled."""
         derived = tuple(r for r in self.replicas if r not in self.adding_replicas)
         return self.original_order if sorted(self.original_order) == sorted(derived) else derived
 
     def reassigned_to(self, target: Sequence[int]) -> "ReplicaAssignment":
-        """The assignment while the replicas move from where they were to `target`; it is not reassigning when nothing has to move."""
+        """The assignment while the replicas move to `target`; it is not reassigning if no replica has to move."""
         origin = self.origin_replicas
         replicas = tuple(dict.fromkeys((*target, *origin)))
         adding = tuple(r for r in replicas if r not in origin)
@@ -194,7 +197,7 @@ class TopicAssignment(NamedTuple):
     """The body of /brokers/topics/T."""
 
     topic_id: bytes | None
-    """None for a topic made before 2.8."""
+    """None for a topic that was created before 2.8."""
     partitions: Mapping[int, ReplicaAssignment]
 
 
@@ -220,7 +223,8 @@ _ENDPOINT = re.compile(r"([^:/]*)://\[?([0-9a-zA-Z._:%-]*?)\]?:(-?[0-9]+)")
 
 
 def encode_broker(registration: BrokerRegistration) -> bytes:
-    """In its version. `host` and `port` are those of the first end point whose protocol is PLAINTEXT, for clients before 0.9."""
+    """Writes `registration.version`. `host` and `port` are those of the first PLAINTEXT endpoint, for clients before
+    0.9."""
     plain = next((e for e in registration.endpoints if e.security_protocol == "PLAINTEXT"), None)
     version = registration.version
     body: dict[str, Any] = {"features": registration.features} if version >= FIRST_BROKER_VERSION_WITH_FEATURES else {}
@@ -256,13 +260,13 @@ def decode_broker(path: str, data: bytes | None) -> BrokerRegistration:
 def _endpoint(path: str, url: str, protocols: Mapping[str, str]) -> Endpoint:
     match = _ENDPOINT.fullmatch(url)
     if match is None:
-        raise MalformedZNode(path, f"{url!r} is not an end point")
+        raise MalformedZNode(path, f"{url!r} is not an endpoint")
     listener, host, port = match.groups()
     return Endpoint(listener, protocols.get(listener, listener), host, int(port))
 
 
 def encode_topic(topic: TopicAssignment) -> bytes:
-    """Version 3, also when there is no topic id."""
+    """Version 3, even without a topic id."""
     by_name = {str(partition): assignment for partition, assignment in topic.partitions.items()}
     names = scala_map_order(by_name)
     adding = scala_map_order(name for name, assignment in by_name.items() if assignment.adding_replicas)
@@ -277,7 +281,7 @@ def encode_topic(topic: TopicAssignment) -> bytes:
     }
     ordered = scala_map_order(name for name, assignment in by_name.items() if assignment.original_order)
     if ordered:
-        body["original_order"] = {name: by_name[name].original_order for name in ordered}  # Apache Kafka skips keys it does not know
+        body["original_order"] = {name: by_name[name].original_order for name in ordered}  # Apache Kafka skips unknown keys
     return encode_json(body)
 
 
@@ -301,7 +305,7 @@ def decode_topic(path: str, data: bytes | None) -> TopicAssignment:
 
 
 def encode_partition_state(state: PartitionState) -> bytes:
-    """Version 1. The recovery state stands there only while it is not RECOVERED."""
+    """Version 1. The recovery state is omitted while it is RECOVERED."""
     body: dict[str, Any] = {"controller_epoch": state.controller_epoch, "leader": state.leader, "version": 1}
     if state.leader_recovery_state != RECOVERED:
         body["leader_recovery_state"] = state.leader_recovery_state
@@ -350,7 +354,7 @@ def decode_controller_epoch(data: bytes | None) -> int:
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    """Version 1, which is a string here."""
+    """Version 1; in this body the version is a string."""
     return encode_json({"version": "1", "id": cluster_id})
 
 
@@ -367,9 +371,9 @@ class FinalizedFeatures(NamedTuple):
 
     features: Mapping[str, int]
     is_enabled: bool = True
-    """Whether features are versioned at all: since 2.7."""
+    """Whether features are versioned at all, as since 2.7."""
     version: int = 2
-    """Of the body: 1 before 3.3."""
+    """Version of the body: 1 before 3.3."""
 
 
 def encode_feature(finalized: FinalizedFeatures) -> bytes:

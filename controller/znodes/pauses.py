@@ -1,6 +1,7 @@
-"""Where a loop over very many things lets others have their turn: a port that the broker fills.
+"""Declares the port by which a loop over many elements yields to the event loop; the broker implements it.
 
-`await pause()` between any two of them; it comes back at once as long as there is time. Afterwards the world may be another.
+A loop calls `await pause()` between two elements. The call returns at once as long as the time slice lasts. Any state
+may have changed when it returns.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -10,17 +11,17 @@ from typing import Any, TypeVar
 Pause = Callable[[], Awaitable[None]]
 
 PER_SLICE = 50
-"""Things of which each takes some microseconds."""
+"""Elements between two pauses; each takes some microseconds."""
 
 T = TypeVar("T")
 
 
 async def no_pause() -> None:
-    """For tests, and where there are never many."""
+    """Never yields. For tests, and for loops that are always short."""
 
 
-async def let_go(large: Iterable[dict[Any, Any]], pause: Pause) -> None:
-    """Empty these dicts, which nobody needs any more, with pauses."""
+async def clear_in_slices(large: Iterable[dict[Any, Any]], pause: Pause) -> None:
+    """Empty dicts that are no longer needed, with pauses. Freeing all entries at once would block the event loop."""
     for each in large:
         while each:
             for _ in range(min(PER_SLICE, len(each))):
@@ -29,7 +30,7 @@ async def let_go(large: Iterable[dict[Any, Any]], pause: Pause) -> None:
 
 
 def slices(things: Iterable[T], size: int = PER_SLICE) -> Iterator[list[T]]:
-    """`things`, that many at a time: a pause belongs after each."""
+    """`things` in lists of `size`; a pause belongs after each list."""
     iterator = iter(things)
     while slice_ := list(islice(iterator, size)):
         yield slice_

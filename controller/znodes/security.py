@@ -1,7 +1,7 @@
-"""The nodes of the AclAuthorizer and of delegation tokens: paths and bodies. As in `znodes`, encoders give Apache Kafka's bytes.
+"""Encodes and decodes the znodes of the AclAuthorizer and of delegation tokens, in Apache Kafka's bytes.
 
-Literal resources stand under /kafka-acl/TYPE/NAME, prefixed ones under /kafka-acl-extended/prefixed/TYPE/NAME; changes are announced in
-two more trees, of which the older names literal resources as bare text.
+Literal resources are under /kafka-acl/TYPE/NAME, prefixed ones under /kafka-acl-extended/prefixed/TYPE/NAME. Changes
+are announced in two more trees; the older one names literal resources as bare text.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ TOKEN_CHANGE_PREFIX = "/delegation_token/token_changes/token_change_"
 
 
 class AclEntry(NamedTuple):
-    """Who may or may not do what from where. Names as Kafka writes them there: `User:alice`, `Allow`, `IdempotentWrite`."""
+    """One ACL of a resource, with the names that Kafka writes: `User:alice`, `Allow`, `IdempotentWrite`."""
 
     principal: str
     permission_type: str
@@ -61,7 +61,7 @@ def decode_acls(path: str, data: bytes | None) -> list[AclEntry]:
 
 
 def encode_extended_acl_change(resource_type: str, name: str, pattern_type: str) -> bytes:
-    """The news that the ACLs of a resource changed that is not literal."""
+    """The notification that the ACLs of a resource changed whose pattern type is not literal."""
     return encode_json({"version": 1, "resourceType": resource_type, "name": name, "patternType": pattern_type})
 
 
@@ -91,7 +91,7 @@ def encode_token(token: DelegationToken) -> bytes:
 
 
 def decode_token(path: str, data: bytes | None) -> DelegationToken:
-    """Versions 1 to 3; before 3 the owner is the requester."""
+    """Versions 1 to 3; before version 3 the owner is the requester."""
     body = decode_object(path, data)
     try:
         return DelegationToken(

@@ -1,4 +1,5 @@
-"""New topic ids: random version 4 UUIDs that are not reserved and do not begin with a dash, which tools would take for an option."""
+"""Creates topic ids: random version 4 UUIDs that are not reserved and have no leading dash, which tools take for an
+option."""
 
 from collections.abc import Callable
 
@@ -13,7 +14,8 @@ FIRST_WITH_TOPIC_IDS = "2.8-IV0"
 
 
 def uses_topic_ids(config: BrokerConfig) -> bool:
-    """Whether topics get ids: not as long as brokers of older releases may be in the cluster. Ids that are there are kept all the same."""
+    """Whether new topics get ids: not while brokers of older releases may be in the cluster. Existing ids are kept in
+    any case."""
     return is_at_least(config[INTER_BROKER_PROTOCOL_VERSION], FIRST_WITH_TOPIC_IDS)
 
 

@@ -1,4 +1,4 @@
-"""Which names a topic may have: Kafka's Topic.validate, and the collision of names whose metrics would be called the same."""
+"""Validates topic names as Kafka's Topic.validate does, and detects names whose metric names collide."""
 
 import re
 
@@ -23,12 +23,12 @@ def is_valid_topic_name(name: str) -> bool:
 
 
 def has_collision_chars(name: str) -> bool:
-    """Whether the name has a character that metrics replace."""
+    """Whether the name has a character that is replaced in metric names."""
     return "." in name or "_" in name
 
 
 def metric_name(name: str) -> str:
-    """What stands for the topic in the names of metrics: topics for which it is the same collide."""
+    """The topic's form in metric names; topics with the same form collide."""
     return name.replace(".", "_")
 
 

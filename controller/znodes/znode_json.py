@@ -1,4 +1,4 @@
-"""How znode bodies are written and read: compact JSON in Jackson's form. Called by the modules of znodes."""
+"""Encodes and decodes znode bodies: compact JSON in Jackson's form. Called by the modules of `znodes`."""
 
 import json
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class MalformedZNode(ValueError):
-    """A node holds what no version of Kafka writes: its path and what is wrong."""
+    """A node has a body that no version of Kafka writes. Carries its path and the reason."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}; repair or remove the node")
@@ -15,7 +15,7 @@ class MalformedZNode(ValueError):
 
 
 def encode_json(body: Mapping[str, Any]) -> bytes:
-    """As Jackson does: no blanks, UTF-8 unescaped."""
+    """As Jackson does: no whitespace, UTF-8 unescaped."""
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 

@@ -1,0 +1,1 @@
+"""Reads and builds record batches: headers, records, checksums, compression."""

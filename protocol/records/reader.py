@@ -103,8 +103,7 @@ def parse_records(data: bytes, header: BatchHeader) -> Iterator[Record]:
             raise InvalidRecord(_STRUCTURE) from None
         at = headers[1]
         if at != record_end:
-            read = at - record_end + size
-            raise InvalidRecord(f"Invalid record size: expected to read {size} bytes in record payload, but instead read {read}")
+            raise _wrong_size(size, at - record_end)
         timestamp = int64(header.base_timestamp + timestamp_delta) if log_append_time is None else log_append_time
         yield Record(header.base_offset + offset_delta, timestamp, key, value, headers[0])
     if count and at != end:
@@ -169,8 +168,7 @@ def iter_keys_and_values(data: bytes, header: BatchHeader) -> Iterator[tuple[byt
         except IndexError:
             raise InvalidRecord(_STRUCTURE) from None
         if at != record_end:
-            read = at - record_end + size
-            raise InvalidRecord(f"Invalid record size: expected to read {size} bytes in record payload, but instead read {read}")
+            raise _wrong_size(size, at - record_end)
         yield key, value
     if count and at != end:
         raise InvalidRecord(_RECORDS_REMAIN)
@@ -185,86 +183,89 @@ def walk_records(data: bytes, header: BatchHeader) -> RecordsSummary:
     if count < 0:
         raise InvalidRecord(f"Found invalid record count {count} in magic v{header.magic} batch")
     base_timestamp = header.base_timestamp
-    latest: int | None = None
-    earliest: int | None = None
-    no_timestamp = -1 - base_timestamp  # the delta of a record without a timestamp
-    consecutive = True
-    null_key = False
-    at = 0
-    end = len(data)
     try:
-        for index in range(count):
-            size = data[at]
-            at += 1
-            if size < 0x80:
-                size = size >> 1 ^ -(size & 1)
-            elif (high := data[at]) < 0x80:  # two bytes hold what most records are long
-                size += (high << 7) - 0x80
-                size = size >> 1 ^ -(size & 1)
-                at += 1
-            else:
-                size, at = read_varint(data, at - 1)
-            record_end = at + size
-            at += 1  # attributes, all unused
-            delta = data[at]
-            if delta < 0x80:
-                delta = (delta >> 1) ^ -(delta & 1)
-                at += 1
-            else:
-                delta, at = read_varlong(data, at)
-            if latest is None or delta > latest:
-                latest = delta
-            if delta != no_timestamp and (earliest is None or delta < earliest):
-                earliest = delta
-            delta = data[at]
-            if delta < 0x80:
-                delta = (delta >> 1) ^ -(delta & 1)
-                at += 1
-            else:
-                delta, at = read_varint(data, at)
-            if delta != index:
-                consecutive = False
-            length = data[at]
-            if length < 0x80:
-                length = (length >> 1) ^ -(length & 1)
-                at += 1
-            else:
-                length, at = read_varint(data, at)
-            if length < 0:
-                null_key = True
-            else:
-                at += length
-            length = data[at]
-            at += 1
-            if length < 0x80:
-                length = length >> 1 ^ -(length & 1)
-            elif (high := data[at]) < 0x80:
-                length += (high << 7) - 0x80
-                length = length >> 1 ^ -(length & 1)
-                at += 1
-            else:
-                length, at = read_varint(data, at - 1)
-            if length > 0:
-                at += length
-            length = data[at]
-            if length:
-                length, at = read_varint(data, at)
-                at = _read_headers(data, at, end, length)[1]
-            else:
-                at += 1
-            if at != record_end:
-                raise InvalidRecord(
-                    f"Invalid record size: expected to read {size} bytes in record payload, but instead read {at - record_end + size}"
-                )
+        at, latest, earliest, consecutive, null_key = _walk(data, count, -1 - base_timestamp)
     except IndexError:
         raise InvalidRecord(_STRUCTURE) from None
-    if count and at != end:
+    if count and at != len(data):
         raise InvalidRecord(_RECORDS_REMAIN)
     if header.attributes & TIMESTAMP_TYPE_MASK:
         return RecordsSummary(header.max_timestamp, header.max_timestamp, consecutive, null_key)
     max_timestamp = max(int64(base_timestamp + latest), NO_TIMESTAMP) if latest is not None else header.max_timestamp
     min_timestamp = max_timestamp if earliest is None else int64(base_timestamp + earliest)
     return RecordsSummary(max_timestamp, min_timestamp, consecutive, null_key)
+
+
+def _walk(data: bytes, count: int, no_timestamp: int) -> tuple[int, int | None, int | None, bool, bool]:
+    """End of the records, largest and smallest timestamp delta, whether offsets are consecutive, whether a key is null.
+
+    `no_timestamp` is the delta of a record without a timestamp. Raises InvalidRecord, and IndexError at the end of the data.
+    """
+    latest: int | None = None
+    earliest: int | None = None
+    consecutive, null_key = True, False
+    at, end = 0, len(data)
+    for index in range(count):
+        size = data[at]
+        at += 1
+        if size < 0x80:
+            size = size >> 1 ^ -(size & 1)
+        elif (high := data[at]) < 0x80:  # two bytes hold what most records are long
+            size += (high << 7) - 0x80
+            size = size >> 1 ^ -(size & 1)
+            at += 1
+        else:
+            size, at = read_varint(data, at - 1)
+        record_end = at + size
+        at += 1  # attributes, all unused
+        delta = data[at]
+        if delta < 0x80:
+            delta = (delta >> 1) ^ -(delta & 1)
+            at += 1
+        else:
+            delta, at = read_varlong(data, at)
+        if latest is None or delta > latest:
+            latest = delta
+        if delta != no_timestamp and (earliest is None or delta < earliest):
+            earliest = delta
+        delta = data[at]
+        if delta < 0x80:
+            delta = (delta >> 1) ^ -(delta & 1)
+            at += 1
+        else:
+            delta, at = read_varint(data, at)
+        if delta != index:
+            consecutive = False
+        length = data[at]
+        if length < 0x80:
+            length = (length >> 1) ^ -(length & 1)
+            at += 1
+        else:
+            length, at = read_varint(data, at)
+        if length < 0:
+            null_key = True
+        else:
+            at += length
+        length = data[at]
+        at += 1
+        if length < 0x80:
+            length = length >> 1 ^ -(length & 1)
+        elif (high := data[at]) < 0x80:
+            length += (high << 7) - 0x80
+            length = length >> 1 ^ -(length & 1)
+            at += 1
+        else:
+            length, at = read_varint(data, at - 1)
+        if length > 0:
+            at += length
+        if data[at]:
+            length, at = read_varint(data, at)
+            at = _read_headers(data, at, end, length)[1]
+        else:
+            at += 1
+        if at != record_end:
+            raise _wrong_size(size, at - record_end)
+    return at, latest, earliest, consecutive, null_key
 
 
 def read_varint(data: Buffer, at: int) -> tuple[int, int]:
@@ -322,6 +323,10 @@ def _read_headers(data: bytes, at: int, end: int, count: int) -> tuple[tuple[Hea
         value, at = _read_bytes(data, at, end)
         headers.append((key, value))
     return tuple(headers), at
+
+
+def _wrong_size(size: int, excess: int) -> InvalidRecord:
+    return InvalidRecord(f"Invalid record size: expected to read {size} bytes in record payload, but instead read {size + excess}")
 
 
 def int64(value: int) -> int:

@@ -1,0 +1,1 @@
+"""Compiles message declarations into encoders and decoders for each version."""

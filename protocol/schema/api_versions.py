@@ -1,4 +1,4 @@
-"""The versions of every API: what Apache Kafka 3.9 declares, the same for an API's request and its response.
+"""Declares the versions of every API whose messages are declared, as Apache Kafka 3.9 does: one range for request and response.
 
 Here, and not where the messages are declared, so that a broker can list them (ApiVersions, usually the first request that it gets) without
 importing all of these.
@@ -18,7 +18,7 @@ class ApiVersions(NamedTuple):
 
 
 def versions_of(key: ApiKey) -> ApiVersions:
-    """From 0 on, all of them."""
+    """From 0 on, all of them. Raises KeyError for an API without declared messages."""
     last, first_flexible = _LAST_AND_FIRST_FLEXIBLE[key]
     return ApiVersions(Versions(0, last), NO_VERSIONS if first_flexible is None else Versions(first_flexible, last))
 
@@ -76,40 +76,18 @@ _LAST_AND_FIRST_FLEXIBLE: Final[dict[ApiKey, tuple[int, int | None]]] = {
     ApiKey.ALTER_CLIENT_QUOTAS: (1, 1),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (0, 0),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (0, 0),
-    ApiKey.VOTE: (1, 0),
-    ApiKey.BEGIN_QUORUM_EPOCH: (1, 1),
-    ApiKey.END_QUORUM_EPOCH: (1, 1),
-    ApiKey.DESCRIBE_QUORUM: (2, 0),
     ApiKey.ALTER_PARTITION: (3, 0),
     ApiKey.UPDATE_FEATURES: (1, 0),
     ApiKey.ENVELOPE: (0, 0),
-    ApiKey.FETCH_SNAPSHOT: (1, 0),
     ApiKey.DESCRIBE_CLUSTER: (1, 0),
     ApiKey.DESCRIBE_PRODUCERS: (0, 0),
-    ApiKey.BROKER_REGISTRATION: (4, 0),
-    ApiKey.BROKER_HEARTBEAT: (1, 0),
-    ApiKey.UNREGISTER_BROKER: (0, 0),
     ApiKey.DESCRIBE_TRANSACTIONS: (0, 0),
     ApiKey.LIST_TRANSACTIONS: (1, 0),
     ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 0),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 0),
-    ApiKey.CONTROLLER_REGISTRATION: (0, 0),
-    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (0, 0),
-    ApiKey.PUSH_TELEMETRY: (0, 0),
-    ApiKey.ASSIGN_REPLICAS_TO_DIRS: (0, 0),
-    ApiKey.LIST_CLIENT_METRICS_RESOURCES: (0, 0),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
-    ApiKey.SHARE_GROUP_HEARTBEAT: (0, 0),
-    ApiKey.SHARE_GROUP_DESCRIBE: (0, 0),
-    ApiKey.SHARE_FETCH: (0, 0),
-    ApiKey.SHARE_ACKNOWLEDGE: (0, 0),
-    ApiKey.ADD_RAFT_VOTER: (0, 0),
-    ApiKey.REMOVE_RAFT_VOTER: (0, 0),
-    ApiKey.UPDATE_RAFT_VOTER: (0, 0),
-    ApiKey.INITIALIZE_SHARE_GROUP_STATE: (0, 0),
-    ApiKey.READ_SHARE_GROUP_STATE: (0, 0),
-    ApiKey.WRITE_SHARE_GROUP_STATE: (0, 0),
-    ApiKey.DELETE_SHARE_GROUP_STATE: (0, 0),
-    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: (0, 0),
 }
+
+DECLARED_APIS: Final = frozenset(_LAST_AND_FIRST_FLEXIBLE)
+"""The APIs whose messages `protocol.messages` has."""

@@ -16,7 +16,7 @@ from protocol.schema.api_versions import versions_of
 from protocol.schema.fields import Versions
 from protocol.schema.message import Message
 
-# What a 3.9 broker in ZooKeeper mode serves; the others belong to KRaft controllers, share groups and client telemetry.
+# What a 3.9 broker in ZooKeeper mode serves. KRaft, share groups and client telemetry have the other keys.
 ZOOKEEPER_MODE_APIS: Final = frozenset(
     {key for key in ApiKey if key <= ApiKey.ALTER_USER_SCRAM_CREDENTIALS}
     | {ApiKey.ALTER_PARTITION, ApiKey.UPDATE_FEATURES, ApiKey.ENVELOPE}
@@ -69,7 +69,7 @@ class AdvertisedApi(NamedTuple):
 
 @cache
 def api(key: ApiKey) -> Api:
-    """The messages of an API."""
+    """The messages of an API. Raises ImportError for one without declared messages."""
     module = import_module(f"protocol.messages.{key.name.lower()}")
     name = key.name.title().replace("_", "")
     request = cast("type[Message]", getattr(module, f"{name}Request"))

@@ -1,0 +1,1 @@
+"""Carries out the controller's requests on the replicas of this broker."""

@@ -20,7 +20,7 @@ from protocol.messages.leader_and_isr import (
 from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from protocol.uuid import ZERO_UUID
 from storage.disk.topic_partition import TopicPartition
-from storage.upkeep.retirements import Retirement
+from storage.upkeep.directory_renames import DirectoryRename
 
 logger = logging.getLogger(__name__)
 
@@ -96,22 +96,22 @@ def stopped_partitions(request: StopReplicaRequest) -> Iterable[tuple[TopicParti
 class StopReplicaAnswer:
     """The answer to StopReplica, put together one partition at a time."""
 
-    __slots__ = ("_errors", "_retired")
+    __slots__ = ("_errors", "_renames")
 
     def __init__(self) -> None:
         self._errors: list[StopReplicaPartitionError] = []
-        self._retired: list[tuple[StopReplicaPartitionError, Retirement]] = []
+        self._renames: list[tuple[StopReplicaPartitionError, DirectoryRename]] = []
 
-    def add(self, topic_partition: TopicPartition, code: ErrorCode, retirements: Iterable[Retirement]) -> None:
+    def add(self, topic_partition: TopicPartition, code: ErrorCode, renames: Iterable[DirectoryRename]) -> None:
         """What became of one, but for what the disk says to the deletion of its logs, which is not known yet."""
         error = StopReplicaPartitionError(topic_name=topic_partition.topic, partition_index=topic_partition.partition, error_code=code)
         self._errors.append(error)
-        self._retired.extend((error, each) for each in retirements)
+        self._renames.extend((error, each) for each in renames)
 
     def response(self) -> StopReplicaResponse:
         """All of them, when all logs are retired."""
-        for error, retirement in self._retired:
-            if retirement.failure is not None:
+        for error, rename in self._renames:
+            if rename.failure is not None:
                 error.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return StopReplicaResponse(error_code=ErrorCode.NONE, partition_errors=self._errors)
 

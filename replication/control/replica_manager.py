@@ -120,7 +120,8 @@ class ReplicaManager:
         """By leader, those of that request that nobody leads who is known here."""
         log_manager.moves.on_replaced = self._on_log_replaced
         log_manager.flusher.on_flushed = self._on_flushed
-        log_manager.context.on_log_start_offset = self._on_log_start_offset
+        log_manager.context.on_log_start_offset = self._on_log_changed
+        log_manager.on_truncated = self._on_log_changed
 
     @property
     def isr_proposals(self) -> IsrProposals:
@@ -329,7 +330,8 @@ class ReplicaManager:
         if partition is not None:
             partition.waiters.notify()
 
-    def _on_log_start_offset(self, log: PartitionLog) -> None:
+    def _on_log_changed(self, log: PartitionLog) -> None:
+        """A log begins or ends elsewhere: nobody waits for that, but those who fetch are to see it."""
         partition = self.partition(*log.topic_partition)
         if partition is not None:
             partition.end_idle_fetches()

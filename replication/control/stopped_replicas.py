@@ -15,7 +15,7 @@ from replication.control.controller_requests import EPOCH_DURING_DELETE, NO_EPOC
 from replication.ports.thread_work import done
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import LogDirFailure
-from storage.upkeep.retirements import Retirement
+from storage.upkeep.directory_renames import DirectoryRename
 
 if TYPE_CHECKING:
     from replication.control.replica_manager import ReplicaManager
@@ -38,18 +38,20 @@ async def on_stop_replica(self: ReplicaManager, request: StopReplicaRequest) -> 
             if self.is_deposed(request):
                 return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
     if deletes:
-        await done(self.log_manager.retirements.when_done)
+        await done(self.log_manager.renames.when_done)
     return answer.response()
 
 
-def _stop(self: ReplicaManager, topic_partition: TopicPartition, leader_epoch: int, *, delete: bool) -> tuple[ErrorCode, list[Retirement]]:
-    retirements: list[Retirement] = []
+def _stop(
+    self: ReplicaManager, topic_partition: TopicPartition, leader_epoch: int, *, delete: bool
+) -> tuple[ErrorCode, list[DirectoryRename]]:
+    renames: list[DirectoryRename] = []
     if topic_partition in self.offline:
-        return ErrorCode.KAFKA_STORAGE_ERROR, retirements
+        return ErrorCode.KAFKA_STORAGE_ERROR, renames
     partition = self.partition(*topic_partition)
     if partition is not None:
         if leader_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE) and leader_epoch < partition.leader_epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH, retirements
+            return ErrorCode.FENCED_LEADER_EPOCH, renames
         self.unfollow(topic_partition)
         self.log_manager.moves.stop(topic_partition)
         if delete:
@@ -59,8 +61,8 @@ def _stop(self: ReplicaManager, topic_partition: TopicPartition, leader_epoch: i
         for answer in self.answers:
             answer.deleted.add(topic_partition)
         try:
-            retirements = self.log_manager.delete(topic_partition)
+            renames = self.log_manager.delete(topic_partition)
         except LogDirFailure as failure:
             self.on_log_dir_failure(failure.log_dir, failure.what)
-            return ErrorCode.KAFKA_STORAGE_ERROR, retirements
-    return ErrorCode.NONE, retirements
+            return ErrorCode.KAFKA_STORAGE_ERROR, renames
+    return ErrorCode.NONE, renames

@@ -1,0 +1,1 @@
+"""Fetches the records of followed partitions from their leaders."""

@@ -27,7 +27,9 @@ from replication.leader.partition import Partition
 from replication.ports.peer import Peer, PeerUnavailable
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import CorruptRecord, InvalidRecord, LogBeingTruncated, OffsetOutOfRange, UnexpectedAppendOffset
+from storage.log.origins import REPLICATION
 from storage.log.partition_log import PartitionLog
+from storage.validation.run import BatchRun
 
 logger = logging.getLogger(__name__)
 
@@ -348,8 +350,9 @@ class Fetcher:
         offset = followed.offset
         if log.log_end_offset != offset:
             raise UnexpectedAppendOffset(log.topic_partition, offset, offset, log.log_end_offset)
-        appended = log.append_as_follower(records, followed.leader_epoch)
-        next_offset = appended.last_offset + 1
+        run = BatchRun(records)
+        log.append(run, followed.leader_epoch, log.context.clock.now_ms(), REPLICATION)
+        next_offset = run.last_offset + 1
         if next_offset == offset:
             # A batch that does not fit, or one of a later leader: asking again at once would bring the same.
             self.delay(followed)

@@ -1,0 +1,1 @@
+"""Leads partitions: progress of followers, in-sync replicas, high watermarks."""

@@ -10,8 +10,6 @@ Called by `ReplicaManager` (roles) and by the Produce, Fetch, ListOffsets, Offse
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from config.topic import CLEANUP_POLICY, MIN_INSYNC_REPLICAS
 from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
 from protocol.uuid import ZERO_UUID
@@ -25,16 +23,14 @@ from replication.errors import (
     UnknownReplica,
 )
 from replication.leader.isr import IsrChanges
-from replication.leader.progress import ReplicaProgress
+from replication.leader.progress import IdleFetches, ReplicaProgress
 from replication.ports.isr_proposals import IsrProposal
 from replication.ports.topic_stats import TopicStats
 from replication.ports.waiters import Waiters
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import LogBeingTruncated, OffsetOutOfRange
-from storage.log.append import Appended, AppendOrigin
 from storage.log.partition_log import PartitionLog
-from storage.log.plain_append import NOT_PLAIN
-from storage.validation.batch import ValidatedBatch
+from storage.validation.run import BatchRun
 
 HIGH_WATERMARK = -1
 """The offset by which DeleteRecords means the high watermark."""
@@ -52,6 +48,7 @@ class Partition:
         "followers",
         "has_departing_member",
         "has_failed",
+        "idle_fetches",
         "is_cut_off",
         "is_leader",
         "is_named_by_id",
@@ -109,6 +106,8 @@ class Partition:
         self.removing_replicas: tuple[int, ...] = ()
         self.followers: dict[int, ReplicaProgress] = {}
         self.waiters = Waiters()
+        self.idle_fetches: dict[IdleFetches, None] = {}
+        """Those of clients that have all there is and were told all of it, in the order in which they became so."""
         self.stats = TopicStats() if stats is None else stats
         self.effective_min_isr = 1
         self._isr_changes = isr_changes
@@ -187,15 +186,13 @@ class Partition:
 
     def count_idle_fetches(self) -> None:
         """Bring `stats` up to date."""
-        for progress in self.followers.values():
-            if progress.idle is not None:
-                progress.idle.count()
+        for idle in self.idle_fetches:
+            idle.count()
 
     def end_idle_fetches(self) -> None:
-        """What followers that have everything need not be asked about has changed, though nobody who waits need look."""
-        for progress in self.followers.values():
-            if progress.idle is not None:
-                progress.idle.end()
+        """What clients find here may have changed: each is to look at its next fetch, though none that waits need look now."""
+        for idle in list(self.idle_fetches):
+            idle.end()
 
     def set_cut_off(self, is_cut_off: bool) -> None:
         """Whether records that other replicas must have are refused; who waits for them now is answered."""
@@ -206,6 +203,7 @@ class Partition:
     def on_config_change(self) -> None:
         """The log's configuration or the number of replicas changed: no more replicas can be asked for than there are."""
         self.effective_min_isr = min(self.log.config[MIN_INSYNC_REPLICAS], len(self.followers) + 1)
+        self.end_idle_fetches()  # old clients do not understand every compression type
 
     # -- the ISR: `isr` decides ------------------------------------------------------------------------------------------
 
@@ -237,18 +235,27 @@ class Partition:
 
     # -- the leader's data path ----------------------------------------------------------------------------------------
 
-    def append_as_leader(
-        self, batch: ValidatedBatch, required_acks: int, now_ms: int, origin: AppendOrigin = AppendOrigin.CLIENT
-    ) -> Appended:
-        """Append one validated batch and move the high watermark if no other replica is to be waited for.
+    def append(self, run: BatchRun, required_acks: int, now_ms: int, origin: int) -> None:
+        """Append the one batch that was read of `run`, and move the high watermark if no other replica is to be waited for.
 
-        Raises NotLeaderOrFollower, NotEnoughReplicas, and what PartitionLog.append_as_leader raises.
+        The run says where it went, or that a worker has to look at it first; nothing is done then. Raises NotLeaderOrFollower,
+        NotEnoughReplicas, and what PartitionLog.append raises.
         """
         self.check_may_append(required_acks)
         log = self.log
-        appended = log.append_as_leader(batch, self.leader_epoch, now_ms, origin)
-        self._on_appended(log, appended.last_offset - appended.first_offset + 1, len(batch.records))
-        return appended
+        log.append(run, self.leader_epoch, now_ms, origin)
+        if run.needs_worker:
+            return
+        stats = self.stats
+        stats.produce_requests += 1
+        stats.messages_in += run.last_offset - run.first_offset + 1
+        stats.bytes_in += run.size
+        if not self.followers and not self.has_departing_member:
+            log.commit_all()
+        elif len(self.maximal_isr) == 1:  # with others in sync it moves when they have the records
+            self.maybe_advance_high_watermark()
+        if self.waiters.waiting:
+            self.waiters.notify()
 
     def check_may_append(self, required_acks: int) -> None:
         """Whether a producer with such acks may append here. Raises NotLeaderOrFollower, NotEnoughReplicas."""
@@ -258,41 +265,6 @@ class Partition:
             if self.is_cut_off:
                 raise NotLeaderOrFollower(*self.topic_partition, self.leader_id, self.leader_epoch)
             raise NotEnoughReplicas(self.topic_partition, len(self.isr), self.effective_min_isr)
-
-    def append_plain(self, records: memoryview, required_acks: int, now_ms: int, api_version: int) -> int:
-        """The same for a plain batch as it came in a Produce request; the offset of its first record.
-
-        NOT_PLAIN when nothing was done and `append_as_leader` is to be asked. Raises what PartitionLog.append_plain raises.
-        """
-        if not self.is_leader or (required_acks == -1 and (self.is_cut_off or len(self.isr) < self.effective_min_isr)):
-            return NOT_PLAIN
-        log = self.log
-        first_offset = log.append_plain(records, self.leader_epoch, now_ms, api_version)
-        if first_offset != NOT_PLAIN:
-            self._on_appended(log, log.log_end_offset - first_offset, len(records))
-        return first_offset
-
-    def append_several_plain(self, batches: Sequence[memoryview], required_acks: int, now_ms: int, api_version: int) -> list[int]:
-        """The same for a batch each of several Produce requests. None when nothing was done, and each is to be appended by itself."""
-        if not self.is_leader or (required_acks == -1 and (self.is_cut_off or len(self.isr) < self.effective_min_isr)):
-            return []
-        log = self.log
-        first_offsets, size = log.append_several_plain(batches, self.leader_epoch, now_ms, api_version)
-        if first_offsets:
-            self._on_appended(log, log.log_end_offset - first_offsets[0], size, len(first_offsets))
-        return first_offsets
-
-    def _on_appended(self, log: PartitionLog, messages: int, size: int, requests: int = 1) -> None:
-        stats = self.stats
-        stats.produce_requests += requests
-        stats.messages_in += messages
-        stats.bytes_in += size
-        if not self.followers and not self.has_departing_member:
-            log.commit_all()
-        elif len(self.maximal_isr) == 1:  # with others in sync it moves when they have the records
-            self.maybe_advance_high_watermark()
-        if self.waiters.waiting:
-            self.waiters.notify()
 
     def is_flushed(self, end_offset: int) -> bool:
         """Whether what was appended up to `end_offset` is on the disk, if `flush.messages` asks for that before it is acknowledged."""

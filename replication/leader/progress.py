@@ -10,9 +10,9 @@ from storage.disk.clock import NEVER_MS
 
 
 class IdleFetches(Protocol):
-    """The fetches of a follower for a partition of which nothing is to be told: they are kept once for all such partitions.
+    """The fetches of one client for a partition of which nothing is to be read or told. They stand in `Partition.idle_fetches` until `end`.
 
-    From `ReplicaProgress.idle` being set until `end`, each of them is a fetch at the log end offset, with the log start offset known here.
+    Those of a follower are `ReplicaProgress.idle`, too: each is a fetch at the log end offset, with the log start offset known here.
     """
 
     @property
@@ -23,7 +23,7 @@ class IdleFetches(Protocol):
         """Add those to the topic's counters that are not there yet."""
 
     def end(self) -> None:
-        """What they were is written down with `ReplicaProgress.end_idle`: from now on each fetch is told."""
+        """The partition is to be looked at again. Of a follower, `ReplicaProgress.end_idle` learns what the fetches were."""
 
 
 class ReplicaProgress:

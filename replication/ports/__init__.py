@@ -1,0 +1,1 @@
+"""Declares what replication needs from the broker, and what it shares with other floors."""

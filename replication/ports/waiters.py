@@ -11,7 +11,9 @@ from typing import Protocol
 class Waiter(Protocol):
     """An operation that waits for partitions."""
 
-    completed: bool
+    @property
+    def completed(self) -> bool:
+        """Whether it waits no more."""
 
     def try_complete(self) -> bool:
         """Complete if what it waits for has come; True when it is (or already was) complete."""

@@ -1,0 +1,1 @@
+"""Reads partitions for consumers and followers."""

@@ -1,21 +1,21 @@
-"""Reading one partition for a Fetch: which offsets the asker may see, and what it is told beside the records.
+"""Reads one partition for a Fetch: decides which offsets the asker may see, and finds what it is told beside the records.
 
-Called by the Fetch handler for consumers and followers alike; the difference is the bound: a consumer reads below the high watermark
-(or the last stable offset), a follower up to the log end offset, and what a follower asks for is what its leader learns of it.
+Called by the Fetch handler for consumers and followers alike. They differ in the bound: a consumer reads below the high watermark or the
+last stable offset, a follower up to the log end offset. They differ in progress: what a follower asks for is what its leader learns of it.
+And they differ in the quota, which bounds what throttled followers get.
 """
 
 from __future__ import annotations
 
-from typing import Protocol, cast
-
-from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from protocol.uuid import ZERO_UUID
 from replication.control.replica_manager import ReplicaManager
 from replication.errors import InconsistentTopicId
 from replication.leader.partition import Partition
 from replication.ports.replica_selector import NO_PREFERENCE, preferred_read_replica
 from replication.ports.throttle import ReplicationQuota
+from replication.reading.asked_partition import NO_EPOCH, AskedPartition
 from storage.errors import OffsetOutOfRange
+from storage.log.partition_log import PartitionLog
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
@@ -26,14 +26,29 @@ DEBUGGING_CONSUMER = -2
 
 
 class FetchParams:
-    """Who reads, and how. `or_follower`: a replica that only follows will do (KIP-392).
+    """Says who reads and how, and keeps what is common to one reading of all partitions.
 
-    `rack_id` is where a consumer stands that may be sent to another replica; None if it may not. `listener` is where it reaches brokers.
-    `throttled_bytes` and `is_withheld` are of one reading of all partitions: how many bytes count against the leader's quota if they are
-    sent, and whether some were kept back.
+    `or_follower`: a replica that only follows will do (KIP-392). `rack_id` is where a consumer stands that may be sent to another replica;
+    None if it may not. `listener` is where it reaches brokers.
     """
 
-    __slots__ = ("has_turn", "is_withheld", "isolation", "listener", "or_follower", "rack_id", "replica_id", "throttled_bytes")
+    __slots__ = (
+        "finds_records",
+        "has_turn",
+        "is_first_reading",
+        "is_withheld",
+        "isolation",
+        "left",
+        "listener",
+        "may_wait",
+        "min_one_batch",
+        "now_ms",
+        "or_follower",
+        "rack_id",
+        "replica_id",
+        "size",
+        "throttled_bytes",
+    )
 
     def __init__(self, replica_id: int, isolation: int, *, or_follower: bool, rack_id: str | None = None, listener: str = "") -> None:
         self.replica_id = replica_id
@@ -41,12 +56,32 @@ class FetchParams:
         self.or_follower = or_follower
         self.rack_id = rack_id
         self.listener = listener
+        self.is_first_reading = True
+        """A fetch that waited tells nothing new about its follower."""
+        self.finds_records = True
+        """Without, a reading only learns what there is to learn, and says what there would be to read."""
+        self.may_wait = True
+        """Whether lookups may wait for the disk."""
+        self.now_ms = 0
+        """The time of the reading, by `elapsed_ms`."""
+        self.left = 0
+        """Bytes that the answer may still take."""
+        self.size = 0
+        """Bytes that were found."""
+        self.min_one_batch = False
+        """Whether the first batch is returned even when it is larger than what is left."""
         self.throttled_bytes = 0
+        """Bytes that count against the leader's quota if they are sent."""
         self.has_turn = False
         self.is_withheld = False
+        """Whether the leader's quota kept something back."""
 
-    def begin(self) -> None:
+    def begin(self, max_bytes: int, now_ms: int, *, min_one_batch: bool) -> None:
         """Everything is read anew."""
+        self.left = max_bytes
+        self.now_ms = now_ms
+        self.min_one_batch = min_one_batch
+        self.size = 0
         self.throttled_bytes = 0
         self.has_turn = False
         self.is_withheld = False
@@ -65,90 +100,76 @@ class FetchParams:
         return log.last_stable_offset if self.isolation == READ_COMMITTED else log.high_watermark
 
 
-class AskedPartition(Protocol):
-    """One partition as a fetch asks for it. `topic_id` is ZERO_UUID when it asks by name."""
+def read_one(replicas: ReplicaManager, partition: Partition, asked: AskedPartition, params: FetchParams) -> None:
+    """Read what a fetch asks of one partition, within what is left of the reading; `asked` holds what was found.
 
-    topic_id: bytes
-    partition: int
-    offset: int
-    leader_epoch: int
-    last_fetched_epoch: int
-    start: int
-
-
-class SessionPartition(AskedPartition, Protocol):
-    """One partition of a fetch session, and what the asker was last told of it."""
-
-    high_watermark: int
-    log_start_offset: int
-
-
-def read_partition(
-    replicas: ReplicaManager,
-    name: str,
-    asked: AskedPartition,
-    params: FetchParams,
-    max_bytes: int,
-    now_ms: int,
-    *,
-    min_one_batch: bool,
-    is_first_read: bool = True,
-    may_wait: bool = True,
-) -> PartitionData:
-    """Read up to `max_bytes` of one partition. `is_first_read`: a fetch that waited tells nothing new about its follower.
-    `now_ms` is that of `elapsed_ms`.
-
-    Raises the errors of ReplicaManager.partition_or_raise, of the leader and epoch checks, InconsistentTopicId and OffsetOutOfRange;
-    ColdRead unless it `may_wait` for the disk, before anything has changed.
+    Raises the errors of the leader, epoch and replica checks, InconsistentTopicId, OffsetOutOfRange and other StorageErrors.
+    Raises ColdRead unless the reading may wait for the disk, before anything has changed.
     """
-    of_topic = replicas.partitions.get(name)
-    partition = of_topic.get(asked.partition) if of_topic is not None else None
-    if partition is None:
-        partition = replicas.partition_or_raise(name, asked.partition)
     log = partition.log
     topic_id = asked.topic_id
-    if topic_id not in (ZERO_UUID, log.topic_id) and log.topic_id != ZERO_UUID:
+    if topic_id not in (log.topic_id, ZERO_UUID) and log.topic_id != ZERO_UUID:
         raise InconsistentTopicId(f"a fetch session holds {partition.topic_partition} by an id that is not its own any more")
-    if params.rack_id is not None and partition.is_leader and replicas.replica_selector is not None:
-        preferred = preferred_read_replica(
-            partition, replicas.cluster, replicas.replica_selector, params.rack_id, params.listener, asked.offset, now_ms
-        )
-        if preferred != NO_PREFERENCE:
-            partition.check_leader_epoch(asked.leader_epoch)
-            return _without_records(partition, preferred_read_replica=preferred)
-    partition.check_leader(asked.leader_epoch, or_follower=params.or_follower)
-    replica_id = params.replica_id
-    offset = asked.offset
-    if replica_id >= 0:
-        partition.check_replica(replica_id, asked.leader_epoch)
-    if asked.last_fetched_epoch != -1:
-        diverging = _diverging_epoch(partition, asked)
-        if diverging is not None:
-            return _without_records(partition, diverging_epoch=diverging)
-    found = log.read(offset, max_bytes, params.end_offset(partition), min_one_batch, may_wait)
-    region = found.region
-    if replica_id >= 0:
-        if is_first_read:
-            partition.on_follower_fetch(replica_id, offset, asked.start, now_ms)
-        quota = replicas.leader_quota
-        if quota is not None and quota.is_limited and region is not None and not _passes(quota, partition, params, len(region)):
-            region = None
-    answer = PartitionData(
-        partition_index=asked.partition,
-        high_watermark=log.high_watermark,
-        last_stable_offset=log.last_stable_offset,
-        log_start_offset=log.log_start_offset,
-        # encode_parts hands on whatever has a length; the network sends a region without reading it
-        records=b"" if region is None else cast("memoryview", region),
-    )
-    if params.isolation == READ_COMMITTED and replica_id == CONSUMER:
-        answer.aborted_transactions = [
-            AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-            for aborted in (log.aborted_transactions(offset, found.next_offset, may_wait) if region is not None else ())
-        ]
+    asked.region = None
+    asked.aborted = None
+    asked.preferred_read_replica = NO_PREFERENCE
+    asked.diverging_epoch = NO_EPOCH
+    if params.rack_id is not None and partition.is_leader:
+        asked.preferred_read_replica = _preferred_read_replica(replicas, partition, asked, params)
+    if asked.preferred_read_replica != NO_PREFERENCE:
+        partition.check_leader_epoch(asked.leader_epoch)
     else:
-        answer.aborted_transactions = None
-    return answer
+        partition.check_leader(asked.leader_epoch, or_follower=params.or_follower)
+        if params.replica_id >= 0:
+            partition.check_replica(params.replica_id, asked.leader_epoch)
+        if asked.last_fetched_epoch == NO_EPOCH or not _has_parted(log, asked):
+            _find_records(replicas, partition, asked, params)
+    asked.high_watermark = log.high_watermark
+    asked.last_stable_offset = log.last_stable_offset
+    asked.log_start_offset = log.log_start_offset
+    note_end(partition, asked, params)
+
+
+def note_end(partition: Partition, asked: AskedPartition, params: FetchParams) -> None:
+    """Remember how far the asker could read, so that it can be told later how much has come."""
+    log = partition.log
+    asked.end_offset = end_offset = params.end_offset(partition)
+    if end_offset == log.log_end_offset:
+        asked.open_segment = segment = log.active_segment
+        asked.open_size = segment.size
+    else:
+        asked.open_segment = None
+
+
+def _find_records(replicas: ReplicaManager, partition: Partition, asked: AskedPartition, params: FetchParams) -> None:
+    log = partition.log
+    offset = asked.offset
+    region = None
+    next_offset = offset
+    end_offset = params.end_offset(partition)
+    if params.finds_records:
+        max_bytes = asked.max_bytes if asked.max_bytes < params.left else params.left
+        region, next_offset = log.read(offset, max_bytes, end_offset, params.min_one_batch, params.may_wait)
+    elif not log.log_start_offset <= offset <= log.log_end_offset:
+        raise OffsetOutOfRange(partition.topic_partition, offset, log.log_start_offset, log.log_end_offset)
+    if params.replica_id >= 0:
+        if params.is_first_reading:
+            partition.on_follower_fetch(params.replica_id, offset, asked.start, params.now_ms)
+        quota = replicas.leader_quota
+        if region is not None and quota is not None and quota.is_limited and not _passes(quota, partition, params, region.length):
+            region = None
+    elif params.isolation == READ_COMMITTED:
+        asked.aborted = _aborted(log, offset, next_offset, params) if region is not None else ()
+    if region is not None:
+        asked.region = region
+        size = region.length
+        params.size += size
+        params.left = params.left - size if size < params.left else 0
+        params.min_one_batch = False
+
+
+def _aborted(log: PartitionLog, offset: int, next_offset: int, params: FetchParams) -> list[tuple[int, int]]:
+    return [(aborted.producer_id, aborted.first_offset) for aborted in log.aborted_transactions(offset, next_offset, params.may_wait)]
 
 
 def _passes(quota: ReplicationQuota, partition: Partition, params: FetchParams, size: int) -> bool:
@@ -169,66 +190,23 @@ def _passes(quota: ReplicationQuota, partition: Partition, params: FetchParams, 
     return True
 
 
-def is_idle_follower(partition: Partition, asked: SessionPartition, replica_id: int, now_ms: int, *, is_first_read: bool) -> bool:
-    """Whether a follower in a session that names topics by id has all there is, and was told all of it: nothing is to be read or said.
+def _preferred_read_replica(replicas: ReplicaManager, partition: Partition, asked: AskedPartition, params: FetchParams) -> int:
+    if replicas.replica_selector is None or params.rack_id is None:
+        return NO_PREFERENCE
+    return preferred_read_replica(
+        partition, replicas.cluster, replicas.replica_selector, params.rack_id, params.listener, asked.offset, params.now_ms
+    )
 
-    The leader learns what it has to learn of it. Most partitions of most fetches between brokers are so, and a look costs a fraction of
-    reading and answering.
-    """
-    log = partition.log
-    if (
-        asked.offset != log.log_end_offset
-        or not partition.is_leader
-        or asked.leader_epoch != partition.leader_epoch
-        or asked.last_fetched_epoch not in (-1, log.latest_epoch)
-        or asked.topic_id != log.topic_id
-        or replica_id not in partition.followers
-    ):
+
+def _has_parted(log: PartitionLog, asked: AskedPartition) -> bool:
+    """Whether the asker's log is another than ours (KIP-595 for followers, KIP-320 for consumers). Raises OffsetOutOfRange."""
+    if asked.last_fetched_epoch == log.latest_epoch and asked.offset <= log.log_end_offset:
         return False
-    if is_first_read:
-        partition.on_follower_fetch(replica_id, asked.offset, asked.start, now_ms)
-    return asked.high_watermark == log.high_watermark and asked.log_start_offset == log.log_start_offset
-
-
-def is_idle_consumer(partition: Partition, asked: SessionPartition, isolation: int) -> bool:
-    """The same of a consumer in such a session, which nobody is to send to another replica: the leader learns nothing of it."""
-    log = partition.log
-    return (
-        asked.offset == (log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark)
-        and asked.high_watermark == log.high_watermark
-        and asked.log_start_offset == log.log_start_offset
-        and partition.is_leader
-        and asked.leader_epoch in (-1, partition.leader_epoch)
-        and asked.last_fetched_epoch == -1
-        and asked.topic_id == log.topic_id
-        and log.truncation is None
-    )
-
-
-def _without_records(
-    partition: Partition, diverging_epoch: EpochEndOffset | None = None, preferred_read_replica: int = NO_PREFERENCE
-) -> PartitionData:
-    log = partition.log
-    answer = PartitionData(
-        partition_index=partition.topic_partition.partition,
-        high_watermark=log.high_watermark,
-        last_stable_offset=log.last_stable_offset,
-        log_start_offset=log.log_start_offset,
-        aborted_transactions=None,
-        preferred_read_replica=preferred_read_replica,
-        records=b"",
-    )
-    if diverging_epoch is not None:
-        answer.diverging_epoch = diverging_epoch
-    return answer
-
-
-def _diverging_epoch(partition: Partition, asked: AskedPartition) -> EpochEndOffset | None:
-    """Where the asker's log parts from ours, when it does (KIP-595 for followers, KIP-320 for consumers). Raises OffsetOutOfRange."""
-    log = partition.log
     epoch, end_offset = log.end_offset_for_epoch(asked.last_fetched_epoch)
-    if epoch == -1 or end_offset == -1 or asked.offset < log.log_start_offset:
-        raise OffsetOutOfRange(partition.topic_partition, asked.offset, log.log_start_offset, log.log_end_offset)
+    if epoch == NO_EPOCH or end_offset == -1 or asked.offset < log.log_start_offset:
+        raise OffsetOutOfRange(log.topic_partition, asked.offset, log.log_start_offset, log.log_end_offset)
     if epoch < asked.last_fetched_epoch or end_offset < asked.offset:
-        return EpochEndOffset(epoch=epoch, end_offset=end_offset)
-    return None
+        asked.diverging_epoch = epoch
+        asked.diverging_end_offset = end_offset
+        return True
+    return False

@@ -1,0 +1,1 @@
+"""Compacts logs: keeps the latest record of every key."""

@@ -1,6 +1,6 @@
-"""How far each log is clean: `cleaner-offset-checkpoint` in each log directory, and the same in memory.
+"""Keeps the offset up to which each log is clean, in memory and in `cleaner-offset-checkpoint` of each log directory.
 
-Owned by `LogCleaner`; asked on the event loop, read in a thread at start, written by threads.
+Owned by `LogCleaner`; queried on the event loop, loaded in a thread at start, written by threads.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ from storage.upkeep.log_checkpoints import LogCheckpoints
 
 
 class CleanerCheckpoints:
-    """Those of all log directories."""
+    """The cleaner checkpoints of all log directories."""
 
     __slots__ = ("_checkpoints", "_failures", "_fs", "_logs", "_offsets", "_on_failure")
 
@@ -33,7 +33,8 @@ class CleanerCheckpoints:
         self._failures: list[LogDirFailure] = []
 
     def load(self, log_dirs: Iterable[str]) -> None:
-        """Reads the files: what they say of logs that are there. Blocks; `report_failures` tells what could not be read."""
+        """Reads the files, ignoring entries of logs that do not exist. Blocks; `report_failures` reports files that
+        could not be read."""
         present = {(log.log_dir, log.topic_partition) for log in self._logs()}
         for log_dir in log_dirs:
             try:
@@ -45,7 +46,7 @@ class CleanerCheckpoints:
                 self._failures.append(LogDirFailure(log_dir, f"{log_dir}/{CLEANER_OFFSET_CHECKPOINT}", error.strerror or str(error)))
 
     def report_failures(self) -> None:
-        """On the loop: the directories whose file could not be read are not used, as with the other checkpoints."""
+        """Reports unreadable files, on the loop: as for other checkpoints, their directories are taken offline."""
         failures, self._failures = self._failures, []
         for failure in failures:
             self._on_failure(failure)
@@ -60,13 +61,13 @@ class CleanerCheckpoints:
         self._write(log.log_dir)
 
     def truncate(self, log: PartitionLog, offset: int) -> None:
-        """From `offset` on the log is not clean any more."""
+        """The log is no longer clean from `offset` on."""
         known = self.get(log)
         if known is not None and known > offset:
             self.update(log, offset)
 
     def remove(self, log: PartitionLog) -> None:
-        """The log is no more."""
+        """The log was deleted."""
         if self._offsets.get(log.log_dir, {}).pop(log.topic_partition, None) is not None:
             self._write(log.log_dir)
 

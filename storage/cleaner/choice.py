@@ -1,8 +1,8 @@
-"""Which log the cleaner takes next, and how far it may clean: the rules of Apache Kafka's LogCleanerManager.
+"""Chooses the log to clean next, and the offsets to clean: the rules of Apache Kafka's LogCleanerManager.
 
-Asked by `LogCleaner` on the event loop. A log is the filthier the larger the part of it that was never cleaned. Out of reach are the
-active segment, what is not below the last stable offset, and what is younger than `min.compaction.lag.ms`; what is older than
-`max.compaction.lag.ms` is cleaned however clean the rest is (KIP-58, KIP-354).
+Called by `LogCleaner` on the event loop. A log is the dirtier the larger its uncleaned part is. Not cleanable are the
+active segment, offsets from the last stable offset on, and segments younger than `min.compaction.lag.ms`. Segments
+older than `max.compaction.lag.ms` are cleaned however clean the rest of the log is (KIP-58, KIP-354).
 """
 
 import logging
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class DirtyRange(NamedTuple):
-    """What of a log is to be cleaned."""
+    """The offsets of a log to clean."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
@@ -33,7 +33,7 @@ class LogToClean(NamedTuple):
     clean_bytes: int
     cleanable_bytes: int
     compaction_delay_ms: int
-    """For how long it ought to have been cleaned by `max.compaction.lag.ms`."""
+    """Time since `max.compaction.lag.ms` required a cleaning."""
     is_checkpoint_wrong: bool
 
     @property
@@ -43,19 +43,19 @@ class LogToClean(NamedTuple):
 
     @property
     def is_cleanable(self) -> bool:
-        """Whether it is worth it, or has to be."""
+        """Whether a cleaning is worthwhile, or required."""
         if self.compaction_delay_ms > 0 and self.cleanable_bytes > 0:
             return True
         return self.cleanable_ratio > self.log.config[MIN_CLEANABLE_DIRTY_RATIO]
 
 
 def is_compacted(each: PartitionLog) -> bool:
-    """Whether its `cleanup.policy` has `compact`."""
+    """Whether its `cleanup.policy` contains `compact`."""
     return "compact" in each.config[CLEANUP_POLICY]
 
 
 def log_to_clean(each: PartitionLog, last_clean_offset: int | None, now_ms: int) -> LogToClean:
-    """What cleaning the log would mean. May raise OSError, for it looks at timestamps if a lag is configured."""
+    """The extent of a cleaning of the log. May raise OSError, because it reads timestamps if a lag is configured."""
     first_dirty, uncleanable, is_checkpoint_wrong = dirty_range(each, last_clean_offset, now_ms)
     segments = each.segments
     first_uncleanable_segment = segments.floor(min(uncleanable, each.active_segment.base_offset)) or segments.first
@@ -73,14 +73,15 @@ def log_to_clean(each: PartitionLog, last_clean_offset: int | None, now_ms: int)
 
 
 def dirty_range(each: PartitionLog, last_clean_offset: int | None, now_ms: int) -> DirtyRange:
-    """The offsets that were not cleaned yet and may be; `last_clean_offset` is what the checkpoint says. May raise OSError."""
+    """The offsets that are not cleaned yet and may be; `last_clean_offset` is that of the checkpoint. May raise
+    OSError."""
     log_start_offset = each.log_start_offset
     first_dirty = log_start_offset if last_clean_offset is None else last_clean_offset
     is_checkpoint_wrong = False
     if first_dirty < log_start_offset:
         if "delete" not in each.config[CLEANUP_POLICY]:
             log.warning(
-                "%s: cleaning begins at the log start offset %d, for the cleaner's checkpoint, %d, lies below it",
+                "%s: cleaning begins at the log start offset %d, because the cleaner's checkpoint, %d, is below it",
                 each.topic_partition,
                 log_start_offset,
                 first_dirty,
@@ -88,7 +89,7 @@ def dirty_range(each: PartitionLog, last_clean_offset: int | None, now_ms: int) 
         first_dirty, is_checkpoint_wrong = log_start_offset, True
     elif first_dirty > each.log_end_offset:
         log.warning(
-            "%s: the whole log is cleaned, for the cleaner's checkpoint, %d, lies beyond its end, %d",
+            "%s: the whole log is cleaned, because the cleaner's checkpoint, %d, is beyond its end, %d",
             each.topic_partition,
             first_dirty,
             each.log_end_offset,

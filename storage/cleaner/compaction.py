@@ -1,12 +1,13 @@
-"""The log cleaner: keeps the latest record of every key in logs with `cleanup.policy=compact`, and deletes old segments of those logs.
+"""Schedules the cleaning of compacted logs: keeps the latest record of every key, and deletes old segments of those
+logs.
 
-`LogManager` owns one. It works on the event loop and only decides: which log is next, when segments change places, how far a log is clean.
-The reading and writing is done by `log.cleaner.threads` workers, each a process (`cleaner_process`) that exists only while there is
-something to clean. A worker is polled, so nothing waits for it, in no thread either.
+`LogManager` owns one `LogCleaner`. It runs on the event loop and only decides: which log is cleaned next, when segments
+are replaced, how far a log is clean. `log.cleaner.threads` workers do the reading and writing; each is a process
+(`process`) that exists only while there is a log to clean. Workers are polled, so that no thread waits for them.
 
-Invariants: one worker at most is on a log; segments change places only on the loop and only if nobody called the cleaning off since; the
-checkpoint of a log never lies beyond what was cleaned of it. Whoever truncates, deletes or loses a log tells (`on_truncated`, `on_deleted`,
-`on_log_dir_failure`).
+Invariants: at most one worker cleans a log; segments are replaced on the loop only, and only if the cleaning was not
+aborted; the checkpoint of a log never exceeds its cleaned offsets. Callers that truncate, delete or lose a log report
+it (`on_truncated`, `on_deleted`, `on_log_dir_failure`).
 """
 
 import logging
@@ -44,12 +45,12 @@ log = logging.getLogger(__name__)
 
 _LOGS_PER_TURN = 300
 _COMPACTED_COSTS = 14
-"""As much as so many that are not."""
+"""Cost of inspecting a compacted log, in units of one that is not compacted."""
 _FIRST_POLL_MS = 2
 _LAST_POLL_MS = 50
 _IDLE_MS = 30_000
 _TRIES = 3
-"""A log whose cleaning ended early so often, one time after the other, is uncleanable: it may be what kills the worker."""
+"""Failed attempts in a row after which a log is uncleanable: the log itself may kill the worker."""
 _RESTART_KEYS = (
     LOG_CLEANER_THREADS,
     LOG_CLEANER_DEDUPE_BUFFER_SIZE,
@@ -76,13 +77,13 @@ class LogCleaner:
         on_failure: Callable[[LogDirFailure], None],
         new_worker: Callable[[], CleanerWorker] = CleanerProcess,
     ) -> None:
-        """`logs` gives those that may be cleaned; `on_failure` is told, on the loop, when the disk refuses."""
+        """`logs` returns the logs that may be cleaned; `on_failure` is called on the loop when the disk fails."""
         self.checkpoints = CleanerCheckpoints(filesystem, checkpoints, logs, on_failure)
         self.last_stats = CleaningStats()
         self.io_bytes = 0
-        """What was read and written by all cleanings that came to their end."""
+        """Bytes read and written by all completed cleanings."""
         self.max_dirty_ratio = 0.0
-        """The dirty ratio of the filthiest log when it was last looked."""
+        """The dirty ratio of the dirtiest log at the last look."""
         self.max_compaction_delay_ms = 0
         self.last_run_ms = elapsed_ms(clock)
         self._config = config
@@ -95,20 +96,20 @@ class LogCleaner:
         self._tasks: dict[TopicPartition, CleaningTask] = {}
         self._paused: dict[TopicPartition, int] = {}
         self._early_ends: dict[TopicPartition, int] = {}
-        """How often in a row the cleaning of a log ended early for no reason that is known."""
+        """Number of cleanings in a row that ended early for an unknown reason, by log."""
         self._cold: set[TopicPartition] = set()
-        """Logs whose age a thread has read from the disk, or is about to."""
+        """Logs whose timestamps a thread has read from the disk, or is about to read."""
         self._uncleanable: dict[str, set[TopicPartition]] = {}
         self._idle: list[CleanerWorker] = []
         self._idle_since_ms = 0
         self._scan: deque[PartitionLog] | None = None
         self._candidates: list[LogToClean] = []
-        self._dirtiest, self._longest_delay_ms = 0.0, 0  # of the logs that were looked at in this round
+        self._dirtiest, self._longest_delay_ms = 0.0, 0  # of the logs inspected in this round
         self._wakes = 0
         self._is_stopped = True
 
     def start(self) -> None:
-        """Begins; on the event loop, as soon as the logs are there. Does nothing without `log.cleaner.enable`."""
+        """Starts the cleaner; on the event loop, once the logs are loaded. Does nothing without `log.cleaner.enable`."""
         if not self._config[LOG_CLEANER_ENABLE]:
             log.info("the log cleaner is off (log.cleaner.enable): compacted topics will grow")
             return
@@ -118,7 +119,7 @@ class LogCleaner:
         self._wake_in(0)
 
     def shutdown(self) -> None:
-        """Calls everything off and ends the workers. Blocks; the background runs nothing any more."""
+        """Aborts all cleanings and ends the workers. Blocks; called after the background has stopped."""
         self._is_stopped = True
         for task in self._tasks.values():
             task.is_aborted = True
@@ -129,33 +130,36 @@ class LogCleaner:
             try:
                 task.remove_leftovers(self._fs)
             except OSError as error:
-                log.warning("%s: %s; the next start removes what the cleaner left", task.log.directory, error)
+                log.warning("%s: %s; the next start removes the cleaner's temporary files", task.log.directory, error)
         self._tasks.clear()
         self._idle.clear()
 
-    # ---- what the others tell
+    # ---- events of other components
 
     def abort_cleaning(self, topic_partition: TopicPartition, reason: str) -> None:
-        """Calls the cleaning of this log off, if it is under way. Nothing of it happens to the log after this returns."""
+        """Aborts the cleaning of this log, if one is in progress. The cleaning does not change the log after this
+        returns."""
         task = self._tasks.get(topic_partition)
         if task is not None and not task.is_aborted:
-            log.info("%s: the cleaning is called off: %s", topic_partition, reason)
+            log.info("%s: the cleaning is aborted: %s", topic_partition, reason)
             task.is_aborted = True
             task.worker.kill()
 
     def pause_cleaning(self, topic_partition: TopicPartition, reason: str) -> None:
-        """Calls it off, and does not clean the log until `resume_cleaning` was called as often as this."""
+        """Aborts the cleaning of the log, and prevents further ones until `resume_cleaning` was called as often as
+        this."""
         self._paused[topic_partition] = self._paused.get(topic_partition, 0) + 1
         self.abort_cleaning(topic_partition, reason)
 
     def resume_cleaning(self, topic_partition: TopicPartition) -> None:
-        """Takes one `pause_cleaning` back."""
+        """Reverts one `pause_cleaning`."""
         left = self._paused.pop(topic_partition) - 1
         if left:
             self._paused[topic_partition] = left
 
     def on_truncated(self, each: PartitionLog) -> None:
-        """The log was cut at its end: what was read of it may be gone, and what was clean may be written anew."""
+        """The log was cut at its end: offsets that the worker has read may be gone, and clean offsets may be written
+        again."""
         task = self._tasks.get(each.topic_partition)
         if task is not None and task.log is each:
             begins_anew = each.segments.first.base_offset > task.job.segments[0].base_offset
@@ -164,7 +168,7 @@ class LogCleaner:
         self.checkpoints.truncate(each, each.active_segment.base_offset)
 
     def on_deleted(self, each: PartitionLog) -> None:
-        """The log is no more."""
+        """The log was deleted."""
         task = self._tasks.get(each.topic_partition)
         if task is not None and task.log is each:
             self.abort_cleaning(each.topic_partition, "it was deleted")
@@ -181,11 +185,12 @@ class LogCleaner:
         self.checkpoints.on_log_dir_failure(log_dir)
 
     def uncleanable_partitions(self, log_dir: str) -> frozenset[TopicPartition]:
-        """Those whose cleaning failed for a reason that lies in them; they are not tried again until the broker starts."""
+        """The partitions whose cleaning failed because of their logs; they are not tried again until the broker
+        restarts."""
         return frozenset(self._uncleanable.get(log_dir, ()))
 
     def uncleanable_bytes(self, log_dir: str) -> int:
-        """What could not be cleaned of those. Adds up sizes; for metrics."""
+        """Cleanable bytes of the uncleanable partitions, for metrics. Adds up sizes of segments."""
         partitions = self._uncleanable.get(log_dir)
         logs = [each for each in self._logs() if each.topic_partition in partitions and each.log_dir == log_dir] if partitions else []
         now_ms = self._clock.now_ms()
@@ -196,10 +201,10 @@ class LogCleaner:
             self.abort_cleaning(topic_partition, f"the configuration changed: {', '.join(sorted(changed))}")
         self._wake_in(0)
 
-    # ---- choosing
+    # ---- choosing a log
 
     def _wake_in(self, delay_ms: int) -> None:
-        """Looks for a log to clean then; what was planned before is forgotten."""
+        """Schedules the next look for a log to clean; replaces an earlier schedule."""
         self._wakes += 1
         wake = self._wakes
         self._background.schedule("log-cleaner", delay_ms, 0, lambda: self._on_wake(wake))
@@ -213,7 +218,7 @@ class LogCleaner:
             self._look_at_some(now_ms)
 
     def _look_at_some(self, now_ms: int) -> None:
-        """A few logs per turn of the loop, for a broker may have thousands."""
+        """Inspects a number of logs per turn of the loop, because a broker may have thousands."""
         scan = self._scan
         if scan is None or self._is_stopped:
             return
@@ -231,7 +236,7 @@ class LogCleaner:
         self._take_filthiest()
 
     def _look_at(self, each: PartitionLog, now_ms: int, deletable: int) -> int:
-        """Deletes at most `deletable` segments of it; returns what that cost."""
+        """Deletes at most `deletable` segments of the log; returns the cost of the inspection."""
         if each.is_closed or each.truncation is not None or not self._may_clean(each):
             return 0
         deleted = 0
@@ -241,7 +246,7 @@ class LogCleaner:
             found = log_to_clean(each, self.checkpoints.get(each), now_ms)
         except ColdRead as cold:
             self._cold.add(each.topic_partition)
-            self._background.submit("log-cleaner-warm", cold.warm, lambda error: None)  # in the next round it is looked at
+            self._background.submit("log-cleaner-warm", cold.warm, lambda error: None)  # the next round inspects it
         except LogDirFailure as failure:
             self._on_failure(failure)
         except OSError as error:
@@ -316,8 +321,8 @@ class LogCleaner:
         each = task.log
 
         def go_on(failure: StorageError | None) -> None:
-            # Not before: whoever reads on opens files by their names, and what is clean is written down in the end.
-            if failure is not None:  # whoever hears of failures has heard of it
+            # Only now: readers open files by their names, and the offsets are checkpointed as clean in the end.
+            if failure is not None:  # it was already reported
                 self.abort_cleaning(each.topic_partition, str(failure))
             elif not task.is_aborted:
                 task.worker.go_on()
@@ -325,8 +330,8 @@ class LogCleaner:
 
         if task.is_aborted:
             self._poll_in(task, _FIRST_POLL_MS)
-        elif each.truncation is not None or not task.is_current(group):  # who truncates reads in a thread what is left
-            self.abort_cleaning(each.topic_partition, "its segments are not what they were")
+        elif each.truncation is not None or not task.is_current(group):  # a truncation reads the remaining log in a thread
+            self.abort_cleaning(each.topic_partition, "its segments have changed")
             self._poll_in(task, _FIRST_POLL_MS)
         else:
             try:
@@ -348,7 +353,7 @@ class LogCleaner:
         self._wake_in(0)
 
     def _judged(self, task: CleaningTask, message: CleanerMessage) -> CleanerMessage:
-        """Takes the log to be at fault when its cleaning ended early too often."""
+        """Declares the log at fault when its cleaning ended early too often."""
         if task.is_aborted or not isinstance(message, CleaningEnded) or message.is_log_at_fault or message.disk_failure_path is not None:
             return message
         topic_partition = task.log.topic_partition
@@ -371,7 +376,7 @@ class LogCleaner:
                     each.topic_partition, message.reason, len(self._uncleanable[each.log_dir]), each.log_dir, each.directory,
                 )  # fmt: skip
             else:
-                log.warning("%s: the cleaning ended early and is tried again: %s", each.topic_partition, message.reason)
+                log.warning("%s: the cleaning ended early and will be retried: %s", each.topic_partition, message.reason)
 
         def then(error: BaseException | None) -> None:
             if isinstance(error, OSError) and not task.is_aborted:

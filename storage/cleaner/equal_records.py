@@ -1,9 +1,9 @@
-"""Records of equal length one after another: what the cleaner needs of them is found for all at once.
+"""Finds runs of records of equal length, and extracts their keys in bulk.
 
-The bytes of a record's head stand at the same distance in each of them, so a slice with that stride holds the same byte of all, and is
-compared in one step. Ids with counters, states of a fixed shape and the like come in such runs: a record costs 0.15 µs there, where one
-that is read byte by byte costs 0.9. Called by `cleaner_offset_map` and `cleaner_records` when two records of one length follow each other;
-what does not look as nearly all records do is left to them.
+In such a run each byte of the record header has the same distance to the next record's, so a slice with that stride
+holds this byte of all records, and is compared in one step. Ids with counters and states of a fixed structure form such
+runs: a record then costs 0.15 µs instead of 0.9 byte by byte. Called by `offset_map` and `records` when two records of
+one length follow each other; unusual records are left to the caller.
 """
 
 import struct
@@ -12,9 +12,9 @@ from itertools import chain
 
 SHORTEST_RUN = 8
 LONGEST_KEY = 32
-"""Of those that are looked at here."""
+"""Longest key handled here, bytes."""
 MISSES = 3
-"""So often a run is looked for in vain in one batch, before its records are taken one by one."""
+"""Failed searches for a run in one batch after which its records are read one by one."""
 
 _ONE_BYTE_DELTAS = bytes(delta << 1 for delta in range(64))
 _TWO_BYTE_DELTAS_LOW = bytes(delta << 1 & 0x7F | 0x80 for delta in range(8192))
@@ -24,7 +24,7 @@ _BYTES = [bytes([byte]) for byte in range(256)]
 
 
 def run_length(data: bytes, at: int, length: int, count: int) -> int:
-    """How many of the `count` records from `at` on are as many bytes long as `length`, with sizes of two bytes at most."""
+    """The number of the `count` records from `at` on that are `length` bytes long, with sizes of two bytes at most."""
     count = min(count, (len(data) - at) // length)
     if count <= 0:
         return 0
@@ -38,15 +38,16 @@ def run_length(data: bytes, at: int, length: int, count: int) -> int:
 
 
 def add_run(data: bytes, at: int, length: int, index: int, count: int, value: int, entries: dict[bytes, int]) -> int:
-    """Puts the keys of records of that length from `at` on, the first of them the batch's `index`-th, into `entries`; how many it took.
+    """Adds the keys of records of that length from `at` on to `entries`; returns the number added.
 
-    `value` is the first one's, and they grow by 2. There are `count` records left.
+    The first of them is the batch's `index`-th. `value` is the value of the first key, and values grow by 2. There are
+    `count` records left.
     """
     count = run_length(data, at, length, min(count, (64 if index < 64 else 8192) - index))
     if count < SHORTEST_RUN:
         return 0
     place = at + (2 if data[at] < 0x80 else 3)
-    while data[place] >= 0x80:  # the timestamp is as long in all of them
+    while data[place] >= 0x80:  # the timestamp has the same length in all of them
         count = _prefix(data[place : place + count * length : length].translate(_HIGH_BIT), 1)
         place += 1
     count = _prefix(data[place : place + count * length : length].translate(_HIGH_BIT), 0)
@@ -84,7 +85,7 @@ def _keys(before: int, length: int, after: int) -> struct.Struct:
 
 
 def _equal(data: bytes, place: int, stride: int, count: int) -> int:
-    """How many of the `count` bytes from `place` on, each a stride after the one before, are as the first."""
+    """The number of the `count` bytes from `place` on, each a stride after the one before, that equal the first."""
     return _prefix(data[place : place + count * stride : stride], data[place])
 
 

@@ -1,13 +1,15 @@
-"""What the cleaner does with each batch: keeps it as it is, rewrites it without some records, leaves an empty header of it, or drops it.
+"""Decides for each batch of a cleaning: keep it unchanged, rewrite it without some records, keep only its header, or
+drop it.
 
-Used by `cleaner_run`, one for each cleaning of a log. The rules are those of Apache Kafka's Cleaner and of MemoryRecords.filterTo:
+Used by `run`, one for each cleaning of a log. The rules are those of Apache Kafka's Cleaner and of
+MemoryRecords.filterTo:
 
-- a record stays if it is the latest of its key; one without a key goes; what lies beyond the map stays
-- a tombstone, and a marker of whose transaction nothing is left, stay until the delete horizon of their batch (KIP-534), which is set the
-  first time the cleaner sees them there: `delete.retention.ms` from then
-- records of aborted transactions go
-- the last batch of a producer stays, if need be as an empty header, so that its sequence number and epoch are not forgotten; so does the
-  last batch of the part that is cleaned, so that the end of the log does not change
+- A record is kept if it is the latest of its key. A record without a key is dropped. Records beyond the map are kept.
+- A tombstone, and a marker of a transaction without remaining records, are kept until the delete horizon of their batch
+  (KIP-534): `delete.retention.ms` after the cleaner first met them.
+- Records of aborted transactions are dropped.
+- The last batch of a producer is kept, if necessary as an empty header, so that its sequence number and epoch are not
+  lost; as is the last batch of the cleaned part, so that the end of the log does not change.
 """
 
 from collections.abc import Mapping
@@ -24,7 +26,7 @@ _TOMBSTONE = bytes([TOMBSTONE])
 
 
 class BatchFilter:
-    """Asked for every batch in the order of the log."""
+    """Called for every batch in the order of the log."""
 
     __slots__ = ("_delete_retention_ms", "_end_offset", "_last_of_producers", "_map", "_now_ms", "_stats", "transactions")
 
@@ -38,8 +40,8 @@ class BatchFilter:
         delete_retention_ms: int,
         stats: CleaningStats,
     ) -> None:
-        """`last_of_producers` has the last data offset (-1 if none) and the epoch of each active producer; `end_offset` is where the
-        cleanable part of the log ends."""
+        """`last_of_producers` has the last data offset (-1 if none) and the epoch of each active producer; `end_offset`
+        is the end of the cleanable part of the log."""
         self._map = offset_map
         self._last_of_producers = last_of_producers
         self._end_offset = end_offset
@@ -49,7 +51,7 @@ class BatchFilter:
         self.transactions = CleanedTransactions()
 
     def filter(self, buffer: Buffer, position: int, header: BatchHeader) -> bytearray | bool:
-        """True to keep the batch as it is, False to drop it, or what takes its place. Raises RecordFormatError, OSError."""
+        """True to keep the batch unchanged, False to drop it, or its replacement. Raises RecordFormatError, OSError."""
         horizon_ms = header.delete_horizon_ms
         is_control = header.attributes & CONTROL_MASK
         if is_control:
@@ -113,7 +115,7 @@ class BatchFilter:
         return rewrite(data, header, kept, horizon_ms)
 
     def _emptied(self, header: BatchHeader) -> bytearray | bool:
-        """Nothing of the records stays: False, or the header alone if that has to stay."""
+        """The result for a batch without remaining records: False, or its header if that has to be kept."""
         if header.next_offset != self._end_offset and not self._is_last_of_producer(header):
             return False
         return empty_batch(

@@ -1,6 +1,6 @@
-"""What `cleaner_process` and `cleaner_worker` say to each other: frames of four bytes of length and as many of JSON.
+"""Frames the messages between `process` and `worker`: four bytes of length, then JSON.
 
-By itself, so that the broker need not import what only its child runs.
+A module of its own, so that the broker does not import the child's modules.
 """
 
 import struct
@@ -10,7 +10,7 @@ _LENGTH = struct.Struct(">I")
 
 
 def write_frame(file: IO[bytes], data: bytes) -> None:
-    """One frame, flushed. Raises OSError."""
+    """Writes one frame and flushes. Raises OSError."""
     file.write(_LENGTH.pack(len(data)) + data)
     file.flush()
 
@@ -26,7 +26,7 @@ def read_frame(file: IO[bytes]) -> bytes | None:
 
 
 def take_frame(buffer: bytearray) -> bytes | None:
-    """The first frame of what was read so far, taken out of it; None if it is not complete."""
+    """Removes and returns the first frame in the buffer; None if it is incomplete."""
     if len(buffer) < _LENGTH.size:
         return None
     end = _LENGTH.size + _LENGTH.unpack_from(buffer)[0]

@@ -1,11 +1,11 @@
-"""A table from keys to numbers that takes 24 bytes for each, as Apache Kafka's SkimpyOffsetMap: for maps too large for a dict.
+"""Maps keys to integers with 24 bytes per key, like Apache Kafka's SkimpyOffsetMap, for maps too large for a dict.
 
-Owned by an `OffsetMap`. Keys are known by 128 bits of hash; two keys that share them would be taken for one, which is as unlikely as with
-Kafka's MD5. The bits are two of Python's own 64-bit hashes (SipHash keyed with this process's secret): 0.14 µs for both, where MD5 costs
+Owned by an `OffsetMap`. Keys are identified by 128 bits of hash; a collision of two keys is as unlikely as with Kafka's
+MD5. The bits are two of Python's 64-bit hashes (SipHash with this process's secret): 0.14 µs for both, where MD5 takes
 0.46 and BLAKE2 0.41.
 
-One `array` of (hash, hash, value) with open addressing by double hashing, over a prime number of slots. It begins small and grows. A dict
-of the same keys takes seven times the memory.
+One `array` of (hash, hash, value) with open addressing by double hashing, over a prime number of slots. It starts small
+and grows. A dict of the same keys takes seven times the memory.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _SIP_HASHED = sys.hash_info.algorithm.startswith("siphash") and sys.hash_info.wi
 
 
 def two_hashes(key: bytes) -> tuple[int, int]:
-    """128 bits that stand for the key; the first 64 are never 0."""
+    """A hash of the key of 128 bits; the first 64 are never 0."""
     if _SIP_HASHED:
         return hash(key) or 1, hash(_SECOND + key)
     first, second = _TWO_HASHES.unpack(hashlib.blake2b(key, digest_size=16).digest())
@@ -34,7 +34,7 @@ def two_hashes(key: bytes) -> tuple[int, int]:
 
 
 class HashTable:
-    """Holds up to `max_slots` keys."""
+    """A table of up to `max_slots` keys."""
 
     __slots__ = ("_grow_at", "_max_slots", "_slots", "_table", "size")
 
@@ -44,7 +44,7 @@ class HashTable:
         self._resize(min(_FIRST_SLOTS, max_slots))
 
     def get(self, key: bytes) -> int:
-        """The key's value, -1 if it is not in here."""
+        """The key's value, -1 if there is none."""
         first, second = two_hashes(key)
         table = self._table
         slots = self._slots
@@ -64,7 +64,7 @@ class HashTable:
         return -1
 
     def put(self, key: bytes, value: int) -> None:
-        """The key has this value now."""
+        """Sets the value of the key."""
         first, second = two_hashes(key)
         table = self._table
         slots = self._slots
@@ -119,5 +119,5 @@ class HashTable:
 
 
 def _prime_above(number: int) -> int:
-    """So that every step of the double hashing comes past all slots, of which one is always empty: there the search ends."""
+    """A prime: the double hashing then visits all slots, of which one is always empty, where a search ends."""
     return next(n for n in count(max(number, 2) + 1) if all(n % divisor for divisor in range(2, isqrt(n) + 1)))

@@ -1,24 +1,25 @@
-"""What the broker tells a cleaner about the log to clean, and what it hears back. Plain data that goes through a pipe as JSON.
+"""Defines the messages between the broker and a cleaner process: jobs and results, as plain data that is sent through a
+pipe as JSON.
 
-A job is a snapshot: the log lives on while it runs. Nothing in the snapshot changes meanwhile, because only closed segments below the last
-stable offset are in it; if they do (the log is truncated, deleted, its disk fails), the broker aborts the job.
+A job is a snapshot; the log is in use while it runs. The snapshot only has closed segments below the last stable
+offset, which do not change. If they do (the log is truncated, deleted, its disk fails), the broker aborts the job.
 """
 
 import json
 from typing import NamedTuple
 
-from storage.disk.giving_way import give_way
+from storage.disk.yielding import yield_to_loop
 
 _PRODUCERS_PER_PIECE = 1000
-"""0.4 ms."""
+"""Producers encoded between two yields, 0.4 ms."""
 
 
 class CleaningAborted(Exception):
-    """The cleaning was called off; the log is as it was, but for the groups that were reported."""
+    """The cleaning was aborted; the log is unchanged except for the reported groups."""
 
 
 class SourceSegment(NamedTuple):
-    """A segment that may be cleaned. Its files stand in the job's directory."""
+    """A segment to clean. Its files are in the job's directory."""
 
     base_offset: int
     size: int
@@ -28,16 +29,16 @@ class CleaningJob(NamedTuple):
     """One cleaning of one log."""
 
     log: str
-    """For messages: the topic partition."""
+    """The topic partition, for messages."""
     directory: str
     segments: tuple[SourceSegment, ...]
-    """All that begin below `first_uncleanable_offset`, in order."""
+    """All segments that begin below `first_uncleanable_offset`, in order."""
     later_segments: tuple[int, ...]
-    """The base offsets of those that follow: markers of transactions that begin below may stand there."""
+    """The base offsets of the following segments: they may contain markers of transactions that begin below."""
     first_dirty_offset: int
     first_uncleanable_offset: int
     producers: tuple[tuple[int, int, int], ...]
-    """Of each active producer: id, last data offset or -1, epoch."""
+    """Id, last data offset or -1, and epoch of each active producer."""
     now_ms: int
     delete_retention_ms: int
     segment_settings: dict[str, int]
@@ -54,11 +55,11 @@ class CleanedGroup(NamedTuple):
 
     base_offset: int
     sources: tuple[int, ...]
-    """The base offsets of the segments whose place it takes."""
+    """The base offsets of the segments that it replaces."""
 
 
 class CleaningStats:
-    """What a cleaning did. `end_offset` is the first offset that was not cleaned."""
+    """Statistics of a cleaning. `end_offset` is the first offset that was not cleaned."""
 
     __slots__ = (
         "buffer_utilization",
@@ -90,18 +91,18 @@ class CleaningStats:
 
 
 def encode_job(job: CleaningJob) -> bytes:
-    """The job as JSON. For a thread: of many producers it takes long, and gives way."""
+    """The job as JSON. For a thread: for many producers it takes long, and yields to the loop."""
     fields = job._asdict()
     del fields["producers"]
     pieces = []
     for first in range(0, len(job.producers), _PRODUCERS_PER_PIECE):
         pieces.append(json.dumps(job.producers[first : first + _PRODUCERS_PER_PIECE])[1:-1].encode())
-        give_way()
+        yield_to_loop()
     return json.dumps(fields).encode()[:-1] + b', "producers": [' + b", ".join(pieces) + b"]}"
 
 
 def decode_job(data: bytes) -> CleaningJob:
-    """The job from JSON that `encode_job` made."""
+    """The job from the JSON of `encode_job`."""
     fields = json.loads(data)
     fields["segments"] = tuple(SourceSegment(*segment) for segment in fields["segments"])
     fields["later_segments"] = tuple(fields["later_segments"])
@@ -110,12 +111,12 @@ def decode_job(data: bytes) -> CleaningJob:
 
 
 def encode_stats(stats: CleaningStats) -> dict[str, int | float]:
-    """The numbers by name."""
+    """The statistics by name."""
     return {name: getattr(stats, name) for name in CleaningStats.__slots__}
 
 
 def decode_stats(numbers: dict[str, int | float]) -> CleaningStats:
-    """From what `encode_stats` gave."""
+    """The inverse of `encode_stats`."""
     stats = CleaningStats()
     for name, value in numbers.items():
         setattr(stats, name, value)

@@ -1,14 +1,15 @@
-"""The cleaner's map from keys to their latest offsets, within the memory that Apache Kafka's SkimpyOffsetMap takes.
+"""Maps keys to their latest offsets for the cleaner, within the memory that Apache Kafka's SkimpyOffsetMap takes.
 
-`cleaner_run` fills one from the part of a log that was never cleaned (`add`), ends that (`finish`), and then asks which records are
-superseded. The number of keys is limited as Kafka's is, to one for each 24 bytes of memory; see `cleaner_hash_table` for those of a large
-map. As long as a dict of the same keys fits into that memory, it is one: a dict costs 0.1 µs a record, the table 0.8.
+`run` fills a map from the uncleaned part of a log (`add`), completes it (`finish`), and then queries which records are
+superseded. The number of keys is limited as in Kafka, to one for each 24 bytes of memory; see `hash_table` for large
+maps. While a dict of the same keys fits into that memory, the map is a dict: a record then costs 0.1 µs, in the table
+0.8.
 
-After `finish` the map also knows of every offset in the part it was filled from whether the latest record of a key stands there
-(`live_in`): one byte for each offset. So that part is cleaned without looking any key up again, and most of its batches without looking
-into them.
+After `finish` the map also has one byte for each offset of the part from which it was filled, which tells whether the
+offset has the latest record of a key (`live_in`). So that part is cleaned without looking up keys again, and most of
+its batches without parsing their records.
 
-Invariant: values are `2 * offset`, and 1 more for a tombstone.
+Invariant: values are `2 * offset`, plus 1 for a tombstone.
 """
 
 from hashlib import blake2b
@@ -23,39 +24,39 @@ from storage.cleaner.hash_table import BYTES_PER_ENTRY, HashTable
 LIVE = 1
 TOMBSTONE = 2
 MAX_LIVE_OFFSETS = 32 * 1024 * 1024
-"""So many offsets are followed in `live`, a byte each; those beyond are looked up by their keys."""
+"""Largest number of offsets tracked in `live`, one byte each; records beyond are looked up by key."""
 
-_DICT_ENTRY_BYTES = 200  # key object, value object and their place in the dict, at its worst just after it grew
+_DICT_ENTRY_BYTES = 200  # key object, value object and dict slot, at their worst just after the dict grew
 _LONGEST_PLAIN = 2 * LONGEST_KEY
-"""Its length as a varint."""
+"""Largest key length that is read in bulk, as the varint that encodes it."""
 _DIGEST_BYTES = 24
 
 
 class Superseded(NamedTuple):
-    """What a look at the records of one batch found."""
+    """The result of looking up the records of one batch."""
 
     offsets: set[int]
-    """Those that go: there is a later record of the key, or a tombstone's time is over, or there is no key."""
+    """Offsets to drop: there is a later record of the key, the retention of a tombstone is over, or there is no key."""
     without_key: int
     has_tombstone: bool
-    """Among those that stay."""
+    """Whether there is a tombstone among the kept records."""
 
 
 class OffsetMap:
-    """Filled in the order of offsets."""
+    """The map of one cleaning, filled in the order of offsets."""
 
     __slots__ = ("_dict", "_dict_limit", "_live", "_table", "first_offset", "irregular", "latest_offset", "max_slots", "without_key")
 
     def __init__(self, memory_bytes: int, first_offset: int = 0) -> None:
-        """`first_offset` is where the part begins that it is filled from."""
+        """`first_offset` is the start of the part from which it is filled."""
         self.max_slots = memory_bytes // BYTES_PER_ENTRY
         self.first_offset = first_offset
         self.latest_offset = -1
-        """How far the log was read into the map."""
+        """Last offset read into the map."""
         self.without_key = 0
-        """Records that were passed over for having no key."""
+        """Number of records skipped because they have no key."""
         self.irregular: set[int] = set()
-        """The base offsets of batches whose records do not stand in the order of their offsets, without gaps."""
+        """Base offsets of batches whose records are not in the order of their offsets, or have gaps."""
         self._live = bytearray()
         self._dict: dict[bytes, int] | None = {}
         self._dict_limit = memory_bytes // _DICT_ENTRY_BYTES
@@ -63,21 +64,21 @@ class OffsetMap:
 
     @property
     def size(self) -> int:
-        """How many keys are in here."""
+        """Number of keys."""
         return self._table.size if self._dict is None else len(self._dict)
 
     @property
     def utilization(self) -> float:
-        """The part of the slots that is taken."""
+        """Used part of the slots."""
         return self.size / self.max_slots
 
     def get(self, key: bytes) -> int:
-        """The latest offset of the key, -1 if it is not in here."""
+        """The latest offset of the key, -1 if there is none."""
         short = key if len(key) <= LONGEST_KEY else _digest(key)
         return (self._table.get(short) if self._dict is None else self._dict.get(short, -1)) >> 1
 
     def put(self, key: bytes, offset: int, *, is_tombstone: bool = False) -> None:
-        """The key's latest record is that at `offset`."""
+        """Sets the offset of the key's latest record."""
         self.latest_offset = offset
         short = key if len(key) <= LONGEST_KEY else _digest(key)
         known = self._dict
@@ -89,7 +90,8 @@ class OffsetMap:
         self._table.put(short, 2 * offset + is_tombstone)
 
     def add(self, data: bytes, header: BatchHeader, start_offset: int, max_size: int) -> bool:
-        """Puts the keyed records of one batch (`data` is its decompressed body) from `start_offset` on; False once `max_size` keys are in.
+        """Adds the keyed records of one batch (`data` is its decompressed body) from `start_offset` on; False once
+        there are `max_size` keys.
 
         Raises InvalidRecord if the records break the format.
         """
@@ -98,7 +100,7 @@ class OffsetMap:
         known = self._dict
         at = begin = 0
         try:
-            # If none of the limits can be met in this batch.
+            # If this batch cannot reach any of the limits.
             if known is not None and len(known) + count <= min(max_size, self._dict_limit) and base_offset >= start_offset:
                 begin, at = _add_plain(data, count, base_offset, known)
             for index in range(begin, count):
@@ -106,7 +108,7 @@ class OffsetMap:
                 at += 1
                 if size < 0x80:
                     end = at + (size >> 1)
-                elif (high := data[at]) < 0x80:  # two bytes hold what most records are long
+                elif (high := data[at]) < 0x80:  # most records are short enough for a size of two bytes
                     at += 1
                     end = at + ((size + (high << 7) - 0x80) >> 1)
                 else:
@@ -150,7 +152,7 @@ class OffsetMap:
         return True
 
     def finish(self) -> None:
-        """Nothing more is added."""
+        """Completes the map; `add` is not called any more."""
         first = self.first_offset
         length = min(max(self.latest_offset - first + 1, 0), MAX_LIVE_OFFSETS)
         live = self._live = bytearray(length)
@@ -160,9 +162,9 @@ class OffsetMap:
                 live[slot] = TOMBSTONE if value & 1 else LIVE
 
     def live_in(self, first_offset: int, last_offset: int) -> bytearray | None:
-        """Of each offset from the first to the last: 0 if what stands there is superseded or nothing does, LIVE, or TOMBSTONE.
+        """For each offset from the first to the last: LIVE, TOMBSTONE, or 0 if its record is superseded or missing.
 
-        None if they are not all in the part that is followed.
+        None unless all of them are tracked.
         """
         start = first_offset - self.first_offset
         end = last_offset - self.first_offset + 1
@@ -171,7 +173,8 @@ class OffsetMap:
         return self._live[start:end]
 
     def superseded(self, data: bytes, header: BatchHeader, *, drop_tombstones: bool) -> Superseded:
-        """Looks up the records of one batch (`data` is its decompressed body). Raises InvalidRecord if they break the format."""
+        """Looks up the records of one batch (`data` is its decompressed body). Raises InvalidRecord if they break the
+        format."""
         base_offset = header.base_offset
         latest_offset = self.latest_offset
         known = self._dict
@@ -241,10 +244,12 @@ class OffsetMap:
 
 
 def _add_plain(data: bytes, count: int, base_offset: int, entries: dict[bytes, int]) -> tuple[int, int]:
-    """Puts the first records of a batch into `entries`, as long as they look as nearly all do; how many, and where the next one begins.
+    """Adds the first records of a batch to `entries` while they are of the usual form; returns their number, and the
+    position of the next one.
 
-    That is: a size of two bytes at most, offsets in order without gaps, and a key of no more than 32 bytes. Raises IndexError where a
-    record reaches beyond the batch. A record costs 0.9 µs so, and 1.15 with every case looked at; in a run of equal lengths 0.15.
+    The usual form: a size of two bytes at most, offsets in order without gaps, and a key of at most 32 bytes. Raises
+    IndexError where a record exceeds the batch. A record costs 0.9 µs, where handling all cases costs 1.15; in a run of
+    equal lengths 0.15.
     """
     at = next_index = 0
     value = 2 * base_offset
@@ -297,5 +302,5 @@ def _add_plain(data: bytes, count: int, base_offset: int, entries: dict[bytes, i
 
 
 def _digest(key: bytes) -> bytes:
-    """Stands for a long key, so that an entry's size has a limit. That another key is the same as this is out of the question."""
+    """A digest of a long key, so that the size of an entry is limited. Collisions are practically impossible."""
     return blake2b(key, digest_size=_DIGEST_BYTES).digest()

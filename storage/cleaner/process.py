@@ -1,7 +1,7 @@
-"""The broker's hold on the process that cleans: starts it, hands it a job, hears what it says, ends it.
+"""Controls a cleaner process: starts it, sends jobs, receives results, ends it.
 
-`LogCleaner` owns one for each of `log.cleaner.threads`. `start` and `close` block and run in threads; the rest is called on the event loop
-and only looks whether something has come.
+`LogCleaner` owns one for each of `log.cleaner.threads`. `start` and `close` block and run in threads; the other methods
+are called on the event loop and do not wait.
 """
 
 import json
@@ -22,46 +22,47 @@ _PATIENCE_SECONDS = 1.0
 
 
 class CleaningEnded(NamedTuple):
-    """A job ended without being done."""
+    """A job ended before it was done."""
 
     reason: str
     disk_failure_path: str | None = None
-    """Set when the disk refused."""
+    """Path of the file that the disk refused; None for other reasons."""
     is_log_at_fault: bool = False
-    """Whether cleaning the log again would fail again."""
+    """Whether another cleaning of the log would fail, too."""
 
 
 CleanerMessage = CleanedGroup | CleaningStats | CleaningEnded
 
 
 class CleanerWorker(Protocol):
-    """Cleans one log at a time, elsewhere."""
+    """Cleans one log at a time, outside of the broker's process."""
 
     def start(self, job: CleaningJob) -> None:
         """Begins the job. Blocks for some milliseconds; may raise OSError."""
 
     def poll(self) -> CleanerMessage | None:
-        """What has come: a group, after which the worker waits for `go_on`; or how the job ended."""
+        """The next message: a group, after which the worker waits for `go_on`; or the end of the job. None if there is
+        none."""
 
     def go_on(self) -> None:
-        """The group is in place."""
+        """Continues after the segments of a group were replaced."""
 
     def kill(self) -> None:
-        """Calls the job off; `poll` tells when it has ended."""
+        """Aborts the job; `poll` reports when it has ended."""
 
     def close(self) -> None:
-        """Ends it for good, with what it needs. Blocks. It may be started again."""
+        """Ends the worker and frees its resources. Blocks. It may be started again."""
 
 
 class CleanerProcess:
-    """A `CleanerWorker` in a child process. Idle, it holds some 30 MB; `close` gives them back."""
+    """A `CleanerWorker` in a child process. An idle one takes some 30 MB, which `close` frees."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._received = bytearray()
         self._is_killed = False
         self._starting = threading.Lock()
-        """Held by `start`: a process that is just being made is ended, too, by a `close` that comes meanwhile."""
+        """Held by `start`, so that a concurrent `close` also ends a process that is just being created."""
 
     def start(self, job: CleaningJob) -> None:
         with self._starting:
@@ -71,7 +72,8 @@ class CleanerProcess:
         process = self._process
         if process is None or process.poll() is not None:
             self._end()
-            # The hashes of keys must not be foreseeable, and the package must be found wherever the broker was started.
+            # The hashes of keys must be unpredictable, and the package must be found whatever the broker's working
+            # directory.
             environment = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
             environment["PYTHONPATH"] = os.pathsep.join(filter(None, [_ROOT, environment.get("PYTHONPATH")]))
             process = subprocess.Popen(
@@ -86,7 +88,7 @@ class CleanerProcess:
         self._received.clear()
         assert process.stdin is not None
         data = encode_job(job)
-        with suppress(BrokenPipeError):  # it died; poll will tell
+        with suppress(BrokenPipeError):  # it died, which poll reports
             write_frame(process.stdin, data)
         if self._is_killed:
             process.kill()

@@ -1,11 +1,12 @@
-"""One cleaning of one log, from the map of keys to the cleaned segments: what Apache Kafka's Cleaner does.
+"""Cleans one log, from the map of keys to the cleaned segments, as Apache Kafka's Cleaner does.
 
-Runs in a process of its own (`cleaner_worker`), so that the event loop never waits for it. It reads the log's closed segments and writes
-`.cleaned` files beside them, and touches nothing else; the broker puts each group of cleaned files in place when it is told of it
-(`PartitionLog.replace_segments`), before the next group is begun.
+Runs in a process of its own (`worker`), so that the event loop never waits for it. It reads the log's closed segments
+and writes `.cleaned` files beside them, and changes no other file. The broker replaces the segments of each group when
+it is reported (`PartitionLog.replace_segments`), before the next group is begun.
 
-First the part of the log that was never cleaned is read into the map, as far as the map holds. Then all segments up to there are copied,
-several into one as long as they fit, without the records that the map knows a later one for.
+First the uncleaned part of the log is read into the map, as far as the map holds. Then all segments up to there are
+copied without the records that have a later one in the map; neighbouring segments are merged as long as they fit into
+one.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -30,25 +31,25 @@ from storage.segment.transaction_index import AbortedTransaction, TransactionInd
 
 _SMALLEST_BUFFER = 4096
 _LARGEST_GROUP = 100
-"""Segments: the broker's event loop takes all of them out of the log at once (0.3 ms)."""
+"""Largest number of segments in a group: the broker's event loop removes all of them from the log in one step (0.3 ms)."""
 
 
 class CleanerPorts(NamedTuple):
-    """What a cleaning needs of the world."""
+    """The dependencies of a cleaning."""
 
     filesystem: FileSystem
     monotonic: Callable[[], float]
     check: Callable[[], None]
-    """Called before every read; raises CleaningAborted if the cleaning was called off."""
+    """Called before every read; raises CleaningAborted if the cleaning was aborted."""
     throttle: Callable[[int], None]
-    """Told how many bytes were read or written; waits as long as `log.cleaner.io.max.bytes.per.second` demands."""
+    """Called with the number of bytes read or written; waits as long as `log.cleaner.io.max.bytes.per.second` requires."""
 
 
 def clean(job: CleaningJob, ports: CleanerPorts) -> Generator[CleanedGroup, None, CleaningStats]:
-    """Yields each group when its files are complete; goes on when they are in place. Returns what was done.
+    """Yields each group when its files are complete; continues when its segments are replaced. Returns the statistics.
 
-    Raises OSError, RecordFormatError, CorruptIndex, SegmentOffsetOverflow, and what `check` raises; then the files of an unfinished group
-    are removed.
+    Raises OSError, RecordFormatError, CorruptIndex, SegmentOffsetOverflow, and the exceptions of `check`; then the
+    files of an unfinished group are removed.
     """
     return (yield from _Cleaning(job, ports).run())
 
@@ -128,7 +129,7 @@ class _Cleaning:
                 modified_ms = self._fs.modified_ms(segment.path)
             cleaned.become_inactive()
             cleaned.sync()
-            # Retention by time goes by the file's age when no record has a timestamp.
+            # Retention by time uses the file's modification time when no record has a timestamp.
             self._fs.set_modified_ms(cleaned.path, modified_ms)
         except BaseException:
             self._remove_cleaned(base_offset)
@@ -164,7 +165,7 @@ class _Cleaning:
         return segment
 
     def _chunks(self, file: File, position: int, end: int) -> Iterator[tuple[bytes, list[tuple[int, BatchHeader]]]]:
-        """Buffers of whole batches from `position` on, with where each batch begins in them."""
+        """Buffers of complete batches from `position` on, with the position of each batch in them."""
         length = self._buffer_bytes
         while position < end:
             self._ports.check()
@@ -196,7 +197,7 @@ class _Cleaning:
 
 
 class _Output:
-    """Batches on their way into a cleaned segment, written a piece at a time: each piece may get an entry in the indexes."""
+    """Appends batches to a cleaned segment, one piece at a time: each piece may get an entry in the indexes."""
 
     def __init__(self, segment: Segment, piece_bytes: int) -> None:
         self._segment = segment
@@ -230,7 +231,7 @@ class _Output:
 
 
 def group_segments(segments: list[Segment], settings: LogSettings, first_uncleanable_offset: int) -> list[list[Segment]]:
-    """Neighbours that fit into one segment together: their batches, their indexes, and the range of their offsets."""
+    """Neighbouring segments whose batches, indexes and range of offsets fit into one segment."""
     groups: list[list[Segment]] = []
     bytes_of_group = (0, 0, 0)
     for at, segment in enumerate(segments):
@@ -258,7 +259,7 @@ def group_segments(segments: list[Segment], settings: LogSettings, first_unclean
 
 
 def _position_of(file: File, source: SourceSegment, start_offset: int) -> int:
-    """Where the batches begin that reach to `start_offset`."""
+    """The position of the first batch that reaches `start_offset`."""
     if start_offset <= source.base_offset:
         return 0
     return next((position for position, header in batches_from(file, 0, source.size) if header.last_offset >= start_offset), source.size)

@@ -1,4 +1,4 @@
-"""One cleaning of one log as the broker sees it: the job a worker was given, and the segments that it is about.
+"""Represents one cleaning of one log in the broker: the worker's job, and its segments.
 
 Made by `LogCleaner` on the event loop.
 """
@@ -19,9 +19,9 @@ from storage.cleaner.choice import LogToClean
 from storage.cleaner.job import CleanedGroup, CleaningJob, CleaningStats, SourceSegment
 from storage.cleaner.process import CleanerWorker
 from storage.disk.filesystem import FileSystem
-from storage.disk.giving_way import give_way
-from storage.log.deletion import Then
-from storage.producers.state import NONE
+from storage.disk.yielding import yield_to_loop
+from storage.log.deletion import OnReplaced
+from storage.producers.limits import NONE
 from storage.segment.leftovers import remove_cleaned
 from storage.segment.swaps import Swap
 
@@ -29,11 +29,11 @@ log = logging.getLogger(__name__)
 
 _MIB = 1024 * 1024
 _PRODUCERS_PER_REST = 2000
-"""0.5 ms."""
+"""Producers collected between two yields, 0.5 ms."""
 
 
 class WorkerLimits(NamedTuple):
-    """What one worker may take."""
+    """The resources of one worker."""
 
     map_bytes: int
     load_factor: float
@@ -42,7 +42,7 @@ class WorkerLimits(NamedTuple):
 
 
 def limits_of(config: BrokerConfig) -> WorkerLimits:
-    """Each worker has its part of what all may take together."""
+    """Each worker's share of the configured totals."""
     threads = config[LOG_CLEANER_THREADS]
     return WorkerLimits(
         map_bytes=min(config[LOG_CLEANER_DEDUPE_BUFFER_SIZE] // threads, 2**31 - 1),
@@ -53,7 +53,7 @@ def limits_of(config: BrokerConfig) -> WorkerLimits:
 
 
 class CleaningTask:
-    """A job under way."""
+    """A job in progress."""
 
     __slots__ = ("_producers", "_segments", "_swap", "is_aborted", "job", "log", "worker")
 
@@ -66,7 +66,7 @@ class CleaningTask:
         self._swap: Swap | None = None
         self._producers = each.active_producers()
         self._segments = {segment.base_offset: segment for segment in each.segments if segment.base_offset < first_uncleanable_offset}
-        self.job = CleaningJob(  # but for the producers
+        self.job = CleaningJob(  # without the producers
             log=str(each.topic_partition),
             directory=each.directory,
             segments=tuple(SourceSegment(base_offset, segment.size) for base_offset, segment in self._segments.items()),
@@ -85,42 +85,44 @@ class CleaningTask:
         )
 
     def start(self) -> None:
-        """Gives the worker its job. Blocks, for a thread."""
+        """Sends the job to the worker. Blocks, for a thread."""
         self.worker.start(self.job_with_producers())
 
     def job_with_producers(self) -> CleaningJob:
-        """What the worker is given. For a thread: 100,000 producers take 35 ms. They may write meanwhile; what they wrote last then is
-        above what is cleaned."""
+        """The job for the worker. For a thread: 100,000 producers take 35 ms.
+
+        Producers may write meanwhile; their new last offsets are then above the offsets to clean.
+        """
         found: list[tuple[int, int, int]] = []
         for entry in self._producers:
-            last = entry.batches[-1:]  # in one step, or the loop might come in between
+            last = entry.batches[-1:]  # a single step, so that no write of the loop can come in between
             found.append((entry.producer_id, last[0][1] if last else NONE, entry.producer_epoch))
             if len(found) % _PRODUCERS_PER_REST == 0:
-                give_way()
+                yield_to_loop()
         self._producers = []
         return self.job._replace(producers=tuple(found))
 
     def is_current(self, group: CleanedGroup) -> bool:
-        """Whether the segments that were cleaned are still the log's. They always should be; a mistake here would lose records."""
+        """Whether the cleaned segments still belong to the log. They always should; otherwise records would be lost."""
         if self.log.is_closed:
             return False
         current = {id(segment) for segment in self.log.segments}
         return all(id(self._segments[base_offset]) in current for base_offset in group.sources)
 
-    def put_in_place(self, group: CleanedGroup, then: Then) -> None:
-        """Swaps the cleaned segment for those it was made from; `then` is called when the disk has it. Raises LogDirFailure."""
+    def put_in_place(self, group: CleanedGroup, then: OnReplaced) -> None:
+        """Replaces the source segments by the cleaned one; calls `then` when that is durable. Raises LogDirFailure."""
         old = [self._segments[base_offset] for base_offset in group.sources]
         self._swap = self.log.replace_segments(group.base_offset, old, then)
 
     def remove_leftovers(self, filesystem: FileSystem) -> None:
-        """Removes what the worker, which has ended, left unfinished. Blocks; may raise OSError."""
+        """Removes the unfinished files of the worker, which has ended. Blocks; may raise OSError."""
         if self._swap is not None:
-            self._swap.run()  # what it is about to rename is part of the log
+            self._swap.run()  # the files that it is about to rename belong to the log
         for base_offset in self._segments:
             remove_cleaned(filesystem, self.job.directory, base_offset)
 
     def log_stats(self, stats: CleaningStats) -> None:
-        """Says what was done."""
+        """Logs the statistics."""
         seconds = max(stats.elapsed_seconds, 0.001)
         log.info(
             "%s: cleaned offsets %d to %d in %.1f s: %.1f MiB became %.1f (%.1f MiB/s), %d messages became %d; "

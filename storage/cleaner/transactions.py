@@ -1,8 +1,9 @@
-"""The transactions that the cleaner comes across while it reads a log from its beginning: which records were aborted, and which markers
-nothing needs any more.
+"""Tracks transactions while the cleaner reads a log from its beginning: aborted records, and markers that are no longer
+needed.
 
-Used by `cleaner_run`, one for each pass over the log. The rules are those of Apache Kafka's CleanedTransactionMetadata: records of aborted
-transactions go at once; a marker stays as long as a record of its transaction was seen (the index entry of an aborted one with it).
+Used by `run`, one for each pass over the log. The rules are those of Apache Kafka's CleanedTransactionMetadata: records
+of aborted transactions are dropped at once. A marker is kept as long as a record of its transaction was seen, and with
+it the index entry of an aborted transaction.
 """
 
 from collections.abc import Iterable
@@ -15,22 +16,22 @@ from storage.segment.transaction_index import AbortedTransaction, TransactionInd
 
 
 class CleanedTransactions:
-    """Told of every batch in the order of the log."""
+    """Called for every batch in the order of the log."""
 
     __slots__ = ("_aborted", "_committed", "_ongoing", "_to_come", "index")
 
     def __init__(self) -> None:
         self.index: TransactionIndex | None = None
-        """That of the cleaned segment, which gets the transactions that stay."""
+        """Index of the cleaned segment, for the aborted transactions that are kept."""
         self._to_come: list[tuple[int, int, AbortedTransaction]] = []
         self._ongoing: dict[int, AbortedTransaction] = {}
         self._aborted: set[int] = set()
-        """The producers of those in `_ongoing` of which a batch was seen."""
+        """The producers in `_ongoing` of which a batch was seen."""
         self._committed: set[int] = set()
-        """The producers of whose transaction, not an aborted one, a batch was seen."""
+        """The producers with a batch of a transaction that is not aborted."""
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Transactions that begin in what is read next. One may be told of twice."""
+        """Adds transactions that begin in the batches to be read next. A transaction may be added twice."""
         for transaction in transactions:
             heappush(self._to_come, (transaction.first_offset, transaction.producer_id, transaction))
 
@@ -48,11 +49,12 @@ class CleanedTransactions:
         return False
 
     def on_control(self, buffer: Buffer, position: int, header: BatchHeader) -> bool:
-        """A control batch; True if nothing of its transaction is left, so that it may go when its time has come. May raise OSError."""
+        """A control batch; True if no record of its transaction is left, so that it may be dropped after its retention.
+        May raise OSError."""
         self._begin(header.last_offset)
         record = next(iter_records(buffer, position, header), None)
         if record is None:
-            return True  # cleaned before
+            return True  # it was cleaned before
         producer_id = header.producer_id
         match control_record_type(record.key):
             case ControlRecordType.ABORT:

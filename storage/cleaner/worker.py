@@ -1,10 +1,10 @@
-"""The process that cleans logs, so that the interpreter of the event loop is not held up by it: `python -m storage.cleaner_worker`.
+"""Runs cleanings in a process of its own, so that they do not block the event loop: `python -m storage.cleaner.worker`.
 
-`cleaner_process` starts it when there is something to clean and ends it when there has been nothing for a while. Job by job comes in on its
-standard input, groups and results go out on its standard output (`cleaner_frames`). After each group it waits until it is told to go on. It
-ends when its input does, or its parent, and it is killed when a cleaning is called off: it changes no file that the log needs.
+`process` starts it when there is a log to clean, and ends it after some idle time. Jobs arrive on standard input,
+groups and results leave on standard output (`frames`). After each group it waits for a message to continue. It ends
+with its input or its parent, and is killed to abort a cleaning: it changes no file that the log needs.
 
-It gives way to the broker (`nice`), for a compaction that takes longer hurts nobody.
+It has a lower priority than the broker (`nice`), because a longer compaction does no harm.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ _SHORTEST_SLEEP_SECONDS = 0.02
 
 
 class Throttle:
-    """Keeps what it is told of to so many bytes a second."""
+    """Limits the rate of reads and writes."""
 
     def __init__(self, bytes_per_second: float, monotonic: Callable[[], float], sleep: Callable[[float], None]) -> None:
         self._bytes_per_second = bytes_per_second
@@ -46,7 +46,7 @@ class Throttle:
 
 
 def serve(requests: IO[bytes], answers: IO[bytes], parent: int) -> None:
-    """Does the jobs that come until none comes."""
+    """Runs jobs until the input ends."""
 
     def check() -> None:
         if os.getppid() != parent:
@@ -82,13 +82,14 @@ def serve(requests: IO[bytes], answers: IO[bytes], parent: int) -> None:
 
 def main() -> None:
     """Serves on standard input and output."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the broker's, which ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the broker, which ends this process
     os.nice(_NICE)
     try:
         with contextlib.suppress(BrokenPipeError):
             serve(sys.stdin.buffer, sys.stdout.buffer, os.getppid())
     finally:
-        # What a broker that is gone was not told would be tried once more at the end, with a complaint in the log that both write.
+        # Otherwise unsent output to a broker that is gone would be flushed again at exit, with an error in the shared
+        # log.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

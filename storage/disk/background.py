@@ -1,4 +1,4 @@
-"""The port through which storage has things done later or elsewhere. `broker` wires it to the event loop and to threads; a test runs it by
+"""Declares the port for timers and threads. `broker` implements it with the event loop and threads; tests run it by
 hand."""
 
 from collections.abc import Callable
@@ -8,10 +8,11 @@ from storage.disk.scheduler import Scheduler
 
 
 class Background(Scheduler, Protocol):
-    """Timers on the event loop, and threads for what blocks."""
+    """Timers on the event loop, and threads for blocking work."""
 
     def schedule(self, name: str, delay_ms: int, period_ms: int, callback: Callable[[], None]) -> None:
         """Calls `callback` on the event loop after `delay_ms`, and then every `period_ms`; once only if that is 0."""
 
     def submit(self, name: str, work: Callable[[], None], then: Callable[[BaseException | None], None]) -> None:
-        """Runs `work`, which blocks, in a thread; afterwards calls `then` on the event loop with what it raised, if it did."""
+        """Runs `work`, which blocks, in a thread; afterwards calls `then` on the event loop with the exception it
+        raised, or None."""

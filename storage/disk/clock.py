@@ -1,10 +1,10 @@
-"""The port through which time enters the floors below `broker`: a virtual clock stands in for it in simulation."""
+"""Declares the port for time in the floors below `broker`; a simulation replaces it by a virtual clock."""
 
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time as the broker sees it."""
+    """The broker's source of time."""
 
     def now_ms(self) -> int:
         """Wall-clock time in milliseconds since the epoch; may jump."""
@@ -14,9 +14,9 @@ class Clock(Protocol):
 
 
 NEVER_MS = -(2**62)
-"""Longer ago than anything by `elapsed_ms`; the machine may have been started a moment ago, so 0 is not."""
+"""Earlier than any result of `elapsed_ms`; 0 is not, because the machine may have been started a moment ago."""
 
 
 def elapsed_ms(clock: Clock) -> int:
-    """Milliseconds since an arbitrary point, which never go back: for how long ago something was that no file tells."""
+    """Milliseconds since an arbitrary point, never decreasing: for durations that are not stored in files."""
     return int(clock.monotonic() * 1000)

@@ -1,14 +1,15 @@
-"""Small files that must be durable soon, written by a thread so that the event loop never waits for an fsync.
+"""Writes small files that must be durable soon in threads, so that the event loop never waits for an fsync.
 
-`LogManager` owns one. What it is asked to write within one turn of the loop goes out as one batch, or as several when it is much, and one
-batch at a time is under way: so what was asked later is on the disk later. A few threads share the writes of a batch, for a file system
-brings what is synced at the same time to the disk together (400 files of a topic of 200 partitions: 0.20 s become 0.10). What a checkpoint
-is to say is gathered from all logs, some per turn of the loop; it is written when all is done that was asked for until then, which is what
-lets a recovery point rely on the leader epochs below it. What is asked for while others are gathered is for the next batch, so that those
-who ask often keep nobody waiting.
+Owned by `LogManager`. Requests of one turn of the loop form a batch, or more than one if there are many. One batch at a
+time is written, so later requests become durable later. A few threads share the writes of a batch, because a file
+system combines concurrent syncs (400 files of a topic of 200 partitions: 0.10 s instead of 0.20).
 
-Creating a topic of 200 partitions costs no fsync on the loop at all; what a crash loses meanwhile, recovery finds in the batches
-themselves.
+The content of a checkpoint is collected from all logs, some per turn of the loop. It is written after all earlier
+requests, so that a recovery point can rely on the leader epochs below it. Requests made while checkpoints are collected
+belong to the next batch, so that frequent requests do not delay others.
+
+Creating a topic of 200 partitions takes no fsync on the loop; after a crash recovery restores the lost files from the
+batches.
 """
 
 import logging
@@ -28,25 +29,25 @@ _Writes = dict[object, tuple[str, Callable[[], Write]]]
 
 
 class Checkpoint(NamedTuple):
-    """What is to be said about many logs."""
+    """A checkpoint over many logs."""
 
     gather: Iterator[None]
-    """Collects it on the loop, a part with each step."""
+    """Collects the content on the loop, a part with each step."""
     write: Write
-    """Brings all of it to the disk, in a thread."""
+    """Writes the content durably, in a thread."""
 
 
 WRITES_PER_BATCH = 200
 WRITES_PER_TURN = 50
-"""To prepare each takes up to 10 µs on the loop."""
+"""Writes prepared per turn; each takes up to 10 µs on the loop."""
 
 _THREADS = 4
 _WRITES_PER_THREAD = 8
-"""Fewer are not worth another thread."""
+"""Writes per thread at which another thread is worthwhile."""
 
 
 class DeferredWrites:
-    """Asked on the event loop only."""
+    """The writes of a broker. Requested on the event loop only."""
 
     __slots__ = (
         "_background",
@@ -66,48 +67,51 @@ class DeferredWrites:
     )
 
     def __init__(self, background: Background, on_failure: Callable[[LogDirFailure], None]) -> None:
-        """`on_failure` is called on the loop for each log directory whose disk refused."""
+        """`on_failure` is called on the loop for each log directory whose disk failed."""
         self._background = background
         self._on_failure = on_failure
         self._writes: _Writes = {}
         self._checkpoints: dict[object, tuple[str, Callable[[], Checkpoint]]] = {}
         self._round: dict[object, tuple[str, Callable[[], Checkpoint]]] = {}
-        """Checkpoints that this batch ends with, and that are not gathered yet."""
+        """Checkpoints at the end of this batch that are not collected yet."""
         self._gathering: tuple[object, str, Checkpoint] | None = None
         self._gathered: dict[object, tuple[str, Write]] = {}
-        """Checkpoints that wait for the writes that were asked for before."""
+        """Checkpoints that wait for earlier writes."""
         self._prepared: dict[object, tuple[str, Write]] = {}
-        """The beginning of the next batch. What is asked for again while that is prepared goes out once, for threads share the batch."""
+        """Writes of the next batch. A request that is repeated while they are prepared is written once, because threads
+        share the batch."""
         self._is_armed = False
         self._batch: deque[tuple[str, Write]] = deque()
-        """What is under way and no thread has taken yet."""
+        """Writes of the present batch that no thread has taken yet."""
         self._failures: dict[str, LogDirFailure] = {}
         self._threads = 0
         self._busy = threading.Condition()
         self._reached: list[Callable[[], None]] = []
-        """Who waited for what has been written with this batch, or before."""
+        """Callbacks that wait for writes of this batch or earlier ones."""
 
     def write(self, key: object, log_dir: str, prepare: Callable[[], Write]) -> None:
-        """`prepare` is called on the loop when the batch starts, and returns what a thread is to do. One key is one request."""
+        """Requests a write. `prepare` is called on the loop when the batch starts, and returns the work for a thread. A
+        key is one request."""
         self._writes[key] = (log_dir, prepare)
         self._arm()
 
     def checkpoint(self, key: object, log_dir: str, prepare: Callable[[], Checkpoint]) -> None:
-        """`prepare` is called on the loop when its turn comes; it is written after everything that was asked for before."""
+        """Requests a checkpoint. `prepare` is called on the loop when its turn comes; it is written after all earlier
+        requests."""
         asked = self._round if key in self._round else self._checkpoints
         asked[key] = (log_dir, prepare)
         self._arm()
 
     def when_written(self, then: Callable[[], None]) -> None:
-        """Calls `then` on the loop when everything that was asked for before has been tried; at once if nothing is left of it."""
+        """Calls `then` on the loop when all earlier requests have been tried; at once if none is left."""
         if self._is_armed:
-            # A checkpoint that says nothing, for those are written after all else.
+            # An empty checkpoint, because checkpoints are written after all other requests.
             self._checkpoints[object()] = ("", lambda: Checkpoint(iter(()), lambda: self._reached.append(then)))
         else:
             then()
 
     def run_now(self) -> None:
-        """Does what is pending, in this thread, after what is under way. For shutdown. Failures are reported as ever."""
+        """Writes all requests in this thread, after those in progress. For shutdown. Failures are reported as usual."""
         self._work()
         with self._busy:
             self._busy.wait_for(lambda: not self._threads)
@@ -133,7 +137,7 @@ class DeferredWrites:
         if self._gather_some():
             self._background.schedule("deferred-writes", 0, 0, self._start)
             return
-        # What a checkpoint says is held against the writes that go before it: those that are left when it is gathered.
+        # A checkpoint depends on the writes before it: those that remain when it is collected.
         self._prepared |= _take(self._writes, min(WRITES_PER_TURN, WRITES_PER_BATCH - len(self._prepared)))
         if self._writes and len(self._prepared) < WRITES_PER_BATCH:
             self._background.schedule("deferred-writes", 0, 0, self._start)
@@ -143,7 +147,7 @@ class DeferredWrites:
         self._run(writes, lambda: self._run(checkpoints, self._end))
 
     def _gather_some(self) -> bool:
-        """Goes a step towards the checkpoints that are asked for; False when nothing is left to gather."""
+        """Advances the requested checkpoints by one step; False when none is left to collect."""
         if self._gathering is None:
             if not self._round:
                 return False
@@ -187,11 +191,11 @@ class DeferredWrites:
                 after()
 
         for number in range(left):
-            # Work of one name is done one at a time.
+            # Work of one name runs one at a time.
             self._background.submit(f"deferred-writes-{number}", self._work, then)
 
     def _work(self) -> None:
-        """On any thread: until nothing of the batch is left."""
+        """Writes until the batch is empty; on any thread."""
         with self._busy:
             self._threads += 1
         try:

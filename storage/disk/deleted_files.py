@@ -1,25 +1,26 @@
-"""Closing files whose names are gone: the last one who has such a file open gives its pages and blocks back, which takes some 100 ms for a
-GiB. A consumer that takes a response slowly, or is gone without a word, has a segment open for longer than its deletion is put off.
+"""Closes deleted files without blocking: the last close of such a file frees its pages and blocks, which takes some 100
+ms for 2 GiB.
 
-`RealFile` calls this when nobody refers to it any more, in whichever thread that is; mostly it is the event loop's.
+A slow or vanished consumer may have a segment open for longer than the delay of its deletion. `RealFile` calls this
+when its last reference is gone, in any thread; usually that is the event loop's.
 """
 
-import _thread  # threading.Thread takes locks, which whoever is interrupted by the end of an object may hold
+import _thread  # threading.Thread takes locks, which the code that a finalizer interrupts may hold
 import os
 
 LARGE_BYTES = 8 * 1024 * 1024
-"""A millisecond."""
+"""Size from which a thread closes the file; freeing as much takes a millisecond."""
 _BLOCK_BYTES = 512
 
 
 def close_file(descriptor: int) -> None:
-    """Closes it; in a thread of its own if that takes long."""
+    """Closes the descriptor; in a thread of its own if that takes long."""
     found = os.fstat(descriptor)
     if found.st_nlink == 0 and found.st_blocks * _BLOCK_BYTES >= LARGE_BYTES:
         try:
             _thread.start_new_thread(os.close, (descriptor,))
         except RuntimeError:
-            pass  # the interpreter ends, or there are too many
+            pass  # the interpreter is ending, or there are too many threads
         else:
             return
     os.close(descriptor)

@@ -1,8 +1,8 @@
-"""Disk space set aside for bytes that a file is about to receive: fallocate(2) with FALLOC_FL_KEEP_SIZE, which Python does not offer.
+"""Reserves disk space ahead of writes: fallocate(2) with FALLOC_FL_KEEP_SIZE, which Python does not offer.
 
-ext4 alone is asked. It sets a block aside for each page when that is first written, which is an eighth of what an append of 16 KiB costs
-the processor and a fifth of one of 1 MB (`benchmarks/loadgen/produce_floor.c`, 14.1 µs of which 1.8 and 590 of which 140). XFS sets aside
-what lies ahead of its own accord, btrfs writes elsewhere, and tmpfs would take memory for it.
+Only used on ext4, which allocates a block for each page at its first write. That is an eighth of the processor time of
+an append of 16 KiB, and a fifth of one of 1 MB (`benchmarks/loadgen/produce_floor.c`: 1.8 of 14.1 µs, and 140 of 590).
+XFS allocates ahead by itself, btrfs writes elsewhere, and tmpfs would take memory for it.
 """
 
 import ctypes
@@ -11,7 +11,7 @@ import sys
 _EXT4 = 0xEF53
 _KEEP_SIZE = 1
 _STATFS_BYTES = 512
-"""More than struct statfs has anywhere. It begins with the kind of the file system, a long."""
+"""Larger than struct statfs on any platform. Its first field is the type of the file system, a long."""
 
 _fallocate = None
 if sys.platform == "linux" and ctypes.sizeof(ctypes.c_long) == 8:
@@ -23,9 +23,10 @@ if sys.platform == "linux" and ctypes.sizeof(ctypes.c_long) == 8:
 
 
 def reserve(descriptor: int, at: int, length: int) -> bool:
-    """Set aside what `length` bytes from `at` on need; whether that was done. The size of the file stays, and so does what is in it.
+    """Reserve the space for `length` bytes from `at`; returns whether that was done. The size and the content of the
+    file do not change.
 
-    Blocks. A refusal is no error: whoever writes there finds out whether there is room.
+    Blocks. A refusal is not an error: the write finds out whether there is space.
     """
     if _fallocate is None:
         return False

@@ -1,10 +1,10 @@
-"""The port to the disk, and the real disk behind it.
+"""Declares the port to the disk, and implements it for the real disk.
 
-Everything the storage floor does to files goes through a `FileSystem`, so that tests can put one in memory, or one that fails at
-the n-th call, in its place. Errors are the operating system's (`OSError`); the log turns them into `LogDirFailure`.
+The storage floor accesses files only through a `FileSystem`, so that tests can replace it by one in memory, or by one
+that fails at the n-th call. Errors are the operating system's (`OSError`); the log turns them into `LogDirFailure`.
 
-Invariants: a `File` writes everything or raises; it closes its descriptor with its last reference, so a region of a deleted file
-stays readable.
+Invariants: a `File` writes everything or raises; it closes its descriptor with its last reference, so that a region of
+a deleted file remains readable.
 """
 
 import errno
@@ -29,98 +29,102 @@ class File(Protocol):
     path: str
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """All of `data` after what this object wrote last (from the beginning at first)."""
+        """Writes all of `data` after the last write of this object (from the beginning at first)."""
 
     def pwrite(self, data: bytes | bytearray | memoryview, at: int) -> None:
-        """All of `data` from position `at`; normally one system call."""
+        """Writes all of `data` from position `at`; normally one system call."""
 
     def pwritev(self, data: Sequence[memoryview], length: int, at: int) -> None:
-        """All of `data`, `length` bytes in sum, one behind the other from position `at`; normally one system call. At most 1024 of them."""
+        """Writes all of `data`, `length` bytes in total, one after the other from position `at`; normally one system
+        call. At most 1024 parts."""
 
     def pread(self, length: int, at: int) -> bytes:
         """Up to `length` bytes; fewer only at the end of the file."""
 
     def pread_cached(self, length: int, at: int) -> bytes | None:
-        """As `pread`, but None when that would wait for the disk, as far as can be told."""
+        """Like `pread`, but None when that would wait for the disk, as far as the system reports it."""
 
     def map(self, length: int) -> mmap.mmap | bytes:
-        """The first `length` bytes, for many small reads without a system call each; may outlive the file.
+        """Maps the first `length` bytes, for many small reads without system calls; may outlive the file.
 
-        What is written later may or may not show. To look at bytes that were cut off meanwhile is fatal.
+        Later writes may or may not be visible. Accessing bytes that were cut off meanwhile kills the process.
         """
 
     def truncate(self, size: int) -> None:
-        """Cuts the file, or extends it with zeros that need no disk space yet."""
+        """Cuts the file, or extends it with zeros that take no disk space yet."""
 
     def size(self) -> int:
         """Bytes in the file."""
 
     def reserve(self, at: int, length: int) -> bool:
-        """Has disk space set aside for what will be written there, if that pays; whether it was. The size stays. Blocks."""
+        """Reserves disk space for writes from `at`, if that is worthwhile; returns whether it was reserved. The size
+        does not change. Blocks."""
 
     def give_back(self) -> None:
-        """Lets go of disk space behind the end of the file."""
+        """Frees reserved disk space beyond the end of the file."""
 
     def sync(self) -> None:
-        """fdatasync: the data is on the disk when this returns. Blocks for long."""
+        """fdatasync: the data is durable on return. May block for long."""
 
     def is_cached(self, length: int, at: int) -> bool:
-        """Whether a read of these bytes would not have to wait for the disk, as far as can be told without waiting."""
+        """Whether a read of these bytes would not wait for the disk, as far as the system reports it without waiting."""
 
     def fileno(self) -> int:
         """The descriptor, for `os.sendfile`."""
 
     def close(self) -> None:
-        """Closes the descriptor now. Harmless when done twice."""
+        """Closes the descriptor now. May be called twice."""
 
 
 class FileSystem(Protocol):
-    """What storage asks of a disk. Paths are absolute; every method may raise OSError."""
+    """The disk for the storage floor. Paths are absolute; every method may raise OSError."""
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         """Opens for reading and writing; FileNotFoundError unless it exists or `create`."""
 
     def open_unnamed(self, directory: str) -> File | None:
-        """A new file without a name, which is gone with its last reference unless `link` names it; None where there is none to be had."""
+        """A new file without a name, which is deleted with its last reference unless `link` names it; None where that
+        is not supported."""
 
     def link(self, path: str, file: File) -> None:
-        """Gives a file of `open_unnamed`, of the same file system, its name. FileExistsError when that is taken."""
+        """Names a file of `open_unnamed`, in the same file system. FileExistsError when the name is taken."""
 
     def is_short_of_files(self) -> bool:
-        """Whether most of the files that this process may have open were open at some time since the last call."""
+        """Whether most of the files that this process may open were open at some time since the last call."""
 
     def relieve_with(self, close_some: Callable[[], None]) -> None:
-        """Calls `close_some` whenever a file is opened while most of those are, in the thread that opens it."""
+        """Sets a callback for each open of a file while most permitted files are open; it runs in the thread that opens
+        the file."""
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory of this name."""
+        """Whether a file or directory of this name exists."""
 
     def is_directory(self, path: str) -> bool:
-        """Whether it is a directory; False when there is nothing."""
+        """Whether it is a directory; False when it does not exist."""
 
     def size(self, path: str) -> int:
-        """Bytes of the file. FileNotFoundError when there is none."""
+        """Size of the file in bytes. FileNotFoundError when it does not exist."""
 
     def modified_ms(self, path: str) -> int:
         """Time of the last change of the file's content, in milliseconds since the epoch."""
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Have `modified_ms` say this from now on."""
+        """Sets the time that `modified_ms` returns."""
 
     def read_file(self, path: str) -> bytes:
-        """All of a small file. FileNotFoundError when there is none."""
+        """The content of a small file. FileNotFoundError when it does not exist."""
 
     def list_directory(self, path: str) -> list[str]:
         """Names of the entries, sorted."""
 
     def make_directory(self, path: str) -> None:
-        """Creates the directory and its parents; harmless when it exists."""
+        """Creates the directory and its parents; does nothing when it exists."""
 
     def rename(self, old: str, new: str) -> None:
-        """Atomic; replaces `new`."""
+        """Renames atomically; replaces `new`."""
 
     def unlink(self, path: str) -> None:
-        """Removes a file. FileNotFoundError when there is none."""
+        """Removes a file. FileNotFoundError when it does not exist."""
 
     def remove_directory(self, path: str) -> None:
         """Removes an empty directory."""
@@ -129,20 +133,22 @@ class FileSystem(Protocol):
         """Makes creations, renames and removals in this directory durable."""
 
     def sync_everything(self, path: str) -> bool:
-        """Makes durable all that was written to the file system of the directory `path`; False where that cannot be asked for. Blocks."""
+        """Makes all writes to the file system of the directory `path` durable; False where that is not supported.
+        Blocks."""
 
     def total_and_free_bytes(self, path: str) -> tuple[int, int]:
-        """Size of the file system of `path`, and what is left for this process."""
+        """Size of the file system of `path`, and its space available to this process."""
 
     def try_lock(self, path: str) -> File | None:
-        """Exclusive lock on the file `path`, created if need be, against this and other processes; None if another has it."""
+        """Locks the file `path` exclusively, against this and other processes; creates it if missing. None if it is
+        locked already."""
 
     def unlock(self, lock: File) -> None:
-        """Gives up what `try_lock` gave."""
+        """Releases a lock of `try_lock`."""
 
 
 _NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
-"""What file systems, and old systems, say that know none."""
+"""Errors of file systems, and of old systems, without this feature."""
 
 
 class RealFileSystem:
@@ -166,7 +172,7 @@ class RealFileSystem:
                 raise
             self._close_some()
             fd = os.open(path, flags, 0o644)
-        if fd > self._many:  # the system gives the lowest number that is free
+        if fd > self._many:  # the system assigns the lowest free number
             self._has_many = True
             self._close_some()
         return RealFile(path, fd)
@@ -178,12 +184,13 @@ class RealFileSystem:
             if error.errno in _NO_UNNAMED_FILES:
                 return None
             raise
-        # Nobody needs it yet, and somebody will need the number.
+        # The file is not needed yet, and the descriptor may soon be.
         return file if file.fileno() <= self._many else None
 
     def link(self, path: str, file: File) -> None:
         fd = file.fileno()
-        # With a directory it calls linkat, which alone follows the symbolic link; that this one is none does not matter to absolute paths.
+        # With a directory argument it calls linkat, which alone follows the symbolic link; absolute paths ignore the
+        # argument.
         os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, follow_symlinks=True)
         file.path = path
 
@@ -210,7 +217,7 @@ class RealFileSystem:
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def read_file(self, path: str) -> bytes:
-        fd = os.open(path, _OPEN_READ)  # open() costs three times as much
+        fd = os.open(path, _OPEN_READ)  # open() takes three times as long
         try:
             parts = []
             while part := os.read(fd, _READ_BYTES):
@@ -242,7 +249,7 @@ class RealFileSystem:
             os.close(fd)
 
     def sync_everything(self, path: str) -> bool:
-        from storage.disk.syncfs import syncfs  # ctypes takes 2 ms, and a broker that starts has nothing to sync
+        from storage.disk.syncfs import syncfs  # importing ctypes takes 2 ms, and a starting broker has nothing to sync
 
         return syncfs(path)
 
@@ -251,8 +258,9 @@ class RealFileSystem:
         return stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize
 
     def try_lock(self, path: str) -> File | None:
-        # A record lock (fcntl), because that is what Apache Kafka takes: neither may open the other's directory. It does not exclude the
-        # own process, and closing any descriptor of the file drops it; so own locks are remembered and the file is not opened again.
+        # A record lock (fcntl), as Apache Kafka takes: neither may open the other's directory. It does not exclude the
+        # own process, and closing any descriptor of the file releases it; so own locks are tracked and the file is not
+        # opened again.
         real = os.path.realpath(path)
         if real in self._locked:
             return None

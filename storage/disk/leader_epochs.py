@@ -1,13 +1,14 @@
-"""Which leader epoch began at which offset of a partition, and the file `leader-epoch-checkpoint` that keeps it.
+"""Tracks the start offset of each leader epoch of a partition, in memory and in the file `leader-epoch-checkpoint`.
 
-`PartitionLog` owns one. Replication asks it where the epoch of a diverging replica ended (KIP-101, KIP-279); the answer is where the
-replica truncates.
+Owned by `PartitionLog`. Replication queries the end of the epoch of a diverging replica (KIP-101, KIP-279), which is
+the offset where the replica truncates.
 
-The file is text: a line `0` (the version), a line with the count, and a line `epoch start_offset` for each.
+The file is text: a line `0` (the version), a line with the count, and a line `epoch start_offset` for each epoch.
 
-Invariants: epochs and start offsets both grow strictly. Whoever sets `on_change` brings each change to the file before it checkpoints a
-recovery point, since recovery looks at batches from there on only; without it, `assign` writes at once. What loading a log removes
-stands in the file until the broker runs; loading again removes it again.
+Invariants: epochs and start offsets both strictly increase. The owner of `on_change` writes each change to the file
+before it checkpoints a recovery point, because recovery reads batches only from there on; without `on_change`, `assign`
+writes at once. Entries that loading a log removes remain in the file until the broker runs; loading again removes them
+again.
 """
 
 import logging
@@ -28,18 +29,19 @@ UNDEFINED_EPOCH_OFFSET = -1
 
 
 class LeaderEpochCache:
-    """Epochs of one partition, with their start offsets. Kafka's LeaderEpochFileCache."""
+    """The epochs of one partition, with their start offsets. Kafka's LeaderEpochFileCache."""
 
     __slots__ = ("_epochs", "_fs", "_start_offsets", "directory", "is_dirty", "on_change", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition, directory: str, filesystem: FileSystem, *, is_new: bool = False) -> None:
-        """Reads the file, unless `is_new` promises that there is none. Raises CorruptCheckpoint."""
+        """Reads the file, unless `is_new` guarantees that there is none. Raises CorruptCheckpoint."""
         self.topic_partition = topic_partition
         self.directory = directory
         self.is_dirty = False
-        """Whether the file is behind."""
+        """Whether the file is out of date."""
         self.on_change: Callable[[LeaderEpochCache], None] | None = None
-        """Told of each change; then the file is its business, so that the event loop need not wait: it writes what `take_file` gives."""
+        """Called for each change; the callback then writes the file with the content of `take_file`, so that the event
+        loop does not wait."""
         self._fs = filesystem
         self._epochs: list[int] = []
         self._start_offsets: list[int] = []
@@ -50,7 +52,7 @@ class LeaderEpochCache:
 
     @property
     def path(self) -> str:
-        """The file."""
+        """The path of the file."""
         return f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
 
     @property
@@ -64,7 +66,7 @@ class LeaderEpochCache:
         return self._epochs[-1] if self._epochs else None
 
     def start_offset_of(self, epoch: int) -> int | None:
-        """Where `epoch` began, if it has an entry."""
+        """The start offset of `epoch`, if it has an entry."""
         at = bisect_right(self._epochs, epoch) - 1
         return self._start_offsets[at] if at >= 0 and self._epochs[at] == epoch else None
 
@@ -74,7 +76,8 @@ class LeaderEpochCache:
         return self._epochs[at - 1] if at else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """`epoch` begins at `start_offset`; True if that is news. Entries that contradict it are removed: the leader's word counts.
+        """Sets the start of `epoch`; True if that is a change. Entries that contradict it are removed, because the
+        leader is authoritative.
 
         Without `on_change` it writes the file, and blocks.
         """
@@ -86,8 +89,11 @@ class LeaderEpochCache:
         return True
 
     def on_recovered(self, epoch: int, base_offset: int, last_offset: int) -> None:
-        """A batch of `epoch` was found. An entry that says otherwise is of batches that a crash took, or of which it left the ones before;
-        one that agrees stays as it is, for the batch that began the epoch may have been compacted away."""
+        """Recovery found a batch of `epoch`. An entry that contradicts it belongs to batches that a crash removed, or
+        whose predecessors it removed.
+
+        An entry that agrees is kept, because the batch that began the epoch may have been compacted away.
+        """
         if self.epoch_of(base_offset) == epoch == self.epoch_of(last_offset):
             return
         newer = bisect_right(self._epochs, epoch)
@@ -106,7 +112,7 @@ class LeaderEpochCache:
             self._changed()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Removes the entries that end at `start_offset` or before; the one that it stands in begins there now."""
+        """Removes the entries that end at `start_offset` or before; the entry that contains it then begins there."""
         keep_from = bisect_right(self._start_offsets, start_offset) - 1
         if keep_from < 0 or (keep_from == 0 and self._start_offsets[0] == start_offset):
             return
@@ -122,9 +128,10 @@ class LeaderEpochCache:
             self._changed()
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The greatest epoch not above `epoch`, and where it ended: Kafka's answer to OffsetForLeaderEpoch.
+        """The largest epoch not above `epoch`, and its end offset: Kafka's answer to OffsetForLeaderEpoch.
 
-        (-1, -1) when nothing can be said. An epoch below the first one known ended, as far as this log can tell, where that one begins.
+        (-1, -1) when it is unknown. An epoch below the first known one ended where that one begins, as far as this log
+        can tell.
         """
         if epoch == UNDEFINED_EPOCH or not self._epochs:
             return UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
@@ -138,12 +145,12 @@ class LeaderEpochCache:
         return self._epochs[higher - 1], self._start_offsets[higher]
 
     def flush(self) -> None:
-        """Brings the file up to date, unless `on_change` takes care of that. Blocks."""
+        """Writes the file if it is out of date, unless `on_change` does that. Blocks."""
         if self.is_dirty and self.on_change is None:
             self.write()
 
     def take_file(self) -> bytes:
-        """What the file is to hold now; the caller writes it."""
+        """The present content of the file; the caller writes it."""
         self.is_dirty = False
         return encode_leader_epochs(self.entries)
 

@@ -1,7 +1,8 @@
-"""The file `meta.properties` of a log directory: which broker of which cluster it belongs to.
+"""Reads and writes `meta.properties` of a log directory, which identifies its broker and cluster.
 
-It is a Java properties file, version 0 (ZooKeeper mode): `broker.id`, `version`, `cluster.id`, and `directory.id` where a migration
-gave one. The broker writes it into directories that have none and refuses to start on another broker's. Called by `log_directories`.
+The file is a Java properties file, version 0 (ZooKeeper mode): `broker.id`, `version`, `cluster.id`, and `directory.id`
+if a migration assigned one. The broker writes it into directories without one, and refuses to start with another
+broker's. Called by `log_directories`.
 """
 
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ from storage.disk.start_errors import InconsistentBrokerId, InconsistentClusterI
 META_PROPERTIES = "meta.properties"
 VERSION = 0
 RESERVED_DIRECTORY_IDS = 100
-"""The lowest ids, which stand for no directory, a lost one, and the like (KIP-858)."""
+"""The lowest ids, which have special meanings such as no directory or a lost one (KIP-858)."""
 _ESCAPED = str.maketrans({char: f"\\{char}" for char in "\\:=#! "})
 
 
@@ -31,7 +32,7 @@ class MetaProperties(NamedTuple):
 
 
 def read_meta_properties(log_dir: str, filesystem: FileSystem) -> MetaProperties | None:
-    """What the directory says; None when it has no such file. Raises InvalidMetaProperties, OSError."""
+    """The content; None when the directory has no such file. Raises InvalidMetaProperties, OSError."""
     path = f"{log_dir}/{META_PROPERTIES}"
     if not filesystem.exists(path):
         return None
@@ -47,12 +48,13 @@ def read_meta_properties(log_dir: str, filesystem: FileSystem) -> MetaProperties
     if written_id is not None and (broker_id is None or broker_id < 0):
         raise InvalidMetaProperties(
             path,
-            f"broker.id is {written_id!r}, not the number of a broker; restore the file or, if the data is lost, empty the directory",
+            f"broker.id is {written_id!r}, not a broker id; restore the file or, if the data is lost, empty the directory",
         )
     if broker_id is None and "cluster.id" not in properties:
-        # No Kafka wrote it: it is damaged, and whoever replaced it could make another's data this broker's.
+        # No release of Kafka writes such a file. It is damaged, and replacing it could assign another broker's data to
+        # this one.
         raise InvalidMetaProperties(
-            path, "it names neither a broker nor a cluster; restore it, or delete it if the directory is this broker's"
+            path, "it has neither a broker id nor a cluster id; restore it, or delete it if the directory is this broker's"
         )
     directory_id = properties.get("directory.id")
     if directory_id is not None:
@@ -61,7 +63,7 @@ def read_meta_properties(log_dir: str, filesystem: FileSystem) -> MetaProperties
 
 
 def _number(text: str) -> int | None:
-    """As Java reads it: with a sign if need be, but without blanks."""
+    """The number as Java reads it: an optional sign, but no whitespace."""
     try:
         return java_int(text)
     except ValueError:
@@ -72,7 +74,7 @@ def _check_directory_id(path: str, directory_id: str) -> None:
     try:
         number = int.from_bytes(uuid.from_text(directory_id), "big")
     except ValueError as error:
-        raise InvalidMetaProperties(path, f"directory.id is not the id of a directory: {error}; restore the line, or delete it") from None
+        raise InvalidMetaProperties(path, f"directory.id is not a valid directory id: {error}; restore the line, or delete it") from None
     if number < RESERVED_DIRECTORY_IDS:
         raise InvalidMetaProperties(
             path, f"directory.id is {directory_id}, a reserved id that no directory has; restore the line, or delete it"
@@ -80,7 +82,7 @@ def _check_directory_id(path: str, directory_id: str) -> None:
 
 
 def check_meta_properties(log_dir: str, found: MetaProperties, cluster_id: str, broker_id: int) -> None:
-    """Raises InconsistentClusterId and InconsistentBrokerId when the directory belongs to somebody else."""
+    """Raises InconsistentClusterId and InconsistentBrokerId when the directory belongs to another cluster or broker."""
     path = f"{log_dir}/{META_PROPERTIES}"
     if found.cluster_id is not None and found.cluster_id != cluster_id:
         raise InconsistentClusterId(path, cluster_id, found.cluster_id)

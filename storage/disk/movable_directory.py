@@ -1,11 +1,11 @@
-"""A partition's directory as a thread sees it that works in there while it may be renamed.
+"""Gives a thread access to a partition's directory while that may be renamed.
 
-A truncation in a thread takes its time. Meanwhile the partition may be deleted, which renames its directory, and be created again, with
-a directory of the old name. So the thread goes through a `MovableDirectory`: a path below the directory as it was called at first is looked
-for where the directory is now, and nothing is found any more once the directory is about to be removed.
+A truncation in a thread takes some time. Meanwhile the partition may be deleted, which renames its directory, and be
+created again with a directory of the old name. So the thread uses a `MovableDirectory`: a path below the original
+directory is resolved to the present one, and nothing is found any more once the directory is about to be removed.
 
-Invariant: what a call does, it does in the directory of the one log, whatever that is called; the lock of its `SmallFiles` is held for as
-long as one call takes, none of which waits for the disk longer than the loop itself would.
+Invariant: a call acts on the directory of this log, whatever its present name; the lock of its `SmallFiles` is held
+during a call, and no call waits for the disk longer than the loop itself would.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class MovableDirectory(TranslatedPaths):
-    """A `FileSystem`; paths elsewhere mean what they mean to the one behind it."""
+    """A `FileSystem`; paths elsewhere are passed on unchanged."""
 
     __slots__ = ("_home", "_small_files")
 
@@ -37,7 +37,7 @@ class MovableDirectory(TranslatedPaths):
         return directory + path[len(home) :] if path == home or path.startswith(home + "/") else path
 
     def sync_directory(self, path: str) -> None:
-        # This waits for the disk for long, so it does without the lock.
+        # Without the lock, because it may wait for the disk for long.
         if path != self._home:
             self._filesystem.sync_directory(path)
             return

@@ -1,7 +1,7 @@
-"""How much of a part of a file is in the page cache: cachestat(2), which Linux has from 6.5 on.
+"""Queries how much of a part of a file is in the page cache: cachestat(2), available from Linux 6.5 on.
 
-Used by `RealFile.is_cached` for parts of many pages. One call counts all of them: 2.6 µs for 1 MiB, where probing a byte of every 64 KiB
-takes 10 and overlooks holes. Pages whose reading is under way count as cached.
+Used by `RealFile.is_cached` for parts of many pages. One call counts all of them: 2.6 µs for 1 MiB, where probing a
+byte of every 64 KiB takes 10 µs and misses holes. Pages that are being read count as cached.
 """
 
 import ctypes
@@ -9,8 +9,8 @@ import errno
 import mmap
 import sys
 
-_CACHESTAT = 451  # the same number on every architecture that Python runs on but Alpha
-_Numbers = ctypes.c_uint64 * 7  # struct cachestat_range, then struct cachestat, of which the first counts the pages in the cache
+_CACHESTAT = 451  # the same number on every architecture supported by Python except Alpha
+_Numbers = ctypes.c_uint64 * 7  # struct cachestat_range, then struct cachestat, whose first field is the number of cached pages
 _OFFSET_OF_RESULT = 16
 _NO_FLAGS = 0
 _REFUSALS = frozenset({errno.ENOSYS, errno.EPERM, errno.EACCES})
@@ -21,7 +21,7 @@ _syscall.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void
 
 
 class PageCache:
-    """Whether the system tells is found out by asking; one that refused is not asked again."""
+    """Queries the system; after a refusal it is not asked again."""
 
     __slots__ = ("_is_told",)
 
@@ -29,9 +29,10 @@ class PageCache:
         self._is_told = sys.platform == "linux"
 
     def holds(self, descriptor: int, length: int, at: int) -> bool | None:
-        """Whether all pages of `length` bytes from `at` are cached; None when the system does not tell.
+        """Whether all pages of `length` bytes from `at` are cached; None when the system does not answer.
 
-        It says of no page that it is cached where a file system keeps them under another file (overlayfs): that is no answer either.
+        A file system that keeps the pages under another file (overlayfs) reports none as cached; that counts as no
+        answer.
         """
         if not self._is_told:
             return None

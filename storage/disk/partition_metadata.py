@@ -1,7 +1,8 @@
-"""The file `partition.metadata` of a partition's directory: to which topic, of all that ever had that name, the log belongs.
+"""Reads and writes `partition.metadata` of a partition's directory, which has the id of its topic, as names may be
+reused.
 
-version: 0
-topic_id: qu0XZ0mpQXC8sQdtzpMmUw
+    version: 0
+    topic_id: qu0XZ0mpQXC8sQdtzpMmUw
 """
 
 import base64
@@ -18,19 +19,22 @@ log = logging.getLogger(__name__)
 PARTITION_METADATA = "partition.metadata"
 ZERO_UUID = bytes(16)
 _CONTENT = re.compile(r"version:\s+\d+\r?\ntopic_id:[^\S\n]+(\S*)")
-"""Of any version, as Apache Kafka reads what a later release wrote (3.9's PartitionMetadataReadBuffer)."""
+"""Of any version, because Apache Kafka also reads the files of later releases (3.9's PartitionMetadataReadBuffer)."""
 
 
 def read_topic_id(filesystem: FileSystem, directory: str) -> bytes | None:
-    """The topic's id, None when there is no file. Raises CorruptCheckpoint."""
+    """The topic id, None when there is no file. Raises CorruptCheckpoint."""
     path = f"{directory}/{PARTITION_METADATA}"
     try:
         data = filesystem.read_file(path)
     except FileNotFoundError:
         return None
     if not data.strip(b"\0"):
-        # Written when the partition was created, and a power cut came before it was durable: the controller tells the id again.
-        log.warning("%s is empty: a power cut came right after the partition was created; its topic id is learned anew", path)
+        # A power cut came after the partition was created and before the file was durable: the controller will send the
+        # id again.
+        log.warning(
+            "%s is empty: a power cut came right after the partition was created; the controller will send the topic id again", path
+        )
         return None
     found = _CONTENT.match(data.decode("ascii", "replace"))
     if found is None:
@@ -40,15 +44,16 @@ def read_topic_id(filesystem: FileSystem, directory: str) -> bytes | None:
     except (ValueError, binascii.Error):
         topic_id = b""
     if len(topic_id) != 16 or topic_id == ZERO_UUID:
-        raise CorruptCheckpoint(path, f"`{found[1]}` is no topic id")
+        raise CorruptCheckpoint(path, f"`{found[1]}` is not a topic id")
     return topic_id
 
 
 def write_topic_id(filesystem: FileSystem, directory: str, topic_id: bytes, *, sync: bool = True) -> None:
-    """Writes the file as Apache Kafka does, without a newline at its end. Without `sync`, it survives a killed process only."""
+    """Writes the file as Apache Kafka does, without a final newline. Without `sync`, it only survives a kill of the
+    process."""
     replace_file(filesystem, f"{directory}/{PARTITION_METADATA}", encode_topic_id(topic_id), sync=sync)
 
 
 def encode_topic_id(topic_id: bytes) -> bytes:
-    """What the file holds."""
+    """The content of the file."""
     return f"version: 0\ntopic_id: {base64.urlsafe_b64encode(topic_id).decode().rstrip('=')}".encode()

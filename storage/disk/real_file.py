@@ -1,4 +1,4 @@
-"""An open file of the real disk: the `File` that `RealFileSystem` opens."""
+"""Implements `File` for the real disk; `RealFileSystem` opens it."""
 
 import mmap
 import os
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from storage.disk.page_cache import PageCache
 
 _COUNTED_BYTES = 128 * 1024
-"""Of parts that are larger the kernel counts the pages, which costs as much as three probes."""
+"""Size above which the kernel counts the cached pages, which takes as long as three probes."""
 _PROBE_STEP = 64 * 1024
-_BLOCK_BYTES = 512  # of st_blocks, whatever the file system has
+_BLOCK_BYTES = 512  # unit of st_blocks on any file system
 _SLACK_BYTES = 1 << 20
-"""What file systems round up to, or take for their own tables, is not worth a call."""
-_PROBE = [bytearray(1)]  # what is read into it does not matter
+"""Excess allocation that is not freed, because file systems round up or use some of it for their own tables."""
+_PROBE = [bytearray(1)]  # its content is not used
 
 
 class RealFile:
@@ -45,7 +45,7 @@ class RealFile:
             self._write_rest(memoryview(b"".join(data)), at, written)
 
     def _write_rest(self, data: memoryview, at: int, written: int) -> None:
-        # A short write is a signal, a full disk or a quota; only the next call tells which.
+        # A short write means a signal, a full disk or a quota; only the next call shows which.
         while written < len(data):
             count = os.pwrite(self.descriptor, data[written:], at + written)
             if count == 0:
@@ -73,13 +73,13 @@ class RealFile:
         except BlockingIOError:
             return None
         except OSError:
-            return self.pread(length, at)  # as in `is_cached`
+            return self.pread(length, at)  # see `is_cached`
         if count == length:
             return bytes(data)
         return bytes(data[:count]) if at + count >= self.size() else None
 
     def map(self, length: int) -> mmap.mmap | bytes:
-        # To look into a hole takes a page of a tmpfs, and is the end of the process when there is none left.
+        # Reading a hole allocates a page of a tmpfs, and kills the process when none is left.
         if length and os.lseek(self.descriptor, 0, os.SEEK_HOLE) >= length:
             return mmap.mmap(self.descriptor, length, access=mmap.ACCESS_READ)
         return self.pread(length, 0)
@@ -91,14 +91,14 @@ class RealFile:
         return os.fstat(self.descriptor).st_size
 
     def reserve(self, at: int, length: int) -> bool:
-        from storage.disk.disk_space import reserve  # ctypes takes 2 ms, and not every broker needs it
+        from storage.disk.disk_space import reserve  # importing ctypes takes 2 ms, and not every broker needs it
 
         return reserve(self.descriptor, at, length)
 
     def give_back(self) -> None:
         stat = os.fstat(self.descriptor)
         if stat.st_blocks * _BLOCK_BYTES - stat.st_size > _SLACK_BYTES:
-            os.ftruncate(self.descriptor, stat.st_size)  # frees what lies behind
+            os.ftruncate(self.descriptor, stat.st_size)  # frees the blocks beyond the size
 
     def sync(self) -> None:
         os.fdatasync(self.descriptor)
@@ -110,8 +110,9 @@ class RealFile:
             if holds is not None:
                 if not holds:
                     return False
-                at = last  # which is probed: that it is being read would not do
-        # The kernel reads ahead in larger pieces than this, so a hole between two probes is unlikely; if there is one, sendfile waits.
+                at = last  # then probe the last byte, because a page that is being read is not sufficient
+        # The kernel reads ahead in larger units than this, so a hole between two probes is unlikely; if there is one,
+        # sendfile waits.
         try:
             os.preadv(self.descriptor, _PROBE, last, os.RWF_NOWAIT)
             while at < last:
@@ -120,13 +121,13 @@ class RealFile:
         except BlockingIOError:
             return False
         except OSError:
-            return True  # the file system cannot tell (overlayfs, some network ones): then waiting is all there is
+            return True  # the file system cannot tell (overlayfs, some network ones): waiting is the only option
         return True
 
     @staticmethod
     @cache
     def _page_cache() -> "PageCache":
-        from storage.disk.page_cache import PageCache  # ctypes takes 2 ms, and not every broker needs it
+        from storage.disk.page_cache import PageCache  # importing ctypes takes 2 ms, and not every broker needs it
 
         return PageCache()
 

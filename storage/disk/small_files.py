@@ -1,9 +1,10 @@
-"""The small files of a partition's directory (`partition.metadata`, `leader-epoch-checkpoint`), written by threads while that directory
-may be renamed: the partition moves to another log directory, or it is deleted.
+"""Writes the small files of a partition's directory (`partition.metadata`, `leader-epoch-checkpoint`) in threads, while
+that may be renamed.
 
-Every `PartitionLog` owns one. Invariants: a file that is being written ends up in the directory of its own log, whatever that is called by
-then, and never in another one that has taken the old name; when the directory is gone, what was to be written is dropped. The lock is held
-for an open or a rename only, so the loop never waits for an fsync.
+The directory is renamed when the partition moves to another log directory or is deleted. Every `PartitionLog` owns one.
+Invariants: a file that is being written ends up in the directory of its own log, whatever its present name, and never
+in another directory that has taken the old name; when the directory is gone, the write is dropped. The lock is held for
+an open or a rename only, so that the loop never waits for an fsync.
 """
 
 import errno
@@ -28,7 +29,7 @@ class SmallFiles:
         self._lock = threading.Lock()
 
     def replace(self, name: str, data: bytes) -> None:
-        """Puts `data` in the place of the file in one step, durable on return. Blocks; for any thread, one at a time for each name.
+        """Replaces the file in one step, durable on return. Blocks; for any thread, one at a time for each name.
 
         Raises OSError.
         """
@@ -51,7 +52,8 @@ class SmallFiles:
         self.sync_directory()
 
     def remove(self, name: str) -> None:
-        """Deletes the file, if it is there; nobody makes one of that name any more. Blocks, without the lock; raises OSError."""
+        """Deletes the file, if it exists; no file of that name may be created meanwhile. Blocks, without the lock;
+        raises OSError."""
         directory = self.directory
         while not self.is_gone():
             try:
@@ -72,14 +74,14 @@ class SmallFiles:
 
     @contextmanager
     def where_it_is(self) -> Iterator[str]:
-        """The directory, which keeps that name as long as the context lasts. Raises FileNotFoundError once it is gone."""
+        """The directory, whose name does not change within the context. Raises FileNotFoundError once it is gone."""
         with self._lock:
             if self._gone:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.directory)
             yield self.directory
 
     def forget(self) -> None:
-        """The directory is about to be removed: nothing is created in it any more."""
+        """The directory is about to be removed: no file is created in it any more."""
         with self._lock:
             self._gone = True
 
@@ -88,13 +90,13 @@ class SmallFiles:
         return self._gone
 
     def sync_directory(self) -> None:
-        """Makes durable what the directory holds, whatever it is called by then. Blocks; raises OSError."""
+        """Makes the entries of the directory durable, whatever its present name. Blocks; raises OSError."""
         directory = self.directory
         while not self.is_gone():
             try:
                 self._filesystem.sync_directory(directory)
             except FileNotFoundError:
-                with self._lock:  # else it may have been renamed, and not say so yet
+                with self._lock:  # otherwise a rename in progress might not be visible yet
                     if directory == self.directory and not self.is_gone():
                         raise
             if directory == self.directory:

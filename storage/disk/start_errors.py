@@ -1,4 +1,5 @@
-"""Why a broker cannot start on its log directories: each is one message that says where and what to do. Nothing of it reaches a client."""
+"""Defines the errors that prevent a start on the log directories; each message has the place and the remedy. None of
+them reaches a client."""
 
 from storage.errors import StorageError
 
@@ -11,7 +12,7 @@ class NoUsableLogDirectory(LogDirectoryError):
     """Every log directory failed."""
 
     def __init__(self, reasons: dict[str, str]) -> None:
-        """`reasons` says of each what is wrong."""
+        """`reasons` has the reason for each directory."""
         why = ", ".join(f"{log_dir} ({reason})" for log_dir, reason in reasons.items())
         super().__init__(f"none of the log directories can be used: {why}")
         self.reasons = reasons
@@ -29,12 +30,12 @@ class DuplicateLogDirectory(LogDirectoryError):
     """`log.dirs` names one directory twice."""
 
     def __init__(self, log_dir: str) -> None:
-        super().__init__(f"{log_dir} stands twice in log.dirs")
+        super().__init__(f"{log_dir} is twice in log.dirs")
         self.log_dir = log_dir
 
 
 class InvalidMetaProperties(LogDirectoryError):
-    """A `meta.properties` that is not what its format says."""
+    """A `meta.properties` that violates its format."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -73,7 +74,7 @@ class DuplicateDirectoryId(LogDirectoryError):
 
     def __init__(self, directory_id: str, first: str, second: str) -> None:
         super().__init__(
-            f"directory.id {directory_id} stands in {first} and in {second}. One is a copy of the other: remove the copy from log.dirs"
+            f"directory.id {directory_id} is in {first} and in {second}. One is a copy of the other: remove the copy from log.dirs"
         )
         self.directory_id = directory_id
         self.first = first
@@ -81,7 +82,7 @@ class DuplicateDirectoryId(LogDirectoryError):
 
 
 class ForeignDirectory(LogDirectoryError):
-    """Something stands in a log directory that is no partition."""
+    """A log directory contains a directory that is not a partition's."""
 
     def __init__(self, path: str) -> None:
         super().__init__(
@@ -96,7 +97,7 @@ class DuplicateLog(LogDirectoryError):
 
     def __init__(self, partition: str, first: str, second: str) -> None:
         super().__init__(
-            f"{partition} stands in {first} and in {second}. A log directory failed while the replica moved between them: "
+            f"{partition} is in {first} and in {second}. A log directory failed while the replica moved between them: "
             "delete the one in the directory that failed"
         )
         self.partition = partition

@@ -1,4 +1,4 @@
-"""Everything of a file system written to its disk: syncfs(2), which Python does not offer."""
+"""Syncs a whole file system: syncfs(2), which Python does not offer."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""The name of a partition, as every floor above the protocol says it."""
+"""Defines the name of a partition for all floors above the protocol."""
 
 from typing import NamedTuple
 

@@ -1,6 +1,6 @@
-"""A `FileSystem` that looks for files under other names than those it is asked for.
+"""Implements a `FileSystem` that translates the paths of its calls.
 
-What `MovableDirectory` and `CleanedFiles` have in common.
+The common base of `MovableDirectory` and `CleanedFiles`.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class TranslatedPaths:
-    """Every path goes through `_at`, for each call anew."""
+    """Every path is translated by `_at`, for each call."""
 
     __slots__ = ("_filesystem",)
 
@@ -20,7 +20,7 @@ class TranslatedPaths:
         self._filesystem = filesystem
 
     def _at(self, path: str, call: Callable[[str], T]) -> T:
-        """What `call` returns for the path that is meant."""
+        """Calls `call` with the translated path and returns its result."""
         raise NotImplementedError
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
@@ -63,7 +63,7 @@ class TranslatedPaths:
         self._at(path, self._filesystem.make_directory)
 
     def rename(self, old: str, new: str) -> None:
-        """Within a directory."""
+        """Renames within a directory."""
         name, new_name = old.rpartition("/")[2], new.rpartition("/")[2]
         self._at(old, lambda now: self._filesystem.rename(now, now[: len(now) - len(name)] + new_name))
 

@@ -1,4 +1,4 @@
-"""Work on very many things, a few in each turn of the event loop, so that others have theirs in between."""
+"""Spreads work on very many items over turns of the event loop, so that other work runs in between."""
 
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 def in_turns(
     background: Background, name: str, items: Sequence[_T], per_turn: int, act: Callable[[_T], object], then: Callable[[], None]
 ) -> None:
-    """Calls `act` with `per_turn` of `items` at once, and with as many in each later turn; after the last one calls `then`."""
+    """Calls `act` with `per_turn` of `items` at once, and with as many in each later turn; then calls `then`."""
     left = iter(items)
     turns = -(-len(items) // per_turn)
 

@@ -1,0 +1,1 @@
+"""Implements the log of one partition: appends, reads, flushes, truncation, recovery."""

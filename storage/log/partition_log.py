@@ -1,46 +1,82 @@
 """The log of one replica: what `replication` appends to, reads from, truncates and asks about.
 
 Owns the segments of a partition's directory, its producer state and leader epochs, and the offsets that bound it. Made by
-`recovery.open_log`; called on the event loop only. The methods stand in `log_append`, `log_read`, `log_flush`, `log_truncation` and
-`log_deletion` by subject; what is here holds them together.
+`recovery.open_log`; called on the event loop only. What takes long is an object of its own that a thread runs: a `FlushPlan`, a
+`Truncation`, a `Discard` or `Swap` of segments.
+
+A read is a region of a segment's file, found without touching the disk when the reader is sequential: the log remembers, for the ends
+of recent reads, the byte at which the next one begins. The same places tell where the high watermark lies, for it moves to where
+followers have read. Invariant of a hint `offset -> (segment, position)`: the first batch that ends at or after `offset` begins at
+`position`, or the segment ends there.
 
 Invariants: log_start_offset <= high_watermark <= log_end_offset; recovery_point <= log_end_offset; the last segment is the active one
 and begins at or below the log end offset. An OSError becomes a `LogDirFailure`: its log directory is to be taken offline.
 """
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
 
 from config.topic import TopicConfig
-from protocol.compiled import compiled
+from protocol.records.batch import CONTROL_MASK, NO_SEQUENCE, TRANSACTIONAL_MASK
+from protocol.records.errors import RecordFormatError
+from storage.disk.file_names import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    PRODUCER_SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    file_name,
+)
+from storage.disk.filesystem import File
 from storage.disk.leader_epochs import LeaderEpochCache
 from storage.disk.partition_metadata import ZERO_UUID
-from storage.disk.real_file import RealFile
 from storage.disk.small_files import SmallFiles
 from storage.disk.topic_partition import TopicPartition
-from storage.errors import LogClosed, LogDirFailure, OffsetOutOfRange
-from storage.log import append as log_append
-from storage.log import deletion as log_deletion
-from storage.log import flush as log_flush
-from storage.log import plain_append
-from storage.log import read as log_read
-from storage.log import roll as log_roll
-from storage.log import truncation as log_truncation
+from storage.errors import (
+    CorruptRecord,
+    LogBeingTruncated,
+    LogClosed,
+    LogDirFailure,
+    OffsetOutOfRange,
+    OffsetsOutOfOrder,
+    RecordBatchTooLarge,
+    UnexpectedAppendOffset,
+)
 from storage.log.context import LogContext
-from storage.log.flush import FlushPlan
+from storage.log.deletion import NO_LIMIT, OnReplaced, discard_files, names_of, say_nothing
+from storage.log.flush import SEGMENTS_AT_ONCE, FlushPlan
+from storage.log.origins import CLIENT, REPLICATION
+from storage.log.producer_replay import read_marker, replay_producer
+from storage.log.reads import MAX_HINTS, MAX_UNKNOWN, FetchSlice, OffsetAndTimestamp
+from storage.log.roll import MOST_UNFINISHED, Roll
+from storage.log.truncation import TRUNCATE_LOG, OnTruncated, Truncation
+from storage.producers import log_snapshot
+from storage.producers.limits import SEQUENCES
 from storage.producers.state import ProducerStateEntry
 from storage.producers.state_manager import ProducerStateManager
+from storage.segment.batch_scan import header_at
 from storage.segment.closed_segment import ClosedSegment
-from storage.segment.discards import Discard
-from storage.segment.index_file import TAIL_BYTES
+from storage.segment.cold_lookups import ColdRead, NotCached, UnwaitingFile, check_time_cached, unwaiting_file
+from storage.segment.discards import DISCARD_SEGMENTS, Discard
+from storage.segment.file_region import FileRegion
 from storage.segment.log_segments import LogSegments
 from storage.segment.log_settings import LogSettings, rules_for
-from storage.segment.offset_index import OffsetIndex
-from storage.segment.segment import Segment
-from storage.segment.time_index import TimeIndex, timestamp_offset
-from storage.validation.rules import ValidationRules
+from storage.segment.segment import NEVER, RecordPosition, Segment
+from storage.segment.swaps import Swap
+from storage.segment.transaction_index import AbortedTransaction
+from storage.segment.truncated_segment import SegmentBeingTruncated
+from storage.validation.batch import judge
+from storage.validation.limits import LARGEST_OFFSET
+from storage.validation.run import BatchRun
 
 log = logging.getLogger(__name__)
+
+_INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+_new: Final[Callable[[type[FetchSlice], tuple[FileRegion, int]], FetchSlice]] = tuple.__new__
+"""Without the constructor of a named tuple, which is a Python function."""
 
 
 class PartitionLog:
@@ -109,45 +145,18 @@ class PartitionLog:
         self.log_end_offset = log_end_offset
         self.high_watermark = log_start_offset
         self.recovery_point = recovery_point
-        self.next_flush_offset = self.recovery_point + settings.flush_messages - 1
+        self.next_flush_offset = _next_flush(recovery_point, settings)
         self.flush_due_offset = 0
         """What is below it was appended when `flush.messages` was reached, and is not acknowledged before it is on the disk."""
         self.read_hints: dict[int, tuple[Segment, int]] = {}
         self.is_closed = False
-        self.truncation: log_truncation.Truncation | None = None
+        self.truncation: Truncation | None = None
         """The one that a thread is at: meanwhile nothing is appended, and nothing read of the segment that is cut."""
         self.flushes: list[FlushPlan] = []  # under way: a truncation takes from them what was appended after it
         self.discards: list[Discard] = []
         """What a thread takes out of sight."""
-        self.unfinished_rolls: list[log_roll.Roll] = []  # a deque takes 0.6 KB, and of most logs it would be empty
+        self.unfinished_rolls: list[Roll] = []  # a deque takes 0.6 KB, and of most logs it would be empty
         self.producer_state.state.on_high_watermark(self.high_watermark)
-
-    append_plain = plain_append.append_plain
-    append_several_plain = plain_append.append_several_plain
-    append_as_leader = log_append.append_as_leader
-    append_as_follower = log_append.append_as_follower
-    roll = log_roll.roll
-    complete_roll = log_roll.complete_roll
-    finish_rolls = log_roll.finish_rolls
-    read = log_read.read
-    offset_for_timestamp = log_read.offset_for_timestamp
-    offset_of_max_timestamp = log_read.offset_of_max_timestamp
-    aborted_transactions = log_read.aborted_transactions
-    complete_up_to = log_flush.complete_up_to
-    prepare_flush = log_flush.prepare_flush
-    finish_flush = log_flush.finish_flush
-    give_up_flush = log_flush.give_up_flush
-    flush = log_flush.flush
-    truncate_to = log_truncation.truncate_to
-    truncate_fully_and_start_at = log_truncation.truncate_fully_and_start_at
-    truncate_in_thread = log_truncation.truncate_in_thread
-    truncate_fully_in_thread = log_truncation.truncate_fully_in_thread
-    begins_inside_batch = log_truncation.begins_inside_batch
-    finish_truncations = log_truncation.finish_truncations
-    delete_old_segments = log_deletion.delete_old_segments
-    finish_discards = log_deletion.finish_discards
-    replace_segments = log_deletion.replace_segments
-    delete = log_deletion.delete
 
     # ---- what it knows
 
@@ -224,15 +233,832 @@ class PartitionLog:
         self.config = config
         self.settings = LogSettings(config)
         self.rules = rules_for(self.topic_partition, config)
-        self.next_flush_offset = self.recovery_point + self.settings.flush_messages - 1
+        self.next_flush_offset = _next_flush(self.recovery_point, self.settings)
         for segment in self.segments:
             segment.update_settings(self.settings)
 
     def on_flush_due(self) -> None:
         """`flush.messages` were appended since the last flush was asked for."""
         self.flush_due_offset = self.log_end_offset
-        self.next_flush_offset = self.log_end_offset + self.settings.flush_messages - 1
+        self.next_flush_offset = _next_flush(self.log_end_offset, self.settings)
         self.context.on_flush_due(self)
+
+    # ---- appending
+
+    def append(self, run: BatchRun, leader_epoch: int, now_ms: int, origin: int) -> None:
+        """Take the batches of `run`, and write them with one system call for each segment that they go to.
+
+        A producer or a coordinator appends one batch, which was read: it is judged unless it was accepted before, and gets offset and
+        leader epoch. With origin REPLICATION the batches are taken as the leader has them; one that is cut off at the end is left out, as
+        are batches of a later epoch than `leader_epoch`, for then the answer came from a leader that is no longer ours.
+
+        The run says where they went, whether its batch stands in the log already (`is_duplicate`), or needs a worker; nothing is written
+        then. Raises what `judge` raises, CorruptRecord, OffsetsOutOfOrder, UnexpectedAppendOffset, RecordBatchTooLarge, OutOfOrderSequence,
+        InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced, LogDirFailure; the log is unchanged by all of them.
+        """
+        run.log_start_offset = self.log_start_offset
+        if origin == REPLICATION:
+            end = self._judge_replicated(run, leader_epoch)
+        else:
+            end = self._judge_led(run, leader_epoch, now_ms, origin)
+        at = written = run.start
+        if end == at:
+            return
+        segment = self.active_segment
+        next_offset = self.log_end_offset
+        try:
+            segment.begin_write()
+            if run.epochs is not None:
+                for epoch, start_offset in run.epochs:
+                    self.assign_epoch(epoch, start_offset)
+            while at < end:
+                if run.at != at:
+                    run.read(at)
+                last_offset = run.base_offset + run.last_offset_delta
+                if segment.should_roll(run.size, last_offset, run.max_timestamp, now_ms):
+                    if at > written:
+                        self._write(run, segment, written, at, next_offset)
+                        written = at
+                        run.read(at)
+                    segment = self.roll(run.base_offset)
+                    segment.begin_write()
+                segment.stage(run.size, last_offset, run.max_timestamp, last_offset)
+                next_offset = last_offset + 1
+                at += run.size
+            self._write(run, segment, written, at, next_offset)
+        except OSError as error:
+            raise self.disk_failure(segment.path, error) from error
+        if next_offset > self.next_flush_offset:
+            self.on_flush_due()
+
+    def _judge_led(self, run: BatchRun, leader_epoch: int, now_ms: int, origin: int) -> int:
+        """Decide about the one batch of a producer or a coordinator, and stamp it; where what is to be written of the run ends."""
+        if not run.is_accepted:
+            judge(run, self.rules, now_ms, origin == CLIENT)
+            if run.needs_worker:
+                return run.start
+        first_offset = self.log_end_offset
+        run.has_producers = run.producer_id >= 0
+        if run.has_producers and self._is_duplicate(run, first_offset, origin):
+            return run.start
+        if run.size > self.settings.segment_bytes:
+            raise RecordBatchTooLarge(self.topic_partition, run.size, self.settings.segment_bytes)
+        run.epochs = [(leader_epoch, first_offset)] if leader_epoch != self.latest_epoch else None
+        run.stamp(first_offset, leader_epoch)
+        run.first_offset = first_offset
+        run.last_offset = first_offset + run.last_offset_delta
+        return run.start + run.size
+
+    def _is_duplicate(self, run: BatchRun, first_offset: int, origin: int) -> bool:
+        """Whether the batch stands in the log already; the run then says where. Raises what the checks of ProducerState raise."""
+        state = self.producer_state.state
+        if run.attributes & CONTROL_MASK:
+            marker = read_marker(run.frame, run.at, run.header())
+            if marker is not None:
+                state.check_marker(run.producer_id, run.producer_epoch, marker.coordinator_epoch, first_offset)
+                return False
+        is_transactional = run.attributes & TRANSACTIONAL_MASK != 0
+        if origin != CLIENT:
+            state.check_coordinator_append(run.producer_id, run.producer_epoch, is_transactional, first_offset)
+            return False
+        last_sequence = (run.base_sequence + run.last_offset_delta) % SEQUENCES
+        found = state.check_append(run.producer_id, run.producer_epoch, run.base_sequence, last_sequence, is_transactional, first_offset)
+        if found is None:
+            return False
+        run.is_duplicate = True
+        run.first_offset, run.last_offset, run.log_append_time_ms = found.first_offset, found.last_offset, found.timestamp
+        return True
+
+    def _judge_replicated(self, run: BatchRun, leader_epoch: int) -> int:
+        """Look at all batches that the leader sent; where those end that are to be written."""
+        latest_epoch = self.latest_epoch
+        run.epochs = None
+        run.has_producers = False
+        at = run.start
+        last_offset = -1
+        try:
+            while run.read_next(at):
+                if run.leader_epoch > leader_epoch:
+                    self._warn_of_later_epoch(run, leader_epoch)
+                    break
+                if not run.crc_is_valid():
+                    reason = f"the CRC of the batch at offset {run.base_offset} is not {run.crc:#010x}"
+                    raise CorruptRecord(self.topic_partition, reason)
+                if run.base_offset > LARGEST_OFFSET or run.base_offset + run.last_offset_delta <= last_offset:
+                    raise OffsetsOutOfOrder(self.topic_partition, last_offset, run.base_offset + run.last_offset_delta)
+                last_offset = run.base_offset + run.last_offset_delta
+                if at == run.start:
+                    run.first_offset = run.base_offset
+                if run.leader_epoch != latest_epoch and run.leader_epoch >= 0:
+                    latest_epoch = run.leader_epoch
+                    run.has_epoch(latest_epoch)
+                if run.producer_id >= 0:
+                    run.has_producers = True
+                    if run.attributes & CONTROL_MASK:
+                        read_marker(run.frame, at, run.header())
+                if run.size > self.settings.segment_bytes:
+                    raise RecordBatchTooLarge(self.topic_partition, run.size, self.settings.segment_bytes)
+                at += run.size
+        except RecordFormatError as error:
+            raise CorruptRecord(self.topic_partition, str(error)) from None
+        log_end_offset = self.log_end_offset
+        if at == run.start:
+            run.first_offset, run.last_offset = log_end_offset, log_end_offset - 1
+            return at
+        if run.first_offset < log_end_offset:
+            raise UnexpectedAppendOffset(self.topic_partition, run.first_offset, last_offset, log_end_offset)
+        run.last_offset = last_offset
+        return at
+
+    def _warn_of_later_epoch(self, run: BatchRun, leader_epoch: int) -> None:
+        log.warning(
+            "%s: batches from offset %d on have leader epoch %d, the current one is %d; left out",
+            self.topic_partition,
+            run.base_offset,
+            run.leader_epoch,
+            leader_epoch,
+        )
+
+    def _write(self, run: BatchRun, segment: Segment, start: int, end: int, next_offset: int) -> None:
+        """Write what is staged, the batches in `start:end`, after which the log ends at `next_offset`; its producers are known then."""
+        segment.write(run.frame[start:end])
+        self.log_end_offset = next_offset
+        if segment.size >= segment.reserve_at:
+            self.context.reserve(self)
+        while run.has_producers and start < end:
+            if run.at != start:
+                run.read(start)
+            if run.producer_id >= 0:
+                self._take_producer(run, segment)
+            start += run.size
+
+    def _take_producer(self, run: BatchRun, segment: Segment) -> None:
+        """The batch that the run stands at is in the log. Raises LogDirFailure."""
+        state = self.producer_state.state
+        if run.attributes & CONTROL_MASK:
+            header = run.header()
+            try:
+                replay_producer(state, segment, header, read_marker(run.frame, run.at, header), run.base_offset)
+            except OSError as error:
+                raise self.disk_failure(segment.transaction_index.path, error) from error
+            return
+        sequence = run.base_sequence
+        state.on_append(
+            run.producer_id,
+            run.producer_epoch,
+            sequence if sequence == NO_SEQUENCE else (sequence + run.last_offset_delta) % SEQUENCES,
+            run.base_offset,
+            run.base_offset + run.last_offset_delta,
+            run.max_timestamp,
+            run.attributes & TRANSACTIONAL_MASK != 0,
+        )
+
+    # ---- rolling
+
+    def roll(self, expected_next_offset: int = 0) -> Segment:
+        """Ends the active segment and begins one at the log end offset, or `expected_next_offset` if higher. May raise OSError."""
+        if len(self.unfinished_rolls) >= MOST_UNFINISHED:
+            self._finish_oldest()
+        base_offset = max(expected_next_offset, self.log_end_offset)
+        ended: Segment | None = self.active_segment
+        if self.active_segment.base_offset == base_offset:
+            if self.active_segment.size:
+                raise LogDirFailure(self.log_dir, self.active_segment.path, f"a segment from offset {base_offset} on exists already")
+            log.warning("%s: the empty active segment at offset %d is replaced", self.topic_partition, base_offset)
+            self.finish_rolls()
+            self.discard_segments([self.active_segment])
+            ended = None
+        else:
+            self._remove_leftovers(base_offset)
+            if self.recovery_point >= base_offset:
+                self.active_segment.become_inactive()
+                ended = None
+        if ended is not None:
+            ended.trim()  # at once: recovery takes what was preallocated for torn, and deletes all that follows
+        begun = self._begin_segment(base_offset)
+        producers = self.producer_state
+        producers.map_end_offset = base_offset
+        writing = producers.begin_snapshot()
+        if writing is not None:
+            log_snapshot.write_in_thread(self, writing)
+        self.unfinished_rolls.append(Roll(ended, begun, producers.encode_snapshot()))
+        self.context.complete_roll_later(self)
+        return begun
+
+    def complete_roll(self) -> None:
+        """Does what is left to do of the oldest roll, unless somebody has done it; then the log is to be flushed. May raise OSError."""
+        if self.unfinished_rolls:
+            self._finish_oldest()
+        if self.producer_state.writing is None and not self.is_closed:
+            self.context.on_flush_due(self)
+
+    def finish_rolls(self) -> None:
+        """Every roll is complete on return. May raise OSError."""
+        while self.unfinished_rolls:
+            self._finish_oldest()
+
+    def _finish_oldest(self) -> None:
+        ended, begun, snapshot = self.unfinished_rolls[0]
+        for suffix in _INDEXES if snapshot is None else (*_INDEXES, PRODUCER_SNAPSHOT_SUFFIX):
+            self.context.take_spare_file(self.log_dir, f"{self.directory}/{file_name(begun.base_offset, suffix)}")
+        if ended is not None:
+            ended.become_inactive()
+        begun.allocate_indexes()
+        if snapshot is not None:
+            self.producer_state.write_snapshot(begun.base_offset, snapshot)
+        del self.unfinished_rolls[0]  # not before: what a disk refused is left to do
+        log.info("%s: rolled a new segment at offset %d", self.topic_partition, begun.base_offset)
+
+    def _begin_segment(self, base_offset: int) -> Segment:
+        context = self.context
+        begun = Segment.create(
+            context.filesystem,
+            self.directory,
+            base_offset,
+            self.settings,
+            now_ms=context.clock.now_ms(),
+            roll_jitter_ms=context.roll_jitter_ms(self.settings),
+            file=context.take_spare_file(self.log_dir, f"{self.directory}/{file_name(base_offset, LOG_SUFFIX)}"),
+            has_index_files=False,
+        )
+        self.segments.add(begun)
+        self.active_segment = begun
+        return begun
+
+    def _remove_leftovers(self, base_offset: int) -> None:
+        filesystem = self.context.filesystem
+        for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
+            path = f"{self.directory}/{file_name(base_offset, suffix)}"
+            if filesystem.exists(path):
+                log.warning("%s stands where a new segment begins, and is no part of the log; deleted", path)
+                filesystem.unlink(path)
+
+    # ---- reading
+
+    def read(self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool, may_wait: bool = True) -> FetchSlice:
+        """Whole batches from the one that holds `offset`, below `end_offset`, at most `max_bytes`.
+
+        `min_one_batch` lets the first be larger. May begin with records before `offset`. Raises OffsetOutOfRange, CorruptRecord,
+        LogDirFailure; ColdRead unless it `may_wait` for the disk while it looks for them.
+        """
+        log_end_offset = self.log_end_offset
+        if not self.log_start_offset <= offset <= log_end_offset:
+            raise OffsetOutOfRange(self.topic_partition, offset, self.log_start_offset, log_end_offset)
+        end_offset = end_offset if end_offset < log_end_offset else log_end_offset
+        if offset >= end_offset:
+            return FetchSlice(None, offset)
+        hints = self.read_hints
+        hint = hints.get(offset)
+        active = self.active_segment
+        file: File | UnwaitingFile | None = None  # how lookups read the segment, once one had to
+        try:
+            if hint is not None and hint[1] < hint[0].size:
+                segment, position = hint
+            else:
+                if end_offset == log_end_offset and offset >= active.base_offset:
+                    # No hint is left: who reads on finds the next region this way, too, until the end is near.
+                    indexed = active.between_entries(offset, max_bytes)
+                    if indexed is not None:
+                        return _new(FetchSlice, indexed)
+                found = self._find(offset, may_wait)
+                if found is None:
+                    return FetchSlice(None, offset)
+                segment, position, file = found
+            next_offset = end_offset
+            if segment is active:
+                limit = segment.size if end_offset == log_end_offset else self._position_of(segment, end_offset, None)
+            else:
+                higher = self.segments.higher(segment.base_offset)
+                if higher is not None and end_offset >= higher.base_offset:
+                    limit = segment.size
+                    next_offset = higher.base_offset
+                else:
+                    limit = self._position_of(segment, end_offset, file or self._file_of(segment, may_wait))
+            length = limit - position
+            end_is_cached = False
+            if length > max_bytes:
+                if file is None:
+                    file = self._file_of(segment, may_wait)
+                end, next_offset = segment.whole_batches_end(position, position + max_bytes, file)
+                length = end - position
+                if length:
+                    end_is_cached = True  # the header that begins there was read
+                else:
+                    header = header_at(file, position, segment.size)
+                    if header is None or not min_one_batch or max_bytes < 0:
+                        return FetchSlice(None, offset)
+                    length = header.size
+                    next_offset = header.next_offset
+            elif length <= 0:
+                return FetchSlice(None, offset)
+            if next_offset not in hints:
+                _remember(hints, next_offset, segment, position + length)
+            return _new(FetchSlice, (FileRegion(segment.file, position, length, end_is_cached), next_offset))
+        except NotCached as cold:
+            raise ColdRead(self.topic_partition, cold) from None
+        except OSError as error:
+            raise self.disk_failure(self.directory, error) from error
+        except RecordFormatError as error:
+            raise CorruptRecord(self.topic_partition, f"at offset {offset}: {error}") from None
+
+    def _file_of(self, segment: Segment, may_wait: bool) -> File | UnwaitingFile:
+        """How lookups read the segment. Raises NotCached."""
+        return segment.file if may_wait or segment is self.active_segment else unwaiting_file(segment)
+
+    def _find(self, offset: int, may_wait: bool) -> tuple[Segment, int, File | UnwaitingFile] | None:
+        """The segment, the position in it, and how it was read."""
+        segment = self.segments.floor(offset)
+        while segment is not None:
+            file = segment.file if may_wait or segment is self.active_segment else unwaiting_file(segment)
+            position = segment.locate(offset, file)
+            if position is not None:
+                return segment, position, file
+            segment = self.segments.higher(segment.base_offset)
+        return None
+
+    def _position_of(self, segment: Segment, end_offset: int, file: File | UnwaitingFile | None) -> int:
+        """Where the batches of `segment` that end below `end_offset` end."""
+        hint = self.read_hints.get(end_offset)
+        if hint is not None and hint[0] is segment:
+            return hint[1]
+        position = segment.locate(end_offset, file)
+        if position is None:
+            position = segment.size
+        _remember(self.read_hints, end_offset, segment, position)
+        return position
+
+    def offset_for_timestamp(self, timestamp_ms: int, may_wait: bool = True) -> OffsetAndTimestamp | None:
+        """The first record whose timestamp is at least `timestamp_ms`; None if there is none. Reads the disk, decompresses one batch.
+
+        Raises CorruptRecord, LogDirFailure; ColdRead unless it `may_wait`.
+        """
+        try:
+            unknown = 0
+            for segment in self.segments:
+                if not may_wait and segment is not self.active_segment and segment.size and not segment.knows_max_timestamp:
+                    unknown += 1
+                    _check_unknown(segment, unknown)
+                # The cleaner leaves empty segments, and batches without their youngest record; Apache Kafka ends its search there.
+                if segment.size and segment.largest_timestamp >= timestamp_ms:
+                    if not may_wait and segment is not self.active_segment:
+                        check_time_cached(segment)
+                    found = segment.find_by_timestamp(timestamp_ms, self.log_start_offset, self._file_of(segment, may_wait))
+                    if found is not None:
+                        return _answer(found)
+        except NotCached as cold:
+            raise ColdRead(self.topic_partition, cold) from None
+        except OSError as error:
+            raise self.disk_failure(self.directory, error) from error
+        except RecordFormatError as error:
+            raise CorruptRecord(self.topic_partition, str(error)) from None
+        return None
+
+    def offset_of_max_timestamp(self, may_wait: bool = True) -> OffsetAndTimestamp | None:
+        """The first record that has the largest timestamp of the log; None if no record has one. Reads the disk, decompresses one batch.
+
+        Raises CorruptRecord, LogDirFailure; ColdRead unless it `may_wait`.
+        """
+        try:
+            unknown = 0
+            for each in self.segments:
+                if not may_wait and each is not self.active_segment and not each.knows_max_timestamp:
+                    unknown += 1
+                    _check_unknown(each, unknown)
+                    _ = each.max_timestamp
+            segment = max(self.segments, key=lambda each: each.max_timestamp.timestamp)
+            return _answer(segment.record_of_max_timestamp(self._file_of(segment, may_wait)))
+        except NotCached as cold:
+            raise ColdRead(self.topic_partition, cold) from None
+        except OSError as error:
+            raise self.disk_failure(self.directory, error) from error
+        except RecordFormatError as error:
+            raise CorruptRecord(self.topic_partition, str(error)) from None
+
+    def aborted_transactions(self, start: int, end: int, may_wait: bool = True) -> list[AbortedTransaction]:
+        """The aborted transactions that have records in `[start, end)`, for a read-committed fetch of that range.
+
+        Raises LogDirFailure; ColdRead unless it `may_wait` for the disk.
+        """
+        found: list[AbortedTransaction] = []
+        segment = self.segments.floor(start)
+        try:
+            while segment is not None:
+                if not may_wait and segment is not self.active_segment:
+                    segment.transaction_index.check_cached()
+                some, is_complete = segment.transaction_index.collect(start, end)
+                found += some
+                if is_complete:
+                    break
+                segment = self.segments.higher(segment.base_offset)
+        except NotCached as cold:
+            raise ColdRead(self.topic_partition, cold) from None
+        except OSError as error:
+            raise self.disk_failure(self.directory, error) from error
+        return found
+
+    # ---- making durable
+
+    def complete_up_to(self) -> int:
+        """Where the segments end whose rolls are complete; after `SEGMENTS_AT_ONCE` that are not flushed yet, if there are more.
+
+        To flush so far is short work for the loop, however many there are.
+        """
+        end = self._first_incomplete()
+        segments = self.segments.between(self.recovery_point, end)
+        return segments[SEGMENTS_AT_ONCE].base_offset if len(segments) > SEGMENTS_AT_ONCE else end
+
+    def _first_incomplete(self) -> int:
+        if not self.unfinished_rolls:
+            return self.active_segment.base_offset
+        ended, begun, _ = self.unfinished_rolls[0]
+        return (begun if ended is None else ended).base_offset
+
+    def prepare_flush(self, up_to: int | None = None) -> FlushPlan | None:
+        """What has to be flushed so that everything below `up_to` (the log end offset) survives a crash; None if nothing has to be.
+
+        None, too, while a thread is writing a snapshot of producers: a recovery from there on would need it. `on_flush_due` is told when
+        it is complete. Raises LogDirFailure.
+        """
+        recovery_point = self.log_end_offset if up_to is None else up_to
+        if recovery_point <= self.recovery_point or self.is_closed or self.truncation is not None:
+            return None
+        if self.producer_state.writing is not None:
+            return None
+        segments = self.segments.between(self.recovery_point, recovery_point)
+        try:
+            if recovery_point > self._first_incomplete():
+                self.finish_rolls()
+            for segment in segments:
+                segment.write_out_indexes()
+                _ = segment.file  # opened here, for the thread must not change the segment
+        except OSError as error:
+            raise self.disk_failure(self.directory, error) from error
+        has_new_names = any(segment.base_offset >= self.recovery_point for segment in segments)
+        snapshot = self.producer_state.latest_snapshot_offset
+        path = None if snapshot is None else self.producer_state.snapshot_path(snapshot)
+        plan = FlushPlan(self, segments, path, recovery_point, has_new_names=has_new_names)
+        self.flushes.append(plan)
+        return plan
+
+    def finish_flush(self, plan: FlushPlan) -> None:
+        """The plan has run: moves the recovery point, but not above where the log was truncated meanwhile."""
+        self.context.on_flushed(plan.seconds)
+        self.give_up_flush(plan)
+        if plan.recovery_point > self.recovery_point:
+            self.recovery_point = plan.recovery_point
+            self.next_flush_offset = _next_flush(plan.recovery_point, self.settings)
+
+    def give_up_flush(self, plan: FlushPlan) -> None:
+        """The plan runs no more: the recovery point stays, and nobody waits for it."""
+        if plan in self.flushes:
+            self.flushes.remove(plan)
+
+    def flush(self) -> None:
+        """All three steps at once, for shutdown and for callers that may block. Raises LogDirFailure.
+
+        A log may have more segments to be flushed than the process may have files: so some at a time.
+        """
+        try:
+            self.producer_state.finish_snapshot()
+            self.finish_rolls()
+        except OSError as error:
+            raise self.disk_failure(self.directory, error) from error
+        while True:
+            up_to = self.complete_up_to()
+            is_last = up_to >= self.active_segment.base_offset
+            plan = self.prepare_flush(None if is_last else up_to)
+            if plan is None:
+                return
+            try:
+                plan.run()
+            except OSError as error:
+                raise self.disk_failure(self.directory, error) from error
+            self.finish_flush(plan)
+            if is_last:
+                return
+            for segment in plan.segments:
+                segment.release()
+
+    # ---- cutting the end
+
+    def truncate_to(self, offset: int) -> bool:
+        """Removes every batch that ends at or after `offset`; False if there was none. Blocks.
+
+        Raises LogDirFailure, LogClosed, LogBeingTruncated.
+        """
+        return self._run_truncation(self._begin_cut(offset, say_nothing))
+
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+        """Removes everything; the log is empty and begins at `offset`. Blocks. Raises as `truncate_to` does."""
+        self._run_truncation(self._begin_anew(offset, log_start_offset, say_nothing))
+
+    def truncate_in_thread(self, offset: int, then: OnTruncated) -> None:
+        """As `truncate_to`, but does not block: `then` is called, on the loop, when the log is whole again, with what went wrong if it did.
+
+        One that is asked for while another is under way follows it.
+        """
+        self._truncate_in_thread(lambda: self._begin_cut(offset, then), lambda: self.truncate_in_thread(offset, then), then)
+
+    def truncate_fully_in_thread(self, offset: int, then: OnTruncated) -> None:
+        """As `truncate_fully_and_start_at`, in the way of `truncate_in_thread`."""
+        self._truncate_in_thread(lambda: self._begin_anew(offset, None, then), lambda: self.truncate_fully_in_thread(offset, then), then)
+
+    def begins_inside_batch(self, unexpected: UnexpectedAppendOffset) -> bool:
+        """Whether the log is empty and begins inside the batch that could not be appended, as a leader's does after DeleteRecords.
+
+        Then it is to be truncated to `unexpected.first_offset`, and to begin with that batch.
+        """
+        end_offset = self.log_end_offset
+        return self.log_start_offset == end_offset and unexpected.first_offset < end_offset <= unexpected.last_offset
+
+    def finish_truncations(self) -> None:
+        """Waits until none is under way any more. Blocks; for the time when the loop runs no more. Raises LogDirFailure."""
+        while (under_way := self.truncation) is not None:
+            if under_way.error is not None:
+                raise self._failure_of(under_way.error)
+            self._run_truncation(under_way)
+
+    def _begin_cut(self, offset: int, then: OnTruncated) -> Truncation | None:
+        """None if nothing is to be cut."""
+        if offset < 0:
+            raise ValueError(f"truncation of {self.topic_partition} to offset {offset}")
+        self._check_whole()
+        if offset >= self.log_end_offset:
+            # There may still be an epoch that begins at the end, of a leader that never wrote.
+            self.leader_epochs.truncate_from_end(self.log_end_offset)
+            self.latest_epoch = self.leader_epochs.latest_epoch
+            return None
+        if offset < self.segments.first.base_offset:
+            return self._begin_anew(offset, None, then)
+        log.info("%s: truncated to offset %d, was %d", self.topic_partition, offset, self.log_end_offset)
+        gone = [segment for segment in self.segments if segment.base_offset > offset]
+        segment = self.segments.floor(offset)
+        assert segment is not None
+        self.log_start_offset = min(self.log_start_offset, offset)
+        truncation = Truncation(self, offset, segment, gone, then)
+        truncation.producers.map_end_offset = self.log_end_offset  # appends do not keep it
+        self.leader_epochs.truncate_from_end(offset)
+        for each in gone:
+            self.segments.remove(each)
+        self._begin_truncation(truncation, offset, segment.base_offset, segment.size)
+        return truncation
+
+    def _begin_anew(self, offset: int, log_start_offset: int | None, then: OnTruncated) -> Truncation:
+        self._check_whole()
+        log.info("%s: truncated fully, begins at offset %d, ended at %d", self.topic_partition, offset, self.log_end_offset)
+        self.log_start_offset = offset if log_start_offset is None else log_start_offset
+        truncation = Truncation(self, offset, None, list(self.segments), then)
+        try:
+            self.leader_epochs.clear()
+            self.leader_epochs.flush()
+        except OSError as error:
+            raise self.disk_failure(self.leader_epochs.path, error) from error
+        self.high_watermark = offset
+        self.segments.clear()
+        self._begin_truncation(truncation, offset, offset, 0)
+        return truncation
+
+    def _check_whole(self) -> None:
+        if self.is_closed:
+            raise LogClosed(self.topic_partition)
+        if self.truncation is not None:
+            raise LogBeingTruncated(self.topic_partition)
+        try:
+            self.finish_rolls()
+        except OSError as error:
+            raise self.disk_failure(self.directory, error) from error
+
+    def _begin_truncation(self, truncation: Truncation, offset: int, base_offset: int, size: int) -> None:
+        context = self.context
+        self.truncation = truncation
+        self.read_hints.clear()
+        self.active_segment = SegmentBeingTruncated(
+            self.topic_partition, context.filesystem, self.directory, base_offset, size, self.settings
+        )
+        self.segments.add(self.active_segment)
+        # Nobody asks it anything: who reads or appends is refused before.
+        self.producer_state = ProducerStateManager(
+            self.topic_partition, self.directory, context.producer_id_expiration_ms, context.filesystem, ()
+        )
+        self.log_end_offset = offset
+        self.latest_epoch = self.leader_epochs.latest_epoch
+        self.recovery_point = min(self.recovery_point, offset)
+        for plan in self.flushes:
+            plan.recovery_point = min(plan.recovery_point, offset)
+        self.next_flush_offset = _next_flush(self.recovery_point, self.settings)
+        self.high_watermark = max(min(self.high_watermark, offset), self.log_start_offset)
+        context.on_truncated(self)
+
+    def _run_truncation(self, truncation: Truncation | None) -> bool:
+        if truncation is None:
+            return False
+        error: Exception | None = None
+        try:
+            truncation.run()
+        except Exception as found:
+            error = found
+        failure = self._finish_truncation(truncation, error)
+        if failure is not None:
+            raise failure
+        return True
+
+    def _truncate_in_thread(self, begin: Callable[[], Truncation | None], again: Callable[[], None], then: OnTruncated) -> None:
+        under_way = self.truncation
+        if under_way is not None and under_way.error is None and not self.is_closed:
+            under_way.asked_meanwhile.append(again)
+            return
+        try:
+            truncation = begin()
+        except Exception as error:
+            then(error)
+            return
+        if truncation is None:
+            then(None)
+            return
+
+        def finish(error: BaseException | None) -> None:
+            if error is not None and not isinstance(error, Exception):
+                raise error
+            self._finish_truncation(truncation, error)
+
+        # By directory: each is a disk of its own.
+        self.context.submit(f"{TRUNCATE_LOG} {self.log_dir}", truncation.run, finish)
+
+    def _finish_truncation(self, truncation: Truncation, error: Exception | None) -> Exception | None:
+        """The thread has done its part; returns what went wrong. After a failure the log stays as it is, and can only be closed."""
+        if self.truncation is not truncation:
+            return None  # somebody else was faster
+        failure = None
+        if error is not None:
+            failure = self._failure_of(error)
+        elif self.is_closed:
+            failure = LogClosed(self.topic_partition)
+        else:
+            self._take_back_segments(truncation)
+        if isinstance(failure, LogDirFailure):
+            self.context.on_failure(failure)
+        if failure is None or self.is_closed:
+            self.truncation = None
+        asked, truncation.asked_meanwhile = truncation.asked_meanwhile, []
+        truncation.then(failure)
+        for again in asked:
+            again()
+        return failure
+
+    def _take_back_segments(self, truncation: Truncation) -> None:
+        segment, producers = truncation.segment, truncation.producers
+        assert segment is not None
+        filesystem = self.context.filesystem
+        left_over = truncation.give_back(filesystem, self.directory)
+        segment.update_settings(self.settings)
+        self.segments.add(segment)
+        self.active_segment = segment
+        producers.producer_id_expiration_ms = self.producer_state.producer_id_expiration_ms
+        self.producer_state = producers
+        producers.state.on_high_watermark(self.high_watermark)
+        if self.log_start_offset > truncation.log_start_offset:
+            producers.on_log_start_offset_incremented(self.log_start_offset)
+        self.delete_later(left_over)
+
+    def _failure_of(self, error: Exception) -> Exception:
+        if isinstance(error, OSError):
+            try:
+                return self.disk_failure(self.directory, error)
+            except LogClosed as closed:
+                return closed
+        return error
+
+    # ---- taking segments out
+
+    def delete_old_segments(self, should_delete: Callable[[Segment, Segment | None], bool], reason: str, at_most: int = NO_LIMIT) -> int:
+        """Deletes segments from the oldest on, as long as `should_delete(segment, next)` says so and the high watermark is past them.
+
+        No more than `at_most`. When that takes the active one too, an empty one follows. Moves the log start offset. Returns how many;
+        raises LogDirFailure.
+
+        None while a thread writes a snapshot of producers, which may be all that is left of them when the segments are gone: the next time.
+        """
+        if self._waits_for_snapshot():
+            return 0
+        segments = list(self.segments)
+        deletable = []
+        for at, segment in enumerate(segments[:at_most]):
+            following = segments[at + 1] if at + 1 < len(segments) else None
+            if following is None and segment.size == 0:
+                break
+            upper_bound = self.log_end_offset if following is None else following.base_offset
+            if self.high_watermark < upper_bound or not should_delete(segment, following):
+                break
+            deletable.append(segment)
+        if not deletable:
+            return 0
+        try:
+            self.finish_rolls()
+            if len(deletable) == len(segments):
+                self.roll()
+                self.finish_rolls()
+                if self._waits_for_snapshot():
+                    return 0
+            log.info("%s: segments %s are deleted: %s", self.topic_partition, _bases(deletable), reason)
+            self._remove_segments(deletable)
+        except OSError as error:
+            raise self.disk_failure(self.directory, error) from error
+        return len(deletable)
+
+    def _waits_for_snapshot(self) -> bool:
+        producers = self.producer_state
+        return producers.writing is not None or self.recovery_point < producers.unsafe_below
+
+    def _remove_segments(self, deletable: Sequence[Segment]) -> None:
+        """Deletes the oldest segments, `deletable`, but not all, and moves the log start offset behind them."""
+        following = self.segments.higher(deletable[-1].base_offset)
+        if following is not None:
+            self.increment_log_start_offset(following.base_offset, "segment deletion")
+        self.read_hints.clear()
+        for segment in deletable:
+            self.segments.remove(segment)
+        self._discard_in_thread(deletable, deletable)
+
+    def _discard_in_thread(self, segments: Sequence[Segment], beside: Sequence[Segment]) -> None:
+        """Takes the files of `segments`, and the producer snapshots that stand beside those of `beside`, out of sight; they go later."""
+        names = self._forget_snapshots(beside)
+        self._run_discard(Discard(self, segments, names), say_nothing)
+
+    def _run_discard(self, discard: Discard, then: OnReplaced) -> None:
+        self.discards.append(discard)
+        self.context.submit(f"{DISCARD_SEGMENTS} {self.log_dir}", discard.run, lambda error: self._on_discarded(discard, error, then))
+
+    def _on_discarded(self, discard: Discard, error: BaseException | None, then: OnReplaced) -> None:
+        self.discards.remove(discard)
+        discard.give_back(self.context.filesystem, self.directory)
+        if error is None:
+            self.delete_later([*names_of(discard.segments), *(name + DELETED_SUFFIX for name in discard.snapshots)])
+            then(None)
+            return
+        if not isinstance(error, OSError):
+            raise error
+        if self.is_closed:
+            then(LogClosed(self.topic_partition))
+            return
+        failure = LogDirFailure(self.log_dir, str(error.filename or self.directory), error.strerror or str(error))
+        self.context.on_failure(failure)
+        then(failure)
+
+    def _forget_snapshots(self, beside: Sequence[Segment]) -> list[str]:
+        paths = [self.producer_state.forget_snapshot(segment.base_offset) for segment in beside]
+        return [path.rpartition("/")[2] for path in paths if path is not None]
+
+    def finish_discards(self) -> None:
+        """All that left the log is out of sight on return. Blocks; may raise OSError."""
+        for discard in tuple(self.discards):
+            discard.run()
+
+    def discard_segments(self, segments: Sequence[Segment]) -> None:
+        """Takes `segments` out of the log and their files out of sight; the files go later. May raise OSError."""
+        if not segments:
+            return
+        self.read_hints.clear()
+        for segment in segments:
+            self.segments.remove(segment)
+        discard_files(segments)
+        self.delete_later(names_of(segments))
+
+    def delete_later(self, names: Sequence[str]) -> None:
+        """Deletes files of the log's directory after `file.delete.delay.ms`, in a thread, whatever the directory is called by then."""
+        if not names:
+            return
+        small_files = self.small_files
+
+        def delete_all() -> None:
+            for name in names:
+                try:
+                    small_files.remove(name)
+                except OSError as error:
+                    # The name says .deleted: the next start tries again.
+                    log.warning("%s/%s is not deleted: %s", small_files.directory, name, error.strerror or error)
+
+        self.context.scheduler.schedule_once("delete-file", delete_all, self.settings.file_delete_delay_ms)
+
+    def replace_segments(self, base_offset: int, old: Sequence[Segment], then: OnReplaced = say_nothing) -> Swap:
+        """Puts the cleaned segment whose files are `<base_offset>.*.cleaned`, all of them durable, in the place of `old`.
+
+        Readers find the cleaned segment on return. A thread renames the files and makes that durable; then `then` is called, on the loop,
+        with what went wrong if it did. Raises LogDirFailure, with everything as it was.
+        """
+        current = set(self.segments)
+        replaced = [segment for segment in old if segment in current]
+        try:
+            self.finish_rolls()
+            swap = Swap(self, base_offset, replaced, [])
+        except OSError as error:
+            raise self.disk_failure(self.directory, error) from error
+        swap.snapshots = self._forget_snapshots([segment for segment in replaced if segment.base_offset != base_offset])
+        for segment in replaced:
+            self.segments.remove(segment)
+        self.segments.add(swap.cleaned)
+        self.read_hints.clear()
+        self._run_discard(swap, then)
+        return swap
 
     # ---- the end
 
@@ -291,12 +1117,42 @@ class PartitionLog:
             raise LogClosed(self.topic_partition) from error
         return LogDirFailure(self.log_dir, str(error.filename or path), error.strerror or str(error))
 
+    def delete(self) -> None:
+        """Deletes the directory of a closed log and everything in it, now. Blocks; raises LogDirFailure."""
+        self.small_files.forget()
+        filesystem = self.context.filesystem
+        try:
+            for name in filesystem.list_directory(self.directory):
+                with suppress(FileNotFoundError):  # who was to delete a segment of it may be at that just now
+                    filesystem.unlink(f"{self.directory}/{name}")
+            filesystem.remove_directory(self.directory)
+            filesystem.sync_directory(self.log_dir)
+        except OSError as error:
+            raise LogDirFailure(self.log_dir, self.directory, error.strerror or str(error)) from error
+        log.info("%s: deleted %s", self.topic_partition, self.directory)
 
-if not TYPE_CHECKING and (_native := compiled("storage.native")) is not None:
-    _native.stand_before(
-        PartitionLog, ValidationRules, Segment, LogSettings, OffsetIndex, TimeIndex, RealFile, log_append.Appended,
-        plain_append.append_several_plain, log_append.append_as_follower, plain_append.are_new, plain_append.take_in,
-        timestamp_offset, TAIL_BYTES,
-    )  # fmt: skip
-    PartitionLog.append_as_follower = _native.append_as_follower
-    PartitionLog.append_several_plain = _native.append_several_plain
+
+def _remember(hints: dict[int, tuple[Segment, int]], offset: int, segment: Segment, position: int) -> None:
+    if len(hints) >= MAX_HINTS:
+        del hints[next(iter(hints))]
+    hints[offset] = (segment, position)
+
+
+def _check_unknown(segment: Segment, count: int) -> None:
+    """Raises NotCached when its age cannot be told without waiting; or when it is one too many, for each costs some 60 µs."""
+    if count > MAX_UNKNOWN:
+        raise NotCached(segment.filesystem, segment.path, 0, 1)
+    check_time_cached(segment)
+
+
+def _answer(found: RecordPosition | None) -> OffsetAndTimestamp | None:
+    return None if found is None else OffsetAndTimestamp(found.offset, found.timestamp, found.leader_epoch)
+
+
+def _next_flush(flushed_offset: int, settings: LogSettings) -> int:
+    """The offset that is due to be flushed when it is appended. `flush.messages` may be as large as 64 bits allow."""
+    return min(flushed_offset, NEVER - settings.flush_messages) + settings.flush_messages - 1
+
+
+def _bases(segments: Sequence[Segment]) -> str:
+    return ", ".join(str(segment.base_offset) for segment in segments)

@@ -12,15 +12,18 @@ known from it. The log opens all the same: a log whose other batches can be read
 import logging
 from collections.abc import Callable, Iterator
 
-from protocol.records.batch import CONTROL_MASK, BatchHeader
+from protocol.records.batch import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader
+from protocol.records.builder import ControlRecordType, EndTransactionMarker, control_record_type, parse_end_transaction_marker
 from protocol.records.errors import RecordFormatError
-from storage.disk.giving_way import never_mind
-from storage.log.append import read_marker, replay_producer
-from storage.producers.state import BATCHES_RETAINED, MAX_SEQUENCE, BatchMetadata, ProducerState
+from protocol.records.reader import iter_records
+from storage.disk.yielding import no_yield
+from storage.producers.limits import BATCHES_RETAINED, MAX_SEQUENCE
+from storage.producers.state import BatchMetadata, ProducerState
 from storage.producers.state_manager import ProducerStateManager
 from storage.segment.batch_scan import batches_from
 from storage.segment.log_segments import LogSegments
 from storage.segment.segment import Segment
+from storage.segment.transaction_index import AbortedTransaction
 
 log = logging.getLogger(__name__)
 
@@ -39,12 +42,12 @@ def rebuild_producer_state(
     now_ms: int,
     *,
     clean: bool = False,
-    give_way: Callable[[], None] = never_mind,
+    yield_to_loop: Callable[[], None] = no_yield,
 ) -> None:
     """Brings `manager` to what the log below `last_offset` says, and takes the snapshots that spare the next start the work.
 
-    `clean` says that the log was closed properly: without any snapshot it then never had a producer, and is not read. `give_way` is called
-    every now and then. May raise OSError.
+    `clean` says that the log was closed properly: without any snapshot it then never had a producer, and is not read.
+    `yield_to_loop` is called every now and then. May raise OSError.
     """
     bases = segments.bases
     snapshots_at = {*bases[-2:], last_offset}
@@ -69,25 +72,25 @@ def rebuild_producer_state(
                     end = segment.size if found is None else found
                 found = segment.locate(start)
                 if found is not None:
-                    _replay(manager.state, segment, found, end, give_way)
+                    _replay(manager.state, segment, found, end, yield_to_loop)
             except RecordFormatError as error:
                 log.warning("%s: damaged in what was flushed; producers behind that are not known from it: %s", segment.path, error)
-    _remember_earlier_batches(manager.state, segments, last_offset, give_way)
+    _remember_earlier_batches(manager.state, segments, last_offset, yield_to_loop)
     manager.map_end_offset = last_offset
     manager.take_snapshot()
 
 
-def _replay(state: ProducerState, segment: Segment, position: int, end: int, give_way: Callable[[], None]) -> None:
+def _replay(state: ProducerState, segment: Segment, position: int, end: int, yield_to_loop: Callable[[], None]) -> None:
     file = segment.file
     for number, (at, header) in enumerate(batches_from(file, position, end), 1):
         if number % _BATCHES_AT_ONCE == 0:
-            give_way()
+            yield_to_loop()
         if header.producer_id >= 0:
             marker = read_marker(file.pread(header.size, at), 0, header) if header.attributes & CONTROL_MASK else None
             replay_producer(state, None, header, marker, header.base_offset)
 
 
-def _remember_earlier_batches(state: ProducerState, segments: LogSegments, last_offset: int, give_way: Callable[[], None]) -> None:
+def _remember_earlier_batches(state: ProducerState, segments: LogSegments, last_offset: int, yield_to_loop: Callable[[], None]) -> None:
     """Complete the last five batches of those producers of whom only the last is known, as far as the tail of the log has them."""
     missing = {
         entry.producer_id: entry
@@ -99,7 +102,7 @@ def _remember_earlier_batches(state: ProducerState, segments: LogSegments, last_
     earlier: dict[int, list[tuple[int, int, int, int]]] = {}
     for number, header in enumerate(_tail(segments, last_offset), 1):
         if number % _BATCHES_AT_ONCE == 0:
-            give_way()
+            yield_to_loop()
         entry = missing.get(header.producer_id)
         if entry is None or header.producer_epoch != entry.producer_epoch or header.attributes & CONTROL_MASK:
             continue
@@ -152,3 +155,47 @@ def _batch_after(segment: Segment, position: int, last_offset: int) -> int:
             high = middle
     found = segment.offset_index.lookup(low).position
     return found if found >= position else segment.size
+
+
+def read_marker(records: memoryview | bytearray | bytes, position: int, header: BatchHeader) -> EndTransactionMarker | None:
+    """The marker in a control batch; None when it holds no record, as the cleaner may leave it, or a record of another kind.
+
+    Raises protocol's RecordFormatError.
+    """
+    for record in iter_records(records, position, header):
+        if control_record_type(record.key) in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
+            return parse_end_transaction_marker(record)
+        break
+    return None
+
+
+def replay_producer(
+    state: ProducerState, segment: Segment | None, header: BatchHeader, marker: EndTransactionMarker | None, first_offset: int
+) -> None:
+    """Takes one batch that stands in the log into the producer state. `segment` gets the index entry of an aborted transaction."""
+    if marker is None:
+        if not header.attributes & CONTROL_MASK:
+            state.on_append(
+                header.producer_id,
+                header.producer_epoch,
+                header.last_sequence,
+                first_offset,
+                last_offset=first_offset + header.last_offset_delta,
+                timestamp=header.max_timestamp,
+                is_transactional=bool(header.attributes & TRANSACTIONAL_MASK),
+            )
+        return
+    completed = state.on_marker(
+        header.producer_id,
+        header.producer_epoch,
+        marker.coordinator_epoch,
+        first_offset,
+        timestamp=header.max_timestamp,
+        is_aborted=marker.type is ControlRecordType.ABORT,
+    )
+    if completed is not None:
+        if completed.is_aborted and segment is not None:
+            segment.transaction_index.append(
+                AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, completed.last_stable_offset)
+            )
+        state.complete(completed)

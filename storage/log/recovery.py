@@ -29,10 +29,9 @@ from storage.disk.leader_epochs import LeaderEpochCache
 from storage.disk.partition_metadata import ZERO_UUID, read_topic_id, write_topic_id
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import CorruptIndex, InconsistentTopicId, LogDirFailure, SegmentOffsetOverflow, UnsupportedForMessageFormat
-from storage.log.append import read_marker, replay_producer
 from storage.log.context import LogContext
 from storage.log.partition_log import PartitionLog
-from storage.log.producer_replay import rebuild_producer_state
+from storage.log.producer_replay import read_marker, rebuild_producer_state, replay_producer
 from storage.producers.state_manager import ProducerStateManager, snapshot_offsets
 from storage.segment.batch_scan import header_at, whole_batches
 from storage.segment.leftovers import settle_leftovers

@@ -1,0 +1,1 @@
+"""Manages all logs of a broker: log directories, loading, creation, moves, closing."""

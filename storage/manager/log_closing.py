@@ -1,8 +1,8 @@
-"""Closing all logs of a log directory when the broker stops, so that the next start finds nothing to check.
+"""Closes all logs of a log directory when the broker stops, so that the next start finds nothing to check.
 
-Called by `LogManager.shutdown`, when nothing else runs. A segment that has something to flush is five files to be synced, each of which
-waits for the disk: 10,000 of them keep a busy one at work for minutes. So from `MANY_SEGMENTS` on the file system is asked to sync
-everything, before the logs are closed and once more after it, and the logs sync nothing themselves.
+Called by `LogManager.shutdown`, when nothing else runs. A segment with unflushed data is five files to sync, each of
+which waits for the disk: 10,000 segments keep a busy disk at work for minutes. So from `MANY_SEGMENTS` on the whole
+file system is synced, before the logs are closed and once more afterwards, and the logs do not sync themselves.
 """
 
 import logging
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 MANY_SEGMENTS = 100
 CLOSING_THREADS = 4
-"""At least: they wait for the disk, which brings together what is synced at the same time."""
+"""Smallest number of threads: they wait for the disk, which combines concurrent syncs."""
 
 
 def close_logs(filesystem: FileSystem, log_dir: str, logs: Sequence[PartitionLog], threads: int) -> bool:

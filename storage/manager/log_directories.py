@@ -1,9 +1,11 @@
-"""The log directories of a broker: created, locked, identified, and taken offline when the disk refuses.
+"""Manages the log directories of a broker: creates, locks and identifies them, and takes them offline when the disk
+fails.
 
-`LogManager` owns them. At the start each is created when missing, locked against other brokers and checked to belong to this one; the file
-`.kafka_cleanshutdown` tells whether its logs were closed, and is removed at once so that a crash while loading counts as one.
+Owned by `LogManager`. At the start each directory is created if missing, locked against other brokers, and checked to
+belong to this broker. The file `.kafka_cleanshutdown` tells whether its logs were closed, and is removed at once so
+that a crash while loading counts as one.
 
-Invariant: `live` holds the directories that work; at least one, or the broker stops.
+Invariant: `live` has the working directories; at least one, or the broker stops.
 """
 
 import logging
@@ -39,7 +41,7 @@ class LogDirectory:
         self.failure: str | None = None
         """Why it is offline."""
         self.is_loaded = False
-        """Whether all logs in it were opened; without, a stop is no clean one."""
+        """Whether all its logs were opened; otherwise a stop is not a clean one."""
         self.had_clean_shutdown = False
         self.log_count = 0
         self.lock: File | None = None
@@ -47,7 +49,7 @@ class LogDirectory:
 
     @property
     def is_live(self) -> bool:
-        """Whether it works."""
+        """Whether it is online."""
         return self.failure is None
 
 
@@ -69,28 +71,29 @@ class LogDirectories:
 
     @property
     def live(self) -> list[LogDirectory]:
-        """Those that work."""
+        """The online directories."""
         return [directory for directory in self.all.values() if directory.is_live]
 
     @property
     def offline(self) -> list[str]:
-        """The paths of those that failed."""
+        """The paths of the failed directories."""
         return [path for path, directory in self.all.items() if not directory.is_live]
 
     @property
     def stored_broker_id(self) -> int | None:
-        """The broker id that a directory remembers, for a broker that is told none."""
+        """The broker id stored in a directory, for a broker without a configured one."""
         found = (each.meta_properties.broker_id for each in self.live if each.meta_properties is not None)
         return next((broker_id for broker_id in found if broker_id is not None), None)
 
     def by_fewest_logs(self) -> list[LogDirectory]:
-        """Where a new partition goes: the emptiest first."""
+        """The online directories, those with the fewest logs first: the order of preference for a new partition."""
         return sorted(self.live, key=lambda directory: directory.log_count)
 
     def open(self) -> None:
-        """Creates, checks and locks the directories and reads who they belong to.
+        """Creates, checks and locks the directories and reads which broker they belong to.
 
-        One that fails is offline from then on. Raises ForeignDirectory, LogDirectoryLocked, InvalidMetaProperties, NoUsableLogDirectory.
+        A directory that fails is taken offline. Raises ForeignDirectory, LogDirectoryLocked, InvalidMetaProperties,
+        NoUsableLogDirectory.
         """
         try:
             for directory in self.live:
@@ -98,7 +101,7 @@ class LogDirectories:
                     self._open(directory)
                 except OSError as error:
                     self._give_up(directory, f"{error.filename or directory.path}: {error.strerror or error}")
-            self.check_any_live()  # which says of all of them what it is
+            self.check_any_live()  # its error names the reasons of all of them
             for path in self.offline:
                 self._say_offline(self.all[path])
         except BaseException:
@@ -106,7 +109,7 @@ class LogDirectories:
             raise
 
     def identify(self, cluster_id: str, broker_id: int, now_ms: int) -> None:
-        """Whether the directories are those of this broker; new ones are marked as its own.
+        """Checks that the directories belong to this broker; marks new ones as its own.
 
         Raises InconsistentClusterId, InconsistentBrokerId, DuplicateDirectoryId, NoUsableLogDirectory.
         """
@@ -129,22 +132,22 @@ class LogDirectories:
         self.check_any_live()
 
     def take_clean_shutdown(self, directory: LogDirectory) -> bool:
-        """Whether the last stop was clean, which from now on it was not. Raises OSError."""
+        """Whether the last stop was clean; removes the mark of it. Raises OSError."""
         path = f"{directory.path}/{CLEAN_SHUTDOWN_FILE}"
         directory.had_clean_shutdown = self._fs.exists(path)
         if directory.had_clean_shutdown:
             self._fs.unlink(path)
-            # The removal must not be lost in a crash: the next start would trust logs that nobody closed.
+            # The removal must survive a crash: otherwise the next start would trust logs that were not closed.
             self._fs.sync_directory(directory.path)
         return directory.had_clean_shutdown
 
     def write_clean_shutdown(self, directory: LogDirectory, broker_epoch: int) -> None:
-        """Everything in the directory is closed and durable. Raises OSError."""
+        """Marks the directory as cleanly shut down: all its logs are closed and durable. Raises OSError."""
         content = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
         replace_file(self._fs, f"{directory.path}/{CLEAN_SHUTDOWN_FILE}", content.encode())
 
     def fail(self, path: str, reason: str) -> bool:
-        """The directory is offline from now on; False if it was before."""
+        """Takes the directory offline; False if it was before."""
         directory = self.all[path]
         if not directory.is_live:
             return False
@@ -158,12 +161,12 @@ class LogDirectories:
             raise NoUsableLogDirectory({path: directory.failure or "" for path, directory in self.all.items()})
 
     def check_live(self, path: str) -> None:
-        """Raises LogDirFailure when the directory is offline, KeyError when it is none of `log.dirs`."""
+        """Raises LogDirFailure when the directory is offline, KeyError when it is not in `log.dirs`."""
         if not self.all[path].is_live:
             raise LogDirFailure(path, path, "it is offline")
 
     def unlock(self) -> None:
-        """Lets another broker have them."""
+        """Releases the locks of all directories."""
         for directory in self.all.values():
             self._unlock(directory)
 
@@ -177,7 +180,8 @@ class LogDirectories:
             raise NotADirectoryError(20, "is not a directory", path)
         names = self._fs.list_directory(path)
         if META_PROPERTIES not in names:
-            # It may be anything, named by mistake: nothing is left in it. One of a broker's own is looked at when its logs are opened.
+            # The directory may have been named by mistake: no file is left in it. The contents of a broker's directory
+            # are checked when its logs are opened.
             self._check_nothing_foreign(path, names)
         directory.lock = self._fs.try_lock(f"{path}/{LOCK_FILE}")
         if directory.lock is None:

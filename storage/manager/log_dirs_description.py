@@ -1,4 +1,4 @@
-"""What DescribeLogDirs tells of the log directories: space, and the size and lag of every replica."""
+"""Describes the log directories for DescribeLogDirs: space, and the size and lag of every replica."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -18,19 +18,19 @@ class ReplicaDescription(NamedTuple):
     topic_partition: TopicPartition
     size_bytes: int
     offset_lag: int
-    """For a future log, how far it is behind the current one; else how far the log end is behind the high watermark."""
+    """For a future log, its lag behind the current log; otherwise the lag of the log end behind the high watermark."""
     is_future: bool
 
 
 class LogDirDescription(NamedTuple):
-    """One log directory. Sizes are -1 when it is offline or the disk does not say."""
+    """One log directory. Sizes are -1 when it is offline or the disk does not report them."""
 
     path: str
     is_live: bool
     total_bytes: int
     usable_bytes: int
     replicas: Iterator[ReplicaDescription]
-    """Each is described when its turn comes, so whoever wants all of thousands may let others go first in between."""
+    """Lazily described, so that a caller with thousands of replicas can yield in between."""
 
 
 def describe(

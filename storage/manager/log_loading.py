@@ -1,11 +1,11 @@
-"""Opening all logs of the log directories when the broker starts.
+"""Opens all logs of the log directories when the broker starts.
 
-Called by `LogManager.load`, in a thread or before the event loop runs. Each directory's logs are opened by
-`num.recovery.threads.per.data.dir` threads; after a clean stop that reads next to nothing, after a crash it checks what was not
-flushed, and says every ten seconds how far it is.
+Called by `LogManager.load`, in a thread or before the event loop runs. `num.recovery.threads.per.data.dir` threads open
+the logs of each directory. After a clean stop that reads next to nothing; after a crash it checks the unflushed part,
+and logs the progress every ten seconds.
 
-A directory that cannot be read goes offline and the others go on, and so does a single log in an old message format. A directory that holds
-something that is no partition, or a partition that stands twice, stops the broker, because going on might lose data.
+An unreadable directory goes offline and the others continue, as does a single log in an old message format. A directory
+with foreign content, or a partition that exists twice, stops the broker, because data might be lost otherwise.
 """
 
 import logging
@@ -36,14 +36,14 @@ log = logging.getLogger(__name__)
 
 _CHECKPOINTS = (LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
 _TEMPORARY = frozenset(name + TEMPORARY_SUFFIX for name in (*_CHECKPOINTS, CLEANER_OFFSET_CHECKPOINT, META_PROPERTIES, CLEAN_SHUTDOWN_FILE))
-"""What the last run was writing when it was killed; the file that it was to replace is whole."""
+"""Temporary files of a run that was killed; the files that they were to replace are complete."""
 _PROGRESS_SECONDS = 10.0
 _TASKS_AT_ONCE = 50
-"""That a thread opens before it says so: to wake the main thread for each log costs as much as opening one."""
+"""Logs that a thread opens between reports: waking the main thread for each log costs as much as opening one."""
 
 
 class LoadedLogs:
-    """What stood in the log directories."""
+    """The logs found in the log directories."""
 
     __slots__ = ("current", "deleted", "future", "stray", "unusable")
 
@@ -51,7 +51,7 @@ class LoadedLogs:
         self.current: dict[TopicPartition, PartitionLog] = {}
         self.future: dict[TopicPartition, PartitionLog] = {}
         self.deleted: list[tuple[str, str]] = []
-        """(log directory, path) of what a deletion left."""
+        """(log directory, path) of directories left by a deletion."""
         self.stray: list[str] = []
         self.unusable: dict[TopicPartition, LogUnusable] = {}
 
@@ -70,7 +70,7 @@ _Opened = tuple[_Task, PartitionLog | Exception]
 
 
 class LogLoading:
-    """One start."""
+    """The loading of one start."""
 
     def __init__(
         self,
@@ -85,15 +85,15 @@ class LogLoading:
         self._threads = threads_per_directory
         self._loaded = LoadedLogs()
         self._outdated: dict[LogDirectory, list[tuple[str, dict[TopicPartition, int]]]] = {}
-        """Checkpoints that name partitions which are not there, and what is left of them without those."""
+        """Checkpoints with entries of partitions that do not exist, and their content without those."""
         self._temporary: dict[LogDirectory, list[str]] = {}
 
     def run(self) -> LoadedLogs:
-        """Opens everything. Raises ForeignDirectory, DuplicateLog, NoUsableLogDirectory."""
+        """Opens all logs. Raises ForeignDirectory, DuplicateLog, NoUsableLogDirectory."""
         pools: list[ThreadPoolExecutor] = []
         futures: list[Future[list[_Opened]]] = []
         try:
-            # What no directory may hold is found before any of them is touched.
+            # Foreign content is found before any directory is changed.
             tasks_of = {directory: self._tasks_of(directory) for directory in self._directories.live}
             for directory, tasks in tasks_of.items():
                 if self._begin(directory, tasks):
@@ -140,7 +140,7 @@ class LogLoading:
                 self._loaded.deleted.append((directory.path, f"{directory.path}/{name}"))
             elif kind is DirectoryKind.STRAY:
                 log.warning(
-                    "%s/%s: the controller did not know this replica; it is not served, delete it when nobody misses it",
+                    "%s/%s: the controller did not know this replica; it is not served, delete it if its data is not needed",
                     directory.path,
                     name,
                 )
@@ -158,26 +158,26 @@ class LogLoading:
         return tasks
 
     def _begin(self, directory: LogDirectory, tasks: list[_Task]) -> bool:
-        """Whether the directory has logs to open."""
+        """Prepares the directory; returns whether it has logs to open."""
         if not directory.is_live:
             return False
         try:
             clean = self._directories.take_clean_shutdown(directory)
             for name in self._temporary[directory]:
                 self._context.filesystem.unlink(f"{directory.path}/{name}")
-            # A log that is made there would inherit what they say, if the next stop was a kill.
+            # Otherwise a log created under that name would inherit those offsets if the next stop is a kill.
             for name, offsets in self._outdated[directory]:
                 OffsetCheckpoint(directory.path, name, self._context.filesystem).write(offsets)
         except OSError as error:
             self._directories.fail(directory.path, str(error))
             return False
         if tasks:
-            how = "closed properly" if clean else "after a crash: checking what was not flushed"
+            how = "closed properly" if clean else "after a crash: checking the unflushed part"
             log.info("%s: opening %d logs %s", directory.path, len(tasks), how)
         return bool(tasks)
 
     def _open_some(self, tasks: list[_Task]) -> list[_Opened]:
-        """In a thread."""
+        """Opens logs, in a thread."""
         found: list[_Opened] = []
         for task in tasks:
             try:
@@ -199,7 +199,7 @@ class LogLoading:
         )
         opened.update_high_watermark(task.high_watermark)
         for segment in opened.segments:
-            segment.release()  # there may be more logs than files that may be open
+            segment.release()  # there may be more logs than the process may open files
         return opened
 
     def _collect(self, futures: list[Future[list[_Opened]]], total: int) -> None:
@@ -208,7 +208,7 @@ class LogLoading:
         done = 0
         opened: list[tuple[_Task, PartitionLog]] = []
         problems: list[Exception] = []
-        for future in futures:  # in this order, whoever is ready first: the logs are always found in the same one
+        for future in futures:  # in this order, whichever is ready first: the logs are always found in the same order
             for task, found in future.result():
                 done += 1
                 if isinstance(found, PartitionLog):

@@ -1,11 +1,12 @@
-"""All logs of a broker: opened at start, found, created and deleted while it runs, closed at the end.
+"""Manages all logs of a broker: opens them at start, finds, creates and deletes them while it runs, closes them at the
+end.
 
-The server makes one and calls, in this order, `open` (directories: created, locked), `identify` (they are this broker's), `load` (logs
-are opened; blocks, any thread), `start` (timers), and at the end `shutdown` (blocks). The replica manager calls the rest, on the event
-loop.
+The server makes one and calls, in this order, `open` (directories: created, locked), `identify` (they belong to this
+broker), `load` (logs are opened; blocks, any thread), `start` (timers), and at the end `shutdown` (blocks). The replica
+manager calls the other methods on the event loop.
 
-Invariants: a partition has at most one current log; everything that waits for the disk runs in threads, except at start and shutdown; a
-directory that failed is offline until the next start, and `on_log_dir_failure` has been told.
+Invariants: a partition has at most one current log; all work that waits for the disk runs in threads, except at start
+and shutdown; a failed directory is offline until the next start, and `on_log_dir_failure` was called for it.
 """
 
 import logging
@@ -50,6 +51,7 @@ from storage.manager.log_loading import LogLoading
 from storage.manager.log_moves import LogMoves
 from storage.manager.new_logs import NewLogs
 from storage.segment.spare_files import SpareFiles
+from storage.upkeep.directory_renames import DirectoryRename, DirectoryRenames
 from storage.upkeep.flusher import Flusher
 from storage.upkeep.idle_files import IdleFiles
 from storage.upkeep.log_checkpoints import LogCheckpoints
@@ -57,7 +59,6 @@ from storage.upkeep.log_deletion_schedule import LogDeletions
 from storage.upkeep.producer_expirations import ProducerExpirations
 from storage.upkeep.reservations import Reservations
 from storage.upkeep.retention_checks import RetentionChecks
-from storage.upkeep.retirements import Retirement, Retirements
 
 log = logging.getLogger(__name__)
 
@@ -82,15 +83,18 @@ class LogManager:
         """Raises DuplicateLogDirectory."""
         self.directories = LogDirectories(log_dirs(config[LOG_DIRS]), filesystem)
         self.on_log_dir_failure: Callable[[str, str], None] = self.handle_log_dir_failure
-        """Told, on the loop, of a directory that failed in the background, and how; who sets it calls `handle_log_dir_failure`."""
+        """Called on the loop with a directory that failed in the background, and the reason. A replacement must call
+        `handle_log_dir_failure`."""
+        self.on_truncated: Callable[[PartitionLog], None] = lambda log: None
+        """Called when a log was cut at its end."""
         self.on_no_log_dir: Callable[[], None] = _say_nothing
-        """Told when the last directory has failed: the broker has to stop."""
+        """Called when the last directory has failed: the broker has to stop."""
         self.preferred_log_dirs: dict[TopicPartition, str] = {}
-        """Where partitions are to be created that do not exist yet."""
+        """Directories in which partitions are to be created that do not exist yet."""
         self.unusable: dict[TopicPartition, LogUnusable] = {}
-        """Logs that are there and cannot be opened."""
+        """Existing logs that cannot be opened."""
         self.topic_config_of = topic_config_of
-        """A topic's configuration in force, by its name."""
+        """The effective configuration of a topic, by its name."""
         self.background = background
         self.moves = LogMoves(self, config, clock, background)
         self.new_logs = NewLogs(self)
@@ -102,7 +106,7 @@ class LogManager:
         self._future: dict[TopicPartition, PartitionLog] = {}
         self._checkpoints = LogCheckpoints(filesystem, background, self.all_logs, self._on_failure)
         self.flusher = Flusher(background, self._on_failure, elapsed_ms(clock))
-        self.retirements = Retirements(background, self._on_failure, self._checkpoints.when_written)
+        self.renames = DirectoryRenames(background, self._on_failure, self._checkpoints.when_written)
         self._deletions = LogDeletions(filesystem, background, self._on_failure)
         self._spare_files = SpareFiles(filesystem, background)
         self._left_by_deletions: list[tuple[str, str]] = []
@@ -147,7 +151,7 @@ class LogManager:
 
     @property
     def stored_broker_id(self) -> int | None:
-        """The broker id that the directories remember, once they are open."""
+        """The broker id stored in the directories, once they are open."""
         return self.directories.stored_broker_id
 
     def open(self) -> None:
@@ -155,7 +159,7 @@ class LogManager:
         self.directories.open()
 
     def identify(self, cluster_id: str, broker_id: int) -> None:
-        """Whether the directories are those of this broker; marks new ones. Raises LogDirectoryError. Blocks."""
+        """Checks that the directories belong to this broker; marks new ones. Raises LogDirectoryError. Blocks."""
         try:
             self.directories.identify(cluster_id, broker_id, self._clock.now_ms())
         except BaseException:
@@ -178,7 +182,7 @@ class LogManager:
         log.info("opened %d logs in %d ms", len(self._current) + len(self._future), (self._clock.monotonic() - began) * 1000)
 
     def start(self) -> None:
-        """Begins the work in the background. On the event loop, after `load` and `cut_future_logs`."""
+        """Starts the background work. On the event loop, after `load` and `cut_future_logs`."""
         config = self._config
         self._checkpoints.write_epochs()
         for log_dir, path in self._left_by_deletions:
@@ -189,21 +193,23 @@ class LogManager:
         self._every("log-flusher", config[LOG_FLUSH_SCHEDULER_INTERVAL_MS], self.flush_dirty_logs)
         self._every("recovery-point-checkpoint", config[LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS], self.checkpoint_recovery_points)
         self._every("start-offset-checkpoint", config[LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS], self.checkpoint_log_start_offsets)
-        # Not soon after the start, as in Apache Kafka: who waited for it may send again a batch whose timestamps are old.
+        # Not soon after the start, as in Apache Kafka: producers that waited for it may resend batches with old
+        # timestamps.
         expiration_interval_ms = config[PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS]
         self.background.schedule("producer-expiration", expiration_interval_ms, expiration_interval_ms, self.remove_expired_producers)
         IdleFiles(self._fs, self.background, self.all_logs).start()
         self.cleaner.start()
 
     def shutdown(self, broker_epoch: int = -1) -> None:
-        """Flushes and closes every log and marks the directories as cleanly shut down. Blocks; nothing else may be called after it.
+        """Flushes and closes every log and marks the directories as cleanly shut down. Blocks; no other method may be
+        called afterwards.
 
-        The background must not run anything any more, except for what is under way in threads. A directory whose logs were not all opened
-        is left as it is: after a start that failed the next one finds everything where it was.
+        The background must have stopped, except for work in progress in threads. A directory whose logs were not all
+        opened is left unchanged: after a failed start the next one finds everything as it was.
         """
         self.cleaner.shutdown()
-        self.retirements.settle_all()
-        self.new_logs.settle()
+        self.renames.finish_all()
+        self.new_logs.finish()
         for each in self.all_logs():
             each.leader_epochs.on_change = None
         self._checkpoints.run_now()
@@ -216,7 +222,7 @@ class LogManager:
                 if closed:
                     self.directories.write_clean_shutdown(directory, broker_epoch)
             except OSError as error:
-                log.error("%s: the next start will check its logs, for this one cannot say that they are closed: %s", directory.path, error)
+                log.error("%s: the next start will check its logs, because they cannot be marked as closed: %s", directory.path, error)
         self._current.clear()
         self._future.clear()
         self.directories.unlock()
@@ -224,15 +230,15 @@ class LogManager:
     # ---- the logs
 
     def get(self, topic_partition: TopicPartition, *, future: bool = False) -> PartitionLog | None:
-        """The log of a partition, or (`future`) the one that is to take its place in another directory."""
+        """The log of a partition, or (`future`) the one that is to replace it from another directory."""
         return (self._future if future else self._current).get(topic_partition)
 
     def all_logs(self) -> Iterator[PartitionLog]:
-        """Current and future ones."""
+        """The current and future logs."""
         return chain(self._current.values(), self._future.values())
 
     def current_logs(self) -> Iterable[PartitionLog]:
-        """Without the future ones."""
+        """The current logs."""
         return self._current.values()
 
     def __len__(self) -> int:
@@ -241,10 +247,10 @@ class LogManager:
     def get_or_create(
         self, topic_partition: TopicPartition, topic_id: bytes = ZERO_UUID, *, is_new: bool = False, log_dir: str | None = None
     ) -> PartitionLog:
-        """The log of a partition; a new one stands in `log_dir`, or in the live directory with the fewest.
+        """The log of a partition; a new one is created in `log_dir`, or in the online directory with the fewest logs.
 
-        Unless `is_new`, the replica existed before, so with an offline directory the log may be in there: raises LogDirFailure. A log
-        without a topic id takes `topic_id`; whether another one agrees is for the caller to see.
+        Unless `is_new`, the replica existed before. So when a directory is offline, the log may be in it: raises
+        LogDirFailure. A log without a topic id gets `topic_id`; a different one is for the caller to detect.
         """
         found = self._current.get(topic_partition)
         if found is None:
@@ -253,31 +259,34 @@ class LogManager:
             self._checkpoints.take_topic_id(found, topic_id)
         return found
 
-    def delete(self, topic_partition: TopicPartition, *, is_stray: bool = False) -> list[Retirement]:
-        """Takes the partition's log away: renamed soon (`retirements.when_done`), removed after `log.segment.delete.delay.ms`; a stray one
-        is kept, renamed. Raises LogDirFailure when the log may stand in an offline directory."""
+    def delete(self, topic_partition: TopicPartition, *, is_stray: bool = False) -> list[DirectoryRename]:
+        """Removes the partition's log: renames it soon (`renames.when_done`), and deletes it after
+        `log.segment.delete.delay.ms`.
+
+        A stray log is renamed and kept. Raises LogDirFailure when the log may be in an offline directory.
+        """
         for future in (False, True):
             self.new_logs.on_deleted(topic_partition, future=future)
         logs = [logs.pop(topic_partition) for logs in (self._current, self._future) if topic_partition in logs]
         if not logs and self.directories.offline:
             offline = self.directories.offline[0]
-            raise LogDirFailure(offline, offline, f"{topic_partition} cannot be deleted, for it may stand in this offline directory")
+            raise LogDirFailure(offline, offline, f"{topic_partition} cannot be deleted, because it may be in this offline directory")
         self.moves.stop(topic_partition)
-        return [future_logs.retire(self, gone, is_stray=is_stray) for gone in logs]
+        return [future_logs.remove_log(self, gone, is_stray=is_stray) for gone in logs]
 
     def update_config(self, log: PartitionLog, config: TopicConfig) -> None:
-        """The topic of this log has another configuration. A cleaning that it does not want any more is given up."""
+        """The configuration of the log's topic changed. Aborts a cleaning if the log is no longer compacted."""
         was_compacted = is_compacted(log)
         log.update_config(config)
         if was_compacted and not is_compacted(log):
-            self.cleaner.abort_cleaning(log.topic_partition, "its cleanup.policy is not compact any more")
+            self.cleaner.abort_cleaning(log.topic_partition, "its cleanup.policy is no longer compact")
 
     def _create(self, topic_partition: TopicPartition, *, is_new: bool, log_dir: str | None) -> PartitionLog:
         offline = self.directories.offline
         if topic_partition in self.unusable:
             raise self.unusable[topic_partition]
         if offline and not is_new:
-            raise LogDirFailure(offline[0], offline[0], f"the log of {topic_partition} may stand in this offline directory")
+            raise LogDirFailure(offline[0], offline[0], f"the log of {topic_partition} may be in this offline directory")
         log_dir = log_dir or self.preferred_log_dirs.get(topic_partition)
         if log_dir is not None:
             self.directories.check_live(log_dir)
@@ -290,14 +299,14 @@ class LogManager:
         raise LogDirFailure(next(iter(self.directories.all)), str(topic_partition), "no log directory is left to create it in")
 
     def _create_in(self, directory: LogDirectory, topic_partition: TopicPartition) -> PartitionLog:
-        self.retirements.settle(path := f"{directory.path}/{topic_partition}")
+        self.renames.finish(path := f"{directory.path}/{topic_partition}")
         config = self.topic_config_of(topic_partition.topic)
         created = open_log(self.context, topic_partition, directory.path, config, is_new=not self._fs.exists(path))
         self.take_in(created, directory)
         return created
 
     def take_in(self, created: PartitionLog, directory: LogDirectory, topic_id: bytes = ZERO_UUID) -> None:
-        """The log of a new partition is there, with this topic id in its file, and is served from now on."""
+        """Adds the log of a new partition, with this topic id in its file, which is served from now on."""
         topic_partition = created.topic_partition
         self._current[topic_partition] = created
         self.preferred_log_dirs.pop(topic_partition, None)
@@ -312,11 +321,11 @@ class LogManager:
 
     @property
     def offline_log_dirs(self) -> list[str]:
-        """The directories that failed."""
+        """The failed directories."""
         return self.directories.offline
 
     def handle_log_dir_failure(self, log_dir: str, reason: str = "a disk error") -> None:
-        """The directory is offline: its logs are let go of. Harmless when told twice."""
+        """The directory failed: takes it offline and closes its logs. May be called twice."""
         if not self.directories.fail(log_dir, reason):
             return
         self._spare_files.close(log_dir)
@@ -338,16 +347,17 @@ class LogManager:
         gone.close_without_writing()
 
     def describe_log_dirs(self) -> list[LogDirDescription]:
-        """What DescribeLogDirs answers."""
+        """The data for DescribeLogDirs."""
         return describe(self.directories, self._current, self._future, self._fs)
 
     def _on_truncated(self, each: PartitionLog) -> None:
         self._checkpoints.on_truncated(each)
         self.cleaner.on_truncated(each)
         self.moves.on_truncated(each)
+        self.on_truncated(each)
 
     def report_failure(self, failure: LogDirFailure) -> None:
-        """The disk refused: the directory goes offline. On the loop."""
+        """Reports a disk failure, which takes the directory offline. On the loop."""
         self._on_failure(failure)
 
     def _on_failure(self, failure: LogDirFailure) -> None:
@@ -369,16 +379,17 @@ class LogManager:
         self._checkpoints.log_start_offsets(self._live_paths())
 
     def flush_dirty_logs(self) -> None:
-        """Flushes the logs whose `flush.ms` is over."""
+        """Flushes the logs whose `flush.ms` has passed."""
         self.flusher.flush_by_age(self.all_logs(), elapsed_ms(self._clock))
 
     def remove_expired_producers(self) -> None:
-        """Forgets producers that have been idle for `producer.id.expiration.ms`, a few per turn of the loop."""
+        """Removes producers that were idle for `producer.id.expiration.ms`, a number per turn of the loop."""
         expiration_ms = self.context.producer_id_expiration_ms = self._config[PRODUCER_ID_EXPIRATION_MS]
         self._expirations.check(self.all_logs(), expiration_ms)
 
     def check_retention(self) -> None:
-        """Deletes old segments of all logs but those that the cleaner sees to, a few logs per turn of the loop."""
+        """Deletes old segments of all logs except for those handled by the cleaner, a number of logs per turn of the
+        loop."""
         self._retention.check(self.all_logs())
 
     def _sees_to_retention(self, each: PartitionLog) -> bool:

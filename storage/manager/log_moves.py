@@ -1,12 +1,14 @@
-"""Copying logs from one log directory into another while they are in use: Kafka's ReplicaAlterLogDirsManager and its threads.
+"""Copies logs from one log directory to another while they are in use: Kafka's ReplicaAlterLogDirsManager and its
+threads.
 
-`LogManager` owns one; `ReplicaManager` starts and stops the copying of a partition that has a future log. Threads read the current log a
-chunk at a time, the future log is appended to on the event loop, and what is left at last is copied at once, so that the future log can
-take the current one's place in the same turn. `num.replica.alter.log.dirs.threads` copies are under way at once, together at most
-`replica.alter.log.dirs.io.max.bytes.per.second`.
+Owned by `LogManager`; `ReplicaManager` starts and stops the copying of a partition with a future log. Threads read the
+current log in chunks, and the event loop appends them to the future log. The last chunk is copied in one turn, so that
+the future log can replace the current one in the same turn. `num.replica.alter.log.dirs.threads` copies run at a time,
+together at most `replica.alter.log.dirs.io.max.bytes.per.second`.
 
-Invariants: a future log is a prefix of its current log at all times, for it is cut whenever that is cut; it takes the place only with the
-same log end offset, and when at least as much of it is on the disk, so nothing that was flushed is lost.
+Invariants: a future log is always a prefix of its current log, because it is cut whenever that is cut. It replaces the
+current log only with the same log end offset, and when at least as much of it is durable, so that no flushed record is
+lost.
 """
 
 import logging
@@ -23,8 +25,10 @@ from storage.disk.clock import Clock
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import LogClosed, LogDirFailure, OffsetOutOfRange, StorageError, UnexpectedAppendOffset
 from storage.log.flush import FlushPlan
+from storage.log.origins import REPLICATION
 from storage.log.partition_log import PartitionLog
 from storage.segment.file_region import FileRegion
+from storage.validation.run import BatchRun
 
 if TYPE_CHECKING:
     from storage.manager.log_manager import LogManager
@@ -32,17 +36,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CHUNK_BYTES = 256 * 1024
-"""What the loop appends in one go: about 0.15 ms."""
+"""Bytes that the loop appends in one step: about 0.15 ms."""
 
 _NAME = "alter-log-dirs"
 _BACKOFF_MS = 1000
 _POLL_MS = 5
 _ANY_EPOCH = 2**31 - 1
-"""No batch of the current log is of a later leader than is known."""
+"""Larger than any leader epoch, because a batch of the current log may have any of them."""
 
 
 class Move:
-    """One partition on its way. `current` and `future` are its logs."""
+    """One partition being moved. `current` and `future` are its logs."""
 
     __slots__ = ("current", "cuts", "future", "is_stopped", "was_flushed")
 
@@ -52,7 +56,7 @@ class Move:
         self.is_stopped = False
         self.was_flushed = False
         self.cuts = 0
-        """How often a log was truncated: what was read before is not appended after."""
+        """Number of truncations: data that was read before one is not appended after it."""
 
 
 class LogMoves:
@@ -60,7 +64,7 @@ class LogMoves:
 
     def __init__(self, manager: "LogManager", config: BrokerConfig, clock: Clock, background: Background) -> None:
         self.on_replaced: Callable[[PartitionLog], None] = _nobody
-        """Told of the log that has taken another's place."""
+        """Called with the log that has replaced another."""
         self._manager = manager
         self._config = config
         self._clock = clock
@@ -70,15 +74,16 @@ class LogMoves:
         self._at_work = 0
         self._limit = LONG_MAX
         self._free_at_ms = 0.0
-        """When the throttle lets the next chunk through."""
+        """Time at which the throttle permits the next chunk."""
 
     def __contains__(self, topic_partition: TopicPartition) -> bool:
         return topic_partition in self._moves
 
-    # ---- what the replica manager says
+    # ---- calls of the replica manager
 
     def start(self, topic_partition: TopicPartition) -> None:
-        """Copies the partition if it has a future log, from where that agrees with the current one. Again after each new leader epoch.
+        """Copies the partition if it has a future log, from the end of its agreement with the current log. Called again
+        after each new leader epoch.
 
         Raises LogDirFailure.
         """
@@ -86,8 +91,9 @@ class LogMoves:
         if current is None or future is None:
             return
         if current.log_dir == future.log_dir:
-            # Nothing here makes one there. A directory cannot be renamed to one that is not empty, which would seem a fault of the disk.
-            log.error("%s: it does not move: %s is in the log directory that it is in already", topic_partition, future.directory)
+            # This broker never creates one there. A rename to a non-empty directory would fail, and would be taken for
+            # a disk failure.
+            log.error("%s: it cannot move: %s is in the same log directory", topic_partition, future.directory)
             return
         move = self._moves.get(topic_partition)
         if move is not None and (move.current is not current or move.future is not future):
@@ -95,7 +101,7 @@ class LogMoves:
             move = None
         if move is None:
             move = self._moves[topic_partition] = Move(current, future)
-            self._manager.cleaner.pause_cleaning(topic_partition, "it moves to another log directory")
+            self._manager.cleaner.pause_cleaning(topic_partition, "it is being moved to another log directory")
             self._waiting.append(move)
         cut = _end_of_agreement(current, future)
         if cut < future.log_end_offset:
@@ -103,7 +109,7 @@ class LogMoves:
         self._pump()
 
     def stop(self, topic_partition: TopicPartition) -> None:
-        """Copies no more; the future log stays. Harmless when it does not move."""
+        """Stops the copying; the future log remains. Does nothing if the partition is not being moved."""
         move = self._moves.pop(topic_partition, None)
         if move is not None:
             move.is_stopped = True
@@ -111,13 +117,13 @@ class LogMoves:
             self._manager.cleaner.resume_cleaning(topic_partition)
 
     def on_truncated(self, each: PartitionLog) -> None:
-        """A log was cut at its end: so is the one that is to replace it."""
+        """A log was cut at its end: cuts the log that is to replace it."""
         move = self._moves.get(each.topic_partition)
         if move is not None and move.current is each:
             self._cut(move, each.log_end_offset)
 
     def _cut(self, move: Move, offset: int) -> None:
-        """Cuts the future log, in a thread; nothing is copied meanwhile."""
+        """Cuts the future log, in a thread; copying pauses meanwhile."""
         move.cuts += 1
         if move.future.log_end_offset > offset:
             move.future.truncate_in_thread(offset, lambda error: self._on_cut(move, error))
@@ -130,12 +136,16 @@ class LogMoves:
             self.stop(move.current.topic_partition)
 
     def on_log_dir_failure(self, log_dir: str) -> None:
-        """What moved from there is offline, what moved to there stays where it is."""
+        """Ends the moves from and to the directory."""
         for topic_partition, move in list(self._moves.items()):
             source, target = move.current.log_dir, move.future.log_dir
             if log_dir in (source, target):
                 log.error(
-                    "%s: the move from %s to %s ends, for %s failed", topic_partition, move.current.log_dir, move.future.log_dir, log_dir
+                    "%s: the move from %s to %s ends, because %s failed",
+                    topic_partition,
+                    move.current.log_dir,
+                    move.future.log_dir,
+                    log_dir,
                 )
                 self.stop(topic_partition)
 
@@ -159,7 +169,7 @@ class LogMoves:
     # ---- copying
 
     def _step(self, move: Move) -> None:
-        """The next thing to do for a move that has a slot."""
+        """The next step of a move that has a slot."""
         if move.is_stopped:
             self._release()
             return
@@ -172,7 +182,7 @@ class LogMoves:
             self._fail(move, failure)
             self._release()
         except StorageError as error:
-            log.error("%s: %s; the move to %s is tried again", move.current.topic_partition, error, move.future.log_dir)
+            log.error("%s: %s; the move to %s will be retried", move.current.topic_partition, error, move.future.log_dir)
             self._later(move, _BACKOFF_MS)
 
     def _copy_or_finish(self, move: Move) -> None:
@@ -202,7 +212,8 @@ class LogMoves:
             self._later(move, _BACKOFF_MS)
         elif found.next_offset >= end_offset and region.is_cached():
             self._append(move, region.read())
-            if future.log_end_offset == current.log_end_offset and not move.is_stopped:  # by a flush that became due, and failed
+            # it may have stopped by a flush that became due and failed
+            if future.log_end_offset == current.log_end_offset and not move.is_stopped:
                 self._finish(move)
             else:
                 self._later(move, 0)
@@ -224,7 +235,7 @@ class LogMoves:
                 except LogDirFailure as failure:
                     self._fail(move, failure)
                 except StorageError as problem:
-                    log.error("%s: %s; the move to %s is tried again", move.current.topic_partition, problem, move.future.log_dir)
+                    log.error("%s: %s; the move to %s will be retried", move.current.topic_partition, problem, move.future.log_dir)
                     self._later(move, _BACKOFF_MS)
                     return
             self._step(move)
@@ -233,9 +244,8 @@ class LogMoves:
 
     def _append(self, move: Move, data: bytes) -> None:
         current, future = move.current, move.future
-        records = memoryview(data)
         try:
-            future.append_as_follower(records, _ANY_EPOCH)
+            future.append(BatchRun(memoryview(data)), _ANY_EPOCH, self._clock.now_ms(), REPLICATION)
         except UnexpectedAppendOffset as error:
             if not future.begins_inside_batch(error):
                 raise
@@ -247,7 +257,8 @@ class LogMoves:
             future.increment_log_start_offset(current.log_start_offset, "as in the log that it is to replace")
 
     def _begin_lower(self, move: Move, offset: int, data: bytes) -> None:
-        """The log start offset is inside a batch, and batches are copied whole: the future log begins with that one."""
+        """The log start offset is inside a batch, and batches are copied as a whole: the future log begins with that
+        batch."""
         move.cuts += 1
         cuts = move.cuts
 
@@ -259,18 +270,18 @@ class LogMoves:
                 except LogDirFailure as failure:
                     self._fail(move, failure)
                 except StorageError as problem:
-                    # It is read again.
-                    log.error("%s: %s; the move to %s is tried again", move.current.topic_partition, problem, move.future.log_dir)
+                    # It will be read again.
+                    log.error("%s: %s; the move to %s will be retried", move.current.topic_partition, problem, move.future.log_dir)
 
         move.future.truncate_fully_in_thread(offset, then)
 
-    # ---- the end
+    # ---- completion
 
     def _finish(self, move: Move) -> None:
-        """Everything is copied: takes the place, as soon as the disk has as much of it."""
+        """Everything is copied: replaces the current log as soon as the future log is as durable."""
         current, future = move.current, move.future
         if future.flushes:
-            # Without any other: a log that is flushed with every append would never get there.
+            # Without further flushes: otherwise a log that is flushed with every append would never be replaced.
             self._hold_flushes(move)
             self._later(move, _POLL_MS)
             return
@@ -287,14 +298,14 @@ class LogMoves:
         due = min(current.flush_due_offset, current.log_end_offset)
         replaced = self._manager.replace_current_with_future(topic_partition)
         if due > future.recovery_point:
-            # Producers wait for that.
+            # Producers wait for this flush.
             future.on_flush_due()
         self.stop(topic_partition)
         self.on_replaced(replaced)
         self._release()
 
     def _hold_flushes(self, move: Move) -> None:
-        """Producers that wait for one have it once the move is over."""
+        """Producers that wait for a flush get it after the move."""
         self._manager.flusher.hold(move.current)
         self._manager.flusher.hold(move.future)
 
@@ -317,13 +328,13 @@ class LogMoves:
             move.future.finish_flush(plan)
         elif error is not None:
             move.future.give_up_flush(plan)
-            log.error("%s: a flush in %s failed; it is tried again", move.current.topic_partition, move.future.log_dir, exc_info=error)
+            log.error("%s: a flush in %s failed; it will be retried", move.current.topic_partition, move.future.log_dir, exc_info=error)
             self._later(move, _BACKOFF_MS)
             return
         self._step(move)
 
     def _fail(self, move: Move, failure: LogDirFailure) -> None:
-        self._manager.report_failure(failure)  # which ends all moves from and to there, with a line for each
+        self._manager.report_failure(failure)  # this ends all moves from and to the directory, with a log line for each
         self.stop(move.current.topic_partition)
 
     # ---- the throttle
@@ -335,7 +346,7 @@ class LogMoves:
             self._free_at_ms = 0.0
         if limit == 0:
             return _BACKOFF_MS
-        # Not longer than this at once, so that another limit is soon in force.
+        # At most this long at once, so that a changed limit takes effect soon.
         return min(int(self._free_at_ms - self._clock.monotonic() * 1000), _BACKOFF_MS)
 
     def _count(self, length: int) -> None:
@@ -344,7 +355,8 @@ class LogMoves:
 
 
 def _end_of_agreement(current: PartitionLog, future: PartitionLog) -> int:
-    """Where the future log parts from the current one, by their leader epochs (KIP-101); its log end offset if nowhere."""
+    """The offset at which the future log diverges from the current one, by their leader epochs (KIP-101); its log end
+    offset if it does not."""
     end_offset = min(future.log_end_offset, max(current.log_end_offset, future.log_start_offset))
     epoch = future.latest_epoch
     if epoch is None:
@@ -362,7 +374,7 @@ def _end_of_agreement(current: PartitionLog, future: PartitionLog) -> int:
 
 
 def _take_latest_epoch(current: PartitionLog, future: PartitionLog) -> None:
-    """A leader epoch in which nothing was written yet stands in no batch."""
+    """Copies the latest leader epoch if no record was written in it, as no batch contains it."""
     epoch = current.latest_epoch
     if epoch is not None and (future.latest_epoch is None or epoch > future.latest_epoch):
         start_offset = current.leader_epochs.start_offset_of(epoch)

@@ -1,12 +1,13 @@
-"""Logs of new partitions, and those that are to take the place of another, made in a thread before anybody knows them: to make their
-directories and files takes a disk from a tenth of a millisecond to several each, and the controller, or an administrator, names hundreds at
-once.
+"""Creates the logs of new partitions, and future logs, in a thread before they are used.
 
-`LogManager` owns one; all but `_make` is called on the event loop. One batch is made at a time, so nobody else makes what is being made.
+Creating the directories and files of a log takes a disk between a tenth of a millisecond and several, and the
+controller, or an administrator, requests hundreds at once. Owned by `LogManager`; all methods except `_make` are called
+on the event loop. One batch is created at a time, so that no log is created twice.
 
-Invariants: a directory that was there is left alone, for only `get_or_create` opens one; a log is handed out whole, its topic id in its
-file, or not at all. What could not be made of a new partition is left to `get_or_create`, which says why; the directory of a future log
-that could not be made is offline. Of a batch that a crash cuts short, the next start finds empty logs.
+Invariants: an existing directory is left unchanged, because only `get_or_create` opens one; a log is handed over
+complete, with its topic id in its file, or not at all. A new partition whose log could not be created is left to
+`get_or_create`, which reports the error; the directory of a future log that could not be created is taken offline. If a
+crash interrupts a batch, the next start finds empty logs.
 """
 
 import threading
@@ -15,28 +16,29 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from config.topic import TopicConfig
-from storage.disk.giving_way import give_way
 from storage.disk.partition_metadata import ZERO_UUID, write_topic_id
 from storage.disk.topic_partition import TopicPartition
+from storage.disk.yielding import yield_to_loop
 from storage.errors import LogDirFailure
 from storage.log.partition_log import PartitionLog
 from storage.log.recovery import open_log
-from storage.manager.future_logs import retire
+from storage.manager.future_logs import remove_log
 from storage.manager.log_directories import LogDirectory
 
 if TYPE_CHECKING:
     from storage.manager.log_manager import LogManager
 
 NEW_LOGS = "new-logs"
-"""The name of this work."""
+"""The name of this background work."""
 
 _LOGS_PER_REST = 5
 
 
 class NewLog(NamedTuple):
-    """A log that is wanted. With an offline directory it is made only if it `is_new`, for else it may be in there.
+    """A log to create. When a directory is offline it is created only if it `is_new`, because otherwise it may be in
+    there.
 
-    `future_in` asks for one that is to take the place of the log that is there, in this directory.
+    `future_in` is the directory for a future log that is to replace the existing one.
     """
 
     topic_partition: TopicPartition
@@ -46,7 +48,7 @@ class NewLog(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where one is made."""
+    """The place of a log to create."""
 
     wanted: NewLog
     directory: LogDirectory
@@ -55,7 +57,7 @@ class _Place(NamedTuple):
 
 
 class _Batch:
-    """Logs that are made together."""
+    """Logs that are created together."""
 
     __slots__ = ("deleted", "then", "wanted")
 
@@ -63,7 +65,7 @@ class _Batch:
         self.wanted = wanted
         self.then = then
         self.deleted: set[tuple[TopicPartition, bool]] = set()
-        """Logs, future ones or others, that were deleted after these were asked for."""
+        """Logs, future ones or others, that were deleted after they were requested."""
 
     def is_deleted(self, wanted: NewLog) -> bool:
         return (wanted.topic_partition, wanted.future_in is not None) in self.deleted
@@ -77,26 +79,27 @@ class NewLogs:
     def __init__(self, manager: "LogManager") -> None:
         self._manager = manager
         self._batches: deque[_Batch] = deque()
-        """The first is under way."""
+        """Batches in order; the first is in progress."""
         self._made: list[tuple[_Place, PartitionLog]] = []
-        """What a thread has made of it."""
+        """The logs of it that a thread has created."""
         self._lock = threading.Lock()
-        """Held while one log is made."""
+        """Held while a log is created."""
         self._is_over = False
 
     def make(self, wanted: Collection[NewLog], then: Callable[[BaseException | None], None]) -> None:
-        """Makes those of the logs that are missing, and calls `then` when they are there, as far as they could be made."""
+        """Creates the missing logs, and calls `then` when they exist, as far as they could be created."""
         self._batches.append(_Batch(wanted, then))
         if len(self._batches) == 1:
             self._begin()
 
     def on_deleted(self, topic_partition: TopicPartition, *, future: bool) -> None:
-        """Whoever asked for this log does not want it any more."""
+        """The log is no longer requested."""
         for batch in self._batches:
             batch.deleted.add((topic_partition, future))
 
-    def settle(self) -> None:
-        """Makes no more, and hands out what was made. For the time when the loop runs no more; waits for a log that was begun."""
+    def finish(self) -> None:
+        """Stops creating logs, and hands over those created so far. For use after the loop has stopped; waits for a log
+        in progress."""
         with self._lock:
             self._is_over = True
         if self._batches:
@@ -132,7 +135,7 @@ class NewLogs:
         batch.then(error)
 
     def _place(self, batch: _Batch, wanted: NewLog) -> _Place | None:
-        """None for what is there, and for what `get_or_create` has to decide about."""
+        """None for existing logs, and for those that `get_or_create` has to decide about."""
         manager = self._manager
         directories = manager.directories
         topic_partition = wanted.topic_partition
@@ -146,11 +149,11 @@ class NewLogs:
             return None
         preferred = manager.preferred_log_dirs.get(topic_partition)
         directory = directories.by_fewest_logs()[0] if preferred is None else directories[preferred]
-        directory.log_count += 1  # or all would go where there are few now
+        directory.log_count += 1  # otherwise all would go to the directory with the fewest logs
         return _Place(wanted, directory, f"{directory.path}/{topic_partition}", manager.topic_config_of(topic_partition.topic))
 
     def _future_place(self, wanted: NewLog, log_dir: str) -> _Place | None:
-        """None with an offline directory, for another future log may stand in there."""
+        """None when a directory is offline, because another future log may be in it."""
         manager = self._manager
         topic_partition = wanted.topic_partition
         current = manager.get(topic_partition)
@@ -163,12 +166,12 @@ class NewLogs:
         return _Place(wanted, directory, manager.future_directory(topic_partition, log_dir), current.config)
 
     def _make(self, places: Collection[_Place], made: list[tuple[_Place, PartitionLog]], refused: dict[str, LogDirFailure]) -> None:
-        """In a thread. What is in a directory whose disk refuses is left out."""
+        """Creates the logs, in a thread. Logs of a directory whose disk fails are skipped."""
         for place in places:
             log_dir = place.directory.path
             if log_dir in refused:
                 continue
-            self._manager.retirements.settle(place.path)
+            self._manager.renames.finish(place.path)
             with self._lock:
                 if self._is_over:
                     return
@@ -184,10 +187,10 @@ class NewLogs:
                     continue
                 made.append((place, log))
             if len(made) % _LOGS_PER_REST == 0:
-                give_way()
+                yield_to_loop()
 
     def _make_one(self, place: _Place) -> PartitionLog | None:
-        """None if something is there already. May raise LogDirFailure, OSError."""
+        """None if the directory exists already. May raise LogDirFailure, OSError."""
         context = self._manager.context
         (topic_partition, topic_id, _, _), directory, path, config = place
         if context.filesystem.exists(path):
@@ -206,15 +209,15 @@ class NewLogs:
         is_there = manager.get(topic_partition, future=is_future) is not None
         config = manager.topic_config_of(topic_partition.topic)
         if log.config is not config:
-            log.update_config(config)  # it was changed while the log was made, and only logs that are there were told
+            log.update_config(config)  # it changed while the log was created, and only existing logs were notified
         if is_future:
             current = manager.get(topic_partition)
             is_wanted = is_wanted and not is_there and current is not None and current.log_dir != directory.path
         if not directory.is_live or (is_there and not is_future):
             log.close_without_writing()
         elif not is_wanted:
-            directory.log_count += 1  # which it counts back
-            retire(self._manager, log)
+            directory.log_count += 1  # `remove_log` decrements it again
+            remove_log(self._manager, log)
         elif is_future:
             manager.take_in_future(log, directory, wanted.topic_id)
         else:

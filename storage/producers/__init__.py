@@ -1,0 +1,1 @@
+"""Tracks the producers of a log: epochs, sequences, transactions, snapshots."""

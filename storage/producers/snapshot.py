@@ -17,7 +17,8 @@ from itertools import islice
 from protocol.records.checksum import crc32c
 from storage.disk.filesystem import File
 from storage.errors import CorruptSnapshot
-from storage.producers.state import NO_SEQUENCE, NO_TIMESTAMP, NONE, ProducerStateEntry
+from storage.producers.limits import NO_SEQUENCE, NO_TIMESTAMP, NONE
+from storage.producers.state import ProducerStateEntry
 
 VERSION = 1
 _HEAD = struct.Struct(">hIi")

@@ -15,17 +15,10 @@ from typing import NamedTuple
 
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequence, TransactionCoordinatorFenced
+from storage.producers.limits import BATCHES_RETAINED, MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, NONE, SEQUENCES
 from storage.producers.thawing_producers import ThawingProducers
 
 log = logging.getLogger(__name__)
-
-NO_PRODUCER_EPOCH = -1
-NO_SEQUENCE = -1
-NO_TIMESTAMP = -1
-NONE = -1
-BATCHES_RETAINED = 5
-MAX_SEQUENCE = 2**31 - 1
-_SEQUENCES = 2**31
 
 LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
 """How long beyond its timeout a transaction may stay open before it is called late (Kafka's constant)."""
@@ -42,7 +35,7 @@ class BatchMetadata(NamedTuple):
     @property
     def first_sequence(self) -> int:
         """The sequence number of the first record, which may have wrapped."""
-        return (self.last_sequence - self.offset_delta) % _SEQUENCES
+        return (self.last_sequence - self.offset_delta) % SEQUENCES
 
     @property
     def first_offset(self) -> int:
@@ -102,7 +95,7 @@ class ProducerStateEntry:
     def batch_with_range(self, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
         """The remembered batch that has exactly these sequence numbers."""
         for batch in self.batches:
-            if batch[0] == last_sequence and (last_sequence - batch[2]) % _SEQUENCES == first_sequence:
+            if batch[0] == last_sequence and (last_sequence - batch[2]) % SEQUENCES == first_sequence:
                 return BatchMetadata(*batch)
         return None
 
@@ -146,7 +139,7 @@ class ProducerState:
         return not self.producers and not self.unreplicated
 
     def check_append(
-        self, producer_id: int, producer_epoch: int, first_sequence: int, last_sequence: int, *, is_transactional: bool, first_offset: int
+        self, producer_id: int, producer_epoch: int, first_sequence: int, last_sequence: int, is_transactional: bool, first_offset: int
     ) -> BatchMetadata | None:
         """Whether a client's batch may be written at `first_offset`: None if it may, its metadata if it stands in the log already.
 
@@ -203,7 +196,6 @@ class ProducerState:
         producer_epoch: int,
         last_sequence: int,
         first_offset: int,
-        *,
         last_offset: int,
         timestamp: int,
         is_transactional: bool,

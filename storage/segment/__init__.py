@@ -1,0 +1,1 @@
+"""Implements one segment of a log and its indexes."""

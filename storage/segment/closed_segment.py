@@ -16,5 +16,5 @@ class ClosedSegment(Segment):
         self.size = 0
         self.reserve_at = NEVER
 
-    def should_roll(self, length: int, last_offset: int, max_timestamp: int, now_ms: int, entries: int = 1) -> bool:
+    def begin_write(self) -> None:
         raise LogClosed(self._topic_partition)

@@ -81,6 +81,11 @@ class IndexFile:
             self._written = self.entries
             self._tail.clear()
 
+    def spill(self) -> None:
+        """Brings the entries in memory into the file when they are a page. May raise OSError, with all of them in memory still."""
+        if len(self._tail) >= TAIL_BYTES:
+            self.write_out()
+
     def resize(self, size: int) -> None:
         """Makes the file room for `size` bytes of entries, rounded down to whole ones; what is beyond is lost."""
         size -= size % self.entry_size

@@ -6,19 +6,17 @@ entry per `index.interval.bytes` or batch, whichever is larger.
 
 import mmap
 import struct
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
-from protocol.compiled import compiled
+from protocol.cursors import fields
 from storage.disk.filesystem import FileSystem
 from storage.errors import CorruptIndex
-from storage.segment.index_file import TAIL_BYTES, IndexFile
+from storage.segment.index_file import IndexFile
 
 ENTRY_SIZE = 8
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
 _ENTRY = struct.Struct(">ii")
-_pack = _ENTRY.pack
 _unpack = _ENTRY.unpack_from
 _unpack_two = struct.Struct(">iiii").unpack_from
 _OFFSET = struct.Struct(">i")
@@ -36,7 +34,7 @@ class OffsetPosition(NamedTuple):
 
 
 class OffsetIndex(IndexFile):
-    """Grows by `append` and `extend`; offsets increase."""
+    """Grows by `append`; offsets increase."""
 
     __slots__ = ("_line", "_line_entries", "last_offset")
 
@@ -47,20 +45,22 @@ class OffsetIndex(IndexFile):
         self.last_offset = self._last_offset()
 
     def append(self, offset: int, position: int) -> None:
-        """Raises CorruptIndex when `offset` is not above the last one: the log file then holds offsets out of order."""
-        self.extend(((offset, position),))
+        """Add an entry. Raises CorruptIndex when `offset` is not above the last one: the log file then holds offsets out of order."""
+        self.add(offset, position)
+        self.spill()
 
-    def extend(self, added: Sequence[tuple[int, int] | tuple[int, int, object]]) -> None:
-        """Adds one or more entries that begin with offset and position. Raises as `append`, of the first."""
-        offset = added[0][0]
+    def add(self, offset: int, position: int) -> None:
+        """The same in memory, however much is there; `spill` is to follow."""
         if offset <= self.last_offset and self.entries:
             raise CorruptIndex(self.path, f"offset {offset} appended after {self.last_offset}")
-        tail = self._tail
-        tail += _pack_entries(added, self.base_offset)
-        self.entries += len(added)
-        if len(tail) >= TAIL_BYTES:
-            self.write_out()
-        self.last_offset = added[-1][0]
+        self._tail += fields.pack_two_int32(offset - self.base_offset, position)
+        self.entries += 1
+        self.last_offset = offset
+
+    def take_back(self, entries: int, last_offset: int) -> None:
+        """There are `entries` again, of which the last has that offset: what was added since could not be written."""
+        self.truncate_to_entries(entries)
+        self.last_offset = last_offset
 
     def entry(self, slot: int) -> OffsetPosition:
         relative, position = _unpack(self.raw_entries(slot, 1))
@@ -175,11 +175,3 @@ class OffsetIndex(IndexFile):
 
     def _last_offset(self) -> int:
         return self.entry(self.entries - 1).offset if self.entries else self.base_offset
-
-
-def _pack_entries(added: Sequence[tuple[int, int] | tuple[int, int, object]], base_offset: int) -> bytes:
-    return b"".join([_pack(entry[0] - base_offset, entry[1]) for entry in added])
-
-
-if not TYPE_CHECKING and (_native := compiled("storage.native")) is not None:
-    _pack_entries = _native.pack_entries

@@ -8,9 +8,14 @@ append overwrites them. Every method may raise OSError.
 """
 
 import logging
+import struct
 import sys
 from contextlib import suppress
+from typing import Final, NamedTuple
 
+from protocol.compiled import compiled
+from protocol.records.batch import CURRENT_MAGIC, HEADER_SIZE, BatchHeader, Buffer
+from protocol.records.reader import iter_records
 from storage.disk.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -19,13 +24,13 @@ from storage.disk.file_names import (
     file_name,
 )
 from storage.disk.filesystem import File, FileSystem
-from storage.segment import append as segment_append
-from storage.segment import creation as segment_creation
-from storage.segment import indexing as segment_indexing
-from storage.segment import search as segment_search
-from storage.segment.batch_scan import header_at
+from storage.disk.real_file import RealFile
+from storage.errors import CorruptIndex
+from storage.segment.batch_scan import batches_from, header_at
+from storage.segment.cold_lookups import UnwaitingFile
+from storage.segment.file_region import FileRegion
 from storage.segment.log_settings import LogSettings
-from storage.segment.offset_index import OffsetIndex
+from storage.segment.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from storage.segment.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from storage.segment.transaction_index import TransactionIndex
 
@@ -34,6 +39,23 @@ log = logging.getLogger(__name__)
 FIRST_BYTES = 4 * 1024 * 1024
 """By how much a segment grows before disk space is set aside for more: see `reservations`."""
 NEVER = sys.maxsize
+UNKNOWN = -2
+"""The timestamp of a first batch that nobody has read yet."""
+
+_BOUNDS = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
+BOUNDS_SIZE = _BOUNDS.size
+_unpack_bounds = _BOUNDS.unpack
+_NO_BATCH = (-1, -1)
+
+_native: Final = compiled("storage.native")
+
+
+class RecordPosition(NamedTuple):
+    """A record found by its timestamp."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
 
 
 class Segment:
@@ -41,11 +63,18 @@ class Segment:
 
     __slots__ = (
         "_directory",
+        "_entries_before",
         "_file",
-        "_max_timestamp",
+        "_has_staged_entries",
+        "_largest_timestamp",
         "_offset_index",
+        "_offset_of_largest_timestamp",
         "_settings",
+        "_staged_since_entry",
+        "_staged_timestamp",
+        "_staged_timestamp_offset",
         "_suffix",
+        "_time_entries_before",
         "_time_index",
         "_transaction_index",
         "base_offset",
@@ -53,11 +82,13 @@ class Segment:
         "created_ms",
         "filesystem",
         "has_slack",
+        "knows_max_timestamp",
         "reserve_at",
         "reserved_bytes",
         "roll_jitter_ms",
         "rolling_based_timestamp",
         "size",
+        "staged_size",
     )
 
     def __init__(
@@ -80,19 +111,56 @@ class Segment:
         self.base_offset = base_offset
         self.created_ms = now_ms
         self.roll_jitter_ms = roll_jitter_ms
-        self.rolling_based_timestamp: int | None = None
+        self.rolling_based_timestamp = UNKNOWN
         self.bytes_since_last_index_entry = 0
         self.has_slack = False  # whether the file may have bytes behind `size`
         self._file: File | None = None
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._transaction_index: TransactionIndex | None = None
-        self._max_timestamp: TimestampOffset | None = None
+        self.knows_max_timestamp = False
+        """Whether `max_timestamp` needs no file."""
+        self._largest_timestamp = self._offset_of_largest_timestamp = NO_TIMESTAMP
+        self.staged_size = 0
+        self._staged_since_entry = 0
+        self._staged_timestamp = self._staged_timestamp_offset = NO_TIMESTAMP
+        self._has_staged_entries = False
+        self._entries_before = (0, 0)
+        self._time_entries_before = (0, 0, 0)
         self.size = filesystem.size(self.path) if size is None else size
         self.reserve_at = self.size + FIRST_BYTES  # the size at which `Reservations` is asked for more
         self.reserved_bytes = 0  # what it had set aside last
 
-    create = classmethod(segment_creation.create)
+    @classmethod
+    def create(
+        cls,
+        filesystem: FileSystem,
+        directory: str,
+        base_offset: int,
+        settings: LogSettings,
+        *,
+        now_ms: int,
+        roll_jitter_ms: int = 0,
+        suffix: str = "",
+        file: File | None = None,
+        has_index_files: bool = True,
+    ) -> "Segment":
+        """A new, empty one with room in its indexes; preallocated if the topic says so. `file` is its log file, if that is there already.
+
+        Without `has_index_files`, `allocate_indexes` is to follow before anybody relies on them; entries are taken from the first one on.
+        """
+        if file is None:
+            file = filesystem.open(f"{directory}/{file_name(base_offset, LOG_SUFFIX)}{suffix}", create=True)
+        segment = cls(filesystem, directory, base_offset, settings, now_ms=now_ms, roll_jitter_ms=roll_jitter_ms, suffix=suffix, size=0)
+        segment._file = file
+        if settings.preallocate:
+            file.truncate(settings.segment_bytes)
+            segment.has_slack = True
+        if has_index_files:
+            segment.begin_rebuild()
+        else:
+            segment.begin_indexes()
+        return segment
 
     # ---- the files
 
@@ -148,18 +216,18 @@ class Segment:
     # ---- timestamps
 
     @property
-    def knows_max_timestamp(self) -> bool:
-        """Whether `max_timestamp` needs no file."""
-        return self._max_timestamp is not None
-
-    @property
     def max_timestamp(self) -> TimestampOffset:
         """The largest timestamp and the last offset of its batch; (-1, base offset) if no batch has one."""
-        found = self._max_timestamp
-        if found is None:
+        if not self.knows_max_timestamp:
             self.check_indexes()
-            found = self._max_timestamp = self.time_index.last_entry
-        return found
+            if not self.knows_max_timestamp:
+                self._has_max_timestamp(self.time_index.last_timestamp, self.time_index.last_offset)
+        return TimestampOffset(self._largest_timestamp, self._offset_of_largest_timestamp)
+
+    def _has_max_timestamp(self, timestamp: int, offset: int) -> None:
+        self._largest_timestamp = timestamp
+        self._offset_of_largest_timestamp = offset
+        self.knows_max_timestamp = True
 
     @property
     def largest_timestamp(self) -> int:
@@ -171,7 +239,7 @@ class Segment:
     def first_batch_timestamp(self) -> int:
         """The first batch's largest timestamp, -1 in an empty segment."""
         timestamp = self.rolling_based_timestamp
-        if timestamp is None:
+        if timestamp == UNKNOWN:
             header = header_at(self.file, 0, self.size)
             if header is None:
                 return NO_TIMESTAMP
@@ -180,11 +248,104 @@ class Segment:
 
     # ---- appending
 
-    should_roll = segment_append.should_roll
-    append = segment_append.append
-    append_several = segment_append.append_several
-    _append_to_indexes = segment_append.append_to_indexes
-    _cut_torn_write = segment_append.cut_torn_write
+    def append(self, data: Buffer, length: int, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int) -> None:
+        """Write whole batches of `length` bytes with one system call, and one index entry when it is time.
+
+        Changes nothing when it raises OSError: bytes of a torn write are cut off again, or lie where the next append will write.
+        """
+        self.begin_write()
+        self.stage(length, last_offset, max_timestamp, offset_of_max_timestamp)
+        self.write(data)
+
+    def begin_write(self) -> None:
+        """Nothing is staged for the next `write`. What has to be read for it is read here, before anything is written."""
+        if self._file is None:
+            _ = self.file
+        if not self.knows_max_timestamp:
+            _ = self.max_timestamp
+        self.staged_size = self.size
+        self._staged_since_entry = self.bytes_since_last_index_entry
+        self._staged_timestamp = self._largest_timestamp
+        self._staged_timestamp_offset = self._offset_of_largest_timestamp
+        self._has_staged_entries = False
+
+    def should_roll(self, length: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        """Whether a batch of `length` bytes up to `last_offset` belongs into a new segment, instead of behind what is staged."""
+        size = self.staged_size
+        settings = self._settings
+        if size > settings.segment_bytes - length or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            return True
+        if size:
+            first = self.rolling_based_timestamp
+            if first == UNKNOWN:
+                first = self.first_batch_timestamp
+            # A timestamp of a producer may be any number: no difference is taken that 64 bits do not hold.
+            waited = now_ms - self.created_ms if first < 0 else max_timestamp - first if max_timestamp > first else 0
+            if waited > settings.roll_after_ms - self.roll_jitter_ms:
+                return True
+        offset_index = self._offset_index
+        if offset_index is None:
+            offset_index = self.offset_index
+        time_index = self._time_index
+        if time_index is None:
+            time_index = self.time_index
+        return offset_index.entries >= offset_index.full_at or time_index.entries >= time_index.full_at
+
+    def stage(self, length: int, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int) -> None:
+        """Say what the next `write` brings behind what is staged: batches of `length` bytes, which may get one index entry together.
+
+        Raises CorruptIndex.
+        """
+        position = self.staged_size
+        if position == 0:
+            self.rolling_based_timestamp = max_timestamp
+        if max_timestamp > self._staged_timestamp:
+            self._staged_timestamp = max_timestamp
+            self._staged_timestamp_offset = offset_of_max_timestamp
+        if self._staged_since_entry > self._settings.index_interval_bytes:
+            self._stage_entry(last_offset, position)
+        self.staged_size = position + length
+        self._staged_since_entry += length
+
+    def _stage_entry(self, last_offset: int, position: int) -> None:
+        offset_index, time_index = self.offset_index, self.time_index
+        if not self._has_staged_entries:
+            self._has_staged_entries = True
+            self._entries_before = offset_index.entries, offset_index.last_offset
+            self._time_entries_before = time_index.entries, time_index.last_timestamp, time_index.last_offset
+        offset_index.add(last_offset, position)
+        time_index.maybe_add(self._staged_timestamp, self._staged_timestamp_offset)
+        self._staged_since_entry = 0
+
+    def write(self, data: Buffer) -> None:
+        """Write what was staged, `data`, with one system call. Raises OSError as `append` does."""
+        position = self.size
+        file = self._file
+        if file is None:
+            file = self.file
+        try:
+            file.pwrite(data, position)
+            if self._has_staged_entries:
+                self.offset_index.spill()
+                self.time_index.spill()
+        except OSError:
+            if self._has_staged_entries:
+                # Mostly they are still in memory: what could not be written is taken back without touching the disk.
+                self.offset_index.take_back(*self._entries_before)
+                self.time_index.take_back(*self._time_entries_before)
+            self._cut_torn_write(position)
+            raise
+        self.size = self.staged_size
+        self.bytes_since_last_index_entry = self._staged_since_entry
+        self._largest_timestamp = self._staged_timestamp
+        self._offset_of_largest_timestamp = self._staged_timestamp_offset
+
+    def _cut_torn_write(self, position: int) -> None:
+        self.has_slack = True
+        try:
+            self.file.truncate(position)
+        except OSError as error:
+            log.error("%s: cannot cut a torn write at byte %d: %s; the next start will", self.path, position, error)
 
     def allocate_indexes(self) -> None:
         """Makes the index files that `create` left for later."""
@@ -208,7 +369,7 @@ class Segment:
 
     def complete_time_index(self) -> None:
         """Sees to it that the last entry is the segment's largest timestamp."""
-        self.time_index.maybe_append(self.max_timestamp)
+        self.time_index.maybe_append(*self.max_timestamp)
 
     def trim(self) -> None:
         """Cuts the file behind its last batch."""
@@ -222,22 +383,228 @@ class Segment:
         self.reserved_bytes = 0
         self.reserve_at = self.size + FIRST_BYTES
 
-    locate = segment_search.locate
-    index_position = segment_search.index_position
-    whole_batches_end = segment_search.whole_batches_end
-    between_entries = segment_search.between_entries
-    read_end = segment_search.read_end
-    find_by_timestamp = segment_search.find_by_timestamp
-    record_of_max_timestamp = segment_search.record_of_max_timestamp
-    check_indexes = segment_indexing.check_indexes
-    rebuild_indexes = segment_indexing.rebuild_indexes
-    begin_indexes = segment_indexing.begin_indexes
-    begin_rebuild = segment_indexing.begin_rebuild
-    index_batch = segment_indexing.index_batch
-    finish_rebuild = segment_indexing.finish_rebuild
-    find_max_timestamp = segment_indexing.find_max_timestamp
+    # ---- finding
 
-    # ---- cutting, rebuilding, going away
+    def locate(self, offset: int, file: File | UnwaitingFile | None = None) -> int | None:
+        """Where the first batch that ends at or after `offset` begins; None if all end before. `file` is how to read; as ever if None."""
+        if file is None:
+            file = self.file
+        entry_offset, position, next_entry_offset, next_position = self.offset_index.bracket(offset)
+        if next_position != -1:
+            # Large batches have an index entry each, and one header is all that has to be read.
+            base_offset, last_offset = self._batch_of(file, next_entry_offset, next_position)
+            if base_offset <= offset <= last_offset:
+                return next_position
+            if base_offset < 0:
+                return self._locate_anew(file, offset)
+        if position and self._batch_of(file, entry_offset, position)[0] < 0:
+            return self._locate_anew(file, offset)
+        return self._scan(file, position, offset)
+
+    def _locate_anew(self, file: File | UnwaitingFile, offset: int) -> int | None:
+        self.rebuild_indexes()
+        return self._scan(file, self.offset_index.lookup(offset).position, offset)
+
+    def _scan(self, file: File | UnwaitingFile, position: int, offset: int) -> int | None:
+        for found, header in batches_from(file, position, self.size):
+            if header.last_offset >= offset:
+                return found
+        return None
+
+    def index_position(self, offset: int, file: File | UnwaitingFile | None = None) -> int:
+        """Where to begin looking for `offset`: the beginning of a batch, as the index says.
+
+        An index that leads to any other place is not this segment's, and is rebuilt.
+        """
+        entry = self.offset_index.lookup(offset)
+        if entry.position and self._batch_of(self.file if file is None else file, *entry)[0] < 0:
+            self.rebuild_indexes()
+            return self.offset_index.lookup(offset).position
+        return entry.position
+
+    def _batch_of(self, file: File | UnwaitingFile, entry_offset: int, position: int) -> tuple[int, int]:
+        """First and last offset of the batch that an index entry leads to, (-1, -1) if there is none.
+
+        The entry names the last offset of that batch, or of one that was appended together with it.
+        """
+        size = self.size
+        if 0 < position <= size - HEADER_SIZE:
+            # Only what is needed of a header, for a lookup does this once or twice (1.0 µs; all of it costs 2.5).
+            base_offset, length, magic, last_offset_delta = _unpack_bounds(file.pread(BOUNDS_SIZE, position))
+            last_offset: int = base_offset + last_offset_delta
+            if magic == CURRENT_MAGIC and self.base_offset <= base_offset <= last_offset <= entry_offset and position + length < size:
+                return base_offset, last_offset
+        log.warning(
+            "%s says that offset %d is at byte %d, where it is not; rebuilt from the log file",
+            self.offset_index.path,
+            entry_offset,
+            position,
+        )
+        return _NO_BATCH
+
+    def whole_batches_end(self, position: int, cut: int, file: File | UnwaitingFile | None = None) -> tuple[int, int]:
+        """Of the batches from `position` on, some that end at or before `cut`: where they end, and the offset that follows.
+
+        (`position`, -1) if not even the first does. The index knows an end near `cut`; when that gives up more than a quarter of the room,
+        the headers behind it are read too.
+        """
+        if file is None:
+            file = self.file
+        end, next_offset = position, -1
+        entry_offset, entry_position = self.offset_index.lookup_position(cut)
+        if entry_position > position:
+            base_offset, _ = self._batch_of(file, entry_offset, entry_position)
+            if base_offset < 0:
+                self.rebuild_indexes()
+            else:
+                end, next_offset = entry_position, base_offset
+                if cut - end <= (cut - position) // 4:
+                    return end, next_offset
+        for found, header in batches_from(file, end, self.size):
+            if found + header.size > cut:
+                break
+            end, next_offset = found + header.size, header.next_offset
+        return end, next_offset
+
+    def between_entries(self, offset: int, max_bytes: int) -> tuple[FileRegion, int] | None:
+        """The batch with `offset` and those behind it, and the offset that follows; None unless entries of the index lead to both ends.
+
+        What `locate` and `whole_batches_end` would find, in one go, for most reads that no hint helps.
+        """
+        index = self._offset_index or self.offset_index
+        file = self._file or self.file
+        size = self.size
+        if _native is not None and type(file) is RealFile:
+            found: tuple[FileRegion, int] | None = _native.between_entries(
+                file, *index.entries_around(offset), self.base_offset, size, offset, max_bytes
+            )
+            return found
+        _, _, last_offset, position = index.bracket(offset)
+        cut = position + max_bytes
+        if position <= 0 or cut >= size:
+            return None
+        end_last_offset, end = index.lookup_position(cut)
+        if not position < end <= size - HEADER_SIZE or cut - end > max_bytes // 4:
+            return None
+        first, length, magic, delta = _unpack_bounds(file.pread(BOUNDS_SIZE, position))
+        if magic != CURRENT_MAGIC or not self.base_offset <= first <= offset <= first + delta <= last_offset or position + length >= size:
+            return None
+        next_offset, length, magic, delta = _unpack_bounds(file.pread(BOUNDS_SIZE, end))
+        if magic != CURRENT_MAGIC or not offset < next_offset <= next_offset + delta <= end_last_offset or end + length >= size:
+            return None
+        return FileRegion(file, position, end - position, True), next_offset
+
+    def read_end(self) -> tuple[int, int]:
+        """The offset after the last whole batch, and where that batch ends."""
+        next_offset = self.base_offset
+        end = 0
+        for position, header in batches_from(self.file, self.index_position(self.offset_index.last_offset), self.size):
+            next_offset = header.next_offset
+            end = position + header.size
+        return next_offset, end
+
+    def find_by_timestamp(self, timestamp_ms: int, starting_offset: int, file: File | UnwaitingFile | None = None) -> RecordPosition | None:
+        """The first record at or after `starting_offset` whose timestamp is at least `timestamp_ms`. Decompresses what it must."""
+        if file is None:
+            file = self.file
+        entry = self.time_index.lookup(timestamp_ms)
+        position = self.index_position(max(entry.offset, starting_offset), file)
+        for found, header in batches_from(file, position, self.size):
+            if header.max_timestamp >= timestamp_ms:
+                for record in iter_records(file.pread(header.size, found), 0, header):
+                    if record.timestamp >= timestamp_ms and record.offset >= starting_offset:
+                        return RecordPosition(record.timestamp, record.offset, header.partition_leader_epoch)
+        return None
+
+    def record_of_max_timestamp(self, file: File | UnwaitingFile | None = None) -> RecordPosition | None:
+        """The first record that has the segment's largest timestamp."""
+        if file is None:
+            file = self.file
+        timestamp, offset = self.max_timestamp
+        for found, header in batches_from(file, self.index_position(offset, file), self.size):
+            if header.max_timestamp == timestamp:
+                for record in iter_records(file.pread(header.size, found), 0, header):
+                    if record.timestamp == timestamp:
+                        return RecordPosition(timestamp, record.offset, header.partition_leader_epoch)
+                return None
+        return None
+
+    # ---- checking the indexes and making them anew
+
+    def check_indexes(self) -> None:
+        """Rebuilds the indexes if they cannot be this segment's."""
+        try:
+            self.offset_index.check(self.size)
+            self.time_index.check()
+            if self.size and not self.time_index.entries and self.first_batch_timestamp >= 0:
+                raise CorruptIndex(self.time_index.path, "it is empty, the segment is not")
+        except CorruptIndex as error:
+            log.warning("%s; the indexes are rebuilt from the log file", error)
+            self.rebuild_indexes()
+
+    def find_max_timestamp(self) -> None:
+        """Looks for the largest timestamp in the batches behind the last time index entry."""
+        timestamp, offset = self.time_index.last_entry
+        for _, header in batches_from(self.file, self.index_position(offset), self.size):
+            if header.max_timestamp > timestamp:
+                timestamp, offset = header.max_timestamp, header.last_offset
+        self._has_max_timestamp(timestamp, offset)
+
+    def rebuild_indexes(self) -> None:
+        """Writes offset and time index anew from the batch headers. Raises protocol's RecordFormatError where those are damaged."""
+        has_room = self.offset_index.has_room
+        self.begin_rebuild()
+        last_entry = 0
+        try:
+            for position, header in batches_from(self.file, 0, self.size):
+                last_entry = self.index_batch(position, header, last_entry)
+        finally:
+            self.finish_rebuild()
+            if has_room:
+                self.become_active()
+
+    def begin_indexes(self) -> None:
+        """Offset and time index of a new segment, empty; their files are not made yet."""
+        self._replace_indexes()
+        self.offset_index.begin()
+        self.time_index.begin()
+        self._has_max_timestamp(self.time_index.last_timestamp, self.time_index.last_offset)
+
+    def begin_rebuild(self) -> None:
+        """Empties offset and time index; an index file of a wrong size or kind is replaced."""
+        self._replace_indexes()
+        self.offset_index.reset()
+        self.time_index.reset()
+        self._has_max_timestamp(self.time_index.last_timestamp, self.time_index.last_offset)
+
+    def _replace_indexes(self) -> None:
+        # Taken for empty if not yet open: to look at the last entry of a preallocated file costs a page fault of 60 µs.
+        settings = self._settings
+        if self._offset_index is None:
+            path = self._path(OFFSET_INDEX_SUFFIX)
+            self._offset_index = OffsetIndex(self.filesystem, path, self.base_offset, settings.index_bytes, 0)
+        if self._time_index is None:
+            self._time_index = TimeIndex(self.filesystem, self._path(TIME_INDEX_SUFFIX), self.base_offset, settings.index_bytes, 0)
+
+    def index_batch(self, position: int, header: BatchHeader, last_entry: int) -> int:
+        """Takes the batch at `position` into the indexes if it is far enough from `last_entry`; returns where the last entry is."""
+        last_max = self.max_timestamp
+        if header.max_timestamp > last_max.timestamp:
+            last_max = TimestampOffset(header.max_timestamp, header.last_offset)
+            self._has_max_timestamp(*last_max)
+        if position - last_entry > self._settings.index_interval_bytes:
+            self.offset_index.append(header.last_offset, position)
+            self.time_index.maybe_append(*last_max)
+            return position
+        return last_entry
+
+    def finish_rebuild(self) -> None:
+        """Completes and trims the indexes."""
+        self.offset_index.trim()
+        self.complete_time_index()
+        self.time_index.trim()
+
+    # ---- cutting, going away
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
         """Removes the batches that end at or after `offset`; returns how many bytes that was."""
@@ -254,7 +621,7 @@ class Segment:
             self.cut_at(found)
         if self.size == 0:
             self.created_ms = now_ms
-            self.rolling_based_timestamp = None
+            self.rolling_based_timestamp = UNKNOWN
         self.bytes_since_last_index_entry = 0
         self.find_max_timestamp()
         return cut
@@ -324,7 +691,7 @@ class Segment:
 
     def close(self) -> None:
         """Completes and trims what was opened, as a clean shutdown leaves it."""
-        if self._max_timestamp is not None:
+        if self.knows_max_timestamp:
             self.complete_time_index()
         for index in (self._offset_index, self._time_index):
             if index is not None:

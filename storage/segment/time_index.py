@@ -6,19 +6,17 @@ is the segment's largest timestamp.
 """
 
 import struct
-from collections.abc import Callable
-from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from protocol.cursors import fields
 from storage.disk.filesystem import FileSystem
 from storage.errors import CorruptIndex
-from storage.segment.index_file import TAIL_BYTES, IndexFile
+from storage.segment.index_file import IndexFile
 
 ENTRY_SIZE = 12
 NO_TIMESTAMP = -1
 
 _ENTRY = struct.Struct(">qi")
-_pack = _ENTRY.pack
 _TIMESTAMP = struct.Struct(">q")
 _OFFSET = struct.Struct(">8xi")
 
@@ -30,34 +28,44 @@ class TimestampOffset(NamedTuple):
     offset: int
 
 
-timestamp_offset: Final[Callable[[tuple[int, int]], TimestampOffset]] = partial(tuple.__new__, TimestampOffset)
-"""The same from a pair. A named tuple's own constructor is a Python function: three times as long, in every append with a later time."""
-
-
 class TimeIndex(IndexFile):
     """Grows by `maybe_append`; timestamps increase, offsets do not decrease."""
 
     KEPT_ENTRIES = 1
 
-    __slots__ = ("last_entry",)
+    __slots__ = ("last_offset", "last_timestamp")
 
     def __init__(self, filesystem: FileSystem, path: str, base_offset: int, max_size: int, length: int) -> None:
         super().__init__(filesystem, path, base_offset, max_size=max_size, entry_size=ENTRY_SIZE, length=length)
-        self.last_entry = self._last_entry()
+        self.last_timestamp: int = NO_TIMESTAMP
+        self.last_offset = base_offset
+        self._read_last_entry()
 
-    def maybe_append(self, entry: TimestampOffset) -> None:
-        """Adds an entry if its timestamp is larger than the last one. Raises CorruptIndex when offsets would go back."""
-        last = self.last_entry
-        if entry[0] > last[0]:
-            timestamp, offset = entry
-            if offset < last[1] and self.entries:
-                raise CorruptIndex(self.path, f"offset {offset} appended after {last.offset}")
-            tail = self._tail
-            tail += _pack(timestamp, offset - self.base_offset)
+    @property
+    def last_entry(self) -> TimestampOffset:
+        """(-1, base offset) if there is none."""
+        return TimestampOffset(self.last_timestamp, self.last_offset)
+
+    def maybe_append(self, timestamp: int, offset: int) -> None:
+        """Add an entry if its timestamp is larger than the last one. Raises CorruptIndex when offsets would go back."""
+        self.maybe_add(timestamp, offset)
+        self.spill()
+
+    def maybe_add(self, timestamp: int, offset: int) -> None:
+        """The same in memory, however much is there; `spill` is to follow."""
+        if timestamp > self.last_timestamp:
+            if offset < self.last_offset and self.entries:
+                raise CorruptIndex(self.path, f"offset {offset} appended after {self.last_offset}")
+            self._tail += fields.pack_int64_int32(timestamp, offset - self.base_offset)
             self.entries += 1
-            if len(tail) >= TAIL_BYTES:
-                self.write_out()
-            self.last_entry = entry
+            self.last_timestamp = timestamp
+            self.last_offset = offset
+
+    def take_back(self, entries: int, last_timestamp: int, last_offset: int) -> None:
+        """There are `entries` again, of which that is the last: what was added since could not be written."""
+        self.truncate_to_entries(entries)
+        self.last_timestamp = last_timestamp
+        self.last_offset = last_offset
 
     def entry(self, slot: int) -> TimestampOffset:
         timestamp, relative = _ENTRY.unpack(self.raw_entries(slot, 1))
@@ -71,11 +79,11 @@ class TimeIndex(IndexFile):
     def truncate_to(self, offset: int) -> None:
         """Drops the entries at and above `offset`."""
         self.truncate_to_entries(self.last_slot_at_most(_OFFSET, offset - 1 - self.base_offset) + 1)
-        self.last_entry = self._last_entry()
+        self._read_last_entry()
 
     def reset(self) -> None:
         super().reset()
-        self.last_entry = self._last_entry()
+        self._read_last_entry()
 
     def check(self) -> None:
         """Raises CorruptIndex if the file cannot be this segment's index."""
@@ -91,5 +99,7 @@ class TimeIndex(IndexFile):
     def all_entries(self) -> list[TimestampOffset]:
         return [TimestampOffset(t, self.base_offset + o) for t, o in _ENTRY.iter_unpack(self.raw_entries(0, self.entries))]
 
-    def _last_entry(self) -> TimestampOffset:
-        return self.entry(self.entries - 1) if self.entries else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+    def _read_last_entry(self) -> None:
+        last = self.entry(self.entries - 1) if self.entries else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        self.last_timestamp = last.timestamp
+        self.last_offset = last.offset

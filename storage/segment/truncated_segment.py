@@ -7,7 +7,7 @@ from storage.disk.topic_partition import TopicPartition
 from storage.errors import LogBeingTruncated
 from storage.segment.log_settings import LogSettings
 from storage.segment.offset_index import OffsetIndex
-from storage.segment.segment import Segment
+from storage.segment.segment import UNKNOWN, Segment
 from storage.segment.time_index import TimeIndex, TimestampOffset
 from storage.segment.transaction_index import TransactionIndex
 
@@ -30,14 +30,14 @@ class SegmentBeingTruncated(Segment):
         self.size = size
         self.created_ms = 0
         self.roll_jitter_ms = 0
-        self.rolling_based_timestamp = None
+        self.rolling_based_timestamp = UNKNOWN
         self.bytes_since_last_index_entry = 0
         self.has_slack = False
         self._file = None
         self._offset_index = None
         self._time_index = None
         self._transaction_index = None
-        self._max_timestamp = None
+        self.knows_max_timestamp = False
 
     @property
     def file(self) -> File:
@@ -59,7 +59,7 @@ class SegmentBeingTruncated(Segment):
     def max_timestamp(self) -> TimestampOffset:
         self._refuse()
 
-    def should_roll(self, length: int, last_offset: int, max_timestamp: int, now_ms: int, entries: int = 1) -> bool:
+    def begin_write(self) -> None:
         self._refuse()
 
     def _refuse(self) -> NoReturn:

@@ -1,0 +1,1 @@
+"""Maintains logs in the background: flushes, retention, checkpoints, deletions, idle files."""

@@ -1,9 +1,11 @@
-"""Bringing logs to the disk while the broker runs: after a roll, after `flush.messages`, and after `flush.ms`.
+"""Flushes logs while the broker runs: after a roll, after `flush.messages`, and after `flush.ms`.
 
-Owned by `LogManager`. A log says on the event loop that it is due; a thread does the fsyncs; back on the loop the recovery point moves, and
-`on_flushed` is told, because after `flush.messages` the answer to the producer waits for it. No append does.
+Owned by `LogManager`. A log reports on the event loop that it is due, and a thread does the fsyncs. Back on the loop
+the recovery point advances and `on_flushed` is called: after `flush.messages` the producer's answer waits for it.
+Appends never wait.
 
-Invariant: one flush of a log, and of a log directory, at a time; a log that is due again meanwhile gets another one after it.
+Invariant: one flush at a time for a log, and for a log directory; a log that becomes due meanwhile is flushed again
+afterwards.
 """
 
 import logging
@@ -20,11 +22,11 @@ from storage.log.partition_log import PartitionLog
 log = logging.getLogger(__name__)
 
 LOGS_PER_TURN = 1000
-"""Half a millisecond."""
+"""Logs checked per turn of the loop, half a millisecond."""
 _FLUSH_COSTS = 40
-"""As much as so many logs that have no `flush.ms`, or are not due."""
+"""Cost of a flush, in units of checking a log that is not due."""
 _BACKOFF_MS = 1000
-"""After a flush that failed though the disk did not refuse it."""
+"""Delay after a flush that failed for another reason than the disk, milliseconds."""
 
 
 class Flusher:
@@ -43,7 +45,7 @@ class Flusher:
     )
 
     def __init__(self, background: Background, on_failure: Callable[[LogDirFailure], None], now_ms: int) -> None:
-        """`on_failure` is called on the loop when the disk refuses."""
+        """`on_failure` is called on the loop when the disk fails."""
         self.on_flushed: Callable[[PartitionLog], None] = _nobody
         self._background = background
         self._on_failure = on_failure
@@ -53,10 +55,10 @@ class Flusher:
         self._held: set[PartitionLog] = set()
         self._to_look_at: deque[PartitionLog] = deque()
         self._flushed_at_ms: dict[PartitionLog, int] = {}
-        """Only of logs with a `flush.ms`."""
+        """Only for logs with a `flush.ms`."""
 
     def flush(self, partition_log: PartitionLog) -> None:
-        """Flushes what is due of a log: everything after `flush.messages`, else the segments that are complete."""
+        """Flushes the due part of a log: everything after `flush.messages`, otherwise the completed segments."""
         if partition_log in self._under_way or partition_log in self._held:
             self._due_again.add(partition_log)
             return
@@ -67,7 +69,8 @@ class Flusher:
             self._due_again.add(partition_log)
 
     def flush_by_age(self, logs: Iterable[PartitionLog], now_ms: int) -> None:
-        """Flushes the logs whose last flush is `flush.ms` ago, a few per turn of the loop; not while the last round is under way.
+        """Flushes the logs whose last flush was `flush.ms` ago, a number per turn of the loop; not while the last round
+        is in progress.
 
         `now_ms` is that of `elapsed_ms`.
         """
@@ -96,11 +99,11 @@ class Flusher:
         return True
 
     def hold(self, partition_log: PartitionLog) -> None:
-        """Begins no flush of the log until `release`: another log that is to take its place shall be as far on the disk by then."""
+        """Begins no flush of the log until `release`, so that the log that is to replace it can become durable as far."""
         self._held.add(partition_log)
 
     def release(self, partition_log: PartitionLog) -> None:
-        """Flushes again, and at once what became due meanwhile. Harmless when the log is not held."""
+        """Allows flushes again, and starts one that became due meanwhile. Does nothing if the log is not held."""
         if partition_log in self._held:
             self._held.remove(partition_log)
             if partition_log in self._due_again and partition_log not in self._under_way:
@@ -108,7 +111,7 @@ class Flusher:
                 self.flush(partition_log)
 
     def forget(self, partition_log: PartitionLog) -> None:
-        """The log is gone: what becomes of a flush that is under way is nobody's business any more."""
+        """The log was removed: the outcome of a flush in progress is ignored."""
         self._flushed_at_ms.pop(partition_log, None)
         self._under_way.discard(partition_log)
         self._due_again.discard(partition_log)
@@ -122,7 +125,7 @@ class Flusher:
             return
         if plan is not None:
             self._under_way.add(partition_log)
-            # By directory: each is a disk of its own, and a slow one must not hold up the others.
+            # One queue per directory: each is a disk of its own, and a slow one must not delay the others.
             name = f"flush-log {partition_log.log_dir}"
             self._background.submit(name, plan.run, lambda error: self._on_flushed(partition_log, plan, error))
 
@@ -140,9 +143,10 @@ class Flusher:
         elif isinstance(error, OSError):
             self._on_failure(partition_log.disk_failure(partition_log.directory, error))
         else:
-            # Memory ran out, say. A plan that stayed would end no move to another directory, and who waits for the flush still does.
+            # Out of memory, for example. A remaining plan would block a move to another directory, and callers still
+            # wait for the flush.
             partition_log.give_up_flush(plan)
-            log.error("flushing %s failed; it is tried again", partition_log.topic_partition, exc_info=error)
+            log.error("flushing %s failed; it will be retried", partition_log.topic_partition, exc_info=error)
             self._background.schedule("log-flusher", _BACKOFF_MS, 0, lambda: self._flush_again(partition_log))
 
     def _flush_again(self, partition_log: PartitionLog) -> None:

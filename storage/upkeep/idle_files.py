@@ -1,11 +1,13 @@
-"""Closing the files of segments that nobody uses: a log has thousands of segments, a broker thousands of logs, a process a limited number
-of descriptors.
+"""Closes the files of idle segments, because a process may only have a limited number of descriptors.
 
-`LogManager` starts it. Once a minute every log is looked at, a few per turn of the loop: segments that are read only lose their file and
-the maps of their indexes, and so does an active one to which nothing was appended since. The next read or append opens what it needs
-(20 µs). So what is open belongs to the logs and segments of the last two minutes. A map counts, too: it holds a descriptor. When most
-descriptors that the process may have are taken all the same, all that can be closed is closed within a second or two; and until then each
-file that the loop opens closes some others first, so that a quarter is always left for sockets and threads.
+`LogManager` starts it. Once a minute every log is checked, a number per turn of the loop: segments that are only read
+lose their file and the maps of their indexes, as does an active segment without an append since the last check. The
+next read or append reopens them (20 µs). So open files belong to the logs and segments of the last two minutes. A map
+counts, too, because it holds a descriptor.
+
+When most descriptors of the process are in use, all idle files are closed within a second or two. Until then each file
+that the loop opens closes some others first, so that a quarter of the descriptors is always left for sockets and
+threads.
 """
 
 import logging
@@ -24,18 +26,18 @@ log = logging.getLogger(__name__)
 PERIOD_MS = 60_000
 _PRESSURE_PERIOD_MS = 1000
 _SAID_AGAIN_AFTER = 60
-"""Periods in a row without pressure, after which the next one is news."""
+"""Periods in a row without a shortage after which the next one is logged again."""
 _SEGMENTS_PER_TURN = 250
-"""Half a millisecond at most."""
+"""Segments checked per turn, half a millisecond at most."""
 _CLOSED_AT_ONCE = 64
 _LOOKED_AT_AT_ONCE = 2000
-"""Logs; half a millisecond."""
+"""Logs checked at once, half a millisecond."""
 _LOG_COSTS = 3
-"""As much as so many segments."""
+"""Cost of a log, in units of a segment."""
 
 
 class IdleFiles:
-    """Of all logs that `logs` gives."""
+    """The files of all logs that `logs` returns."""
 
     __slots__ = (
         "_background",
@@ -59,34 +61,32 @@ class IdleFiles:
         self._waiting: deque[PartitionLog] = deque()
         self._thread = 0
         self._hand: deque[PartitionLog] = deque()
-        """Whose files are closed next when there is need, the first that were opened first: it goes round."""
+        """The logs whose files are closed next in a shortage, the first opened first, round robin."""
         self._ends: dict[PartitionLog, int] = {}
-        """Where each log ended in the last round."""
+        """The end of each log in the last round."""
         self._new_ends: dict[PartitionLog, int] = {}
-        """The same of the round that is under way."""
+        """The end of each log in the present round."""
 
     def start(self) -> None:
-        """Begins; on the loop."""
+        """Starts the checks; on the loop."""
         self._thread = threading.get_ident()
         self._filesystem.relieve_with(self.close_some)
         self._background.schedule("idle-files", PERIOD_MS, PERIOD_MS, self.close_idle)
         self._background.schedule("idle-files", _PRESSURE_PERIOD_MS, _PRESSURE_PERIOD_MS, self.relieve)
 
     def relieve(self) -> None:
-        """Closes all that can be if the process is short of descriptors."""
+        """Closes all idle files if the process is short of descriptors."""
         if not self._filesystem.is_short_of_files():
             self._calm_periods += 1
             return
         if self._calm_periods >= _SAID_AGAIN_AFTER:
-            log.info(
-                "most of the files that may be open are; those of logs are closed. A higher limit (ulimit -n) spares opening them again"
-            )
+            log.info("most of the permitted files are open; those of logs are closed. A higher limit (ulimit -n) avoids reopening them")
         self._calm_periods = 0
         self._closes_all = True
         self.close_idle()
 
     def close_some(self) -> None:
-        """Closes files of some logs, now; does nothing in another thread than the loop's."""
+        """Closes files of some logs now; does nothing on another thread than the loop's."""
         if threading.get_ident() != self._thread:
             return
         left = _CLOSED_AT_ONCE
@@ -103,7 +103,7 @@ class IdleFiles:
                 return
 
     def close_idle(self) -> None:
-        """One round over all logs."""
+        """Begins a round over all logs."""
         if not self._waiting:
             self._waiting.extend(self._logs())
             self._look_at_some()
@@ -125,12 +125,12 @@ class IdleFiles:
             return
         end = self._new_ends[partition_log] = partition_log.log_end_offset
         if partition_log.truncation is not None:
-            return  # a thread relies on the files that were open when it began
+            return  # a thread uses the files that were open when it began
         flushed = _being_flushed(partition_log)
         active = partition_log.active_segment
         is_idle = self._closes_all or self._ends.get(partition_log) == end
         if is_idle and active.reserved_bytes:
-            with suppress(OSError):  # who writes there next finds out
+            with suppress(OSError):  # the next writer gets the error
                 active.give_back()
         for segment in partition_log.segments:
             if (is_idle or segment is not active) and segment not in flushed:
@@ -140,5 +140,6 @@ class IdleFiles:
 
 
 def _being_flushed(partition_log: PartitionLog) -> set[Segment]:
-    """A thread relies on their files. Of a log that is written fast there is always a flush under way, but never of all segments."""
+    """The segments that a thread is flushing, which needs their files. A busy log always has a flush in progress, but
+    never of all segments."""
     return {segment for plan in partition_log.flushes for segment in plan.segments}

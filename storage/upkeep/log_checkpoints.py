@@ -1,7 +1,9 @@
-"""What a broker writes down about its logs while it runs: offsets per log directory, and the small files inside partition directories.
+"""Writes the checkpoints of the logs while the broker runs: offsets per log directory, and the small files of partition
+directories.
 
-`LogManager` owns one and asks on the event loop; threads write. A recovery point is written after all leader epochs that were assigned
-before it was read, because recovery looks for epochs in batches only from the recovery point on.
+Owned by `LogManager`, which requests writes on the event loop; threads write. A recovery point is written after all
+leader epochs that were assigned before it was read, because recovery looks for epochs in batches only from the recovery
+point on.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,11 +26,11 @@ from storage.errors import LogDirFailure
 from storage.log.partition_log import PartitionLog
 
 LOGS_PER_STEP = 500
-"""Half a millisecond at most."""
+"""Logs read per step, half a millisecond at most."""
 
 
 class LogCheckpoints:
-    """Writes for the logs that `all_logs` gives."""
+    """Writes for the logs that `all_logs` returns."""
 
     __slots__ = ("_all_logs", "_fs", "_writes")
 
@@ -44,7 +46,7 @@ class LogCheckpoints:
         self._writes = DeferredWrites(background, on_failure)
 
     def watch(self, log: PartitionLog) -> None:
-        """Takes over the writing of the log's leader epochs. Harmless in any thread."""
+        """Writes the log's leader epochs from now on. Callable from any thread."""
         log.leader_epochs.on_change = partial(self._on_epochs_change, log)
 
     def write_epochs(self) -> None:
@@ -54,12 +56,13 @@ class LogCheckpoints:
                 self._on_epochs_change(log, log.leader_epochs)
 
     def on_created(self, log: PartitionLog) -> None:
-        """A partition's directory is new: its name has to last."""
+        """A partition's directory was created: makes its name durable."""
         log_dir = log.log_dir
         self._writes.write(("directory", log_dir), log_dir, lambda: lambda: self._fs.sync_directory(log_dir))
 
     def take_topic_id(self, log: PartitionLog, topic_id: bytes) -> None:
-        """A log that had no topic id has one from now on. The file is there on return, before the first append, and durable soon.
+        """Sets the topic id of a log that had none. The file exists on return, before the first append, and is durable
+        soon.
 
         Raises LogDirFailure.
         """
@@ -70,7 +73,7 @@ class LogCheckpoints:
         self.on_topic_id_written(log, topic_id)
 
     def on_topic_id_written(self, log: PartitionLog, topic_id: bytes) -> None:
-        """The file is there; it will be durable soon."""
+        """The file exists; makes it durable soon."""
         log.topic_id = topic_id
 
         def prepare() -> Write:
@@ -79,8 +82,11 @@ class LogCheckpoints:
         self._writes.write(("topic id", log), log.log_dir, prepare)
 
     def on_truncated(self, log: PartitionLog) -> None:
-        """The log was cut, or begins anew. The next start would take what is written behind the cut for flushed, and what is written below
-        the earlier log start offset for deleted."""
+        """The log was cut, or begins anew.
+
+        The next start would take offsets beyond the cut for flushed, and offsets below the earlier log start offset for
+        deleted.
+        """
         self.recovery_points([log.log_dir])
         self.log_start_offsets([log.log_dir])
 
@@ -89,7 +95,7 @@ class LogCheckpoints:
         self._checkpoint(RECOVERY_POINT_CHECKPOINT, log_dirs)
 
     def log_start_offsets(self, log_dirs: Iterable[str]) -> None:
-        """Writes `log-start-offset-checkpoint`: only what the name of the first segment does not say already."""
+        """Writes `log-start-offset-checkpoint`, with only the offsets that differ from the first segment's base offset."""
         self._checkpoint(LOG_START_OFFSET_CHECKPOINT, log_dirs)
 
     def high_watermarks(self, log_dirs: Iterable[str]) -> None:
@@ -97,7 +103,7 @@ class LogCheckpoints:
         self._checkpoint(HIGH_WATERMARK_CHECKPOINT, log_dirs)
 
     def offsets(self, name: str, log_dir: str, offsets: Callable[[], Mapping[TopicPartition, int]]) -> None:
-        """Writes another checkpoint of that name, with what `offsets` gives when its turn comes."""
+        """Writes another checkpoint with the result of `offsets` at the time of writing."""
 
         def prepare() -> Checkpoint:
             found = offsets()
@@ -106,11 +112,11 @@ class LogCheckpoints:
         self._writes.checkpoint((name, log_dir), log_dir, prepare)
 
     def when_written(self, then: Callable[[], None]) -> None:
-        """Calls `then` on the loop when what was asked for so far is written, as far as the disks let it."""
+        """Calls `then` on the loop when all requests so far are written, as far as the disks allow."""
         self._writes.when_written(then)
 
     def run_now(self) -> None:
-        """Writes what was asked for, in this thread."""
+        """Writes all requests in this thread."""
         self._writes.run_now()
 
     def write_all(self, log_dir: str, logs: Sequence[PartitionLog]) -> None:
@@ -133,7 +139,7 @@ class LogCheckpoints:
         offsets: list[int] = []
 
         def gather() -> Iterator[None]:
-            # Only the numbers are taken here, on the loop, for the pairs cost ten times as much.
+            # Only the numbers are collected here, on the loop, because pairs take ten times as long.
             for start in range(0, len(logs), LOGS_PER_STEP):
                 offsets.extend(map(offset_of, logs[start : start + LOGS_PER_STEP]))
                 yield
@@ -152,7 +158,7 @@ class LogCheckpoints:
 
 
 def _log_start_offset(log: PartitionLog) -> int:
-    """-1 when its first segment begins there, and those before it are out of sight."""
+    """-1 when the first segment begins there, and no segments before it are still to be removed."""
     start = log.log_start_offset
     return start if start and (log.discards or start > log.segments.first.base_offset) else -1
 

@@ -1,7 +1,7 @@
-"""Deleting the directories of deleted partitions, some time after they were renamed, in threads.
+"""Deletes the directories of deleted partitions, some time after they were renamed, in threads.
 
-Owned by `LogManager`. The delay lets reads that are under way end; the directory's name ends in `-delete`, so a start finds what a stop
-left.
+Owned by `LogManager`. The delay lets reads in progress end; the directory's name ends with `-delete`, so that the next
+start finds the remaining ones.
 """
 
 import logging
@@ -21,24 +21,24 @@ class LogDeletions:
     __slots__ = ("_background", "_fs", "_on_failure")
 
     def __init__(self, filesystem: FileSystem, background: Background, on_failure: Callable[[LogDirFailure], None]) -> None:
-        """`on_failure` is called on the loop when the disk refuses."""
+        """`on_failure` is called on the loop when the disk fails."""
         self._fs = filesystem
         self._background = background
         self._on_failure = on_failure
 
     def delete_later(self, gone: PartitionLog, delay_ms: int) -> None:
-        """Deletes a log that was renamed."""
+        """Deletes a renamed log after the delay."""
         log.info("%s: renamed to %s, deleted in %d ms", gone.topic_partition, gone.directory, delay_ms)
 
         def begin() -> None:
-            gone.close_without_writing()  # here, for others may look at it on the loop
+            gone.close_without_writing()  # on the loop, where others may access it
             self._submit(gone.delete)
 
         self._background.schedule("delete-log", delay_ms, 0, begin)
 
     def remove_later(self, log_dir: str, path: str, delay_ms: int) -> None:
         """Removes a directory that an earlier run left."""
-        log.info("%s: of a deleted partition, removed in %d ms", path, delay_ms)
+        log.info("%s: belongs to a deleted partition, removed in %d ms", path, delay_ms)
 
         def remove() -> None:
             try:

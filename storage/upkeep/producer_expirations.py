@@ -1,6 +1,7 @@
-"""Forgetting idle producers of all logs, every `producer.id.expiration.check.interval.ms`, without holding up the event loop.
+"""Removes expired producers of all logs every `producer.id.expiration.check.interval.ms`, without blocking the event
+loop.
 
-`LogManager` owns one. A thousand producers are looked at per turn of the loop; a single log may have 100,000.
+Owned by `LogManager`. A thousand producers are checked per turn of the loop; a single log may have 100,000.
 """
 
 from collections import deque
@@ -12,15 +13,15 @@ from storage.disk.clock import Clock
 from storage.log.partition_log import PartitionLog
 
 PRODUCERS_PER_TURN = 1000
-"""Half a millisecond."""
+"""Producers checked per turn, half a millisecond."""
 _LISTED_PER_LOOKED_AT = 50
 _LOGS_PER_TURN = 150
-"""Half a millisecond, too."""
+"""Logs checked per turn, half a millisecond."""
 _NAME = "producer-expiration"
 
 
 class ProducerExpirations:
-    """One round at a time."""
+    """Runs one round at a time."""
 
     __slots__ = ("_background", "_clock", "_expiration_ms", "_of_one", "_producer_ids", "_waiting")
 
@@ -30,11 +31,11 @@ class ProducerExpirations:
         self._expiration_ms = 0
         self._waiting: deque[PartitionLog] = deque()
         self._of_one: PartitionLog | None = None
-        """The log that is being looked through, and those of its producers that are left."""
+        """The log being checked, with its remaining producers in `_producer_ids`."""
         self._producer_ids: Iterator[int] = iter(())
 
     def check(self, logs: Iterable[PartitionLog], expiration_ms: int) -> None:
-        """Looks at `logs`, now and in the turns that follow; the last round goes on if it is still under way."""
+        """Checks `logs`, in this and the following turns; continues the last round if it is still in progress."""
         self._expiration_ms = expiration_ms
         if self._of_one is None and not self._waiting:
             self._waiting.extend(logs)

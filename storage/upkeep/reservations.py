@@ -1,12 +1,14 @@
-"""Disk space that active segments have ahead of what is appended, so that an append need not look for blocks (`disk_space` says what
-that is worth).
+"""Reserves disk space for active segments ahead of appends, so that an append need not allocate blocks (see
+`disk_space` for the gain).
 
-`LogManager` owns one. A segment that has grown by FIRST_BYTES gets as many more, set aside by a thread; when half of that is used, twice
-as much, up to MOST_BYTES. So nothing is held for logs that hardly grow, and about as much as was written for others. The size of the file
-stays that of its batches: a crash leaves nothing to mend, and other programs see no difference but in the blocks that the file holds.
-`Segment.give_back` returns what was not used: when the segment rolls, closes, or nothing was appended for a minute or two (`IdleFiles`).
+Owned by `LogManager`. A segment that has grown by FIRST_BYTES gets as many more, which a thread reserves; when half of
+them are used, twice as many, up to MOST_BYTES. So no space is reserved for logs that hardly grow, and about as much as
+was written for others. The size of the file remains that of its batches: a crash requires no repair, and other programs
+only see a difference in the allocated blocks. `Segment.give_back` returns unused space when the segment rolls, closes,
+or had no append for a minute or two (`IdleFiles`).
 
-A disk that has little left is left alone: all reservations of a broker together hold at most an eighth of what is free when one is asked.
+All reservations of a broker together use at most an eighth of the free space at the time of a request, so that a nearly
+full disk is not affected.
 """
 
 from contextlib import suppress
@@ -24,7 +26,7 @@ _FREE_FOR_EACH: Final = 8
 
 
 class Reservations:
-    """See the module. Lives on the loop."""
+    """See the module. Used on the loop."""
 
     __slots__ = ("_filesystem", "_holders", "_submit")
 
@@ -34,7 +36,7 @@ class Reservations:
         self._holders: list[Segment] = []
 
     def reserve(self, log: "PartitionLog") -> None:
-        """The active segment has reached `reserve_at`: have a thread set aside what it needs next."""
+        """The active segment has reached `reserve_at`: reserves its next space in a thread."""
         segment = log.active_segment
         segment.reserve_at = NEVER
         start = segment.size
@@ -54,7 +56,7 @@ class Reservations:
             is_done = filesystem.total_and_free_bytes(log.log_dir)[1] >= needed and file.reserve(start, wanted)
 
         def then(error: BaseException | None) -> None:
-            # An error is for whoever writes there. The log may have rolled, been cut, or closed meanwhile.
+            # An error is left to the next writer. The log may have been rolled, cut or closed meanwhile.
             segment.reserved_bytes = wanted if is_done else 0
             if not is_done or log.is_closed:
                 return

@@ -1,7 +1,8 @@
-"""Looking through all logs for segments to delete, every `log.retention.check.interval.ms`, without holding up the event loop.
+"""Deletes old segments of all logs every `log.retention.check.interval.ms`, without blocking the event loop.
 
-`LogManager` owns one. A few logs are looked at per turn of the loop, and a few segments deleted; how old a segment is stands in its time
-index, which a thread reads first when it is not in the page cache. The files are renamed, and later removed, in threads.
+Owned by `LogManager`. A number of logs are checked per turn of the loop, and a number of segments deleted. The age of a
+segment is in its time index, which a thread reads first when it is not in the page cache. Threads rename and later
+remove the files.
 """
 
 from collections import deque
@@ -15,25 +16,25 @@ from storage.log.retention import delete_old_segments, work_of
 from storage.segment.cold_lookups import ColdRead
 
 SEGMENTS_PER_TURN = 10
-"""Each costs some 50 µs."""
+"""Segments deleted per turn; each costs some 50 µs."""
 _LOGS_PER_TURN = 15
-"""Each costs some 50 µs when the indexes of a segment have to be opened to tell how old it is."""
+"""Logs checked per turn; each costs some 50 µs if its segments' indexes have to be opened."""
 _PASSED_OVER_PER_LOG = 10
-"""Of logs that are none of ours as many cost as much."""
+"""Number of skipped logs that cost as much as one checked log."""
 _NAME = "log-retention"
 _ROUNDS = 1000
-"""A log whose segments are still not in the page cache after so many reads is looked at all the same: memory must be very short."""
+"""Reads after which a log is checked although its segments are not in the page cache: memory must be very short."""
 
 
 class RetentionChecks:
-    """One round at a time."""
+    """Runs one round at a time."""
 
     __slots__ = ("_background", "_clock", "_is_at_it", "_is_ours", "_on_failure", "_rounds", "_waiting")
 
     def __init__(
         self, background: Background, clock: Clock, is_ours: Callable[[PartitionLog], bool], on_failure: Callable[[LogDirFailure], None]
     ) -> None:
-        """`is_ours` tells whether the broker still has a log, and nobody else sees to its segments."""
+        """`is_ours` returns whether the broker still has the log, and no other component deletes its segments."""
         self._background = background
         self._clock = clock
         self._is_ours = is_ours
@@ -43,7 +44,7 @@ class RetentionChecks:
         self._rounds = 0
 
     def check(self, logs: Iterable[PartitionLog]) -> None:
-        """Looks at `logs`, now and in the turns that follow; does nothing while the last round is under way."""
+        """Checks `logs`, in this and the following turns; does nothing while the last round is in progress."""
         if not self._is_at_it:
             self._is_at_it = True
             self._waiting.extend(logs)
@@ -56,7 +57,7 @@ class RetentionChecks:
         while self._waiting and left > 0:
             left -= 1
             each = self._waiting[0]
-            # One that is being truncated has its turn in the next round.
+            # A log that is being truncated is checked in the next round.
             if self._is_ours(each) and each.truncation is None:
                 left -= _PASSED_OVER_PER_LOG - 1
                 try:

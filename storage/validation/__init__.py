@@ -1,0 +1,1 @@
+"""Validates record batches of producers."""

@@ -1,43 +1,47 @@
-"""What a leader demands of produced records before it appends them.
+"""Judges produced batches before a leader appends them.
 
-`check_request` is the part of Produce that needs no log (exactly one batch of magic 2, zstd only from version 7); `validate_produce` is the
-rest, against the rules of one log. Called by the Produce handler on the event loop for every batch, and by the coordinators for
-their own.
+`read_only_batch` is the part of Produce that needs no log (exactly one batch of magic 2, zstd only from version 7); `judge` is the rest,
+against the rules of one log. `PartitionLog.append` calls it for every batch that a producer or a coordinator sends.
 
 The outcomes are Apache Kafka's (ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator), but the records are
 not walked unless a rule cannot be decided from the header: the header says how many there are, how long, and at what times, and the
 checksum covers all of it. What remains unseen is listed in docs/differences.md, section "Record validation". Work that may take long is
-not done here: `ValidatedBatch.needs_worker` asks the caller to run `complete_validation` in a worker thread.
+not done here: `BatchRun.needs_worker` asks the caller to run `complete_validation` in a worker thread.
 
-Invariant: nothing here changes the bytes; `ValidatedBatch.stamp` does, once the log knows the offset.
+Invariant: nothing here changes the bytes; `BatchRun.stamp` does, once the log knows the offset.
 """
 
-from typing import Final
-
+from protocol.cursors import fields
+from protocol.cursors.fields import FieldError
 from protocol.records.batch import (
-    ATTRIBUTES_OFFSET,
     CODEC_MASK,
     CONTROL_MASK,
+    CURRENT_MAGIC,
     HEADER_SIZE,
-    LOG_OVERHEAD,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
-    BatchHeader,
     Buffer,
-    TimestampType,
     next_batch_size,
-    parse_header,
-    stamp,
-    stamp_max_timestamp,
 )
-from protocol.records.checksum import crc32c
 from protocol.records.compression import CompressionCodec
 from protocol.records.errors import CorruptRecord as CorruptBatch
-from protocol.records.errors import InvalidRecord as InvalidStructure
 from protocol.records.errors import LegacyMessageFormat
-from protocol.records.reader import RecordsSummary, int64, read_varint, read_varlong
+from protocol.records.reader import RecordsSummary
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import CorruptRecord, InvalidRecord, RecordTooLarge, UnsupportedCompressionType
+from storage.validation.limits import (
+    FIRST_VERSION_WITH_ZSTD,
+    GZIP,
+    INLINE_CHECK_MAX_BYTES,
+    INLINE_CHECK_MAX_RECORDS,
+    LAST_CODEC,
+    LZ4,
+    MIN_RECORD_BYTES,
+    PREMATURE_END,
+    SMALLEST_TIMESTAMP,
+    WALK_MAX_RECORDS,
+    ZSTD,
+)
 from storage.validation.record_errors import (
     InvalidOffsetOrSequence,
     InvalidProduceRecords,
@@ -46,91 +50,33 @@ from storage.validation.record_errors import (
     UnreadableRecords,
     WrongChecksum,
 )
-from storage.validation.records import check_records, recompress
+from storage.validation.records import check_records, may_be_out_of_range, recompress
 from storage.validation.rules import ValidationRules
-
-# Uncompressed batches of at most this many records have their lengths and timestamps walked: 0.7 µs for one record, 1.6 for four
-# (benchmarks/validation.py). A batch of 16 KiB with 150 records would cost 75 µs, more than all else that is done for it; it is trusted.
-WALK_MAX_RECORDS: Final = 4
-
-# Checks that need every record (compacted topics, timestamps that look out of range) run on the event loop up to this many records, 0.3 ms
-# at worst; a hop to a worker thread and back costs 20 to 30 µs.
-INLINE_CHECK_MAX_RECORDS: Final = 256
-INLINE_CHECK_MAX_BYTES: Final = 64 * 1024  # decompressed
-
-FIRST_VERSION_WITH_ZSTD: Final = 7  # of Produce
-_LAST_CODEC: Final = int(CompressionCodec.ZSTD)  # reading an enum member costs 40 ns
-MIN_RECORD_BYTES: Final = 7  # length, attributes, timestamp delta, offset delta, key length, value length, header count
-
-# How a body begins. Snappy without the Java framing begins with any byte, so nothing can be told from it.
-_CODEC_MAGIC: Final = (None, b"\x1f\x8b\x08", None, b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd")
+from storage.validation.run import BatchRun
 
 
-class ValidatedBatch:
-    """A batch the leader accepts, and what has to be done to it.
-
-    `records` is exactly the batch (bytes behind it in the request are cut off), still in the caller's buffer. When `needs_worker` is set,
-    the batch is not accepted yet: take it `detached`, run `complete_validation` in a worker thread, and go on with what that returns.
-    """
-
-    __slots__ = ("header", "log_append_time", "max_timestamp", "needs_recompression", "needs_worker", "records", "timestamp_type")
-
-    def __init__(
-        self,
-        records: memoryview | bytearray,
-        header: BatchHeader,
-        timestamp_type: TimestampType,
-        max_timestamp: int,
-        needs_recompression: bool = False,
-        needs_worker: bool = False,
-    ) -> None:
-        self.records = records
-        self.header = header
-        self.timestamp_type = timestamp_type
-        self.max_timestamp = max_timestamp
-        self.log_append_time = max_timestamp if timestamp_type else NO_TIMESTAMP
-        self.needs_recompression = needs_recompression
-        self.needs_worker = needs_worker
-
-    @property
-    def size(self) -> int:
-        """Bytes to append."""
-        return self.header.batch_length + LOG_OVERHEAD
-
-    def stamp(self, base_offset: int, leader_epoch: int) -> None:
-        """Write offset and leader epoch into `records` in place, and timestamp type and maximum where the header has them otherwise."""
-        records = self.records
-        header = self.header
-        if header.max_timestamp != self.max_timestamp or header.attributes & TIMESTAMP_TYPE_MASK != self.timestamp_type << 3:
-            stamp_max_timestamp(records, 0, header, self.timestamp_type, self.max_timestamp)
-        stamp(records, 0, base_offset, leader_epoch, header.batch_length)
-
-    def detached(self) -> "ValidatedBatch":
-        """The same with a copy of the records, for a batch that has to wait while its buffer is used again."""
-        return ValidatedBatch(
-            bytearray(self.records), self.header, self.timestamp_type, self.max_timestamp, self.needs_recompression, self.needs_worker
-        )
-
-
-def check_request(records: Buffer, api_version: int = FIRST_VERSION_WITH_ZSTD) -> BatchHeader:
-    """The header of the one batch a Produce request has for a partition.
+def read_only_batch(run: BatchRun, api_version: int) -> None:
+    """Read the header of the one batch that a Produce request has for a partition.
 
     Raises MalformedRecords, InvalidProduceRecords, and UnsupportedCompressionType for zstd below version 7.
     """
-    size = len(records)
+    start = run.start
+    size = run.end - start
     if size >= HEADER_SIZE:
-        header = parse_header(records)
-        if header.batch_length != size - LOG_OVERHEAD or header.magic != 2:
-            header = _find_only_batch(records)
+        run.read(start)
+        if run.size != size or run.magic != CURRENT_MAGIC:
+            find_only_batch(run.frame[start : run.end])
     else:
-        header = _find_only_batch(records)
-    if api_version < FIRST_VERSION_WITH_ZSTD and header.attributes & CODEC_MASK == CompressionCodec.ZSTD:
+        find_only_batch(run.frame[start : run.end])
+    if api_version < FIRST_VERSION_WITH_ZSTD and run.attributes & CODEC_MASK == ZSTD:
         raise UnsupportedCompressionType(None, CompressionCodec.ZSTD.label)
-    return header
 
 
-def _find_only_batch(records: Buffer) -> BatchHeader:
-    """The header where the one batch is not the whole of the records. An incomplete second batch is ignored, as Apache Kafka does."""
+def find_only_batch(records: Buffer) -> None:
+    """The one batch is not the whole of the records. An incomplete second batch is ignored, as Apache Kafka does.
+
+    Raises MalformedRecords, InvalidProduceRecords, CorruptRecord.
+    """
     end = len(records)
     size: int | None = None
     try:
@@ -146,131 +92,145 @@ def _find_only_batch(records: Buffer) -> BatchHeader:
         if size is None:
             raise MalformedRecords(str(error)) from None
         raise CorruptRecord(None, f"behind the first batch: {error}") from None
-    return parse_header(records)
 
 
-def validate_produce(
-    records: Buffer, rules: ValidationRules, now_ms: int, header: BatchHeader | None = None, *, from_client: bool = True
-) -> ValidatedBatch:
-    """Everything that can be told about a produced batch before the log appends it; `now_ms` becomes its LogAppendTime.
+def judge(run: BatchRun, rules: ValidationRules, now_ms: int, from_client: bool) -> None:
+    """Decide everything that can be told about the batch that was read before the log appends it; `now_ms` becomes its LogAppendTime.
 
-    `header` is what `check_request` returned, which is called here if it was not before. `from_client` False is a coordinator's own batch,
-    which may hold control records and whose records are not looked at. Sequence and epoch are the producer state's to judge, the offset is
-    the log's. Records that cannot be written to are copied, because `stamp` will.
+    The run is accepted then, or needs a worker. A coordinator's own batch (`from_client` False) may hold control records, and its records
+    are not looked at. Sequence and epoch are the producer state's to judge, the offset is the log's.
 
-    Raises what `check_request` raises, and CorruptRecord, InvalidRecord, InvalidTimestamp, RecordTooLarge, UnreadableRecords.
+    Raises CorruptRecord, InvalidRecord, InvalidTimestamp, RecordTooLarge, UnreadableRecords.
     """
-    if header is None:
-        header = check_request(records)
-    base_offset, batch_length, _, _, crc, attributes, last_delta, base_timestamp, max_timestamp, producer_id, _, sequence, count = header
-    size = batch_length + LOG_OVERHEAD
-    batch = memoryview(records)[:size]
-    if batch.readonly:
-        batch = memoryview(bytearray(batch))
-
-    if base_offset and from_client:
+    size = run.size
+    if run.base_offset and from_client:
         raise InvalidRecord(
             rules.topic_partition,
-            f"The baseOffset of the record batch in the append to {rules.topic_partition} should be 0, but it is {base_offset}",
+            f"The baseOffset of the record batch in the append to {rules.topic_partition} should be 0, but it is {run.base_offset}",
         )
     if size > rules.max_message_bytes:
         raise RecordTooLarge(rules.topic_partition, size, rules.max_message_bytes)
-    if crc32c(batch[ATTRIBUTES_OFFSET:]) != crc:
-        raise WrongChecksum(rules.topic_partition, f"stored crc = {crc}")
+    if not run.crc_is_valid():
+        raise WrongChecksum(rules.topic_partition, f"stored crc = {run.crc}")
+    attributes = run.attributes
     codec = attributes & CODEC_MASK
-    if codec > _LAST_CODEC:
+    if codec > LAST_CODEC:
         raise UnreadableRecords(rules.topic_partition, f"unknown compression codec {codec}")
+    count = run.count
     if from_client:
-        # One comparison for Kafka's three: an offset range that is empty or negative, a count below one, and the two disagreeing.
-        if count != last_delta + 1 or count <= 0:
-            reason = f"Inconsistent batch offset range [0, {last_delta}] and count of records {count}"
-            raise InvalidOffsetOrSequence(rules.topic_partition, reason)
-        if attributes & CONTROL_MASK:
-            raise InvalidOffsetOrSequence(rules.topic_partition, "Clients are not allowed to write control records")
-        if producer_id >= 0 > sequence:
-            reason = f"Invalid sequence number {sequence} in record batch with producerId {producer_id}"
-            raise InvalidOffsetOrSequence(rules.topic_partition, reason)
-
-    timestamp_type = rules.timestamp_type
+        check_client_header(run, rules)
+    max_timestamp = run.max_timestamp
+    takes_log_append_time = run.takes_log_append_time = rules.takes_log_append_time
     target = rules.compression_codec
-    needs_recompression = target is not None and target != codec and not (attributes & CONTROL_MASK and not codec)
+    run.needs_recompression = target is not None and target != codec and not (attributes & CONTROL_MASK and not codec)
     look_inside = from_client and (
         rules.compact
         or (rules.limits_timestamps and count <= WALK_MAX_RECORDS)
-        or (attributes & TIMESTAMP_TYPE_MASK != 0 and (bool(timestamp_type) or max_timestamp == NO_TIMESTAMP))
+        or (attributes & TIMESTAMP_TYPE_MASK != 0 and (takes_log_append_time or max_timestamp == NO_TIMESTAMP))
     )
     if codec:
-        magic = _CODEC_MAGIC[codec]
-        if magic is not None and bytes(batch[HEADER_SIZE : HEADER_SIZE + len(magic)]) != magic:
+        if not begins_as(codec, run):
             look_inside = True  # finds out that it is not what it says
     elif from_client:
         if count <= WALK_MAX_RECORDS:
-            latest = walk_lengths(batch, count, base_timestamp, rules.topic_partition)
+            latest = walk_lengths(run, rules.topic_partition)
             if not attributes & TIMESTAMP_TYPE_MASK:
                 max_timestamp = latest
         elif count * MIN_RECORD_BYTES > size - HEADER_SIZE:
             raise InvalidRecord(rules.topic_partition, f"{count} records do not fit into {size - HEADER_SIZE} bytes")
-    if rules.limits_timestamps and (
-        now_ms - base_timestamp > rules.timestamp_before_max_ms or max_timestamp - now_ms > rules.timestamp_after_max_ms
-    ):
+    if rules.limits_timestamps and may_be_out_of_range(run.base_timestamp, max_timestamp, rules, now_ms):
         look_inside = True
-    if timestamp_type:
+    if takes_log_append_time:
         max_timestamp = now_ms
-    if not look_inside and not needs_recompression:
-        return ValidatedBatch(batch, header, timestamp_type, max_timestamp)
-    unfinished = ValidatedBatch(batch, header, timestamp_type, max_timestamp, needs_recompression, needs_worker=True)
-    if needs_recompression or count > INLINE_CHECK_MAX_RECORDS or size > INLINE_CHECK_MAX_BYTES:
-        return unfinished
+    if look_inside or run.needs_recompression:
+        look_at_records(run, rules, now_ms, max_timestamp)
+    else:
+        run.accept(max_timestamp)
+
+
+def check_client_header(run: BatchRun, rules: ValidationRules) -> None:
+    """Raises InvalidOffsetOrSequence."""
+    count, last_delta = run.count, run.last_offset_delta
+    # One comparison for Kafka's three: an offset range that is empty or negative, a count below one, and the two disagreeing.
+    if count != last_delta + 1 or count <= 0:
+        reason = f"Inconsistent batch offset range [0, {last_delta}] and count of records {count}"
+        raise InvalidOffsetOrSequence(rules.topic_partition, reason)
+    if run.attributes & CONTROL_MASK:
+        raise InvalidOffsetOrSequence(rules.topic_partition, "Clients are not allowed to write control records")
+    if run.producer_id >= 0 > run.base_sequence:
+        reason = f"Invalid sequence number {run.base_sequence} in record batch with producerId {run.producer_id}"
+        raise InvalidOffsetOrSequence(rules.topic_partition, reason)
+
+
+def begins_as(codec: int, run: BatchRun) -> bool:
+    """Whether the body begins as that codec's do. Snappy without the Java framing begins with any byte, so nothing can be told from it."""
+    if run.size < HEADER_SIZE + 4:
+        return False
+    found = fields.int32(run.data, run.at + HEADER_SIZE)
+    if codec == GZIP:
+        return found >> 8 == 0x1F8B08
+    if codec == LZ4:
+        return found == 0x04224D18
+    return codec != ZSTD or found == 0x28B52FFD
+
+
+def look_at_records(run: BatchRun, rules: ValidationRules, now_ms: int, max_timestamp: int) -> None:
+    """Check every record of the batch now if they are few, or leave it for a worker. Raises what `check_records` raises."""
+    run.new_max_timestamp = max_timestamp
+    run.needs_worker = True
+    if run.needs_recompression or run.count > INLINE_CHECK_MAX_RECORDS or run.size > INLINE_CHECK_MAX_BYTES:
+        return
     try:
-        summary = check_records(batch, header, rules, now_ms, INLINE_CHECK_MAX_BYTES)
+        summary = check_records(run.batch(), run.header(), rules, now_ms, INLINE_CHECK_MAX_BYTES)
     except RecordTooLarge:
-        return unfinished  # small as it came, large inside
-    return _accept(unfinished, summary)
+        return  # small as it came, large inside
+    finally:
+        run.records_checked = run.count
+    _accept(run, summary)
 
 
-def complete_validation(batch: ValidatedBatch, rules: ValidationRules, now_ms: int) -> ValidatedBatch:
-    """What `validate_produce` left for a worker thread: check every record, recompress if the topic's codec is another. Blocking and pure.
+def complete_validation(run: BatchRun, rules: ValidationRules, now_ms: int) -> BatchRun:
+    """Do what `judge` left for a worker thread: check every record, recompress if the topic's codec is another. Blocking and pure.
 
-    Raises InvalidRecord, InvalidTimestamp, UnreadableRecords, RecordTooLarge.
+    `run` is a detached one; the returned one is accepted. Raises InvalidRecord, InvalidTimestamp, UnreadableRecords, RecordTooLarge.
     """
-    if not batch.needs_recompression:
-        return _accept(batch, check_records(batch.records, batch.header, rules, now_ms))
-    records = recompress(batch.records, batch.header, rules, now_ms)
-    header = parse_header(records)
-    return ValidatedBatch(records, header, rules.timestamp_type, header.max_timestamp)
+    if not run.needs_recompression:
+        _accept(run, check_records(run.batch(), run.header(), rules, now_ms))
+        return run
+    done = BatchRun(memoryview(recompress(run.batch(), run.header(), rules, now_ms)))
+    done.read(0)
+    done.takes_log_append_time = rules.takes_log_append_time
+    done.accept(done.max_timestamp)
+    return done
 
 
-def _accept(batch: ValidatedBatch, summary: RecordsSummary) -> ValidatedBatch:
-    """The batch with the maximum timestamp that its records have."""
-    max_timestamp = batch.max_timestamp if batch.timestamp_type else summary.max_timestamp
-    return ValidatedBatch(batch.records, batch.header, batch.timestamp_type, max_timestamp)
+def _accept(run: BatchRun, summary: RecordsSummary) -> None:
+    """With the maximum timestamp that its records have."""
+    run.accept(run.new_max_timestamp if run.takes_log_append_time else summary.max_timestamp)
 
 
-def walk_lengths(records: memoryview, count: int, base_timestamp: int, topic_partition: TopicPartition) -> int:
-    """That the lengths of the records add up to the uncompressed body; the latest timestamp. Keys, values and headers are not looked at."""
-    at = HEADER_SIZE
-    end = len(records)
-    latest = -(1 << 63)
+def walk_lengths(run: BatchRun, topic_partition: TopicPartition) -> int:
+    """Whether the lengths of the records add up to the uncompressed body; the latest timestamp.
+
+    Keys, values and headers are not looked at. Raises InvalidRecord.
+    """
+    data = run.data
+    at = run.at + HEADER_SIZE
+    end = run.at + run.size
+    latest = SMALLEST_TIMESTAMP
     try:
-        for _ in range(count):
-            length = records[at]
-            at += 1
-            if length < 0x80:
-                length = length >> 1 ^ -(length & 1)
-            elif (high := records[at]) < 0x80:
-                length += (high << 7) - 0x80
-                length = length >> 1 ^ -(length & 1)
-                at += 1
-            else:
-                length, at = read_varint(records, at - 1)
-            delta = records[at + 1]
-            delta = delta >> 1 ^ -(delta & 1) if delta < 0x80 else read_varlong(records, at + 1)[0]
-            latest = delta if delta > latest else latest
+        for _ in range(run.count):
+            zigzag, at = fields.uvarint(data, at)
+            length = (zigzag >> 1) ^ -(zigzag & 1)
+            delta, after_delta = fields.varlong(data, at + 1)
+            if after_delta > end:
+                raise InvalidRecord(topic_partition, PREMATURE_END)
+            latest = max(latest, delta)
+            if length < MIN_RECORD_BYTES - 1 or length > end - at:
+                raise InvalidRecord(topic_partition, f"Invalid record size: {length} bytes where {max(end - at, 0)} remain")
             at += length
-            if length < MIN_RECORD_BYTES - 1 or at > end:
-                raise InvalidRecord(topic_partition, f"Invalid record size: {length} bytes where {max(end - at + length, 0)} remain")
-    except (IndexError, InvalidStructure):
-        raise InvalidRecord(topic_partition, "Incorrect declared batch size, premature EOF reached") from None
+    except FieldError:
+        raise InvalidRecord(topic_partition, PREMATURE_END) from None
     if at != end:
         raise InvalidRecord(topic_partition, "Incorrect declared batch size, records still remaining in file")
-    return max(int64(base_timestamp + latest), NO_TIMESTAMP)
+    return max(fields.wrapped_sum(run.base_timestamp, latest), NO_TIMESTAMP)

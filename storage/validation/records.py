@@ -76,6 +76,11 @@ def _may_refuse(summary: RecordsSummary, header: BatchHeader, rules: ValidationR
     return bool(header.attributes & TIMESTAMP_TYPE_MASK)
 
 
+def may_be_out_of_range(base_timestamp: int, max_timestamp: int, rules: ValidationRules, now_ms: int) -> bool:
+    """Whether a batch whose header has these times may hold a record of a time that the topic refuses."""
+    return now_ms - base_timestamp > rules.timestamp_before_max_ms or max_timestamp - now_ms > rules.timestamp_after_max_ms
+
+
 def _out_of_range(timestamp: int, rules: ValidationRules, now_ms: int) -> bool:
     return now_ms - timestamp > rules.timestamp_before_max_ms or timestamp - now_ms > rules.timestamp_after_max_ms
 

@@ -20,7 +20,7 @@ class ValidationRules:
         "compression_level",
         "limits_timestamps",
         "max_message_bytes",
-        "takes_plain",
+        "takes_log_append_time",
         "timestamp_after_max_ms",
         "timestamp_before_max_ms",
         "timestamp_type",
@@ -51,7 +51,4 @@ class ValidationRules:
         self.limits_timestamps = timestamp_type is TimestampType.CREATE_TIME and (
             timestamp_before_max_ms < NO_TIMESTAMP_LIMIT or timestamp_after_max_ms < NO_TIMESTAMP_LIMIT
         )
-        self.takes_plain = timestamp_type is TimestampType.CREATE_TIME and not (
-            self.limits_timestamps or compact or compression_codec is not None
-        )
-        """Whether a batch may stay as it came, and nothing in its records matters (see `plain_append`)."""
+        self.takes_log_append_time = timestamp_type is TimestampType.LOG_APPEND_TIME

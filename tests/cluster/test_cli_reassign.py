@@ -84,7 +84,7 @@ def test_a_move_is_throttled_listed_and_given_up(cluster: Cluster, ottla: Comman
     eventually(lambda: replicas_of(ottla, "slow") == [[0]], what="the replicas are the old ones")
     assert configs_of(ottla, "topic", "slow") == {}
     assert configs_of(ottla, "broker", "2") == {}
-    assert "nothing of it is being moved" in ottla("topics", "reassign", "cancel", "--all").err
+    assert "none of its partitions is being moved" in ottla("topics", "reassign", "cancel", "--all").err
 
 
 def test_plans_that_cannot_be_are_refused_with_a_line(cluster: Cluster, ottla: CommandLine, tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ def test_plans_that_cannot_be_are_refused_with_a_line(cluster: Cluster, ottla: C
     assert "4 replicas need as many brokers" in ottla(*reassign, "generate", "known", "-r", "4", status=1).err
     assert "there is no broker 7" in ottla(*reassign, "execute", a_plan(tmp_path / "a", "known", [7]), status=1).err
     assert "there is no known-1" in ottla(*reassign, "execute", a_plan(tmp_path / "b", "known", [0], [0]), status=1).err
-    assert "no plan as `generate` writes it" in ottla(*reassign, "execute", "-", input="x", status=1).err
-    assert "or say --all" in ottla(*reassign, "cancel", status=2).err
+    assert "not a plan in the format of `generate`" in ottla(*reassign, "execute", "-", input="x", status=1).err
+    assert "or --all" in ottla(*reassign, "cancel", status=2).err
 
 
 def test_the_preferred_leader_is_elected(cluster: Cluster, ottla: CommandLine) -> None:
@@ -110,5 +110,5 @@ def test_the_preferred_leader_is_elected(cluster: Cluster, ottla: CommandLine) -
     assert cluster.leader_of("led", 0) == 2
     assert {entry["result"] for entry in ottla("topics", "elect", "--all", "--json").json} <= {"elected", "not needed"}
     assert "no such topic" in ottla("topics", "elect", "nothing", status=1).err
-    assert "say --all" in ottla("topics", "elect", status=2).err
+    assert "give --all" in ottla("topics", "elect", status=2).err
     assert ottla("topics", "elect", "--unclean", "led:0").rows == [["led", "0", "not", "needed"]]

@@ -20,7 +20,7 @@ def ottla(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
 def test_the_life_of_a_topic(ottla: CommandLine) -> None:
     assert ottla("topics", "create", "life", "-p", "2", "-c", "retention.ms=1234567").out == "life: created\n"
     assert "TOPIC_ALREADY_EXISTS" in ottla("topics", "create", "life", status=1).err
-    assert ottla("topics", "create", "life", "--if-not-exists").out == "life: is there already\n"
+    assert ottla("topics", "create", "life", "--if-not-exists").out == "life: exists already\n"
     assert ["life", "2", "1"] in ottla("topics", "list").rows
     (described,) = ottla("topics", "describe", "life", "--json").json
     assert described["configs"] == {"retention.ms": "1234567"}
@@ -31,8 +31,8 @@ def test_the_life_of_a_topic(ottla: CommandLine) -> None:
     assert "INVALID_PARTITIONS" in ottla("topics", "alter", "life", "-p", "3", status=1).err
     assert ottla("topics", "delete", "life").out == "life: deleted\n"
     assert "there is no such topic" in ottla("topics", "delete", "life", status=1).err
-    assert "'here:there' is no address of a broker" in ottla("topics", "list", "-b", "here:there", status=2).err
-    assert ottla("topics", "delete", "life", "--if-exists").out == "life: is not there\n"
+    assert "'here:there' is not an address of a broker" in ottla("topics", "list", "-b", "here:there", status=2).err
+    assert ottla("topics", "delete", "life", "--if-exists").out == "life: does not exist\n"
     assert "there is no such topic" in ottla("topics", "describe", "life", status=1).err
 
 
@@ -41,7 +41,7 @@ def test_the_life_of_a_topic(ottla: CommandLine) -> None:
 )
 def test_a_number_that_no_request_can_carry_is_one_line(ottla: CommandLine, arguments: tuple[str, ...]) -> None:
     (line,) = ottla("topics", *arguments, status=1).err.splitlines()
-    assert line.startswith("ottla: a value that was given does not fit into the request: Create")
+    assert line.startswith("ottla: a given value does not fit into the request: Create")
 
 
 def test_replicas_are_placed_by_hand(ottla: CommandLine) -> None:
@@ -49,7 +49,7 @@ def test_replicas_are_placed_by_hand(ottla: CommandLine) -> None:
     assert ottla("topics", "elect", "--all").err == "no partition needs an election\n"
     assert len(ottla("topics", "describe", "placed").rows) == 4
     assert "INVALID_REPLICA_ASSIGNMENT" in ottla("topics", "create", "wrong", "--replica-assignment", "7:7", status=1).err
-    assert "is no assignment" in ottla("topics", "create", "wrong", "--replica-assignment", "x", status=2).err
+    assert "is not an assignment" in ottla("topics", "create", "wrong", "--replica-assignment", "x", status=2).err
     nobody = ottla("topics", "create", "wrong", "--replica-assignment", "7,8:7", status=1).err
     assert nobody == "ottla: there is no broker 8; alive are 7\n"
     assert ottla("topics", "alter", "placed", "-p", "4", "--replica-assignment", "9", status=1).err == nobody.replace("8", "9")
@@ -74,7 +74,7 @@ def test_offsets_and_deleted_records(ottla: CommandLine) -> None:
 def test_configurations(ottla: CommandLine) -> None:
     ottla("topics", "create", "configured")
     nothing = ottla("configs", "describe", "topic", "configured")
-    assert (nothing.rows, nothing.err) == ([], "no dynamic configuration; --all shows what a broker was started with, and defaults\n")
+    assert (nothing.rows, nothing.err) == ([], "no dynamic configuration; --all shows static configurations and defaults\n")
     ottla("configs", "alter", "topic", "configured", "--set", "retention.ms=1000000", "--append", "cleanup.policy=compact")
     assert ottla("configs", "describe", "topic", "configured").rows == [
         ["cleanup.policy", "delete,compact", "DYNAMIC_TOPIC_CONFIG"],
@@ -86,7 +86,7 @@ def test_configurations(ottla: CommandLine) -> None:
     assert "DEFAULT_CONFIG log.retention.bytes=-1" in everything
     assert "INVALID_CONFIG" in ottla("configs", "alter", "topic", "configured", "--set", "retention.ms=soon", status=1).err
     assert "there is no such topic" in ottla("configs", "describe", "topic", "nowhere", status=1).err
-    assert "What is to be changed" in ottla("configs", "alter", "topic", "configured", status=2).err
+    assert "Nothing to change" in ottla("configs", "alter", "topic", "configured", status=2).err
 
 
 def test_configurations_of_brokers_and_loggers(ottla: CommandLine) -> None:
@@ -97,7 +97,7 @@ def test_configurations_of_brokers_and_loggers(ottla: CommandLine) -> None:
     assert described[0]["synonyms"][0] == {"name": "log.retention.ms", "value": "7654321", "source": "DYNAMIC_DEFAULT_BROKER_CONFIG"}
     assert ottla("configs", "describe", "broker-logger", "7").rows
     assert "there is no broker 8; alive are 7" in ottla("configs", "describe", "broker", "8", status=1).err
-    assert "is no broker id" in ottla("configs", "describe", "broker", "all", status=2).err
+    assert "is not a broker id" in ottla("configs", "describe", "broker", "all", status=2).err
 
 
 @pytest.fixture

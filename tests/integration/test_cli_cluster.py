@@ -183,7 +183,7 @@ def test_brokers_of_a_cluster_are_not_given_one_id(tmp_path: Path) -> None:
 
 def test_racks_are_not_given_in_two_ways(tmp_path: Path) -> None:
     refused = ClusterCommand(tmp_path)("up", "2", "--racks", "2", "--set", "broker.rack=x", "--base-port", "0", "--detach", status=2)
-    assert "--racks and --set broker.rack=... both say which racks there are" in refused.stderr
+    assert "--racks and --set broker.rack=... both define the racks" in refused.stderr
     assert not list(tmp_path.glob("broker-*"))
 
 

@@ -213,11 +213,11 @@ def test_what_goes_wrong_is_one_line(ottla: CommandLine) -> None:
     name = topic(ottla, "wrong")
     assert "has no partition 4, only 1 from 0 on" in ottla("consume", "-e", f"{name}:4", status=1).err
     assert "has no partition 4" in ottla("produce", "-p", "4", name, input="x\n", status=1).err
-    assert "standard input, line 2: it is no JSON" in ottla("produce", "--json", name, input='{"value": "x"}\nno\n', status=1).err
+    assert "standard input, line 2: it is not JSON" in ottla("produce", "--json", name, input='{"value": "x"}\nno\n', status=1).err
     assert ottla("consume", "-e", name).lines == ["x"]
     assert "out of range" in ottla("consume", "-o", "99", "-c", "1", name, status=1).err
     assert "MESSAGE_TOO_LARGE" in ottla("produce", name, input="x" * 2_000_000 + "\n", status=1).err
     assert "is none of start, end" in ottla("consume", "-o", "soon", name, status=2).err
-    assert "stands for nothing" in ottla("consume", "-f", "%x", name, status=2).err
+    assert "is unknown" in ottla("consume", "-f", "%x", name, status=2).err
     nobody = CommandLine("127.0.0.1:1")
     assert nobody("topics", "list", status=1).err == "ottla: no broker can be reached at 127.0.0.1:1: Connection refused\n"

@@ -290,7 +290,7 @@ def test_all_interfaces_serve_ipv4_clients_under_their_ipv4_address(run: Callabl
         hosts = []
 
         def handler(frame: memoryview, connection: object) -> Answer:
-            hosts.append(connection.info.client_host)
+            hosts.append(connection.client.client_host)
             return b""
 
         await server.start([endpoint(host="")], handler)

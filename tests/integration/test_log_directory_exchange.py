@@ -85,7 +85,7 @@ def append_ours(log: PartitionLog, count: int, sequence: int) -> None:
     assert log.latest_epoch is not None
     for number in range(count):
         batch = a_batch(producer_id=4_000_000, base_sequence=sequence + number, key=None, value_bytes=200)
-        assert not append(log, batch, epoch=log.latest_epoch, now_ms=1_800_000_000_000).duplicate
+        assert not append(log, batch, epoch=log.latest_epoch, now_ms=1_800_000_000_000).is_duplicate
     log.update_high_watermark(log.log_end_offset)
 
 

@@ -51,7 +51,7 @@ def connection_of(broker: InProcessBroker, client: WireClient) -> Connection:
     """The broker's end."""
     _, port = client._socket.getsockname()
     connections: list[Connection] = broker.run(broker.broker.socket_server.connections)
-    (found,) = (each for each in connections if each.info.client_port == port)
+    (found,) = (each for each in connections if each.client.client_port == port)
     return found
 
 

@@ -266,7 +266,7 @@ def test_a_signal_ends_the_wait_for_a_zookeeper(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         output, said = process.communicate(timeout=60)
     assert (process.returncode, output) == (0, ""), said
-    assert "told to end before it was ready" in said
+    assert "stopped before it was ready" in said
     assert "Traceback" not in said
 
 

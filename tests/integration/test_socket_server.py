@@ -62,7 +62,7 @@ def test_a_connection_knows_who_is_at_its_other_end(run: Callable[[Scenario], No
     infos = []
 
     def handler(frame: memoryview, connection: object) -> Answer:
-        infos.append(connection.info)
+        infos.append(connection.client)
         return b""
 
     async def scenario() -> None:

@@ -112,7 +112,7 @@ class SimulatedSurroundings(Surroundings):
 
         return connect
 
-    async def somebody_listens(self, host: str, port: int) -> bool:
+    async def is_listening(self, host: str, port: int) -> bool:
         """See Surroundings."""
         server = self._cluster.network.listening.get((host, port))
         return server is not None and server.is_reachable

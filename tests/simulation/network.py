@@ -16,7 +16,8 @@ from zlib import crc32
 
 from broker.network.connection_quotas import ConnectionQuotas
 from broker.network.limits import NetworkLimits
-from broker.network.request_channel import CLOSE, NO_RESPONSE, Completion, ConnectionInfo, Handler, Pending, SeveralHandler
+from broker.network.request_channel import CLOSE, NO_RESPONSE, Completion, Handler, Pending, SeveralHandler
+from broker.security.authorizer import Authorizer
 from config.listeners import EndPoint
 from protocol.api_keys import ApiKey
 from protocol.messages.header import RequestHeader, ResponseHeader
@@ -25,6 +26,7 @@ from protocol.schema.registry import api
 from replication.ports.peer import Peer, PeerAddress, PeerUnavailable, Resolve
 from storage.segment.file_region import FileRegion
 from tests.simulation.loop import NODE, Life, SimulatedLoop
+from tests.support.connections import ClientConnection
 
 CLIENT = "client"
 MEAN_DELAY_S = 0.0005
@@ -96,8 +98,9 @@ class SimulatedServer:
         endpoints: Iterable[EndPoint],
         handler: Handler,
         protected_listener: str | None = None,
-        *,
         handle_several: SeveralHandler | None = None,
+        authorizer: Authorizer | None = None,
+        *,
         accepting: bool = True,
     ) -> None:
         """See SocketServer. Here each request arrives by itself."""
@@ -149,8 +152,7 @@ class SimulatedServer:
         if not self.is_reachable or self._handler is None:
             reply(CLOSE)
             return
-        info = ConnectionInfo("simulated", client_host, 1, next(iter(self.bound)))
-        connection: Any = SimpleNamespace(info=info, offend=lambda reason: None, received_ns=0, timings=())
+        connection: Any = ClientConnection(client_host=client_host, listener_name=next(iter(self.bound)))
         answer = self._handler(memoryview(bytearray(frame)), connection)
         if not isinstance(answer, Pending):
             reply(answer)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from broker.groups import loading, membership
+from broker.groups import loading
+from broker.groups.classic_group import ClassicGroup
 from broker.handlers.data import delayed_produce, produce
 from broker.serving.dispatch import Dispatcher
 from controller.state import partition_elections
@@ -227,7 +228,7 @@ def spoiled_batches_are_taken(patch: pytest.MonkeyPatch) -> None:
 
 def group_members_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
     """Any generation may commit; members hear of the next one late."""
-    patch.setattr(membership, "check_commit", lambda *_, **__: ErrorCode.NONE)
+    patch.setattr(ClassicGroup, "check_commit", lambda *_, **__: ErrorCode.NONE)
     patch.setattr(groups, "HEARTBEATS_PER_S", 1.0)
 
 

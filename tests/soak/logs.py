@@ -141,14 +141,14 @@ class LogsRound:
         )
         unstamped = bytearray(batch)
         appended = append(log, batch, epoch=model.epoch)
-        assert (appended.first_offset, appended.duplicate) == (model.end, False)
+        assert (appended.first_offset, appended.is_duplicate) == (model.end, False)
         model.batches.append((appended.first_offset, appended.last_offset, bytes(batch)))
         model.end = appended.last_offset + 1
         if producer_id >= 0:
             model.sequences[producer_id] += records
             if rng.random() < 0.2:
                 again = append(log, unstamped, epoch=model.epoch)
-                assert (again.duplicate, again.first_offset) == (True, appended.first_offset)
+                assert (again.is_duplicate, again.first_offset) == (True, appended.first_offset)
                 self.counts["duplicate"] += 1
 
     def _truncate(self, topic_partition: TopicPartition, log: PartitionLog, model: Model) -> None:

@@ -8,6 +8,10 @@ from protocol.records.batch import ATTRIBUTES_OFFSET, CRC_OFFSET, TimestampType
 from protocol.records.builder import build_batch
 from protocol.records.compression import CODEC_BY_NAME
 from protocol.records.reader import Header, Record
+from storage.validation.batch import judge, read_only_batch
+from storage.validation.limits import FIRST_VERSION_WITH_ZSTD
+from storage.validation.rules import ValidationRules
+from storage.validation.run import BatchRun
 
 FIRST_TIMESTAMP = 1_700_000_000_000
 
@@ -64,6 +68,21 @@ def a_batch(
         delete_horizon_ms=delete_horizon_ms,
         level=level,
     )
+
+
+def a_run(batch: bytes | bytearray | memoryview | None = None) -> BatchRun:
+    """A copy of a batch (of one record unless given) that is about to be appended."""
+    run = BatchRun(memoryview(bytearray(a_batch() if batch is None else batch)))
+    run.read(0)
+    return run
+
+
+def judged(batch: bytes | bytearray | memoryview, rules: ValidationRules, now_ms: int, *, from_client: bool = True) -> BatchRun:
+    """A batch in its buffer, read and judged as the one of a Produce request."""
+    run = BatchRun(memoryview(batch))
+    read_only_batch(run, FIRST_VERSION_WITH_ZSTD)
+    judge(run, rules, now_ms, from_client)
+    return run
 
 
 def with_crc(batch: bytes | bytearray) -> bytearray:

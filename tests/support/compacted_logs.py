@@ -10,7 +10,7 @@ from storage.log.context import LogContext
 from storage.log.partition_log import PartitionLog
 from storage.log.recovery import open_log
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
-from tests.support.logs import LOG_DIR, T0, a_config, a_context, read_all
+from tests.support.logs import LOG_DIR, T0, a_config, a_context, follow, read_all
 
 KeyAndValue = tuple[bytes | None, bytes | None]
 
@@ -53,7 +53,7 @@ class Writer:
 
     def append(self, batch: bytearray) -> None:
         """A batch that is ready; it is replicated at once."""
-        self.log.append_as_follower(memoryview(batch), 0)
+        follow(self.log, batch, 0)
         self.log.update_high_watermark(self.log.log_end_offset)
 
     def roll(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.handlers.data.follower_fetch import MOST_TURNS
+from broker.handlers.data.delayed_fetch import MOST_TURNS
 from protocol.api_keys import ApiKey
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
 from tests.support.handler_bench import Asking, HandlerBench

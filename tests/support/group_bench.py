@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
+from broker.groups.classic_group import Protocols
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.effects import JoinResult, SyncResult
-from broker.groups.group import Protocols
 from broker.groups.joining import Join
 from broker.groups.offset_records import OffsetAndMetadata
 from broker.groups.syncing import Sync

@@ -7,8 +7,10 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from broker.groups.effects import Arm, Completion, Disarm, Effect, JoinResult, Many, Reply, Store, SyncResult, TimerKey
-from broker.groups.group import Group, GroupSettings, GroupState, Protocols
+from broker.coordination.effects import Arm, Disarm, Many, Reply
+from broker.groups.classic_group import ClassicGroup, GroupSettings, Protocols
+from broker.groups.effects import Completion, Effect, JoinResult, Store, SyncResult, TimerKey
+from broker.groups.group import GroupState
 from broker.groups.joining import Join, on_join
 from broker.groups.membership import Leaving, on_heartbeat, on_leave, on_loaded, on_unloaded
 from broker.groups.rebalance import on_timer
@@ -27,7 +29,7 @@ class GroupDriver:
 
     def __init__(self, *, stores_at_once: bool = True, **settings: int) -> None:
         self.settings = GroupSettings(**{"initial_rebalance_delay_ms": 0, **settings})
-        self.group = Group("g", self.settings, NOW)
+        self.group = ClassicGroup("g", self.settings, NOW)
         self.now_ms = NOW
         self.waiting: set[int] = set()
         self.joined: dict[int, JoinResult] = {}

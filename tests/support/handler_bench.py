@@ -10,7 +10,7 @@ from typing import Any
 from broker.fetching.fetch_sessions import FetchSessionCache
 from broker.loop.purgatory import Purgatory
 from broker.loop.timing_wheel import TimingWheel
-from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, ConnectionInfo, Control, Pending
+from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Control, Pending
 from broker.request.first_picture import FirstPicture
 from broker.request.services import Services
 from broker.request.turns import Turns
@@ -22,31 +22,22 @@ from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, Pa
 from protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
 from protocol.messages.update_metadata import UpdateMetadataRequest
 from protocol.schema.message import Message
+from storage.disk.filesystem import FileSystem
 from storage.segment.file_region import FileRegion
 from tests.support.batches import a_batch
+from tests.support.connections import ClientConnection
 from tests.support.golden_replay import decode, request_frame
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, brokers, metadata
 from tests.support.timers import FakeTime
 
 
-class OffendingConnection:
-    """What the dispatcher sees of a connection. `reasons`: what was said of it in the log."""
-
-    def __init__(self) -> None:
-        self.info = ConnectionInfo("local:1-host:2-0", "host", 2, "PLAINTEXT")
-        self.reasons: list[str] = []
-
-    def offend(self, reason: str) -> None:
-        self.reasons.append(reason)
-
-
 class HandlerBench:
     """A dispatcher and everything behind it. To be made on a running loop: see `on_a_loop`."""
 
-    def __init__(self, **topic_config: str) -> None:
-        self.replicas = Replicas(**topic_config)
+    def __init__(self, filesystem: FileSystem | None = None, **topic_config: str) -> None:
+        self.replicas = Replicas(filesystem, **topic_config)
         self.time = FakeTime()
-        self.connection = OffendingConnection()
+        self.connection = ClientConnection()
         services = self.services = Services()
         services.broker_id = 0
         services.cluster_id = "a cluster"
@@ -64,6 +55,7 @@ class HandlerBench:
         services.produce_purgatory = Purgatory("Produce", wheel)
         services.fetch_purgatory = Purgatory("Fetch", wheel)
         services.delete_records_purgatory = Purgatory("DeleteRecords", wheel)
+        services.error_counts = {}
         services.fetch_max_bytes = 55 * 1024 * 1024
         services.workers = ThreadPoolExecutor(1)
         services.turns = self.turns = Turns(asyncio.get_running_loop().call_soon, slice_ns=10**12)

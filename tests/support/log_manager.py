@@ -9,7 +9,7 @@ from storage.disk.filesystem import FileSystem
 from storage.log.partition_log import PartitionLog
 from storage.manager.log_manager import LogManager
 from storage.manager.new_logs import NEW_LOGS, NewLog
-from storage.upkeep.retirements import RETIRE_LOG
+from storage.upkeep.directory_renames import RENAME_LOG
 from tests.support.background import ManualBackground
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
@@ -35,7 +35,7 @@ class Disks:
         # Small, because an index is preallocated, which in memory takes memory.
         self.broker = BrokerConfig({"log.dirs": self.log_dirs, "log.index.size.max.bytes": "1024", **properties})
         self.background = ManualBackground(self.clock)
-        self.background.done_at_once |= {NEW_LOGS, RETIRE_LOG}  # the controller's requests wait for them, and most tests have no loop
+        self.background.done_at_once |= {NEW_LOGS, RENAME_LOG}  # the controller's requests wait for them, and most tests have no loop
         return LogManager(self.broker, self.topic_config, self.filesystem, self.clock, self.background, random=self._random)
 
     def topic_config(self, topic: str) -> TopicConfig:

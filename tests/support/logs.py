@@ -7,11 +7,13 @@ from config.broker import BrokerConfig
 from config.topic import TopicConfig
 from storage.disk.filesystem import FileSystem
 from storage.disk.topic_partition import TopicPartition
-from storage.log.append import Appended, AppendOrigin
 from storage.log.context import LogContext
+from storage.log.origins import AppendOrigin
 from storage.log.partition_log import PartitionLog
 from storage.log.recovery import open_log
-from storage.validation.batch import validate_produce
+from storage.validation.batch import complete_validation, read_only_batch
+from storage.validation.limits import FIRST_VERSION_WITH_ZSTD
+from storage.validation.run import BatchRun
 from tests.support.batches import a_batch
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import MemoryFileSystem
@@ -84,11 +86,23 @@ def append(
     epoch: int = 0,
     now_ms: int | None = None,
     origin: AppendOrigin = AppendOrigin.CLIENT,
-) -> Appended:
-    """Appends a batch (of one record unless given) as the leader, after the checks that every produced batch passes."""
+) -> BatchRun:
+    """Appends a batch (of one record unless given) as the leader, a worker's part included; the run says where it went."""
     now = log.context.clock.now_ms() if now_ms is None else now_ms
-    validated = validate_produce(a_batch() if batch is None else batch, log.rules, now, from_client=origin is AppendOrigin.CLIENT)
-    return log.append_as_leader(validated, epoch, now, origin)
+    run = BatchRun(memoryview(a_batch() if batch is None else batch))
+    read_only_batch(run, FIRST_VERSION_WITH_ZSTD)
+    log.append(run, epoch, now, origin)
+    if run.needs_worker:
+        run = complete_validation(run.detached(), log.rules, now)
+        log.append(run, epoch, now, origin)
+    return run
+
+
+def follow(log: PartitionLog, records: bytes | bytearray | memoryview, epoch: int) -> BatchRun:
+    """Appends what a leader has, in that epoch; the run says where it went."""
+    run = BatchRun(memoryview(bytearray(records)))
+    log.append(run, epoch, log.context.clock.now_ms(), AppendOrigin.REPLICATION)
+    return run
 
 
 def read_all(log: PartitionLog, start: int | None = None, max_bytes: int = 1 << 20) -> bytes:

@@ -10,7 +10,8 @@ from broker.network.connection import Connection
 from broker.network.limits import NetworkLimits
 from broker.network.offenders import Offenders
 from broker.network.processor import Processor
-from broker.network.request_channel import Answer, ConnectionInfo, Handler, RequestChannel
+from broker.network.request_channel import Answer, Handler, RequestChannel
+from broker.security import client as security
 
 _SIZE = Struct(">i")
 
@@ -169,7 +170,7 @@ class Client:
     def __init__(self, bench: Bench, takes: int | None) -> None:
         self.bench = bench
         self.transport = FakeTransport(takes)
-        self.connection = Connection(bench.processor, ConnectionInfo("local:1-host:2-0", "host", 2, "PLAINTEXT"), None)
+        self.connection = Connection(bench.processor, security.Client("local:1-host:2-0", "host", 2, "PLAINTEXT"), None)
         self.transport.protocol = self.connection
         self.connection.connection_made(self.transport)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from protocol.errors import ErrorCode
-from protocol.messages.fetch import PartitionData
+from protocol.messages.fetch import EpochEndOffset, PartitionData
 from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrResponse, LeaderAndIsrTopicState
 from protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaResponse, StopReplicaTopicState
 from protocol.messages.update_metadata import (
@@ -20,12 +20,13 @@ from replication.control.replica_manager import ReplicaManager
 from replication.leader.partition import Partition
 from replication.ports.cluster import MetadataCache
 from replication.ports.isr_proposals import IsrDecision, IsrProposal
-from replication.reading.fetch_read import READ_UNCOMMITTED, FetchParams, read_partition
+from replication.reading.asked_partition import AskedPartition
+from replication.reading.fetch_read import READ_UNCOMMITTED, FetchParams, read_one
 from storage.disk.clock import elapsed_ms
 from storage.disk.filesystem import FileSystem
-from storage.log.append import Appended
-from storage.validation.batch import validate_produce
-from tests.support.batches import a_batch
+from storage.log.origins import CLIENT
+from storage.validation.run import BatchRun
+from tests.support.batches import a_batch, a_run
 from tests.support.log_manager import Disks
 
 TOPIC = "orders"
@@ -47,8 +48,10 @@ def at_once(coroutine: Coroutine[Any, Any, _T]) -> _T:
             return result
 
 
-class Asked:
+class Asked(AskedPartition):
     """One partition as a fetch asks for it."""
+
+    __slots__ = ()
 
     def __init__(
         self,
@@ -60,12 +63,20 @@ class Asked:
         last_fetched_epoch: int = -1,
         partition: int = 0,
     ) -> None:
-        self.offset = offset
-        self.start = start
-        self.topic_id = topic_id
-        self.leader_epoch = leader_epoch
-        self.last_fetched_epoch = last_fetched_epoch
-        self.partition = partition
+        super().__init__(topic_id, partition)
+        self.ask(offset, 1 << 20, leader_epoch, last_fetched_epoch, start)
+
+    def found(self) -> PartitionData:
+        """What the last reading found, as a client is told it."""
+        return PartitionData(
+            partition_index=self.index,
+            high_watermark=self.high_watermark,
+            last_stable_offset=self.last_stable_offset,
+            log_start_offset=self.log_start_offset,
+            diverging_epoch=EpochEndOffset(epoch=self.diverging_epoch, end_offset=self.diverging_end_offset),
+            preferred_read_replica=self.preferred_read_replica,
+            records=b"" if self.region is None else self.region.read(),
+        )
 
 
 class Proposals:
@@ -156,11 +167,13 @@ class Replicas:
         """orders-0."""
         return self.manager.partitions[TOPIC][0]
 
-    def append(self, records: int = 1, acks: int = -1, index: int = 0) -> Appended:
+    def append(self, records: int = 1, acks: int = -1, index: int = 0) -> BatchRun:
         """A producer's batch; `records` of them."""
         partition = self.manager.partitions[TOPIC][index]
         now_ms = self.clock.now_ms()
-        return partition.append_as_leader(validate_produce(a_batch(records), partition.log.rules, now_ms), acks, now_ms)
+        run = a_run(a_batch(records))
+        partition.append(run, acks, now_ms, CLIENT)
+        return run
 
     def fetch(
         self,
@@ -172,10 +185,14 @@ class Replicas:
         is_first_read: bool = True,
     ) -> PartitionData:
         """A fetch of orders-0."""
-        params = FetchParams(replica_id, isolation, or_follower=or_follower)
-        return read_partition(
-            self.manager, TOPIC, asked, params, 1 << 20, elapsed_ms(self.clock), min_one_batch=True, is_first_read=is_first_read
-        )
+        return self.read(asked, FetchParams(replica_id, isolation, or_follower=or_follower), is_first_read=is_first_read)
+
+    def read(self, asked: Asked, params: FetchParams, *, is_first_read: bool = True) -> PartitionData:
+        """The same as a client of these parameters."""
+        params.begin(1 << 20, elapsed_ms(self.clock), min_one_batch=True)
+        params.is_first_reading = is_first_read
+        read_one(self.manager, self.manager.partition_or_raise(TOPIC, asked.index), asked, params)
+        return asked.found()
 
     def shrink(self) -> int:
         """The periodic look at who lags behind; how many changes it proposed."""

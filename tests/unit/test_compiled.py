@@ -21,11 +21,8 @@ from protocol.messages.produce import PartitionProduceData, ProduceRequest, Topi
 from storage.disk.filesystem import File, RealFileSystem
 from storage.segment.file_region import FileRegion
 from tests.support.batches import a_batch
-from tests.support.golden_frames import all_golden_frames
 from tests.support.logs import a_context, a_log, append
 from tests.support.pure_python import pure
-from tests.unit.storage.test_plain_append import batches
-from tests.wire.test_fetch_fast_path import a_fetch
 
 needed = pytest.mark.skipif(
     describe() != "compiled", reason=f"the hot path is {describe()} here: a C compiler and Python's headers make it more"
@@ -33,7 +30,6 @@ needed = pytest.mark.skipif(
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
-RULES = SimpleNamespace(max_message_bytes=100_000, topic_partition="t-0")
 
 
 def native(name: str) -> Any:
@@ -63,49 +59,21 @@ def test_one_whose_source_has_changed_since_is_left_alone(monkeypatch: pytest.Mo
 
 
 @needed
-@pytest.mark.parametrize("name", ["protocol", "storage", "network", "handlers"])
+@pytest.mark.parametrize("name", ["protocol", "storage", "network"])
 def test_one_that_reads_the_fields_of_another_is_left_alone_with_it(name: str) -> None:
     program = (
         "import protocol.compiled\n"
         "is_stale = protocol.compiled._is_stale\n"
         f"protocol.compiled._is_stale = lambda binary: binary.parent.name == {name!r} or is_stale(binary)\n"
-        "import broker.network.sendfile, storage.segment.file_region, storage.segment.search\n"
+        "import broker.network.sendfile, storage.segment.file_region, storage.segment.segment\n"
         "print(protocol.compiled.describe())"
     )
     left = {
         "protocol": "storage.native, broker.network.native",
         "storage": "protocol.native",
-        "network": "protocol.native, storage.native, broker.handlers.native",
-        "handlers": "protocol.native, storage.native, broker.network.native",
+        "network": "protocol.native, storage.native",
     }[name]
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == f"compiled in part ({left})\n"
-
-
-# Fetch
-
-
-@needed
-@settings(deadline=None, max_examples=300)
-@given(st.integers(13, 17), st.data())
-def test_a_fetch_is_read_the_same(version: int, data: st.DataObject) -> None:
-    frame = bytearray(b"head" + a_fetch(version).encode(version) + data.draw(st.binary(max_size=3)))
-    for _ in range(data.draw(st.integers(0, 2))):
-        frame[data.draw(st.integers(4, len(frame) - 1))] = data.draw(st.sampled_from([0, 1, 2, 3, 127, 128, 255]))
-    view = memoryview(frame)[: data.draw(st.sampled_from([len(frame), *range(len(frame))]))]
-    assert native("protocol.native").read_with_id(view, 4, version) == without("protocol.fetch_fast_path").read_with_id(view, 4, version)
-
-
-@needed
-@given(st.tuples(INT32, INT32, st.binary(min_size=16, max_size=16), INT32, INT64, INT64, INT64, st.booleans(), st.integers(0, 2**31 - 1)))
-def test_the_head_of_a_fetched_partition_is_written_the_same(values: tuple[Any, ...]) -> None:
-    assert native("protocol.native").begin_response_with_id(*values) == without("protocol.fetch_fast_path").begin_response_with_id(*values)
-
-
-@needed
-@pytest.mark.parametrize("size", [2**exponent + delta for exponent in (7, 14, 21, 28) for delta in (-2, -1, 0)])
-def test_a_length_is_written_the_same(size: int) -> None:
-    values = (1, 2, b"i" * 16, 3, 4, 5, 6, False, size)
-    assert native("protocol.native").begin_response_with_id(*values) == without("protocol.fetch_fast_path").begin_response_with_id(*values)
 
 
 # Produce
@@ -154,7 +122,6 @@ def test_any_bytes_are_no_reason_to_fail(data: bytes, position: int, end: int) -
     for head in (data, b"\0\0\0\x50\0\0\0\x0b\0\0\0\1" + data):
         assert native("protocol.native").read_several({}, memoryview(head), position, end) is None
     native("protocol.native").read_with_id(memoryview(data), position, 15)
-    assert native("storage.native").read_plain(memoryview(data), RULES, 9) is None
 
 
 @needed
@@ -172,49 +139,6 @@ def test_answers_are_packed_the_same(
     template = by_hand._response_template(version, topic)
     arguments = ([each for each, _ in answers], partition, [offset for _, offset in answers], log_start_offset)
     assert native("protocol.native").pack_responses(*template, *arguments) == by_hand._pack_responses(*template, *arguments)
-
-
-# Batches
-
-
-@needed
-@settings(deadline=None, max_examples=300)
-@given(batches(), st.sampled_from([6, 7, 11]), st.booleans())
-def test_a_batch_is_plain_for_both_or_the_long_way_decides(batch: bytearray, version: int, is_cut: bool) -> None:
-    records = memoryview(batch)[: len(batch) - is_cut]
-    found = native("storage.native").read_plain(records, RULES, version)
-    in_python = without("storage.log.plain_append")._read_plain(records, RULES, version)
-    assert found == in_python or (found is None and is_unusual(records))
-
-
-def is_unusual(records: memoryview) -> bool:
-    """Whether the few records of an uncompressed batch have lengths or deltas that are left to Python."""
-    count = struct.unpack_from(">i", records, 57)[0]
-    delta = max(abs(struct.unpack_from(">q", records, 35)[0] - struct.unpack_from(">q", records, 27)[0]), 64)
-    return records[22] == 0 and count <= 4 and (delta > 63 or len(records) > 8000)
-
-
-@needed
-@settings(deadline=None)
-@given(st.lists(batches(), min_size=2, max_size=6), st.integers(0, 2**60))
-def test_several_batches_come_to_stand_at_the_same_places(sent: list[bytearray], end_offset: int) -> None:
-    by_hand = without("storage.log.plain_append")
-    views = [memoryview(batch) for batch in sent]
-    found = native("storage.native").read_several_plain(views, end_offset, RULES, 11)
-    if found is None:
-        assert any(native("storage.native").read_plain(view, RULES, 11) is None for view in views)
-        return
-    assert found == by_hand._read_several_plain(views, end_offset, RULES, 11)
-    copies = [memoryview(bytearray(batch)) for batch in sent]
-    native("storage.native").stamp_several(views, found[1], 7)
-    by_hand._stamp_several(copies, found[1], 7)
-    assert views == copies
-
-
-@needed
-def test_a_batch_that_may_not_be_written_to_is_not() -> None:
-    with pytest.raises(BufferError):
-        native("storage.native").stamp_several([memoryview(bytes(a_batch(1)))], [0], 0)
 
 
 # Regions
@@ -280,7 +204,7 @@ def sent_of(region: FileRegion) -> bytes:
 @pytest.mark.parametrize("index_interval_bytes", [0, 300, 4096])
 @pytest.mark.parametrize("seed", range(4))
 def test_batches_are_found_in_the_same_place(seed: int, index_interval_bytes: int, tmp_path: Path) -> None:
-    by_hand = without("storage.segment.search")
+    by_hand = without("storage.segment.segment").Segment
     filesystem = RealFileSystem()
     (tmp_path / "topic-0").mkdir()
     log = a_log(a_context(filesystem), log_dir=str(tmp_path), index_interval_bytes=index_interval_bytes, segment_index_bytes=1 << 20)
@@ -310,33 +234,3 @@ def test_an_index_of_anything_leads_nowhere(entries: bytes, count: int, offset: 
     with open("/dev/zero", "rb") as zeros:
         file = SimpleNamespace(descriptor=zeros.fileno())
         assert native("storage.native").between_entries(file, entries, count, 0, 1 << 30, offset, max_bytes) is None
-
-
-@needed
-@given(st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1), st.none()), max_size=20), st.integers(0, 2**62))
-def test_index_entries_are_packed_the_same(relative: list[tuple[int, int, None]], base_offset: int) -> None:
-    added = [(base_offset + offset, position, rest) for offset, position, rest in relative]
-    packed = native("storage.native").pack_entries(added, base_offset)
-    assert packed == without("storage.segment.offset_index")._pack_entries(added, base_offset)
-
-
-@needed
-@pytest.mark.parametrize("entry", [(2**31, 0), (-(2**31) - 1, 0), (0, 2**31)])
-def test_an_entry_that_does_not_fit_is_refused(entry: tuple[int, int]) -> None:
-    with pytest.raises(OverflowError):
-        native("storage.native").pack_entries([entry], 0)
-
-
-def test_every_recorded_batch_is_judged_the_same() -> None:
-    checked = 0
-    for frame in all_golden_frames():
-        if frame.is_request and frame.api.key == 0 and frame.version >= 3:
-            _, offset = frame.header_class.decode(frame.data, frame.header_version)
-            for topic in ProduceRequest.decode(frame.data, frame.version, offset)[0].topic_data:
-                for partition in topic.partition_data:
-                    records = memoryview(partition.records or b"")
-                    if compiled("storage.native") is not None:
-                        found = native("storage.native").read_plain(records, RULES, frame.version)
-                        assert found is None or found == without("storage.log.plain_append")._read_plain(records, RULES, frame.version)
-                        checked += found is not None
-    assert checked or compiled("storage.native") is None

@@ -121,7 +121,7 @@ def test_an_error_in_a_log_is_found(line: str) -> None:
 
 
 def test_a_broker_that_is_offline_is_no_error() -> None:
-    assert bad_lines("INFO deletion of topic t waits: the replica of t-0 on broker 1 is offline (controller.deletion)\n") == []
+    assert bad_lines("INFO deletion of topic t is suspended: the replica of t-0 on broker 1 is offline (controller.deletion)\n") == []
     assert bad_lines("ERROR cannot follow broker 1, which is not alive, in 1 partitions: t-0 (replication.controller_requests)\n") == []
 
 

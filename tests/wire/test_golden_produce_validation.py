@@ -15,9 +15,10 @@ from protocol.messages.header import RequestHeader
 from protocol.messages.produce import ProduceRequest
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import CorruptRecord, InvalidRecord, RecordTooLarge, StorageError, UnsupportedCompressionType
-from storage.validation.batch import ValidatedBatch, check_request, validate_produce
+from storage.validation.batch import judge, read_only_batch
 from storage.validation.record_errors import WITHOUT_LOG_START_OFFSET, UnreadableRecords, error_message
 from storage.validation.rules import ValidationRules
+from storage.validation.run import BatchRun
 from tests.support.batches import FIRST_TIMESTAMP
 from tests.support.golden_logs import golden_batches
 
@@ -74,11 +75,12 @@ def decided_by_validation() -> list[Case]:
     return [case for case in cases() if case.answered("errorCode") in {0, *ERROR_CODES.values()} and case.name not in DIFFERENCES]
 
 
-def validated(case: Case) -> ValidatedBatch:
-    records = memoryview(case.records)
-    header = check_request(records, case.version)
+def validated(case: Case) -> BatchRun:
+    run = BatchRun(memoryview(case.records))
+    read_only_batch(run, case.version)
     rules = ValidationRules(TopicPartition(case.topic, 0), compact=case.topic == "bad-compact")
-    return validate_produce(records, rules, FIRST_TIMESTAMP, header)
+    judge(run, rules, FIRST_TIMESTAMP, True)
+    return run
 
 
 def test_the_recording_has_the_cases_this_is_about() -> None:
@@ -121,6 +123,6 @@ def test_an_accepted_batch_is_stamped_to_the_bytes_that_apache_kafka_wrote() -> 
         if case.answered("errorCode") == 0 and case.name != "idempotent duplicate":
             batch = validated(case)
             batch.stamp(case.answered("baseOffset"), 0)
-            assert bytes(batch.records) == written[case.answered("baseOffset")], case.name
+            assert bytes(batch.frame[batch.start : batch.start + batch.size]) == written[case.answered("baseOffset")], case.name
             compared.add(case.name)
     assert compared > {"attribute LogAppendTime from a client", "max timestamp in header 5, records later", "unused attribute bit 7"}

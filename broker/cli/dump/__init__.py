@@ -1,4 +1,5 @@
-"""What `ottla dump-log` does: `text` prints files as Apache Kafka's DumpLogSegments does, `check` looks whether a directory is sound.
+"""Implements `ottla dump-log`: `text` prints files as Apache Kafka's DumpLogSegments does, `directory_check` verifies a
+directory.
 
-Everything here only reads, never locks and never repairs, so a running broker may be looked at.
+All modules only read, never lock and never repair, so the directory of a running broker may be examined.
 """

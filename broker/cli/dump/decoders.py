@@ -1,7 +1,7 @@
-"""Keys and values of records as text: strings and numbers, and what the coordinators keep in their internal topics.
+"""Decodes keys and values of records to text: strings, numbers, and the records of the coordinators' internal topics.
 
-A decoder takes a record and gives the texts of key and value, None for one that is not there. Each says what DumpLogSegments' decoder of
-the same name says.
+A decoder takes a record and returns the texts of key and value, None for a missing one. Each text is that of
+DumpLogSegments' decoder of the same name.
 """
 
 import struct
@@ -30,13 +30,13 @@ _TRANSACTION_STATES = (
 
 
 class NotDecodable(Exception):
-    """A record that the decoder cannot make sense of."""
+    """A record that the decoder cannot decode."""
 
 
 def _number(size: int) -> BytesDecoder:
     def decode(data: bytes) -> str:
         if len(data) < size:
-            raise NotDecodable(f"{len(data)} bytes are no number of {size}")
+            raise NotDecodable(f"{len(data)} bytes are not a number of {size}")
         return str(int.from_bytes(data[:size], "big", signed=True))
 
     return decode
@@ -48,11 +48,12 @@ BYTES_DECODERS: dict[str, BytesDecoder] = {
     "LongDecoder": _number(8),
     "DefaultDecoder": bytes.hex,
 }
-"""By the names of Apache Kafka's classes. Its DefaultDecoder prints the identity of a Java array; hexadecimal digits say more."""
+"""Decoders by the names of Apache Kafka's classes. Its DefaultDecoder prints the identity of a Java array; here it
+prints hexadecimal digits."""
 
 
 def plain_decoder(key: BytesDecoder, value: BytesDecoder) -> Decoder:
-    """Keys and values decoded each by itself."""
+    """Decodes key and value independently."""
     return lambda record: (None if record.key is None else key(record.key), None if record.value is None else value(record.value))
 
 
@@ -81,7 +82,8 @@ _OFFSETS_RECORDS: dict[int, tuple[type[Message], type[Message]]] = {
 
 
 def offsets_decoder(record: Record) -> Texts:
-    """Groups and committed offsets. Raises NotDecodable for a record without a key; what else is odd is said in the text."""
+    """Groups and committed offsets. Raises NotDecodable for a record without a key; other defects are described in the
+    text."""
     if record.key is None:
         raise NotDecodable(f"Failed to decode message at offset {record.offset} using offset topic decoder (message had a missing key)")
     part, version = "key", None
@@ -111,7 +113,7 @@ def offsets_decoder(record: Record) -> Texts:
 
 
 def _open(described: dict[str, Any], name: str, data: bytes, kind: type[Message]) -> None:
-    """Puts what the bytes say in their place; leaves them where they say nothing."""
+    """Replace the bytes by their decoded content; leave them if they cannot be decoded."""
     try:
         version = _version_of(data)
         described[name] = json_of(kind.decode(data, version, _VERSION.size)[0], version)
@@ -157,7 +159,8 @@ def transaction_log_decoder(record: Record) -> Texts:
 
 
 def _in_java_order(partitions: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
-    """As Scala's mutable.HashSet has them: by slot of its table, which is a power of two and at most three quarters full, then by hash."""
+    """In the order of Scala's mutable.HashSet: by slot of its table, whose size is a power of two and at most three
+    quarters full, then by hash."""
     unique = set(partitions)
     slots = 16
     while len(unique) >= slots * 3 // 4:

@@ -1,7 +1,8 @@
-"""Whether a data directory is sound: every segment, then what only the files of a partition together, or the checkpoints, can tell.
+"""Verifies a data directory: every segment, then the consistency between the files of a partition, and with the
+checkpoints.
 
-Segments are looked at in worker processes, largest first; what holds between them is judged here from the reports. Checkpoints are read
-before the logs: a running broker only moves the ends of its logs away from what they said.
+Worker processes verify segments, largest first; the checks between segments use their reports. Checkpoints are read
+before the logs: a running broker then only moves the ends of its logs up from the checkpointed values.
 """
 
 import fcntl
@@ -37,7 +38,7 @@ _LOCK_REQUEST = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, 
 _WORTH_A_PROCESS_BYTES = 64 * 1024 * 1024
 
 Progress = Callable[[int, int], None]
-"""Called with (bytes looked at, bytes in all)."""
+"""Called with (bytes verified, bytes in total)."""
 
 
 class PartitionReport(NamedTuple):
@@ -67,12 +68,12 @@ class DirectoryReport(NamedTuple):
 
 
 def is_partition_directory(path: Path) -> bool:
-    """Whether segments stand right in it."""
+    """Whether the directory itself contains segments."""
     return any(offset_of_file_name(file.name) is not None for file in path.glob(f"*{LOG_SUFFIX}"))
 
 
 def check_directory(path: Path, *, deep: bool, workers: int, progress: Progress) -> DirectoryReport:
-    """Look at everything in a data directory or in one partition's directory."""
+    """Verify a data directory, or one partition's directory."""
     alone = is_partition_directory(path)
     log_dir = path.parent if alone else path
     live = is_locked(log_dir / LOCK_FILE)
@@ -94,7 +95,7 @@ def check_directory(path: Path, *, deep: bool, workers: int, progress: Progress)
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a broker holds the lock, asked without taking it."""
+    """Whether a broker holds the lock, tested without taking it."""
     try:
         with path.open("rb") as file:
             answer = fcntl.fcntl(file, fcntl.F_GETLK, _LOCK_REQUEST.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0))
@@ -133,7 +134,7 @@ def _reports(tasks: list[SegmentTask], workers: int, total: int) -> Iterator[tup
     if workers < 2 or len(tasks) < 2 or total < _WORTH_A_PROCESS_BYTES:
         yield from ((task, check_segment(task)) for task in tasks)
         return
-    from multiprocessing import get_context  # costs a tenth of the start of every other command
+    from multiprocessing import get_context  # importing it costs a tenth of the start of every other command
 
     with ProcessPoolExecutor(min(workers, len(tasks)), mp_context=get_context("spawn")) as pool:
         running = {pool.submit(check_segment, task): task for task in tasks}
@@ -179,7 +180,7 @@ class _Extras:
         try:
             entries = decode_snapshot(path.read_bytes(), str(path))
         except FileNotFoundError:
-            return  # replaced by a newer one meanwhile
+            return  # a newer one replaced it meanwhile
         except (StorageError, OSError) as error:
             self.problems.append(str(error))
             return
@@ -187,7 +188,7 @@ class _Extras:
         for entry in entries:
             for _, last_offset, _, _ in entry.batches:
                 if last_offset >= offset:
-                    self.problems.append(f"{path}: producer {entry.producer_id} wrote offset {last_offset}, behind the snapshot")
+                    self.problems.append(f"{path}: producer {entry.producer_id} wrote offset {last_offset}, beyond the snapshot")
 
 
 def _partition(directory: str, reports: list[SegmentReport], extras: _Extras) -> PartitionReport:

@@ -1,6 +1,6 @@
-"""The entries of a segment's index files, decoded from the bytes that stand there, whatever they say.
+"""Decodes the entries of a segment's index files from their bytes, without validating them.
 
-The storage floor's own index classes trust a file or reject it; whoever looks for what is wrong must see every entry.
+The storage floor's index classes trust a file or reject it; a tool that looks for defects must see every entry.
 """
 
 import struct
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
-_TRANSACTION_ENTRY = struct.Struct(">bxqqqq")  # Apache Kafka writes the version in two bytes and reads the first
+_TRANSACTION_ENTRY = struct.Struct(">bxqqqq")  # Apache Kafka writes the version as two bytes and reads the first
 
 
 class IndexEntry(NamedTuple):
@@ -27,7 +27,7 @@ class TimeEntry(NamedTuple):
 
 
 def base_offset_of(path: Path) -> int:
-    """The offset in a file's name. Raises ValueError when there is none."""
+    """The offset in a file's name. Raises ValueError if there is none."""
     return int(path.name.partition(".")[0])
 
 
@@ -37,7 +37,7 @@ def beside(path: Path, suffix: str) -> Path:
 
 
 def offset_entries(data: bytes, base_offset: int) -> list[IndexEntry]:
-    """All entries, preallocated zeros included; bytes behind the last whole one are passed over."""
+    """All entries, preallocated zeros included; bytes after the last complete entry are ignored."""
     whole = data[: len(data) // _OFFSET_ENTRY.size * _OFFSET_ENTRY.size]
     return [IndexEntry(base_offset + relative, position) for relative, position in _OFFSET_ENTRY.iter_unpack(whole)]
 
@@ -54,13 +54,13 @@ def transaction_entries(data: bytes) -> list[tuple[int, int, int, int, int]]:
 
 
 def used_offset_entries(data: bytes, base_offset: int) -> list[IndexEntry]:
-    """The entries before the preallocated room: no real entry is at position 0, since the first batch never gets one."""
+    """The entries before the preallocated zeros. No real entry has position 0, because the first batch never gets one."""
     entries = offset_entries(data.rstrip(b"\0") + bytes(_OFFSET_ENTRY.size), base_offset)
     return [entry for entry in entries if entry.position or entry.offset != base_offset]
 
 
 def used_time_entries(data: bytes, base_offset: int) -> list[TimeEntry]:
-    """The entries before the preallocated room."""
+    """The entries before the preallocated zeros."""
     used = len(data.rstrip(b"\0"))
     count = -(-used // _TIME_ENTRY.size)
     return time_entries(data[: count * _TIME_ENTRY.size], base_offset)

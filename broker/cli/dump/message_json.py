@@ -1,4 +1,5 @@
-"""Messages as the JSON that Apache Kafka's generated converters write: camelCase names, bytes in base64, ids in their short form."""
+"""Converts messages to the JSON of Apache Kafka's generated converters: camelCase names, bytes in base64, ids in short
+form."""
 
 import base64
 import json
@@ -12,7 +13,7 @@ _AFTER_UNDERSCORE = re.compile(r"_(\w)")
 
 
 def json_of(message: Struct, version: int) -> dict[str, Any]:
-    """The fields that `version` has, in their order; tagged ones only when they are not their defaults."""
+    """The fields of `version`, in their order; tagged fields only when they differ from their default."""
     found: dict[str, Any] = {}
     for field in message.SCHEMA.fields:
         value = getattr(message, field.name)

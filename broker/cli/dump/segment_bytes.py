@@ -1,4 +1,4 @@
-"""The batches of a segment file, whole and one after the other. Used by the dump and by the check."""
+"""Iterates over the complete batches of a segment file. Used by the dump and by the check."""
 
 import struct
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _LENGTH_AND_MAGIC = struct.Struct(">8xi4xb")
 
 
 class WholeBatch(NamedTuple):
-    """A complete batch: where it stands in the file, and where in `buffer`."""
+    """A complete batch: its position in the file, and its index in `buffer`."""
 
     position: int
     header: BatchHeader
@@ -30,10 +30,11 @@ class WholeBatch(NamedTuple):
 
 
 def whole_batches(file: BinaryIO, position: int, end: int) -> Iterator[WholeBatch]:
-    """The complete batches in `[position, end)` of the file, read a few megabytes at a time; a cut-off last one is passed over.
+    """The complete batches in `[position, end)` of the file, read a few megabytes at a time; an incomplete last one is
+    ignored.
 
-    Like the original it looks at the length first and at the magic only of what is complete, so that a torn tail of whatever bytes is
-    told by its length; a magic that nobody knows yet is read as the newest that is known.
+    Like the original it first checks the length, and the magic only of complete batches, so that a torn tail of any
+    bytes is recognized by its length. An unknown magic is read as the newest known one.
 
     Raises CorruptRecord where no batch can begin, LegacyMessageFormat at a message of format 0 or 1.
     """

@@ -1,7 +1,8 @@
-"""Whether one segment of a partition is sound: its batches, and what its index files say of them. Runs in worker processes.
+"""Verifies one segment of a partition: its batches, and its index files against them. Runs in worker processes.
 
-The rules are what a reader relies on, not how a writer happened to place its entries: an index entry points to the beginning of a batch
-behind which everything up to its offset can be found; a time index entry says the largest timestamp up to its offset.
+The rules are those on which a reader relies, whichever entries the writer made: an index entry points to the beginning
+of a batch from which everything up to the entry's offset can be found; a time index entry has the largest timestamp up
+to its offset.
 """
 
 from pathlib import Path
@@ -19,11 +20,11 @@ from storage.segment.offset_index import MAX_RELATIVE_OFFSET
 from storage.segment.transaction_index import TransactionIndex
 
 MAX_PROBLEMS = 20
-"""Of one segment: a file of zeros has nothing more to say after that."""
+"""Problems reported for one segment: a file of zeros has nothing new to report after that many."""
 
 
 class SegmentTask(NamedTuple):
-    """What a worker is to look at."""
+    """The segment that a worker verifies."""
 
     directory: str
     base_offset: int
@@ -33,7 +34,7 @@ class SegmentTask(NamedTuple):
 
 
 class SegmentReport(NamedTuple):
-    """What it found. `first_offset` and `next_offset` are None for a segment without batches."""
+    """The result of a check. `first_offset` and `next_offset` are None for a segment without batches."""
 
     directory: str
     base_offset: int
@@ -53,11 +54,11 @@ class _IndexFiles(NamedTuple):
 
 
 def check_segment(task: SegmentTask) -> SegmentReport:
-    """Look at one segment. A file that vanished meanwhile, as retention makes them, is no problem of a live directory."""
+    """Verify one segment. In a live directory a file that vanishes meanwhile, by retention, is not a problem."""
     try:
         return _Segment(task).check()
     except FileNotFoundError as error:
-        problems = [] if task.is_live else [f"{error.filename}: it vanished while it was looked at"]
+        problems = [] if task.is_live else [f"{error.filename}: it vanished during the check"]
     except OSError as error:
         problems = [f"{error.filename or task.directory}: {error.strerror or error}"]
     return SegmentReport(task.directory, task.base_offset, 0, 0, 0, None, None, -1, -1, problems)
@@ -76,10 +77,10 @@ class _Segment:
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(f"{path}: {text}")
         elif len(self.problems) == MAX_PROBLEMS:
-            self.problems.append(f"{path}: and more of that kind")
+            self.problems.append(f"{path}: and further problems")
 
     def check(self) -> SegmentReport:
-        indexes = self._read_indexes()  # before the log: what they say must be there by then
+        indexes = self._read_indexes()  # before the log: a live log then contains everything that the entries refer to
         positions = {entry.position for entry in indexes.offsets}
         found_at: dict[int, int] = {}  # position of indexed batch -> its base offset
         extents: list[tuple[int, int, int]] = []  # (base offset, last offset, max timestamp), only for the time index
@@ -131,9 +132,9 @@ class _Segment:
             path = self._path(suffix)
             found[suffix] = path.read_bytes() if path.exists() else b""
             if not path.exists() and not self.task.is_live:
-                self._problem(path, "it is missing; the next start builds it anew")
+                self._problem(path, "it is missing; the next start rebuilds it")
             if len(found[suffix]) % entry_size:
-                self._problem(path, f"{len(found[suffix])} bytes are no multiple of {entry_size}")
+                self._problem(path, f"{len(found[suffix])} bytes are not a multiple of {entry_size}")
         base = self.task.base_offset
         return _IndexFiles(used_offset_entries(found[OFFSET_INDEX_SUFFIX], base), used_time_entries(found[TIME_INDEX_SUFFIX], base))
 
@@ -149,9 +150,9 @@ class _Segment:
             self._problem(self.path, f"{where}: its CRC is not {header.crc}")
             return
         if header.base_offset < next_offset:
-            self._problem(self.path, f"{where}: offset {next_offset} or a later one has to follow")
+            self._problem(self.path, f"{where}: its offset must be {next_offset} or later")
         if header.last_offset_delta < 0 or header.last_offset - self.task.base_offset > MAX_RELATIVE_OFFSET:
-            self._problem(self.path, f"{where}: its last offset {header.last_offset} cannot be")
+            self._problem(self.path, f"{where}: its last offset {header.last_offset} is not possible")
         if header.record_count > header.last_offset_delta + 1 or header.record_count < 0:
             self._problem(self.path, f"{where}: {header.record_count} records in {header.last_offset_delta + 1} offsets")
         if 0 <= header.partition_leader_epoch < epoch:
@@ -164,8 +165,10 @@ class _Segment:
 
     def _check_tail(self, size: int, end_of_batches: int, next_offset: int) -> None:
         torn = size - end_of_batches
-        if torn and not (self.task.is_live and self.task.is_last):  # there a batch may be on its way into the file
-            self._problem(self.path, f"{torn} bytes from byte {end_of_batches} on, after offset {next_offset - 1}, are no whole batch")
+        if torn and not (self.task.is_live and self.task.is_last):  # a live log may be writing a batch there
+            self._problem(
+                self.path, f"{torn} bytes from byte {end_of_batches} on, after offset {next_offset - 1}, are not a complete batch"
+            )
 
     # ---- indexes
 
@@ -201,7 +204,7 @@ class _Segment:
             if latest > entry.timestamp:
                 self._problem(path, f"{what}: a record up to there has timestamp {latest}")
             elif max(latest, covering) < entry.timestamp:
-                self._problem(path, f"{what}: no record up to there is as young; the youngest has {max(latest, covering)}")
+                self._problem(path, f"{what}: no record up to there has it; the largest is {max(latest, covering)}")
             before = entry
 
     def _check_transaction_index(self, next_offset: int) -> None:
@@ -210,7 +213,7 @@ class _Segment:
             return
         size = path.stat().st_size
         if size % 34:
-            self._problem(path, f"{size} bytes are no multiple of 34")
+            self._problem(path, f"{size} bytes are not a multiple of 34")
         before = self.task.base_offset - 1
         try:
             entries = TransactionIndex(RealFileSystem(), str(path), self.task.base_offset, size).entries()
@@ -220,7 +223,7 @@ class _Segment:
         for entry in entries:
             what = f"aborted transaction of producer {entry.producer_id}, offsets {entry.first_offset} to {entry.last_offset}"
             if entry.first_offset > entry.last_offset or entry.last_offset <= before:
-                self._problem(path, f"{what}: that cannot be after offset {before}")
+                self._problem(path, f"{what}: this cannot follow offset {before}")
             elif entry.last_offset >= next_offset and not self.task.is_live:
                 self._problem(path, f"{what}: the log ends before offset {next_offset}")
             before = entry.last_offset

@@ -1,7 +1,7 @@
-"""The files of a partition as text, in the words of Apache Kafka's DumpLogSegments, so that what reads its output reads ours.
+"""Prints the files of a partition in the format of Apache Kafka's DumpLogSegments, for tools that parse its output.
 
-Called by `ottla dump-log`. One `Dump` holds the options and collects what does not agree over all files; like the original it prints
-that at the end, to standard error.
+Called by `ottla dump-log`. One `Dump` holds the options and collects the inconsistencies of all files; like the
+original it prints them at the end, to standard error.
 """
 
 from collections.abc import Callable
@@ -37,11 +37,11 @@ _STRINGS = plain_decoder(BYTES_DECODERS["StringDecoder"], BYTES_DECODERS["String
 
 
 class CannotDump(Exception):
-    """A file that makes no sense from some point on; the message says which and why."""
+    """A file that cannot be decoded from some point on; the message has the point and the reason."""
 
 
 class DumpOptions(NamedTuple):
-    """What the options of the same names say."""
+    """The options of the same names."""
 
     deep_iteration: bool = False
     print_data_log: bool = False
@@ -55,7 +55,7 @@ class DumpOptions(NamedTuple):
 
 @dataclass
 class Disagreements:
-    """What index and log say differently, by file."""
+    """Inconsistencies between indexes and logs, by file."""
 
     index_mismatches: dict[Path, list[tuple[int, int]]] = field(default_factory=dict)
     time_mismatches: dict[Path, list[tuple[int, int]]] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Disagreements:
     gaps: dict[Path, list[tuple[int, int]]] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
-        """Everything, in the original's words and order."""
+        """All inconsistencies, in the original's format and order."""
         found: list[str] = []
         for path, pairs in self.index_mismatches.items():
             found.append(f"Mismatches in :{path.absolute()}")
@@ -85,7 +85,7 @@ class Disagreements:
 
 
 class Dump:
-    """Prints file after file."""
+    """Prints one file after the other."""
 
     def __init__(self, options: DumpOptions, write: Print) -> None:
         self.options = options
@@ -100,7 +100,7 @@ class Dump:
         }
 
     def knows(self, path: Path) -> bool:
-        """Whether it is a file of a kind that can be dumped."""
+        """Whether the kind of file can be dumped."""
         return path.suffix in self._by_suffix
 
     def file(self, path: Path) -> None:
@@ -182,7 +182,7 @@ class Dump:
                     return
                 batch = next(whole_batches(file, entry.position, min(size, entry.position + self.options.max_message_size)), None)
                 if batch is None:
-                    raise CannotDump(f"{path}: its entry of offset {entry.offset} points to byte {entry.position}, where no batch stands")
+                    raise CannotDump(f"{path}: its entry of offset {entry.offset} points to byte {entry.position}, where no batch begins")
                 if batch.header.last_offset != entry.offset:
                     self.disagreements.index_mismatches.setdefault(path, []).append((entry.offset, batch.header.last_offset))
                 if not self.options.verify_index_only:

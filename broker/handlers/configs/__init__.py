@@ -1,0 +1,1 @@
+"""Handles requests about configurations, quotas and SCRAM credentials."""

@@ -3,8 +3,15 @@
 Deprecated for IncrementalAlterConfigs, and still what old tools send. Topics, this broker, and with an empty name all brokers.
 """
 
-from broker.handlers.configs.config_resources import ConfigResourceType, change_each, check_entries, refuse
+from broker.handlers.configs.config_resources import (
+    ConfigResourceType,
+    change_each,
+    check_entries,
+    check_kind,
+    refuse_client_metrics,
+)
 from broker.request.context import RequestContext
+from controller.admin.config_admin import ConfigAdmin
 from protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -12,19 +19,31 @@ from protocol.messages.alter_configs import (
     AlterConfigsResponse,
 )
 
+KINDS = frozenset({ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.CLIENT_METRICS})
+
 
 async def handle_alter_configs(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     """Replace the overrides of each resource, or only check whether that could be done."""
-    admin = context.broker.config_admin
+    changes = _Changes(context.broker.config_admin, validate_only=request.validate_only)
+    return AlterConfigsResponse(responses=await change_each(request.resources, changes, AlterConfigsResourceResponse, context))
 
-    async def change(resource: AlterConfigsResource) -> None:
+
+class _Changes:
+    """See `Changes`."""
+
+    def __init__(self, admin: ConfigAdmin, *, validate_only: bool) -> None:
+        self._admin = admin
+        self.validate_only = validate_only
+
+    def check(self, resource: AlterConfigsResource) -> None:
         check_entries(resource)
+        check_kind(resource, KINDS)
+
+    async def change(self, resource: AlterConfigsResource, *, validate_only: bool) -> None:
         configs = {config.name: config.value or "" for config in resource.configs}
         if resource.resource_type == ConfigResourceType.TOPIC:
-            await admin.set_topic_configs(resource.resource_name, configs, validate_only=request.validate_only)
+            await self._admin.set_topic_configs(resource.resource_name, configs, validate_only=validate_only)
         elif resource.resource_type == ConfigResourceType.BROKER:
-            await admin.set_broker_configs(resource.resource_name, configs, validate_only=request.validate_only)
+            await self._admin.set_broker_configs(resource.resource_name, configs, validate_only=validate_only)
         else:
-            refuse(resource.resource_type)
-
-    return AlterConfigsResponse(responses=await change_each(request.resources, change, AlterConfigsResourceResponse, context))
+            refuse_client_metrics()

@@ -3,7 +3,7 @@
 Kafka's ConfigAdminManager.preprocess. For the two handlers, and DescribeConfigs.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
 from typing import Any, Protocol, TypeVar
 
@@ -45,26 +45,37 @@ class Resource(Protocol):
 
 
 R = TypeVar("R", bound=Resource)
+R_contra = TypeVar("R_contra", bound=Resource, contravariant=True)
 T = TypeVar("T")
 Outcome = tuple[ErrorCode, str | None]
 
 ONCE = (ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 
 
-async def change_each(
-    resources: Sequence[R], change: Callable[[R], Coroutine[Any, Any, None]], response: Callable[..., T], context: RequestContext
-) -> list[T]:
+class Changes(Protocol[R_contra]):
+    """What one of the two requests does to a resource. Both raise ControllerError, ConfigError or StoreError."""
+
+    validate_only: bool
+
+    def check(self, resource: R_contra) -> None:
+        """Looks at the request alone, before the client's rights are looked at."""
+
+    async def change(self, resource: R_contra, *, validate_only: bool) -> None:
+        """Changes the resource, or only checks whether that could be done."""
+
+
+async def change_each(resources: Sequence[R], changes: Changes[R], response: Callable[..., T], context: RequestContext) -> list[T]:
     """Change one resource after the other; for each a `response` with the error, or NONE. One that is named twice is not changed at all."""
 
     def answer(changed: tuple[R, Outcome]) -> T:
         resource, (code, message) = changed
         return response(error_code=code, error_message=message, resource_type=resource.resource_type, resource_name=resource.resource_name)
 
-    outcomes = await _outcomes(resources, change, context)
+    outcomes = await _outcomes(resources, changes, context)
     return await context.broker.turns.spread(each(zip(resources, outcomes, strict=True), answer))
 
 
-async def _outcomes(resources: Sequence[R], change: Callable[[R], Coroutine[Any, Any, None]], context: RequestContext) -> list[Outcome]:
+async def _outcomes(resources: Sequence[R], changes: Changes[R], context: RequestContext) -> list[Outcome]:
     times = await context.broker.turns.spread(how_often((resource.resource_type, resource.resource_name) for resource in resources))
     outcomes: list[Outcome] = []
     for resource in resources:
@@ -73,9 +84,13 @@ async def _outcomes(resources: Sequence[R], change: Callable[[R], Coroutine[Any,
             outcomes.append(ONCE)
             continue
         try:
+            changes.check(resource)
             denied = _denial(resource, context)
             if denied is None:
-                await change(resource)
+                await changes.change(resource, validate_only=changes.validate_only)
+            elif resource.resource_type == ConfigResourceType.BROKER:
+                # Apache Kafka looks at what is to become of a broker before it looks at the rights.
+                await changes.change(resource, validate_only=True)
             outcomes.append(denied or (ErrorCode.NONE, None))
         except (ControllerError, ConfigError, StoreError) as error:
             outcomes.append(api_error(error))
@@ -104,8 +119,12 @@ def check_entries(resource: Resource, *, may_be_null: Callable[[Any], bool] = la
         raise InvalidAdminRequest(f"Null value not supported for : {', '.join(without_value)}")
 
 
-def refuse(resource_type: int) -> None:
-    """Raises InvalidAdminRequest: nothing of this kind can be changed so."""
-    if resource_type == ConfigResourceType.CLIENT_METRICS:
-        raise InvalidAdminRequest("AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS")
-    raise InvalidAdminRequest(f"Unknown resource type {resource_type}")
+def check_kind(resource: Resource, known: Collection[ConfigResourceType]) -> None:
+    """Raises InvalidAdminRequest unless the resource is of a kind that is known to the request."""
+    if resource.resource_type not in known:
+        raise InvalidAdminRequest(f"Unknown resource type {resource.resource_type}")
+
+
+def refuse_client_metrics() -> None:
+    """Raises InvalidAdminRequest: client metrics are known, and cannot be changed."""
+    raise InvalidAdminRequest("AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS")

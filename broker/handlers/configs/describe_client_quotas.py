@@ -31,8 +31,7 @@ Entity = dict[str, str | None]
 async def handle_describe_client_quotas(request: DescribeClientQuotasRequest, context: RequestContext) -> DescribeClientQuotasResponse:
     """The entities that match every component; with `strict`, those that have no other part."""
     if not context.is_authorized(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
-        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return DescribeClientQuotasResponse(error_code=code, error_message=code.message, entries=None)
+        return DescribeClientQuotasResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None)
     if not all(_is_meaningful(component) for component in request.components):
         return DescribeClientQuotasResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, error_message=None, entries=None)
     try:

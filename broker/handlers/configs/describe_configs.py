@@ -38,16 +38,19 @@ async def handle_describe_configs(request: DescribeConfigsRequest, context: Requ
         results = each(request.resources, lambda resource: _result(resource, code, code.message))
         return DescribeConfigsResponse(results=await context.broker.turns.spread(results))
     response = DescribeConfigsResponse()
+    refused = []
     for resource in request.resources:
         await context.broker.turns.pause()
-        response.results.append(await _describe(resource, request, context))
+        denied = _denial(resource, context)
+        if denied is not None:
+            refused.append(_result(resource, denied, denied.message))
+        else:
+            response.results.append(await _describe(resource, request, context))
+    response.results += refused
     return response
 
 
 async def _describe(resource: DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResult:
-    denied = _denial(resource, context)
-    if denied is not None:
-        return _result(resource, denied, denied.message)
     try:
         entries = await _entries(resource, resource.configuration_keys or None, context)
     except (ControllerError, ConfigError, StoreError) as error:

@@ -23,7 +23,9 @@ async def handle_describe_user_scram_credentials(
     """Describe the named users, or all that have credentials, sorted."""
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return DescribeUserScramCredentialsResponse(error_code=code, error_message=code.message)
+        # One result for each user, without the name: so does Apache Kafka.
+        results = await context.broker.turns.spread(each(request.users or (), lambda _: _refused("", code, None)))
+        return DescribeUserScramCredentialsResponse(error_code=code, error_message=None, results=results)
     admin = context.broker.config_admin
     if not request.users:
         found = {desanitize(name): config for name, config in (await admin.read_all("users")).items()}
@@ -67,5 +69,5 @@ def _iterations(credential: str) -> int:
     return int(dict(part.split("=", 1) for part in credential.split(","))["iterations"])
 
 
-def _refused(user: str, code: ErrorCode, message: str) -> DescribeUserScramCredentialsResult:
+def _refused(user: str, code: ErrorCode, message: str | None) -> DescribeUserScramCredentialsResult:
     return DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=message)

@@ -7,13 +7,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker.configuration.loggers import alter_loggers
-from broker.handlers.configs.config_resources import ConfigResourceType, change_each, check_entries, refuse
+from broker.handlers.configs.config_resources import (
+    ConfigResourceType,
+    change_each,
+    check_entries,
+    check_kind,
+    refuse_client_metrics,
+)
 from broker.request.context import RequestContext
 from config.broker_keys import BROKER_KEYS
 from config.schema.key import Key
 from config.schema.types import java_int
 from config.topic import TOPIC_KEYS
-from controller.admin.config_admin import ConfigOp, OpType, check_is_list, check_topic_named
+from controller.admin.config_admin import ConfigAdmin, ConfigOp, OpType, check_is_list, check_topic_named
 from controller.errors import ControllerError, InvalidAdminRequest
 from protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -23,33 +29,45 @@ from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
+KINDS = frozenset(ConfigResourceType) - {ConfigResourceType.UNKNOWN}
+
 
 async def handle_incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
     """Change each resource, or only check whether that could be done."""
-    admin = context.broker.config_admin
-    validate_only = request.validate_only
+    changes = _Changes(context.broker.config_admin, context.broker.broker_id, validate_only=request.validate_only)
+    return IncrementalAlterConfigsResponse(responses=await change_each(request.resources, changes, AlterConfigsResourceResponse, context))
 
-    async def change(resource: AlterConfigsResource) -> None:
+
+class _Changes:
+    """See `Changes`."""
+
+    def __init__(self, admin: ConfigAdmin, broker_id: int, *, validate_only: bool) -> None:
+        self._admin = admin
+        self._broker_id = broker_id
+        self.validate_only = validate_only
+
+    def check(self, resource: AlterConfigsResource) -> None:
         check_entries(resource, may_be_null=_is_deletion)
+        check_kind(resource, KINDS)
+
+    async def change(self, resource: AlterConfigsResource, *, validate_only: bool) -> None:
         name = resource.resource_name
         if resource.resource_type == ConfigResourceType.TOPIC:
             check_topic_named(name)
-            await admin.alter_topic_configs(name, _ops(resource, TOPIC_KEYS), validate_only=validate_only)
+            await self._admin.alter_topic_configs(name, _ops(resource, TOPIC_KEYS), validate_only=validate_only)
         elif resource.resource_type == ConfigResourceType.BROKER:
-            admin.check_broker_name(name)
+            self._admin.check_broker_name(name)
             for config in resource.configs:
                 if config.config_operation not in OpType.__members__.values():
                     raise InvalidAdminRequest(f"Unknown operations type {config.config_operation}")
-            await admin.alter_broker_configs(name, _ops(resource, BROKER_KEYS), validate_only=validate_only)
+            await self._admin.alter_broker_configs(name, _ops(resource, BROKER_KEYS), validate_only=validate_only)
         elif resource.resource_type == ConfigResourceType.BROKER_LOGGER:
-            _check_node_id(name, context.broker.broker_id)
+            _check_node_id(name, self._broker_id)
             alter_loggers([(op.name, op.value, op.config_operation) for op in resource.configs], validate_only=validate_only)
         else:
-            refuse(resource.resource_type)
-
-    return IncrementalAlterConfigsResponse(responses=await change_each(request.resources, change, AlterConfigsResourceResponse, context))
+            refuse_client_metrics()
 
 
 def _is_deletion(config: AlterableConfig) -> bool:

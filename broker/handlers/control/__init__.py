@@ -1,0 +1,1 @@
+"""Handles requests between brokers and about the cluster."""

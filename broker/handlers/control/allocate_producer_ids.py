@@ -2,12 +2,16 @@
 
 from broker.request.context import RequestContext
 from broker.request.error_map import error_code
+from broker.security.authorizer import Operation, ResourceType
 from controller.errors import ControllerError
+from protocol.errors import ErrorCode
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 
 async def handle_allocate_producer_ids(request: AllocateProducerIdsRequest, context: RequestContext) -> AllocateProducerIdsResponse:
     """Give a block that nobody has had."""
+    if not context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+        return AllocateProducerIdsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
         block = await context.broker.controller.allocate_producer_id_block(request.broker_id, request.broker_epoch)
     except ControllerError as error:

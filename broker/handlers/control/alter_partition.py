@@ -6,6 +6,7 @@ which in ZooKeeper mode nobody looks at.
 
 from broker.request.context import RequestContext
 from broker.request.error_map import error_code
+from broker.security.authorizer import Operation, ResourceType
 from controller.controller import Controller
 from controller.errors import BrokerIdNotRegistered, ControllerError, IneligibleReplica
 from controller.events.isr_changes import IsrChange, IsrResult
@@ -25,6 +26,8 @@ FIRST_VERSION_WITH_BROKER_EPOCHS = 3
 
 async def handle_alter_partition(request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:
     """Let the controller judge the proposals; for each the state of the partition afterwards, or why not."""
+    if not context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+        return AlterPartitionResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     controller = context.broker.controller
     version = context.api_version
     by_id = version >= FIRST_VERSION_BY_TOPIC_ID

@@ -17,6 +17,6 @@ def is_broker_epoch_stale(broker_epoch: int, context: RequestContext) -> bool:
         return False
     logger.info(
         "refused %s from %s: it is for broker epoch %d, this is %d",
-        ApiKey(context.api_key).name, context.connection.connection_id, broker_epoch, current,
+        ApiKey(context.api_key).name, context.client.connection_id, broker_epoch, current,
     )  # fmt: skip
     return True

@@ -5,6 +5,7 @@ A broker that is not the controller answers STALE_CONTROLLER_EPOCH, as Apache Ka
 
 from broker.request.context import RequestContext
 from broker.request.error_map import error_code
+from broker.security.authorizer import Operation, ResourceType
 from controller.errors import BrokerNotAvailable, ControllerError, NotController
 from protocol.errors import ErrorCode
 from protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse, RemainingPartition
@@ -14,6 +15,8 @@ UNKNOWN_BROKER_EPOCH = -1
 
 async def handle_controlled_shutdown(request: ControlledShutdownRequest, context: RequestContext) -> ControlledShutdownResponse:
     """Move them, and name those that could not be moved."""
+    if not context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+        return ControlledShutdownResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
         remaining = await context.broker.controller.controlled_shutdown(request.broker_id, request.broker_epoch)
     except NotController:

@@ -2,11 +2,10 @@
 
 from broker.request.context import RequestContext
 from broker.request.first_picture import after_first_picture
-from broker.security.authorizer import Operation, ResourceType, authorized_operations
+from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
-CLUSTER_NAME = "kafka-cluster"
 BROKERS = 1
 CONTROLLERS = 2
 
@@ -20,7 +19,7 @@ def handle_describe_cluster(request: DescribeClusterRequest, context: RequestCon
     brokers = [
         DescribeClusterBroker(broker_id=live.broker_id, host=endpoint.host, port=endpoint.port, rack=live.rack)
         for live in broker.cluster.brokers.values()
-        if (endpoint := live.endpoints.get(context.connection.listener_name)) is not None
+        if (endpoint := live.endpoints.get(context.client.listener_name)) is not None
     ]
     controller_id = broker.cluster.controller_id
     response = DescribeClusterResponse(
@@ -31,9 +30,7 @@ def handle_describe_cluster(request: DescribeClusterRequest, context: RequestCon
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = 0
         if context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER):
-            response.cluster_authorized_operations = authorized_operations(
-                broker.authorizer, str(context.connection.principal), context.connection.client_host, ResourceType.CLUSTER, CLUSTER_NAME
-            )
+            response.cluster_authorized_operations = context.access.operations(ResourceType.CLUSTER)
     return response
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from broker.handlers.control.control_epochs import is_broker_epoch_stale
 from broker.request.context import RequestContext
+from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -23,6 +24,8 @@ def handle_leader_and_isr(
     request: LeaderAndIsrRequest, context: RequestContext
 ) -> LeaderAndIsrResponse | Coroutine[Any, Any, LeaderAndIsrResponse]:
     """Let the replica manager do it."""
+    if not context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+        return _worded(_refused(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED), context)
     if is_broker_epoch_stale(request.broker_epoch, context):
         return _worded(_refused(request, ErrorCode.STALE_BROKER_EPOCH), context)
     return _carry_out(request, context)

@@ -8,14 +8,27 @@ from typing import Any
 
 from broker.handlers.control.control_epochs import is_broker_epoch_stale
 from broker.request.context import RequestContext
+from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
-from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from replication.control.controller_requests import stopped_partitions
 
 
 def handle_stop_replica(
     request: StopReplicaRequest, context: RequestContext
 ) -> StopReplicaResponse | Coroutine[Any, Any, StopReplicaResponse]:
     """Let the replica manager do it."""
+    if not context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+        return _refused(request)
     if is_broker_epoch_stale(request.broker_epoch, context):
         return StopReplicaResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     return context.broker.control_requests.on_stop_replica(request)
+
+
+def _refused(request: StopReplicaRequest) -> StopReplicaResponse:
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    errors = [
+        StopReplicaPartitionError(topic_name=topic, partition_index=index, error_code=code)
+        for (topic, index), _, _ in stopped_partitions(request)
+    ]
+    return StopReplicaResponse(error_code=code, partition_errors=errors)

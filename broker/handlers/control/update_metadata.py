@@ -8,6 +8,7 @@ from typing import Any
 
 from broker.handlers.control.control_epochs import is_broker_epoch_stale
 from broker.request.context import RequestContext
+from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
@@ -16,6 +17,8 @@ def handle_update_metadata(
     request: UpdateMetadataRequest, context: RequestContext
 ) -> UpdateMetadataResponse | Coroutine[Any, Any, UpdateMetadataResponse]:
     """Let the metadata cache take it in."""
+    if not context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+        return UpdateMetadataResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if is_broker_epoch_stale(request.broker_epoch, context):
         return UpdateMetadataResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     return context.broker.control_requests.on_update_metadata(request)

@@ -1,0 +1,1 @@
+"""Handles Produce, Fetch, and the other requests that read or write logs."""

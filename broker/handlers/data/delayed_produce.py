@@ -1,139 +1,132 @@
-"""A Produce that is in the log and waits until its records are safe: on all in-sync replicas (acks=all), or on the disk (`flush.messages`).
+"""Holds back the answer to a Produce until its records are safe: on all in-sync replicas (acks=all), or on the disk (`flush.messages`).
 
-`DelayedAppend` is one batch of the hot path, in plain fields; `DelayedProduce` whatever else a request may hold. Both are decided alike.
+Each partition that is waited for stands in its own list of waiters (`AppendedPartition`) and looks only at itself, so that a request of
+many partitions costs no more when one of them moves. The request (`DelayedProduce`) counts those that are left, and has the time limit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from broker.loop.purgatory import DelayedOperation
+from broker.handlers.data.produce_codes import (
+    ACKS_ALL,
+    FLUSH_TIMEOUT_MS,
+    KAFKA_STORAGE_ERROR,
+    NONE,
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    NOT_LEADER_OR_FOLLOWER,
+    REQUEST_TIMED_OUT,
+)
+from broker.loop.purgatory import DelayedOperation, Purgatory
 from broker.network.request_channel import Completion, Pending
-from protocol.errors import ErrorCode
-from protocol.messages.produce import PartitionProduceResponse
-from protocol.produce_fast_path import encode_produce_response
 from replication.leader.partition import Partition
 
-ACKS_ALL = -1
-FLUSH_TIMEOUT_MS = 60_000
-"""How long acks=1 waits for the disk, at least."""
+UNDECIDED = -2
+"""No error code: what becomes of the records is open still."""
 
 
-def wait_ms(acks: int, asked_ms: int) -> int:
-    """How long to wait. Only acks=all has a timeout of the producer's; it is not for the disk."""
-    return asked_ms if acks == ACKS_ALL else max(asked_ms, FLUSH_TIMEOUT_MS)
+class AppendedPartition:
+    """One partition of a Produce whose records are in its log, below `end_offset`. A waiter of the partition."""
 
+    __slots__ = ("base_offset", "completed", "end_offset", "error_code", "partition", "place", "produce")
 
-class DelayedAppend(DelayedOperation):
-    """One batch, appended on the hot path: no objects of a response, and an answer made from a template. Completing takes 3 µs."""
-
-    __slots__ = ("_acks", "_correlation_id", "_end_offset", "_error_code", "_partition", "_pending", "_result", "_topic", "_version")
-
-    def __init__(
-        self,
-        version: int,
-        correlation_id: int,
-        topic: str,
-        partition: Partition,
-        end_offset: int,
-        result: tuple[int, int, int],
-        acks: int,
-        pending: Pending,
-    ) -> None:
-        """`end_offset` is behind the batch's last record; `result` is (first offset, log append time, log start offset)."""
-        super().__init__()
-        self._version = version
-        self._correlation_id = correlation_id
-        self._topic = topic
-        self._partition = partition
-        self._end_offset = end_offset
-        self._result = result
-        self._acks = acks
-        self._pending = pending
-        self._error_code = 0
+    def __init__(self, partition: Partition, base_offset: int, end_offset: int, place: int) -> None:
+        """`place` is where the answer speaks of it."""
+        self.partition = partition
+        self.base_offset = base_offset
+        self.end_offset = end_offset
+        self.place = place
+        self.error_code = NONE
+        self.completed = False
+        self.produce: DelayedProduce | None = None
 
     def try_complete(self) -> bool:
-        """Complete when the batch is safe, or cannot be any more."""
-        partition = self._partition
-        # Most looks come from a high watermark that has moved, but not yet past this batch.
-        if partition.is_leader and self._acks == ACKS_ALL and partition.log.high_watermark < self._end_offset and not partition.is_cut_off:
+        """Complete when the records are safe, or cannot be any more."""
+        produce = self.produce
+        if self.completed or produce is None:
+            return self.completed
+        code = outcome(self.partition, self.end_offset, produce.acks)
+        if code == UNDECIDED:
             return False
-        code = outcome(partition, self._end_offset, self._acks)
-        if code is None:
-            return False
-        self._error_code = code
-        return self.force_complete()
-
-    def on_expiration(self) -> None:
-        """The timeout of the request passed."""
-        self._error_code = ErrorCode.REQUEST_TIMED_OUT
-
-    def on_complete(self) -> None:
-        """Answer."""
-        first_offset, log_append_time_ms, log_start_offset = self._result
-        code = self._error_code
-        self._pending.complete(
-            encode_produce_response(
-                self._version,
-                self._correlation_id,
-                self._topic,
-                self._partition.topic_partition.partition,
-                code,
-                -1 if code else first_offset,
-                log_append_time_ms,
-                log_start_offset,
-                0,
-            )
-        )
+        self.error_code = code
+        self.completed = True
+        produce.on_decided()
+        return True
 
 
 class DelayedProduce(DelayedOperation):
-    """A Produce that waits until its records are on the disk, if `flush.messages` says so, and with acks=all on all in-sync replicas."""
+    """A Produce that waits for some of its partitions."""
 
-    __slots__ = ("_acks", "_answer", "_pending", "_waiting")
+    __slots__ = ("_answer", "_left", "_pending", "_waiting", "acks")
 
     def __init__(
-        self, waiting: list[tuple[Partition, int, PartitionProduceResponse]], answer: Callable[[], Completion], pending: Pending, acks: int
+        self, waiting: Sequence[AppendedPartition], acks: int, answer: Callable[[Sequence[AppendedPartition]], Completion], pending: Pending
     ) -> None:
+        """`answer` makes the answer of what became of each."""
         super().__init__()
-        self._acks = acks
+        self.acks = acks
         self._waiting = waiting
         self._answer = answer
         self._pending = pending
+        self._left = len(waiting)
+
+    def begin(self, purgatory: Purgatory, asked_ms: int) -> None:
+        """Answer now if nothing is left to wait for, or let every partition wait. `asked_ms` is the producer's timeout."""
+        for each in self._waiting:
+            each.produce = self
+            each.try_complete()
+        if self.completed:
+            return
+        # Only acks=all has a timeout of the producer's; it is not for the disk.
+        timeout_ms = asked_ms if self.acks == ACKS_ALL else max(asked_ms, FLUSH_TIMEOUT_MS)
+        if timeout_ms <= 0:
+            self.expire()
+            return
+        left = [each for each in self._waiting if not each.completed]
+        for each in left:
+            waiters = each.partition.waiters
+            waiters.add(each)
+            purgatory.will_purge(waiters)
+        purgatory.wait(self, len(left), timeout_ms)
+
+    def on_decided(self) -> None:
+        """It is known what became of one more partition."""
+        self._left -= 1
+        if not self._left:
+            self.force_complete()
 
     def try_complete(self) -> bool:
-        """Complete when no partition is left whose records are not safe yet."""
-        self._waiting = [entry for entry in self._waiting if not _is_settled(*entry, self._acks)]
-        return not self._waiting and self.force_complete()
+        """Its partitions complete it."""
+        return self.completed
 
     def on_expiration(self) -> None:
         """The timeout of the request passed: what is not replicated by now is answered with REQUEST_TIMED_OUT."""
-        for _, _, result in self._waiting:
-            result.error_code = ErrorCode.REQUEST_TIMED_OUT
+        for each in self._waiting:
+            if not each.completed:
+                each.error_code = REQUEST_TIMED_OUT
 
     def on_complete(self) -> None:
         """Answer."""
-        self._pending.complete(self._answer())
+        self._end_waiting()
+        self._pending.complete(self._answer(self._waiting))
+
+    def cancel(self) -> None:
+        self._end_waiting()
+        super().cancel()
+
+    def _end_waiting(self) -> None:
+        for each in self._waiting:
+            each.completed = True
 
 
-def _is_settled(partition: Partition, end_offset: int, result: PartitionProduceResponse, acks: int) -> bool:
-    """Whether one partition of a Produce that waits is decided; `result` then says how."""
-    code = outcome(partition, end_offset, acks)
-    if code is None:
-        return False
-    if code:
-        result.error_code = code
-    return True
-
-
-def outcome(partition: Partition, end_offset: int, acks: int) -> ErrorCode | None:
-    """What became of the records below `end_offset`; None while that is open."""
+def outcome(partition: Partition, end_offset: int, acks: int) -> int:
+    """The error code for the records below `end_offset`; UNDECIDED while that is open."""
     if not partition.is_leader:
-        return ErrorCode.KAFKA_STORAGE_ERROR if partition.has_failed else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return KAFKA_STORAGE_ERROR if partition.has_failed else NOT_LEADER_OR_FOLLOWER
     if not partition.is_flushed(end_offset):
-        return None
+        return UNDECIDED
     if acks != ACKS_ALL:
-        return ErrorCode.NONE
+        return NONE
     if partition.log.high_watermark < end_offset:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER if partition.is_cut_off else None
-    return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if len(partition.maximal_isr) < partition.effective_min_isr else ErrorCode.NONE
+        return NOT_LEADER_OR_FOLLOWER if partition.is_cut_off else UNDECIDED
+    return NOT_ENOUGH_REPLICAS_AFTER_APPEND if len(partition.maximal_isr) < partition.effective_min_isr else NONE

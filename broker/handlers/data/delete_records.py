@@ -12,6 +12,7 @@ from broker.network.request_channel import Answer, Pending
 from broker.request.context import RequestContext
 from broker.request.internal_topics import INTERNAL_TOPICS
 from broker.request.turns import Steps, each
+from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -40,6 +41,9 @@ def handle_delete_records(request: DeleteRecordsRequest, context: RequestContext
         yield
         result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=UNKNOWN_LOW_WATERMARK)
         results.setdefault(name, []).append(result)
+        if not context.is_authorized(Operation.DELETE, ResourceType.TOPIC, name):
+            result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            continue
         if name in INTERNAL_TOPICS and context.broker.cluster.partition(name, index) is not None:
             result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
             continue

@@ -1,353 +1,561 @@
-"""One Fetch request on its way: what it asks for, the last reading of it, and the answer to that. For the handlers of Fetch."""
+"""Takes one Fetch from its frame to its answer, a few partitions at a time.
+
+Made by the handler of Fetch, which runs it, and lets it wait when it has come to that. A fetch goes through stages (`fetch_stages`): its
+partitions are taken from the request, read, and answered; or watched, waited for and read again. Consumers and followers, requests of one
+partition and of a hundred thousand, the first reading and every other take the same way.
+
+A follower in a session is read in two steps. What it asks for tells its leader how far it is, which is learned at once. Records are found
+only when the answer leaves, at the end of the turn of the loop: what was appended meanwhile goes into the same answer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
-from broker.fetching.fetch_sessions import (
-    INITIAL_EPOCH,
-    NO_SESSION,
-    FetchSession,
-    Partitions,
-    SessionPartition,
-    key_of,
+from broker.fetching.fetch_session import FetchSession, SessionPartition
+from broker.fetching.fetch_sessions import FetchSessionError, FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
+from broker.fetching.session_numbers import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
+from broker.handlers.data.fetch_stages import (
+    ANSWERED,
+    FIRST_THAT_KNOWS_STORAGE_ERRORS,
+    FIRST_THAT_MAY_READ_FROM_FOLLOWERS,
+    FIRST_WITH_ONE_BATCH,
+    FIRST_WITH_TOPIC_IDS,
+    FIRST_WITH_ZSTD,
+    FIRST_WITHOUT_OLD_FORMATS,
+    GATHERING,
+    READING,
+    TAKING,
+    VERIFYING,
+    WAITING,
+    WATCHING,
+    WRITING,
 )
-from broker.handlers.data.leader_hints import current_leader, leader_nodes
+from broker.handlers.data.fetch_writing import FetchWriter
 from broker.handlers.data.partition_errors import partition_error
 from broker.handlers.data.topic_counters import count_failed_fetch
-from broker.request.context import RequestContext
-from broker.request.turns import Steps
+from broker.network.request_channel import Parts
+from broker.network.throttle import QuotaType
+from broker.request.services import Services
+from broker.security.authorizer import Operation, ResourceType
 from config.topic import COMPRESSION_TYPE
+from protocol.cursors.fetch import FetchReader
+from protocol.cursors.kinds import END, FORGOTTEN, PARTITION
 from protocol.errors import ErrorCode
-from protocol.messages.fetch import (
-    FetchableTopicResponse,
-    FetchRequest,
-    FetchResponse,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
-    PartitionData,
-)
 from replication.errors import ReplicationError
 from replication.leader.partition import Partition
-from replication.reading.fetch_read import CONSUMER, DEBUGGING_CONSUMER, FetchParams, is_idle_consumer, is_idle_follower, read_partition
+from replication.ports.replica_selector import NO_PREFERENCE
+from replication.reading.asked_partition import NO_EPOCH
+from replication.reading.fetch_read import CONSUMER, DEBUGGING_CONSUMER, FetchParams, note_end, read_one
+from storage.disk.clock import elapsed_ms
 from storage.errors import StorageError
 
-FIRST_VERSION_THAT_KNOWS_STORAGE_ERRORS = 6
-FIRST_VERSION_WITHOUT_OLD_FORMATS = 4
-FIRST_VERSION_WITH_ZSTD = 10
-FIRST_VERSION_THAT_MAY_READ_FROM_FOLLOWERS = 11
-FIRST_VERSION_WITH_DIVERGING_EPOCHS = 12
-FIRST_VERSION_WITH_TOPIC_IDS = 13
-FIRST_VERSION_WITH_REPLICA_STATE = 15
-FIRST_VERSION_WITH_LEADER_HINTS = 16
+if TYPE_CHECKING:
+    from broker.handlers.data.delayed_fetch import DelayedFetch
+    from broker.network.connection import Connection
 
-GATHERED_BYTES = 64 * 1024
-"""A follower that finds this much is not at the end: it is answered at once."""
-
-PARTITIONS_PER_STEP = 64
-MOST_PARTITIONS_AT_ONCE = 1024
-"""More are read and answered in steps: that many take some milliseconds."""
-
-ASKS_FOR_A_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-
-_Item = TypeVar("_Item")
-
-
-def portions(items: list[_Item]) -> Iterator[list[_Item]]:
-    """One step's work after the other."""
-    return (items[start : start + PARTITIONS_PER_STEP] for start in range(0, len(items), PARTITIONS_PER_STEP))
+SESSION_ERRORS: dict[type[FetchSessionError], ErrorCode] = {
+    FetchSessionIdNotFound: ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    InvalidFetchSessionEpoch: ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    FetchSessionTopicIdError: ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+}
 
 
 class Fetch:
-    """One Fetch request on its way: what it asks for, and the last reading of it."""
+    """One Fetch on its way. `stage` says how far it has come; `parts` is its answer once it is ANSWERED."""
 
     __slots__ = (
-        "_asked",
+        "_answers_anyway",
+        "_at",
+        "_correlation_id",
+        "_creates_session",
+        "_current",
+        "_entries",
+        "_failed",
+        "_finds_later",
+        "_grown",
+        "_has_unread",
+        "_is_diverted",
+        "_is_given_up",
+        "_max_bytes",
+        "_min_bytes",
+        "_named",
+        "_of_topic",
+        "_reader",
+        "_reads_old_segment",
+        "_refusal",
+        "_replicas",
+        "_topic",
         "_unknown",
-        "answers",
-        "context",
-        "create_session",
-        "failed",
-        "max_bytes",
+        "_version",
+        "_waited_for",
+        "_writer",
+        "connection",
+        "delayed",
+        "has_moved",
+        "is_incremental",
         "max_wait_ms",
-        "min_bytes",
         "params",
-        "partitions",
+        "parts",
+        "services",
         "session",
-        "size",
-        "waited",
+        "stage",
     )
 
-    def __init__(self, request: FetchRequest, context: RequestContext, partitions: Partitions, session: FetchSession | None) -> None:
-        version = context.api_version
-        self.context = context
-        self.partitions = partitions
-        if session is not None and not session.partitions:
-            # nothing is left to remember: the session ends, and what the request itself names is read once more
-            context.broker.fetch_sessions.remove(session.session_id)
-            session = None
-        self.session = session
-        self._asked = () if session is None or version >= FIRST_VERSION_WITH_DIVERGING_EPOCHS else request.topics
-        self.create_session = request.session_epoch == INITIAL_EPOCH
-        replica_id = request.replica_id if version < FIRST_VERSION_WITH_REPLICA_STATE else request.replica_state.replica_id
-        or_follower = replica_id < DEBUGGING_CONSUMER or (replica_id < 0 and version >= FIRST_VERSION_THAT_MAY_READ_FROM_FOLLOWERS)
-        self.params = FetchParams(
-            max(replica_id, CONSUMER),  # a debugging consumer sees what others see, if it also asks followers
-            request.isolation_level,
-            or_follower=or_follower,
-            rack_id=request.rack_id if replica_id < 0 and version >= FIRST_VERSION_THAT_MAY_READ_FROM_FOLLOWERS else None,
-            listener=context.connection.listener_name,
-        )
-        self.max_wait_ms = request.max_wait_ms
-        self.max_bytes = min(request.max_bytes, context.broker.fetch_max_bytes)
-        self.min_bytes = min(request.min_bytes, self.max_bytes)
-        self.answers: list[tuple[SessionPartition, PartitionData]] = []
-        """Without those of a session about which there is nothing to say."""
-        self.waited: list[tuple[Partition, SessionPartition]] = []
-        """The partitions that were read, whose progress could complete this fetch."""
-        self._unknown: list[tuple[SessionPartition, PartitionData]] = []
-        self.size = 0
-        self.failed = False
+    def __init__(self, reader: FetchReader, correlation_id: int, connection: Connection, services: Services) -> None:
+        self.services = services
+        self.connection = connection
+        self.delayed: DelayedFetch | None = None
+        """What waits for it, once something does."""
+        self.parts: Parts = []
+        self.session = FetchSession(uses_topic_ids=reader.version >= FIRST_WITH_TOPIC_IDS)
+        self.is_incremental = reader.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH)
+        self.stage = VERIFYING if self.is_incremental else TAKING
+        self.max_wait_ms = reader.max_wait_ms
+        self.params = FetchParams(CONSUMER, reader.isolation_level, or_follower=False)
+        self.has_moved = False
+        """Whether something has happened to its partitions while they were read, or gathered for."""
+        self._reader = reader
+        self._version = reader.version
+        self._correlation_id = correlation_id
+        self._replicas = services.replica_manager
+        self._creates_session = reader.session_epoch == INITIAL_EPOCH
+        self._max_bytes = min(reader.max_bytes, services.fetch_max_bytes)
+        self._min_bytes = min(reader.min_bytes, self._max_bytes)
+        self._entries: list[SessionPartition] = []
+        self._named: list[SessionPartition] = []
+        """Those of a session that its request names."""
+        self._unknown: list[SessionPartition] = []
+        """What the cluster does not know, or does not tell the client, is answered last."""
+        self._at = 0
+        self._topic = b""
+        self._of_topic: dict[int, Partition] | None = None
+        self._refusal = ErrorCode.NONE
+        self._current: SessionPartition | None = None
+        self._writer: FetchWriter | None = None
+        self._finds_later = False
+        self._has_unread = False
+        self._reads_old_segment = False
+        self._failed = False
+        self._is_diverted = False
+        self._is_given_up = False
+        self._answers_anyway = False
+        self._waited_for = 0
+        self._grown = 0
 
-    @property
-    def is_large(self) -> bool:
-        """Whether it is read and answered in steps."""
-        return len(self.partitions) > MOST_PARTITIONS_AT_ONCE
+    # -- the way ---------------------------------------------------------------------------------------------------------
 
-    def read(self, now_ms: int, *, is_first_read: bool = True, may_wait: bool = True) -> None:
-        """Read every partition, in order, until max_bytes are found. The first batch is returned whole even when it is larger.
+    def run(self, limit: int) -> bool:
+        """Go on with up to `limit` partitions in each stage; False when there is more to be done at once.
 
-        What the cluster does not know is answered last and is no reason to answer at once, as in Apache Kafka. Raises ColdRead unless it
-        `may_wait` for the disk; reading again is then harmless.
+        Raises ProtocolError when the request cannot be read. Raises ColdRead when the disk is to be waited for; `read_again` follows then.
         """
-        self._begin()
-        self._read(self.partitions.values(), now_ms, is_first_read=is_first_read, may_wait=may_wait)
-        self.answers += self._unknown
+        while True:
+            if self.stage == READING:
+                if not self._read(limit):
+                    return False
+                self._decide()
+            elif self.stage == WRITING:
+                if not self._write(limit):
+                    return False
+                self._finish()
+            elif self.stage == WATCHING:
+                if not self._watch(limit):
+                    return False
+                self.stage = WAITING
+            elif self.stage == TAKING:
+                if not self._take(limit):
+                    return False
+                self._begin()
+            elif self.stage == VERIFYING:
+                if not self._reader.verify(limit):
+                    return False
+                self._find_session()
+            else:
+                return True
 
-    def read_steps(self, now_ms: int, *, may_wait: bool) -> Steps[None]:
-        """The first reading, in steps."""
-        self._begin()
-        for some in portions(list(self.partitions.values())):
-            self._read(some, now_ms, is_first_read=True, may_wait=may_wait)
-            yield
-        self.answers += self._unknown
+    def keep(self) -> None:
+        """What is not read of the frame is read later: the frame is somebody else's soon."""
+        self._reader.detach()
+
+    def read_again(self, *, answers_anyway: bool, may_wait: bool = False) -> None:
+        """Begin another reading. `answers_anyway`: what it finds is answered even if the client wants more."""
+        if self._is_given_up:
+            return
+        self._answers_anyway = self._answers_anyway or answers_anyway
+        self.params.may_wait = may_wait
+        if self.stage in (WAITING, GATHERING):
+            self.params.is_first_reading = False
+        self._finds_later = False
+        self._begin_reading()
+
+    def give_up(self) -> None:
+        """Answer with nothing that is not written yet: the session has ended, or another fetch goes on with it."""
+        self.session.end_fetch(self)
+        self._is_given_up = True
+        if self.stage < WRITING or self.stage in (WAITING, GATHERING):
+            self._entries = []
+            self._unknown = []
+            self._failed = False
+            self._at = 0
+            self.stage = WRITING
+        if self.delayed is not None:
+            self.delayed.on_given_up()
+
+    def abandon(self) -> None:
+        """Nobody waits for an answer any more."""
+        session = self.session
+        session.end_fetch(self)
+        if session.session_id == NO_SESSION:
+            session.has_ended = True
+
+    # -- taking ----------------------------------------------------------------------------------------------------------
+
+    def _find_session(self) -> None:
+        """The request is sound: go on with the session that it names."""
+        reader = self._reader
+        services = self.services
+        now_ms = elapsed_ms(services.clock)
+        try:
+            self.session = services.fetch_sessions.get(
+                reader.session_id, reader.session_epoch, uses_topic_ids=self._version >= FIRST_WITH_TOPIC_IDS, now_ms=now_ms
+            )
+        except FetchSessionError as error:
+            self.session = FetchSession(uses_topic_ids=False)
+            self._writer = FetchWriter(self._version, self._correlation_id, self.session, self.params, services)
+            self._writer.error_code = SESSION_ERRORS[type(error)]
+            self._named = []
+            self.stage = WRITING
+            return
+        self.session.begin_fetch(self)
+        self.stage = TAKING
+
+    def _take(self, limit: int) -> bool:
+        """Take what the request names into the session; whether that was all."""
+        reader = self._reader
+        session = self.session
+        topic = b""
+        name: str | None = None
+        for _ in range(limit):
+            kind = reader.advance()
+            if kind == PARTITION:
+                if reader.topic is not topic:
+                    topic = reader.topic
+                    name = self._name_of(topic)
+                asked = session.find(topic, reader.index)
+                if asked is None:
+                    asked = session.add(topic, name, reader.index)
+                asked.ask_again(
+                    reader.fetch_offset,
+                    reader.partition_max_bytes,
+                    reader.current_leader_epoch,
+                    reader.last_fetched_epoch,
+                    reader.log_start_offset,
+                )
+                if self.is_incremental:
+                    self._named.append(asked)
+            elif kind == FORGOTTEN:
+                if self.is_incremental:
+                    session.forget(reader.topic, reader.index)
+            elif kind == END:
+                return True
+        return False
+
+    def _name_of(self, topic: bytes) -> str | None:
+        """The name of a topic that a request calls so; None for an id that is not known."""
+        if self._version >= FIRST_WITH_TOPIC_IDS:
+            return self.services.cluster.names_by_id.get(topic)
+        return topic.decode()
 
     def _begin(self) -> None:
-        self.answers = []
-        self.waited = []
-        self._unknown = []
-        self.size = 0
-        self.failed = False
-        if self.params.replica_id >= 0:
-            self.params.begin()
-
-    def _read(self, partitions: Iterable[SessionPartition], now_ms: int, *, is_first_read: bool, may_wait: bool) -> None:
-        broker = self.context.broker
-        replicas = broker.replica_manager
-        version = self.context.api_version
+        """All that the request says is known: begin to read."""
+        reader = self._reader
+        services = self.services
+        version = self._version
+        replica_id = reader.replica_id
+        may_read_from_followers = replica_id < 0 and version >= FIRST_THAT_MAY_READ_FROM_FOLLOWERS
         params = self.params
-        left = max(self.max_bytes - self.size, 0)
-        min_one_batch = version >= 3 and not self.size
-        answers = self.answers
-        waited = self.waited
-        unknown = self._unknown
-        is_in_session = self.session is not None and version >= FIRST_VERSION_WITH_TOPIC_IDS
-        is_follower_in_session = is_in_session and params.replica_id >= 0
-        is_consumer_in_session = is_in_session and params.replica_id == CONSUMER and replicas.replica_selector is None
-        for asked in partitions:
-            name = asked.name or self._resolve(asked)
-            if name is None:
-                unknown.append((asked, self._failed(asked, ErrorCode.UNKNOWN_TOPIC_ID)))
-                continue
-            partition = replicas.partition(name, asked.partition)
-            if partition is None and replicas.cluster.partition(name, asked.partition) is None:
-                unknown.append((asked, self._failed(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
-                continue
-            if partition is not None:
-                partition.stats.fetch_requests += 1
-                if (
-                    is_idle_consumer(partition, asked, params.isolation)
-                    if is_consumer_in_session
-                    else is_follower_in_session
-                    and is_idle_follower(partition, asked, params.replica_id, now_ms, is_first_read=is_first_read)
-                ):
-                    waited.append((partition, asked))
-                    continue
-            try:
-                max_bytes = asked.max_bytes if asked.max_bytes < left else left
-                answer = read_partition(
-                    replicas,
-                    name,
-                    asked,
-                    params,
-                    max_bytes,
-                    now_ms,
-                    min_one_batch=min_one_batch,
-                    is_first_read=is_first_read,
-                    may_wait=may_wait,
-                )
-            except (StorageError, ReplicationError) as error:
-                self.failed = True
-                count_failed_fetch(replicas, name, error)
-                answers.append((asked, self._failed(asked, partition_error(error, broker), was_read=True)))
-                continue
-            assert partition is not None  # or read_partition would have raised
-            if version < FIRST_VERSION_WITH_ZSTD:
-                refused = self._too_old_for(partition)
-                if refused:
-                    self.failed = True
-                    answers.append((asked, self._failed(asked, refused)))
-                    continue
-            records = answer.records
-            if records:
-                size = len(records)
-                self.size += size
-                left = left - size if size < left else 0
-                min_one_batch = False
-            answers.append((asked, answer))
-            waited.append((partition, asked))
+        params.replica_id = max(replica_id, CONSUMER)  # a debugging consumer sees what others see, if it also asks followers
+        params.or_follower = replica_id < DEBUGGING_CONSUMER or may_read_from_followers
+        client = self.connection.client
+        params.listener = client.listener_name
+        params.may_wait = False
+        if may_read_from_followers and reader.rack_id and self._replicas.replica_selector is not None:
+            params.rack_id = reader.rack_id.decode()
+        if replica_id >= 0:
+            fetches = self._replicas.topic_stats.follower_fetches
+            fetches[version] = fetches.get(version, 0) + 1
+        if not self.is_incremental:
+            services.fetch_sessions.remove(reader.session_id)
+            self.session.begin_fetch(self)
+        elif not self.session.size:
+            self._end_session()
+        else:
+            self._finds_later = params.replica_id >= 0 and self.max_wait_ms > 0 and self._min_bytes <= 1
+            reader_is = (version, params.replica_id, params.isolation, params.rack_id is not None, self.connection.access.generation)
+            self.session.belong_to(client, reader_is)
+            self.session.on_fetch(elapsed_ms(services.clock))
+        self._begin_reading()
 
-    def _resolve(self, asked: SessionPartition) -> str | None:
-        """The name of a topic that was unknown when the session was told of it."""
-        if self.context.api_version < FIRST_VERSION_WITH_TOPIC_IDS:
-            return asked.name
-        asked.name = self.context.broker.cluster.names_by_id.get(asked.topic_id)
-        return asked.name
+    def _end_session(self) -> None:
+        """Nothing is left to remember: the session ends, and what the request itself names is read once more."""
+        self.session.end_fetch(self)
+        self.services.fetch_sessions.remove(self.session.session_id)
+        self.is_incremental = False
+        self.session = FetchSession(uses_topic_ids=self.session.uses_topic_ids)
+        self.session.begin_fetch(self)
+        for named in self._named:
+            if self.session.find(named.topic, named.index) is None:
+                asked = self.session.add(named.topic, named.name, named.index)
+                asked.ask_again(named.offset, named.max_bytes, named.leader_epoch, named.last_fetched_epoch, named.start)
+
+    # -- reading ---------------------------------------------------------------------------------------------------------
+
+    def _begin_reading(self) -> None:
+        params = self.params
+        params.begin(self._max_bytes, elapsed_ms(self.services.clock), min_one_batch=self._version >= FIRST_WITH_ONE_BATCH)
+        params.finds_records = not self._finds_later
+        self._entries = self.session.in_order()
+        self._unknown = []
+        self._at = 0
+        self._waited_for = self.session.size - len(self._entries)
+        self._failed = False
+        self._is_diverted = False
+        self._has_unread = False
+        self._reads_old_segment = False
+        self.has_moved = False
+        self.stage = READING
+
+    def _read(self, limit: int) -> bool:
+        """Read the next partitions; whether those were all."""
+        entries = self._entries
+        end = min(self._at + limit, len(entries))
+        self._topic = b""  # what is known of a topic holds for as long as nobody else runs
+        while self._at < end:
+            asked = entries[self._at]
+            self._current = asked
+            self._read_one(asked)
+            self._at += 1
+        self._current = None
+        return end == len(entries)
+
+    def _read_one(self, asked: SessionPartition) -> None:
+        """Find the partition, check whether and how far the client may read it, and read it."""
+        if asked.topic is not self._topic:
+            self._look_up_topic(asked)
+        if self._refusal != ErrorCode.NONE:
+            self._refuse(asked, self._refusal)
+            return
+        index = asked.index
+        partition = self._of_topic.get(index) if self._of_topic is not None else None
+        name = asked.name
+        assert name is not None  # or it would have been refused
+        if partition is None and self._replicas.cluster.partition(name, index) is None:
+            self._refuse(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return
+        params = self.params
+        asked.is_unknown = False
+        try:
+            if partition is None:
+                partition = self._replicas.partition_or_raise(name, index)
+            asked.stand_at(partition)
+            if params.is_first_reading or params.replica_id < 0 or not self.is_incremental:
+                partition.stats.fetch_requests += 1
+            left, size, min_one_batch = params.left, params.size, params.min_one_batch
+            read_one(self._replicas, partition, asked, params)
+        except (StorageError, ReplicationError) as error:
+            count_failed_fetch(self._replicas, name, error)
+            self._fail(asked, partition_error(error, self.services))
+            return
+        if self._version < FIRST_WITH_ZSTD and (refused := self._too_old_for(partition)) != ErrorCode.NONE:
+            params.left, params.size, params.min_one_batch = left, size, min_one_batch
+            self._fail(asked, refused)
+            asked.aborted = ()
+            return
+        asked.error_code = ErrorCode.NONE
+        if asked.diverging_epoch != NO_EPOCH or asked.preferred_read_replica != NO_PREFERENCE:
+            self._is_diverted = True
+        if self._finds_later and asked.offset < asked.end_offset:
+            self._has_unread = True
+            if asked.offset < partition.log.active_segment.base_offset:
+                self._reads_old_segment = True
+        self._waited_for += 1
+        if self.is_incremental and params.is_first_reading:
+            asked.maybe_rest(params)
+
+    def _look_up_topic(self, asked: SessionPartition) -> None:
+        self._topic = asked.topic
+        if asked.name is None:
+            asked.name = self._name_of(asked.topic)
+        name = asked.name
+        self._of_topic = None
+        if name is None:
+            self._refusal = ErrorCode.UNKNOWN_TOPIC_ID
+        elif not self._may_read(name):
+            self._refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        else:
+            self._refusal = ErrorCode.NONE
+            self._of_topic = self._replicas.partitions.get(name)
+
+    def _may_read(self, name: str) -> bool:
+        access = self.connection.access
+        if self.params.replica_id >= 0:
+            return access.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+        return access.may(Operation.READ, ResourceType.TOPIC, name)
+
+    def _refuse(self, asked: SessionPartition, code: ErrorCode) -> None:
+        """What the cluster does not know is no reason to answer at once, as in Apache Kafka."""
+        asked.stand_at(None)
+        asked.region = None
+        asked.aborted = ()
+        asked.is_unknown = True
+        asked.error_code = code
+        self._unknown.append(asked)
+
+    def _fail(self, asked: SessionPartition, code: ErrorCode) -> None:
+        self._failed = True
+        if code == ErrorCode.KAFKA_STORAGE_ERROR and self._version < FIRST_THAT_KNOWS_STORAGE_ERRORS:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        asked.region = None
+        asked.aborted = None
+        asked.error_code = code
 
     def _too_old_for(self, partition: Partition) -> ErrorCode:
         """Why a reader of this version could not understand what the log holds."""
         if partition.log.config[COMPRESSION_TYPE] == "zstd":
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-        if self.context.api_version < FIRST_VERSION_WITHOUT_OLD_FORMATS:
+        if self._version < FIRST_WITHOUT_OLD_FORMATS:
             return ErrorCode.UNSUPPORTED_VERSION
         return ErrorCode.NONE
 
-    def _failed(self, asked: SessionPartition, code: ErrorCode, *, was_read: bool = False) -> PartitionData:
-        version = self.context.api_version
-        if code == ErrorCode.KAFKA_STORAGE_ERROR and version < FIRST_VERSION_THAT_KNOWS_STORAGE_ERRORS:
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        answer = PartitionData(
-            partition_index=asked.partition,
-            error_code=code,
-            high_watermark=-1,
-            last_stable_offset=-1,
-            log_start_offset=-1,
-            aborted_transactions=None if was_read else [],
-            records=b"",
-        )
-        if version >= FIRST_VERSION_WITH_LEADER_HINTS and code in ASKS_FOR_A_LEADER:
-            leader_id, leader_epoch = current_leader(self.context.broker.replica_manager, asked.name or "", asked.partition)
-            answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
-        return answer
+    # -- what follows a reading --------------------------------------------------------------------------------------------
 
-    def must_answer_now(self) -> bool:
+    def _decide(self) -> None:
+        """Answer, gather, wait, or find what there is to be read."""
+        self._at = 0
+        if self._finds_later:
+            self._finds_later = False
+            if self._has_unread and not self._failed and not self._reads_old_segment:
+                self.stage = GATHERING
+            elif self._has_unread or self._must_answer():
+                self.params.is_first_reading = False
+                self._begin_reading()
+            else:
+                self.stage = WATCHING
+        elif self._must_answer():
+            self.stage = WRITING
+        else:
+            self.stage = WATCHING
+        if self.stage == WATCHING:
+            self._grown = self.params.size
+
+    def _must_answer(self) -> bool:
         """Whether there is enough, or no use in waiting."""
-        if self.size >= self.min_bytes or self.failed or self.max_wait_ms <= 0 or not self.waited:
-            return True
-        return any(answer.diverging_epoch.epoch != -1 or answer.preferred_read_replica != -1 for _, answer in self.answers)
+        return (
+            self.params.size >= self._min_bytes
+            or self._failed
+            or self._is_diverted
+            or self._answers_anyway
+            or self.max_wait_ms <= 0
+            or not self._waited_for
+        )
 
-    def may_gather(self) -> bool:
-        """Whether a follower had better wait until the end of the turn: it is at the end, nearly, and more may be coming in this turn."""
-        if self.session is None or self.params.replica_id < 0 or self.failed or self.max_wait_ms <= 0:
-            return False
-        return 0 < self.size < GATHERED_BYTES
+    @property
+    def watched(self) -> int:
+        """How many partitions it waits for."""
+        return self._waited_for
 
-    def response(self, now_ms: int) -> FetchResponse:
-        """The answer to the last reading, as the session shortens it."""
-        session_id, answers = self._news(now_ms)
-        topics: list[FetchableTopicResponse] = []
-        self._group(answers, topics)
-        return self._response(session_id, topics)
+    def _watch(self, limit: int) -> bool:
+        """Watch the next partitions that were read; whether those were all. What has moved since it was read is not lost."""
+        entries = self._entries
+        end = min(self._at + limit, len(entries))
+        while self._at < end:
+            asked = entries[self._at]
+            partition = asked.partition
+            if partition is not None and not asked.is_waiting:
+                asked.wait()
+                if not self.is_incremental:
+                    self.services.fetch_purgatory.will_purge(partition.waiters)
+                if self.params.end_offset(partition) != asked.end_offset or self._has_changed_hands(asked, partition):
+                    self.has_moved = True
+            self._at += 1
+        return end == len(entries)
 
-    def response_steps(self, now_ms: int) -> Steps[FetchResponse]:
-        """The same in steps."""
-        session_id, answers = self._news(now_ms)
-        topics: list[FetchableTopicResponse] = []
-        for some in portions(answers):
-            self._group(some, topics)
-            yield
-        return self._response(session_id, topics)
+    def on_moved(self, asked: SessionPartition, partition: Partition) -> None:
+        """Something has happened to a partition: read again if that may be enough."""
+        if self.stage != WAITING:
+            if asked is not self._current:
+                self.has_moved = True
+            return
+        if self._has_changed_hands(asked, partition):
+            self._answers_anyway = True
+        else:
+            self._grown += self._growth(asked, partition)
+            if self._grown < self._min_bytes:
+                return
+        assert self.delayed is not None  # or it would not wait
+        self.delayed.on_enough()
 
-    def _news(self, now_ms: int) -> tuple[int, list[tuple[SessionPartition, PartitionData]]]:
-        """The id of the session, and what its client has to be told."""
-        session = self.session
-        answers = self.answers
-        session_id = NO_SESSION
-        if self.params.replica_id >= 0:
-            fetches = self.context.broker.replica_manager.topic_stats.follower_fetches
-            fetches[self.context.api_version] = fetches.get(self.context.api_version, 0) + 1
-        if self.params.throttled_bytes:
-            quota = self.context.broker.replica_manager.leader_quota
+    def _has_changed_hands(self, asked: SessionPartition, partition: Partition) -> bool:
+        return not (partition.is_leader or (self.params.or_follower and partition.is_online)) or asked.leader_epoch not in (
+            NO_EPOCH,
+            partition.leader_epoch,
+        )
+
+    def _growth(self, asked: SessionPartition, partition: Partition) -> int:
+        """How many bytes more may be read than when it was looked at last; enough where only a reading tells."""
+        end_offset, segment, size = asked.end_offset, asked.open_segment, asked.open_size
+        note_end(partition, asked, self.params)
+        if asked.end_offset == end_offset:
+            return 0
+        if segment is None or asked.open_segment is not segment or asked.open_size <= size:
+            return self._min_bytes
+        return asked.open_size - size
+
+    # -- answering -------------------------------------------------------------------------------------------------------
+
+    def _write(self, limit: int) -> bool:
+        """Write the next partitions into the answer; whether those were all."""
+        writer = self._writer
+        if writer is None:
+            writer = self._begin_answer()
+        entries = self._entries
+        known = len(entries)
+        last = known + len(self._unknown)
+        end = min(self._at + limit, last)
+        while self._at < end:
+            if self._at < known:
+                asked = entries[self._at]
+                if not asked.is_unknown:
+                    writer.write_one(asked)
+            else:
+                writer.write_one(self._unknown[self._at - known])
+            self._at += 1
+        return end == last
+
+    def _begin_answer(self) -> FetchWriter:
+        params = self.params
+        services = self.services
+        writer = self._writer = FetchWriter(self._version, self._correlation_id, self.session, params, services)
+        writer.is_incremental = self.is_incremental
+        if params.throttled_bytes:
+            quota = self._replicas.leader_quota
             assert quota is not None  # or nothing would be throttled
-            self.params.count(quota)
-        if session is not None:
-            session_id = session.session_id
-            answers = [pair for pair in answers if pair[0].has_news(pair[1])]
-            for asked, answer in answers:
-                if answer.records:
-                    session.serve_last(key_of(asked.name, asked.topic_id, asked.partition))
-        elif self.create_session:
-            session_id = self.context.broker.fetch_sessions.maybe_create(
-                self.partitions,
-                is_follower=self.params.replica_id >= 0,
-                uses_topic_ids=self.context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS,
-                now_ms=now_ms,
-            )
-            if session_id != NO_SESSION:
-                for asked, answer in answers:
-                    asked.has_news(answer)
-        return session_id, answers
+            params.count(quota)
+        if params.replica_id < 0:
+            writer.throttle_time_ms = self.connection.throttle(QuotaType.FETCH, params.size)
+            if writer.throttle_time_ms > 0:
+                # As in Apache Kafka: the client is told to wait, and nothing else.
+                self._creates_session = False
+                self._entries = []
+                self._unknown = []
+        if self._creates_session:
+            self._creates_session = False
+            services.fetch_sessions.maybe_keep(self.session, is_follower=params.replica_id >= 0, now_ms=elapsed_ms(services.clock))
+        return writer
 
-    def _group(self, answers: list[tuple[SessionPartition, PartitionData]], topics: list[FetchableTopicResponse]) -> None:
-        """Puts answers into topics, and counts what they hold."""
-        last = topics[-1] if topics else None
-        stats = self.context.broker.replica_manager.topic_stats
-        for asked, answer in answers:
-            if answer.records:
-                of_topic = stats.of_any(asked.name or "")
-                if self.params.replica_id >= 0:
-                    of_topic.replication_bytes_out += len(answer.records)
-                    if self._is_added(asked.name or "", asked.partition):
-                        of_topic.reassignment_bytes_out += len(answer.records)
-                else:
-                    of_topic.bytes_out += len(answer.records)
-            if last is None or last.topic_id != asked.topic_id or (last.topic != asked.name and asked.name is not None):
-                last = FetchableTopicResponse(topic=asked.name or "", topic_id=asked.topic_id)
-                topics.append(last)
-            last.partitions.append(answer)
-
-    def _response(self, session_id: int, topics: list[FetchableTopicResponse]) -> FetchResponse:
-        if self.context.api_version < FIRST_VERSION_WITH_DIVERGING_EPOCHS and any(
-            answer.diverging_epoch.epoch != -1 for topic in topics for answer in topic.partitions
-        ):
-            return self._unsupported_version(session_id)
-        response = FetchResponse(session_id=session_id, responses=topics)
-        if self.failed and self.context.api_version >= FIRST_VERSION_WITH_LEADER_HINTS:
-            response.node_endpoints = self._node_endpoints()
-        return response
-
-    def _unsupported_version(self, session_id: int) -> FetchResponse:
-        """A later version told the session of the last epoch that was fetched, and this one cannot be told where the logs diverge."""
-        code = ErrorCode.UNSUPPORTED_VERSION
-        topics = [
-            FetchableTopicResponse(
-                topic=topic.topic,
-                partitions=[
-                    PartitionData(partition_index=asked.partition, error_code=code, high_watermark=-1, records=None)
-                    for asked in topic.partitions
-                ],
-            )
-            for topic in self._asked
-        ]
-        return FetchResponse(error_code=code, session_id=session_id, responses=topics)
-
-    def _is_added(self, topic: str, index: int) -> bool:
-        """Whether the follower that asks is a replica that a reassignment adds."""
-        partition = self.context.broker.replica_manager.partition(topic, index)
-        return partition is not None and self.params.replica_id in partition.adding_replicas
-
-    def _node_endpoints(self) -> list[NodeEndpoint]:
-        leaders = {answer.current_leader.leader_id for _, answer in self.answers}
-        nodes = leader_nodes(self.context.broker.replica_manager, leaders, self.context.connection.listener_name)
-        return [NodeEndpoint(node_id=node_id, host=endpoint.host, port=endpoint.port, rack=rack) for node_id, endpoint, rack in nodes]
+    def _finish(self) -> None:
+        assert self._writer is not None  # something was written, if only the beginning
+        self.parts = self._writer.finish(self._named)
+        self.stage = ANSWERED
+        self.abandon()

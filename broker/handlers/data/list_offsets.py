@@ -15,13 +15,15 @@ from typing import Any
 from broker.handlers.data.cold_reads import until_cached
 from broker.handlers.data.partition_errors import partition_error
 from broker.request.context import RequestContext
-from broker.request.turns import Steps
+from broker.request.turns import Steps, each
+from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 from replication.errors import OffsetNotAvailable, ReplicationError
@@ -65,29 +67,39 @@ def _list(request: ListOffsetsRequest, context: RequestContext, *, may_wait: boo
             asked[key] = asked.get(key, 0) + 1
             yield
     topics = []
+    refused = []
     for topic in request.topics:
+        if not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+            refused.append((yield from _refused(topic)))
+            continue
         partitions = []
         for partition in topic.partitions:
             if context.api_version > 0 and asked[topic.name, partition.partition_index] > 1:
-                answer = ListOffsetsPartitionResponse(
-                    partition_index=partition.partition_index,
-                    error_code=ErrorCode.INVALID_REQUEST,
-                    timestamp=-1,
-                    offset=UNKNOWN_OFFSET,
-                    leader_epoch=-1,
-                )
+                answer = _failed(partition, ErrorCode.INVALID_REQUEST)
             else:
                 answer = _list_one(topic.name, partition, request, context, may_wait=may_wait)
             partitions.append(answer)
             yield
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
-    return ListOffsetsResponse(topics=topics)
+    return ListOffsetsResponse(topics=topics + refused)
+
+
+def _failed(asked: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index, error_code=code, timestamp=-1, offset=UNKNOWN_OFFSET, leader_epoch=-1
+    )
+
+
+def _refused(topic: ListOffsetsTopic) -> Steps[ListOffsetsTopicResponse]:
+    """A topic that the client may not describe."""
+    partitions = yield from each(topic.partitions, lambda asked: _failed(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    return ListOffsetsTopicResponse(name=topic.name, partitions=partitions)
 
 
 def _list_one(
     topic: str, asked: ListOffsetsPartition, request: ListOffsetsRequest, context: RequestContext, *, may_wait: bool
 ) -> ListOffsetsPartitionResponse:
-    answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, timestamp=-1, offset=UNKNOWN_OFFSET, leader_epoch=-1)
+    answer = _failed(asked, ErrorCode.NONE)
     version = context.api_version
     timestamp = asked.timestamp
     if timestamp < 0 and version < FIRST_VERSION_OF.get(timestamp, FUTURE_VERSION):

@@ -1,16 +1,20 @@
 """OffsetForLeaderEpoch (api 23), versions 0-4 (KIP-101, KIP-279, KIP-320).
 
 Where a leader epoch ended in this leader's log: how a follower or a consumer finds the point up to which its own history is ours.
-Versions below 3 have no replica id and are for followers.
+Versions below 3 have no replica id and are for followers. Brokers ask by the right to act in the cluster, consumers by that to describe
+the topic (KIP-320).
 """
 
 from broker.handlers.data.partition_errors import partition_error
 from broker.request.context import RequestContext
-from broker.request.turns import Steps
+from broker.request.turns import Steps, each
+from broker.security.authorizer import Operation, ResourceType
+from protocol.errors import ErrorCode
 from protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
 from replication.errors import ReplicationError
@@ -20,11 +24,17 @@ from storage.errors import StorageError
 def handle_offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Steps[OffsetForLeaderEpochResponse]:
     """The end offset of each asked epoch; -1 when this log knows no such epoch."""
     replicas = context.broker.replica_manager
+    is_broker = context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     topics = []
+    refused = []
     for topic in request.topics:
+        if not is_broker and not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic):
+            results = yield from each(topic.partitions, lambda asked: _no_offset(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            refused.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=results))
+            continue
         results = []
         for asked in topic.partitions:
-            result = EpochEndOffset(partition=asked.partition, leader_epoch=-1, end_offset=-1)
+            result = _no_offset(asked, ErrorCode.NONE)
             results.append(result)
             try:
                 partition = replicas.partition_or_raise(topic.topic, asked.partition)
@@ -34,4 +44,8 @@ def handle_offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context
                 result.error_code = partition_error(error, context.broker)
             yield
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=results))
-    return OffsetForLeaderEpochResponse(topics=topics)
+    return OffsetForLeaderEpochResponse(topics=topics + refused)
+
+
+def _no_offset(asked: OffsetForLeaderPartition, code: ErrorCode) -> EpochEndOffset:
+    return EpochEndOffset(partition=asked.partition, error_code=code, leader_epoch=-1, end_offset=-1)

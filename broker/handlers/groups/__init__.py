@@ -1,0 +1,1 @@
+"""Handles requests about groups and committed offsets."""

@@ -3,10 +3,11 @@
 A group that does not exist is described as Dead, without an error. Metadata and assignments are shown while the group is Stable.
 """
 
-from broker.groups.group import Group, GroupState
+from broker.groups.classic_group import ClassicGroup
+from broker.groups.group import GroupState
 from broker.request.context import RequestContext
 from broker.request.turns import Steps
-from broker.security.authorizer import Operation, ResourceType, authorized_operations
+from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
 
@@ -30,13 +31,11 @@ def _describe(group_id: str, request: DescribeGroupsRequest, context: RequestCon
         return DescribedGroup(error_code=error, group_id=group_id)
     described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value) if group is None else _described(group)
     if request.include_authorized_operations:
-        described.authorized_operations = authorized_operations(
-            context.broker.authorizer, str(context.connection.principal), context.connection.client_host, ResourceType.GROUP, group_id
-        )
+        described.authorized_operations = context.access.operations(ResourceType.GROUP, group_id)
     return described
 
 
-def _described(group: Group) -> DescribedGroup:
+def _described(group: ClassicGroup) -> DescribedGroup:
     is_stable = group.state is GroupState.STABLE
     return DescribedGroup(
         group_id=group.group_id,

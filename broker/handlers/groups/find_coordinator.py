@@ -84,7 +84,7 @@ def _find(key_type: int, key: str, context: RequestContext) -> Found:
 def _leader(topic: str, partition: int, context: RequestContext) -> Found:
     cluster = context.broker.cluster
     leader_id, _ = cluster.leader_of(topic, partition)
-    endpoint = cluster.endpoint(leader_id, context.connection.listener_name)
+    endpoint = cluster.endpoint(leader_id, context.client.listener_name)
     if endpoint is None:
         return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return Found(ErrorCode.NONE, leader_id, endpoint.host, endpoint.port)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from struct import Struct
 
+from broker.groups.classic_group import MemberMetadata, Protocols
 from broker.groups.effects import JoinResult
-from broker.groups.group import MemberMetadata, Protocols
 from broker.groups.joining import Join
 from broker.handlers.delayed_answer import DelayedAnswer
 from broker.network.request_channel import Answer
@@ -51,7 +51,7 @@ def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> Ste
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
         client_id=context.client_id or "",
-        client_host=f"/{context.connection.client_host}",
+        client_host=f"/{context.client.client_host}",
         rebalance_timeout_ms=request.rebalance_timeout_ms if has_rebalance_timeout else request.session_timeout_ms,
         session_timeout_ms=request.session_timeout_ms,
         protocol_type=request.protocol_type,

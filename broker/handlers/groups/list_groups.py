@@ -1,6 +1,5 @@
 """ListGroups (api 16), versions 0-5: states from 4 (KIP-518), types from 5 (KIP-848)."""
 
-from broker.groups.coordinator import CLASSIC
 from broker.request.context import RequestContext
 from broker.request.turns import Steps, each
 from broker.security.authorizer import Operation, ResourceType
@@ -17,6 +16,6 @@ def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> S
     for group in groups:
         if sees_all or context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
             name, kind, state = group.group_id, group.protocol_type or "", group.state.value
-            listed.append(ListedGroup(group_id=name, protocol_type=kind, group_state=state, group_type=CLASSIC))
+            listed.append(ListedGroup(group_id=name, protocol_type=kind, group_state=state, group_type=group.group_type))
         yield
     return ListGroupsResponse(error_code=error, groups=listed)

@@ -96,15 +96,14 @@ def handle_offset_commit_frame(
     if shape is None:
         return None
     group_id, generation_id, member_id, group_instance_id, topics = shape
-    principal, host = str(connection.info.principal), connection.info.client_host
-    is_authorized = broker.authorizer.is_authorized
-    if not topics or not is_authorized(principal, host, Operation.READ, ResourceType.GROUP, group_id):
+    may = connection.access.may
+    if not topics or not may(Operation.READ, ResourceType.GROUP, group_id):
         return None
     images = broker.cluster.topics
     count = 0
     for topic in topics:
         image = images.get(topic.topic)
-        if image is None or not is_authorized(principal, host, Operation.READ, ResourceType.TOPIC, topic.topic):
+        if image is None or not may(Operation.READ, ResourceType.TOPIC, topic.topic):
             return None
         different = set(topic.indexes)
         if len(different) != len(topic.indexes) or not image.partitions.keys() >= different:

@@ -1,0 +1,1 @@
+"""Handles requests about ACLs, delegation tokens and authentication."""

@@ -9,7 +9,7 @@ FIRST_VERSION_WITH_REQUESTER = 3
 
 def handle_create_delegation_token(request: CreateDelegationTokenRequest, context: RequestContext) -> CreateDelegationTokenResponse:
     """Refuse it."""
-    principal = context.connection.principal
+    principal = context.client.principal
     response = CreateDelegationTokenResponse(
         error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
         principal_type=(request.owner_principal_type or "") if request.owner_principal_name else principal.principal_type,

@@ -1,0 +1,1 @@
+"""Handles requests about topics, partitions and replicas."""

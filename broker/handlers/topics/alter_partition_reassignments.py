@@ -6,7 +6,7 @@ replicas then stand in the order in which they stood before it, which Apache Kaf
 
 from broker.request.context import RequestContext
 from broker.request.error_map import error_code
-from broker.request.turns import each
+from broker.request.turns import Steps, each
 from broker.security.authorizer import Operation, ResourceType
 from controller.errors import NotController
 from protocol.errors import ErrorCode
@@ -24,7 +24,7 @@ async def handle_alter_partition_reassignments(
 ) -> AlterPartitionReassignmentsResponse:
     """Begin or give up, and say of each partition whether that was possible."""
     if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
-        return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return await context.broker.turns.spread(_denied(request))
     targets: dict[TopicPartition, tuple[int, ...] | None] = {}
     for topic in request.topics:
         for partition in topic.partitions:
@@ -48,6 +48,18 @@ async def handle_alter_partition_reassignments(
             each(topics.items(), lambda named: ReassignableTopicResponse(name=named[0], partitions=named[1]))
         ),
     )
+
+
+def _denied(request: AlterPartitionReassignmentsRequest) -> Steps[AlterPartitionReassignmentsResponse]:
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    response = _refused(code)
+    for topic in request.topics:
+        partitions = yield from each(
+            topic.partitions,
+            lambda asked: ReassignablePartitionResponse(partition_index=asked.partition_index, error_code=code, error_message=code.message),
+        )
+        response.responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
+    return response
 
 
 def _refused(code: ErrorCode) -> AlterPartitionReassignmentsResponse:

@@ -46,6 +46,9 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
             result.error_message = "Authorization failed."
         else:
             wanted.append((topic, result))
+            continue
+        if topic.name != CLUSTER_METADATA_TOPIC and not _may_describe(topic.name, context):
+            result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     outcomes = await context.broker.topic_admin.create_topics(
         await spread(each(wanted, lambda pair: _new_topic(pair[0]))), validate_only=request.validate_only, timeout_ms=request.timeout_ms
     )
@@ -75,9 +78,14 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
     )
 
 
+def _may_describe(topic: str, context: RequestContext) -> bool:
+    """Whether the answer may show the configuration of the topic."""
+    return context.is_authorized(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic)
+
+
 def _describe(created: CreatedTopic, result: CreatableTopicResult, context: RequestContext) -> None:
     result.error_message = None
-    if not context.is_authorized(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, created.name):
+    if not _may_describe(created.name, context):
         result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return
     result.topic_id = created.topic_id

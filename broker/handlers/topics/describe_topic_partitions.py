@@ -11,7 +11,7 @@ from broker.request.context import RequestContext
 from broker.request.first_picture import after_first_picture
 from broker.request.internal_topics import INTERNAL_TOPICS
 from broker.request.turns import Steps
-from broker.security.authorizer import Operation, ResourceType, authorized_operations
+from broker.security.authorizer import Operation, ResourceType
 from config.keys.network import MAX_REQUEST_PARTITION_SIZE_LIMIT
 from protocol.errors import ErrorCode
 from protocol.messages.describe_topic_partitions import (
@@ -40,13 +40,17 @@ def handle_describe_topic_partitions(
             first_partition = max(cursor.partition_index, 0)
     left = max(min(request.response_partition_limit, context.broker.config[MAX_REQUEST_PARTITION_SIZE_LIMIT]), 1)
     response = DescribeTopicPartitionsResponse()
+    refused = []
     for name in names:
         yield
-        allowed = context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name)
-        image = cluster.topics.get(name) if allowed else None
+        if not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            if not asks_for_all:
+                refused.append(DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name))
+            continue
+        image = cluster.topics.get(name)
         if image is None:
             if not asks_for_all:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 response.topics.append(
                     DescribeTopicPartitionsResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
                 )
@@ -61,6 +65,7 @@ def handle_describe_topic_partitions(
             response.next_cursor = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=indexes[left])
             break
         left -= len(indexes)
+    response.topics += refused
     return response
 
 
@@ -79,13 +84,10 @@ def _topic(image: TopicImage, indexes: list[int], context: RequestContext) -> De
                 offline_replicas=seen.offline_replicas,
             )
         )
-    connection = context.connection
     return DescribeTopicPartitionsResponseTopic(
         name=image.name,
         topic_id=image.topic_id,
         is_internal=image.name in INTERNAL_TOPICS,
         partitions=partitions,
-        topic_authorized_operations=authorized_operations(
-            context.broker.authorizer, str(connection.principal), connection.client_host, ResourceType.TOPIC, image.name
-        ),
+        topic_authorized_operations=context.access.operations(ResourceType.TOPIC, image.name),
     )

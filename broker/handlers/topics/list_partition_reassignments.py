@@ -16,8 +16,7 @@ def handle_list_partition_reassignments(
 ) -> ListPartitionReassignmentsResponse:
     """Those of the asked partitions, or of all, that are being moved."""
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER):
-        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return ListPartitionReassignmentsResponse(error_code=code, error_message=code.message)
+        return _denied(request)
     controller = context.broker.controller
     if not controller.is_active:
         return ListPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=ErrorCode.NOT_CONTROLLER.message)
@@ -37,3 +36,15 @@ def handle_list_partition_reassignments(
         if moving:
             topics.append(OngoingTopicReassignment(name=topic, partitions=moving))
     return ListPartitionReassignmentsResponse(error_message="", topics=topics)
+
+
+def _denied(request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+    """The partitions that were asked for, with nothing said of them: so does Apache Kafka."""
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    topics = [
+        OngoingTopicReassignment(
+            name=topic.name, partitions=[OngoingPartitionReassignment(partition_index=index) for index in topic.partition_indexes]
+        )
+        for topic in request.topics or ()
+    ]
+    return ListPartitionReassignmentsResponse(error_code=code, error_message=code.message, topics=topics)

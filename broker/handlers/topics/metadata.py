@@ -6,6 +6,9 @@ The controller from 1, cluster id from 2, auto creation as the client's choice f
 A topic that does not exist is created when the client allows it and `auto.create.topics.enable` is on; the answer is
 LEADER_NOT_AVAILABLE and the client asks again, as with Apache Kafka.
 
+A topic that the client may not describe is left out of an answer about all topics. Asked for by name or id it is refused, and nothing
+tells whether it exists.
+
 A broker that has just started waits with its answer until it was told of the cluster; if that takes too long the connection closes.
 """
 
@@ -18,7 +21,7 @@ from broker.request.context import RequestContext
 from broker.request.first_picture import after_first_picture
 from broker.request.internal_topics import INTERNAL_TOPICS
 from broker.request.turns import Steps
-from broker.security.authorizer import ResourceType, authorized_operations
+from broker.security.authorizer import Operation, ResourceType
 from controller.znodes.topic_names import is_valid_topic_name
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import (
@@ -34,11 +37,11 @@ from protocol.uuid import ZERO_UUID
 from replication.ports.cluster import LEADER_NONE, TopicImage
 
 FIRST_VERSION_WITH_NULL_FOR_ALL = 1
+FIRST_VERSION_WITH_CHOICE_OF_CREATION = 4
 FIRST_VERSION_WITH_LISTENER_NOT_FOUND = 6
 FIRST_VERSION_BY_TOPIC_ID = 12
 NOT_ASKED = -(2**31)
 """The authorized operations of a response to a request that did not ask for them."""
-CLUSTER_NAME = "kafka-cluster"
 
 
 @after_first_picture
@@ -59,25 +62,62 @@ def handle_metadata(request: MetadataRequest, context: RequestContext) -> Steps[
         yield
     if topic_ids:
         return _response((yield from _by_id(topic_ids, request, context)), request, context)
+    return (yield from _by_name(list(names), request, context))
+
+
+def _by_name(
+    names: list[str], request: MetadataRequest, context: RequestContext
+) -> Steps[MetadataResponse | Coroutine[Any, Any, MetadataResponse]]:
     found: list[MetadataResponseTopic] = []
     missing: list[str] = []
+    refused: list[MetadataResponseTopic] = []
     for name in names:
         yield
-        image = cluster.topics.get(name)
-        if image is not None:
+        if not _may_describe(name, context):
+            refused.append(_denied(name, ZERO_UUID))
+        elif (image := context.broker.cluster.topics.get(name)) is not None:
             found.append(_topic(image, request, context))
-        elif not is_valid_topic_name(name):
-            found.append(_absent(ErrorCode.INVALID_TOPIC_EXCEPTION, name, operations=_operations(name, request, context)))
         else:
             missing.append(name)
-    allowed = context.api_version < 4 or request.allow_auto_topic_creation
-    if missing and allowed and context.broker.auto_topics.enabled:
-        return _create(missing, found, request, context)
-    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    wants_creation = context.api_version < FIRST_VERSION_WITH_CHOICE_OF_CREATION or request.allow_auto_topic_creation
+    creates = bool(missing) and wants_creation and context.broker.auto_topics.enabled
+    if creates and not context.is_authorized(Operation.CREATE, ResourceType.CLUSTER):
+        missing = yield from _without_uncreatable(missing, refused, context)
+    new = []
     for name in missing:
-        found.append(_absent(code, name, operations=_operations(name, request, context)))
         yield
-    return _response(found, request, context)
+        if not is_valid_topic_name(name):
+            found.append(_absent(ErrorCode.INVALID_TOPIC_EXCEPTION, name, operations=_operations(name, request, context)))
+        elif creates:
+            new.append(name)
+        else:
+            found.append(_absent(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, operations=_operations(name, request, context)))
+    if new:
+        return _create(new, found, refused, request, context)
+    return _response(found + refused, request, context)
+
+
+def _without_uncreatable(missing: list[str], refused: list[MetadataResponseTopic], context: RequestContext) -> Steps[list[str]]:
+    """Of the topics that do not exist, those that the client may create; the others are put into `refused`."""
+    creatable = []
+    for name in missing:
+        yield
+        if context.is_authorized(Operation.CREATE, ResourceType.TOPIC, name):
+            creatable.append(name)
+        else:
+            refused.append(_absent(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name))
+    return creatable
+
+
+def _may_describe(topic: str, context: RequestContext) -> bool:
+    return context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+
+
+def _denied(name: str | None, topic_id: bytes) -> MetadataResponseTopic:
+    """The answer about a topic that the client may not describe, existing or not."""
+    return MetadataResponseTopic(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=topic_id, topic_authorized_operations=NOT_ASKED
+    )
 
 
 def _refused(topics: list[MetadataRequestTopic]) -> MetadataResponse:
@@ -96,37 +136,46 @@ def _by_id(topic_ids: set[bytes], request: MetadataRequest, context: RequestCont
     cluster = context.broker.cluster
     images = []
     unknown = []
+    refused = []
     for topic_id in topic_ids:
         image = cluster.topics.get(cluster.names_by_id.get(topic_id, ""))
         if image is None:
             unknown.append(_absent(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id))
+        elif not _may_describe(image.name, context):
+            refused.append(_denied(None, topic_id))
         else:
             images.append(image)
         yield
-    return unknown + (yield from _topics(images, request, context))
+    return unknown + (yield from _topics(images, request, context)) + refused
 
 
 def _topics(images: list[TopicImage], request: MetadataRequest, context: RequestContext) -> Steps[list[MetadataResponseTopic]]:
+    """Those that the client may describe."""
     found = []
     for image in images:
-        found.append(_topic(image, request, context))
+        if _may_describe(image.name, context):
+            found.append(_topic(image, request, context))
         yield
     return found
 
 
 async def _create(
-    missing: list[str], found: list[MetadataResponseTopic], request: MetadataRequest, context: RequestContext
+    missing: list[str],
+    found: list[MetadataResponseTopic],
+    refused: list[MetadataResponseTopic],
+    request: MetadataRequest,
+    context: RequestContext,
 ) -> MetadataResponse:
     codes = await context.broker.auto_topics.create(missing)
     for name in missing:
         found.append(_absent(codes[name], name, operations=_operations(name, request, context)))
         await context.broker.turns.pause()
-    return _response(found, request, context)
+    return _response(found + refused, request, context)
 
 
 def _response(topics: list[MetadataResponseTopic], request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     broker = context.broker
-    listener = context.connection.listener_name
+    listener = context.client.listener_name
     brokers = [
         MetadataResponseBroker(node_id=live.broker_id, host=endpoint.host, port=endpoint.port, rack=live.rack)
         for live in broker.cluster.brokers.values()
@@ -140,9 +189,8 @@ def _response(topics: list[MetadataResponseTopic], request: MetadataRequest, con
         cluster_authorized_operations=NOT_ASKED,
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = authorized_operations(
-            broker.authorizer, str(context.connection.principal), context.connection.client_host, ResourceType.CLUSTER, CLUSTER_NAME
-        )
+        may_describe = context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER)
+        response.cluster_authorized_operations = context.access.operations(ResourceType.CLUSTER) if may_describe else 0
     return response
 
 
@@ -156,8 +204,7 @@ def _operations(name: str, request: MetadataRequest, context: RequestContext) ->
     """What the client may do with the topic of this name, whether there is one or not."""
     if not request.include_topic_authorized_operations:
         return NOT_ASKED
-    connection = context.connection
-    return authorized_operations(context.broker.authorizer, str(connection.principal), connection.client_host, ResourceType.TOPIC, name)
+    return context.access.operations(ResourceType.TOPIC, name)
 
 
 def _topic(image: TopicImage, request: MetadataRequest, context: RequestContext) -> MetadataResponseTopic:
@@ -173,7 +220,7 @@ def _topic(image: TopicImage, request: MetadataRequest, context: RequestContext)
 def visible_partition(state: UpdateMetadataPartitionState, context: RequestContext) -> MetadataResponsePartition:
     """One partition as a client of this listener may see it. Version 0 leaves out replicas that cannot be reached there."""
     brokers = context.broker.cluster.brokers
-    listener = context.connection.listener_name
+    listener = context.client.listener_name
     replicas = list(state.replicas)
     isr = list(state.isr)
     if context.api_version == 0:

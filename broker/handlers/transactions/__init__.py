@@ -1,0 +1,1 @@
+"""Handles requests about producers and transactions."""

@@ -4,6 +4,7 @@ There is no transaction coordinator here, so no transactional id is known: INVAL
 """
 
 from broker.request.context import RequestContext
+from broker.request.internal_topics import INTERNAL_TOPICS
 from broker.request.turns import Steps
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
@@ -43,7 +44,9 @@ def _results(topics: list[AddPartitionsToTxnTopic], context: RequestContext) -> 
     cluster = context.broker.cluster
     codes: dict[tuple[str, int], ErrorCode] = {}
     for topic in topics:
-        is_allowed = by_broker or context.is_authorized(Operation.WRITE, ResourceType.TOPIC, topic.name)
+        is_allowed = by_broker or (
+            topic.name not in INTERNAL_TOPICS and context.is_authorized(Operation.WRITE, ResourceType.TOPIC, topic.name)
+        )
         for index in topic.partitions:
             if not is_allowed:
                 codes[topic.name, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED

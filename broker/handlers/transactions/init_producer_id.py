@@ -29,7 +29,9 @@ def handle_init_producer_id(
     if transactional_id is not None:
         if not context.is_authorized(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
             return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    elif not context.is_authorized(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER):
+    elif not context.is_authorized(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER) and not context.access.may_on_any(
+        Operation.WRITE, ResourceType.TOPIC
+    ):
         return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return _refused(ErrorCode.INVALID_REQUEST)

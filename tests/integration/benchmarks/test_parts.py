@@ -20,7 +20,27 @@ SHORT = replace(
     old_megabytes=20,
     old_s=0.2,
     long_s=1.5,
+    session_partitions=40,
+    steady_s=0.6,
+    client_records=3000,
     settle_s=0,
+)
+SHAPES = (
+    "produce-10x10",
+    "produce-50x2",
+    "fetch-10x16k",
+    "fetch-50x2k",
+    "fetch-session",
+    "fetch-4k-v4",
+    "fetch-64k-v12-start",
+    "produce-16k-v3",
+    "produce-16k-v11-idempotent",
+    "mixed",
+    "steady-produce",
+    "steady-fetch",
+    "librdkafka-produce-12",
+    "librdkafka-consume-100",
+    "produce-10x10-rf3",
 )
 
 
@@ -43,4 +63,18 @@ def test_every_line_of_a_part_has_its_number(key: str, tmp_path: Path) -> None:
     assert turn.failures == {}
     assert [line.key for line in PARTS[key].lines(SHORT) if line.value([turn]) is None] == []
     assert all(curve.courses([turn]) for curve in PARTS[key].curves)
+    assert not (tmp_path / "broker").exists()
+
+
+def test_every_kind_of_shape_is_answered_without_an_error(tmp_path: Path) -> None:
+    turn = Turn("Ottla")
+    plan = Plan(Cores(None, None), lambda _: None, SHORT, frozenset(SHAPES))
+
+    PARTS["shapes"].take_turn("ottla", turn, tmp_path / "broker", plan)
+
+    assert turn.failures == {}
+    lines = {line.key: line for line in PARTS["shapes"].lines(SHORT)}
+    shown = [*(key for key in SHAPES if not key.startswith("steady")), "mixed-p99", "steady-produce-p99.9", "steady-fetch-stolen"]
+    assert [key for key in shown if lines[key].value([turn]) is None] == []
+    assert PARTS["shapes"].curves[0].courses([turn])
     assert not (tmp_path / "broker").exists()

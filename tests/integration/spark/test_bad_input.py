@@ -86,7 +86,7 @@ def test_a_broker_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_an_address_that_is_none(tmp_path: Path) -> None:
-    assert_refused(validate(tmp_path, "-b", "here:there"), tmp_path, "'here:there' is no address of a broker")
+    assert_refused(validate(tmp_path, "-b", "here:there"), tmp_path, "'here:there' is not an address of a broker")
 
 
 def test_java_that_is_not_there(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_a_refused_run_leaves_no_folder_that_was_not_there(
     deep = tmp_path / "there" / "a" / "b" / "r"
     plan = Plan("here:there", "topic", 100, tmp_path / "report")
     assert run(replace(plan, report=deep) if option == "report" else replace(plan, work=str(deep))) == 2
-    assert "'here:there' is no address of a broker" in capfd.readouterr().err
+    assert "'here:there' is not an address of a broker" in capfd.readouterr().err
     assert [path.name for path in tmp_path.rglob("*")] == ["there"]
 
 

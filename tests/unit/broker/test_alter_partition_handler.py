@@ -6,9 +6,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from broker.handlers.control.alter_partition import handle_alter_partition
+from broker.network.request_channel import CLOSE
+from broker.request.context import RequestContext
 from controller.events.isr_changes import IsrChange
 from controller.state.context import Leadership
 from controller.znodes.layout import PartitionState
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import (
     AlterPartitionRequest,
@@ -17,6 +20,7 @@ from protocol.messages.alter_partition import (
     BrokerState,
 )
 from storage.disk.topic_partition import TopicPartition
+from tests.support.connections import ClientConnection
 from tests.support.replicas import TOPIC, TOPIC_ID
 
 
@@ -34,7 +38,8 @@ class TakingOver:
 def ask(topic_id: bytes, controller: TakingOver | None = None) -> tuple[int, list[int]]:
     proposal = AlterPartitionRequestPartitionData(new_isr_with_epochs=[BrokerState(broker_id=each) for each in (0, 1)])
     request = AlterPartitionRequest(topics=[AlterPartitionRequestTopicData(topic_id=topic_id, partitions=[proposal])])
-    context = cast("Any", SimpleNamespace(broker=SimpleNamespace(controller=controller or TakingOver()), api_version=3))
+    broker = cast("Any", SimpleNamespace(controller=controller or TakingOver()))
+    context = RequestContext(ApiKey.ALTER_PARTITION, 3, 0, None, ClientConnection(), broker, lambda _, __: CLOSE)
     (topic,) = asyncio.run(handle_alter_partition(request, context)).topics
     return topic.partitions[0].error_code, topic.partitions[0].isr
 

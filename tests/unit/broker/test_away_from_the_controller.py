@@ -16,9 +16,9 @@ from broker.handlers.topics.create_topics import handle_create_topics
 from broker.handlers.topics.delete_topics import handle_delete_topics
 from broker.handlers.topics.elect_leaders import handle_elect_leaders
 from broker.handlers.topics.list_partition_reassignments import handle_list_partition_reassignments
+from broker.network.request_channel import CLOSE
 from broker.request.context import RequestContext
 from broker.request.turns import Turns
-from broker.security.authorizer import AllowAll
 from controller.admin.metadata_waits import MetadataWaits
 from controller.errors import NotController
 from controller.state.context import ControllerContext
@@ -34,6 +34,7 @@ from protocol.messages.list_partition_reassignments import ListPartitionReassign
 from protocol.messages.update_features import UpdateFeaturesRequest
 from replication.ports.cluster import MetadataCache
 from tests.support.admin_requests import a_topic, said
+from tests.support.connections import ClientConnection
 
 
 class Inactive:
@@ -53,13 +54,8 @@ class Inactive:
 
 def ask(handler: Any, request: object, version: int) -> Any:
     turns = Turns(lambda _: None)
-    broker = SimpleNamespace(
-        controller=Inactive(), authorizer=AllowAll(), cluster=MetadataCache(), metadata_waits=MetadataWaits(), turns=turns
-    )
-    connection = SimpleNamespace(principal="User:ANONYMOUS", client_host="127.0.0.1", listener_name="PLAINTEXT", connection_id="c")
-    context = RequestContext.__new__(RequestContext)  # nothing but what handlers read
-    context.api_key, context.api_version = 0, version
-    context.connection, context.broker = cast("Any", connection), cast("Any", broker)
+    broker = SimpleNamespace(controller=Inactive(), cluster=MetadataCache(), metadata_waits=MetadataWaits(), turns=turns)
+    context = RequestContext(0, version, 0, None, ClientConnection(), cast("Any", broker), lambda _, __: CLOSE)
 
     async def answer() -> Any:
         response = handler(request, context)

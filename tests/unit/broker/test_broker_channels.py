@@ -91,7 +91,7 @@ def test_only_this_life_of_this_broker_is_called_in_the_process() -> None:
 
 def test_a_broker_is_asked_at_its_endpoint_for_brokers_in_the_name_of_the_controller() -> None:
     peers = FakePeers(lambda asked: UpdateMetadataResponse())
-    asyncio.run(to_broker_1(peers).send_update_metadata(UpdateMetadataRequest()))
+    asyncio.run(to_broker_1(peers).send(UpdateMetadataRequest()))
     (asked,) = peers.asked
     assert (asked.address, asked.client_id) == (PeerAddress("host", 9, 0), "0")
     assert not peers.made[0].negotiate
@@ -100,7 +100,7 @@ def test_a_broker_is_asked_at_its_endpoint_for_brokers_in_the_name_of_the_contro
 def test_a_broker_without_such_an_endpoint_cannot_be_delivered_to() -> None:
     channel = channels(FakePeers(no_answer))(a_broker(1, 47, Endpoint("EXTERNAL", "PLAINTEXT", "other", 1)))
     with pytest.raises(ConnectionError, match="not known"):
-        asyncio.run(channel.send_update_metadata(UpdateMetadataRequest()))
+        asyncio.run(channel.send(UpdateMetadataRequest()))
 
 
 def test_what_could_not_be_delivered_is_a_lost_connection_and_may_be_sent_again() -> None:
@@ -110,7 +110,7 @@ def test_what_could_not_be_delivered_is_a_lost_connection_and_may_be_sent_again(
     async def send() -> None:
         for _ in range(3):
             with pytest.raises(ConnectionError):
-                await channel.send_stop_replica(StopReplicaRequest(topic_states=stopped()))
+                await channel.send(StopReplicaRequest(topic_states=stopped()))
         await channel.close()
 
     asyncio.run(send())
@@ -141,7 +141,7 @@ def test_leader_and_isr_says_the_same_in_every_version(name: str, versions: Cont
         topic_states=[LeaderAndIsrTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=[state])],
         live_leaders=[LeaderAndIsrLiveLeader(broker_id=1, host_name="host", port=9)],
     )
-    response = asyncio.run(to_broker_1(peers, versions).send_leader_and_isr(request))
+    response = asyncio.run(to_broker_1(peers, versions).send(request))
     asked = cast("LeaderAndIsrRequest", peers.asked[0].message)
     assert peers.asked[0].version == versions.leader_and_isr
     states = asked.ungrouped_partition_states + [state for topic in asked.topic_states for state in topic.partition_states]
@@ -165,7 +165,7 @@ def test_update_metadata_says_the_same_in_every_version(name: str, versions: Con
         topic_states=[UpdateMetadataTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=[state])],
         live_brokers=[UpdateMetadataBroker(id=1, endpoints=endpoints, rack="r")],
     )
-    asyncio.run(to_broker_1(peers, versions).send_update_metadata(request))
+    asyncio.run(to_broker_1(peers, versions).send(request))
     asked = cast("UpdateMetadataRequest", peers.asked[0].message)
     assert peers.asked[0].version == versions.update_metadata
     states = asked.ungrouped_partition_states + [state for topic in asked.topic_states for state in topic.partition_states]
@@ -201,7 +201,7 @@ def test_stop_replica_says_the_same_in_every_version(name: str, versions: Contro
         return StopReplicaResponse(partition_errors=errors)
 
     peers = FakePeers(answer)
-    response = asyncio.run(to_broker_1(peers, versions).send_stop_replica(StopReplicaRequest(topic_states=stopped())))
+    response = asyncio.run(to_broker_1(peers, versions).send(StopReplicaRequest(topic_states=stopped())))
     assert {each.version for each in peers.asked} == {versions.stop_replica}
     everything = [each for asked in peers.asked for each in told(asked.message)]
     assert sorted(everything) == [("t", 0, True), ("t", 1, False), ("u", 2, True)]
@@ -211,5 +211,5 @@ def test_stop_replica_says_the_same_in_every_version(name: str, versions: Contro
 
 def test_a_refused_stop_is_not_followed_by_a_deletion() -> None:
     peers = FakePeers(lambda asked: StopReplicaResponse(error_code=11))
-    response = asyncio.run(to_broker_1(peers, control_versions("2.4")).send_stop_replica(StopReplicaRequest(topic_states=stopped())))
+    response = asyncio.run(to_broker_1(peers, control_versions("2.4")).send(StopReplicaRequest(topic_states=stopped())))
     assert (response.error_code, len(peers.asked)) == (11, 1)

@@ -323,4 +323,4 @@ def test_a_topic_whose_configuration_cannot_be_understood_keeps_no_other_from_be
         assert stage.replicas.known_at_creation == {"bad": {}, "t": {"segment.bytes": "100"}}
 
     on_a_stage(scenario)
-    assert "topic bad has the defaults of this broker" in caplog.text
+    assert "topic bad gets the defaults of this broker" in caplog.text

@@ -100,7 +100,7 @@ def test_a_password_of_another_secret_is_passed_over(caplog: pytest.LogCaptureFi
 
     run(scenario)
     assert f"dynamic password config {NAME} could not be decoded" in caplog.text
-    assert "is another than it was encrypted with" in caplog.text
+    assert "is not the one that it was encrypted with" in caplog.text
 
 
 def test_a_new_secret_takes_over_with_the_old_one_and_needs_it_no_more_then() -> None:

@@ -15,6 +15,7 @@ from storage.errors import LogDirFailure
 from tests.support.batches import a_batch
 from tests.support.golden_logs import golden_batches
 from tests.support.handler_bench import HandlerBench, on_a_loop
+from tests.support.logs import follow
 from tests.support.replicas import TOPIC, TOPIC_ID, state
 
 UNKNOWN_ID = b"an unknown topic"
@@ -351,7 +352,7 @@ async def test_read_committed_gets_the_aborted_transactions_and_nothing_of_open_
     log = bench.replicas.partition.log
     for batch in golden_batches():
         if batch.place.startswith("clean/log-txn-open-0/"):
-            log.append_as_follower(memoryview(bytearray(batch.log[batch.position : batch.position + batch.manifest["size"]])), 0)
+            follow(log, batch.log[batch.position : batch.position + batch.manifest["size"]], 0)
     log.update_high_watermark(log.log_end_offset)
     assert log.last_stable_offset < log.log_end_offset
     uncommitted = bench.fetch(0).fetched[0]
@@ -367,7 +368,7 @@ async def test_aborted_transactions_are_those_of_the_recorded_log() -> None:
     log = bench.replicas.partition.log
     for batch in golden_batches():
         if batch.place.startswith("clean/log-txn-0/"):
-            log.append_as_follower(memoryview(bytearray(batch.log[batch.position : batch.position + batch.manifest["size"]])), 0)
+            follow(log, batch.log[batch.position : batch.position + batch.manifest["size"]], 0)
     log.update_high_watermark(log.log_end_offset)
     aborted = [(entry.producer_id, entry.first_offset) for entry in log.aborted_transactions(0, log.log_end_offset)]
     assert aborted

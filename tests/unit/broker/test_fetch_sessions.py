@@ -4,19 +4,17 @@ import itertools
 
 import pytest
 
+from broker.fetching.fetch_session import FetchSession, SessionPartition, next_epoch
 from broker.fetching.fetch_sessions import (
     EVICTION_MS,
-    NO_SESSION,
     FetchSessionCache,
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,
-    Partitions,
-    SessionPartition,
-    next_epoch,
 )
-from protocol.messages.fetch import EpochEndOffset, FetchPartition, PartitionData
-from protocol.uuid import ZERO_UUID
+from broker.fetching.session_numbers import NO_SESSION
+from storage.disk.filesystem import RealFileSystem
+from storage.segment.file_region import FileRegion
 
 
 def a_cache(slots: int = 2) -> FetchSessionCache:
@@ -24,12 +22,23 @@ def a_cache(slots: int = 2) -> FetchSessionCache:
     return FetchSessionCache(slots, lambda bits: next(numbers))
 
 
-def partitions(count: int = 1) -> Partitions:
-    return {("t", index): SessionPartition("t", ZERO_UUID, FetchPartition(partition=index)) for index in range(count)}
+def a_session(count: int = 1) -> FetchSession:
+    session = FetchSession(uses_topic_ids=False)
+    for index in range(count):
+        session.add(b"t", "t", index)
+    return session
 
 
 def create(cache: FetchSessionCache, count: int = 1, now_ms: int = 0, *, is_follower: bool = False) -> int:
-    return cache.maybe_create(partitions(count), is_follower=is_follower, uses_topic_ids=False, now_ms=now_ms)
+    return cache.maybe_keep(a_session(count), is_follower=is_follower, now_ms=now_ms)
+
+
+def found(partition: SessionPartition, high_watermark: int = 5, log_start_offset: int = 0) -> SessionPartition:
+    """The partition after a reading that found nothing but these."""
+    partition.error_code = 0
+    partition.high_watermark = high_watermark
+    partition.log_start_offset = log_start_offset
+    return partition
 
 
 def test_a_session_expects_epoch_1_first_and_counts_on() -> None:
@@ -61,13 +70,13 @@ def test_epochs_wrap_to_1_and_never_to_0() -> None:
 
 
 def test_a_fetch_of_nothing_gets_a_session_too() -> None:
-    assert a_cache().maybe_create({}, is_follower=False, uses_topic_ids=False, now_ms=0) != NO_SESSION
+    assert create(a_cache(), count=0) != NO_SESSION
 
 
 def test_any_negative_leader_epoch_of_a_fetch_is_none() -> None:
-    asked = FetchPartition(partition=0, current_leader_epoch=-2, last_fetched_epoch=-7)
-    session_partition = SessionPartition("t", ZERO_UUID, asked)
-    assert (session_partition.leader_epoch, session_partition.last_fetched_epoch) == (-1, -1)
+    (partition,) = a_session()
+    partition.ask_again(0, 1, -2, -7, -1)
+    assert (partition.leader_epoch, partition.last_fetched_epoch) == (-1, -1)
 
 
 def test_a_full_cache_refuses_a_session_like_those_it_has() -> None:
@@ -101,60 +110,76 @@ def test_a_cache_without_slots_makes_no_session() -> None:
 
 
 def test_an_answer_without_anything_new_is_no_news() -> None:
-    partition = SessionPartition("t", ZERO_UUID, FetchPartition(partition=0))
-    answer = PartitionData(high_watermark=5, log_start_offset=0, records=b"")
-    assert partition.has_news(answer)
-    assert not partition.has_news(answer)
+    (partition,) = a_session()
+    assert found(partition).has_news()
+    assert not found(partition).has_news()
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "changes",
     [
-        PartitionData(high_watermark=6, log_start_offset=0, records=b""),
-        PartitionData(high_watermark=5, log_start_offset=1, records=b""),
-        PartitionData(high_watermark=5, log_start_offset=0, records=b"x"),
-        PartitionData(high_watermark=5, log_start_offset=0, records=b"", error_code=3),
-        PartitionData(high_watermark=5, log_start_offset=0, records=b"", preferred_read_replica=2),
-        PartitionData(high_watermark=5, log_start_offset=0, records=b"", diverging_epoch=EpochEndOffset(epoch=1, end_offset=2)),
+        {"high_watermark": 6},
+        {"log_start_offset": 1},
+        {"region": FileRegion(RealFileSystem().open(__file__, read_only=True), 0, 1)},
+        {"error_code": 3},
+        {"preferred_read_replica": 2},
+        {"diverging_epoch": 1},
     ],
+    ids=lambda changes: next(iter(changes)),
 )
-def test_what_changed_is_news(answer: PartitionData) -> None:
-    partition = SessionPartition("t", ZERO_UUID, FetchPartition(partition=0))
-    partition.has_news(PartitionData(high_watermark=5, log_start_offset=0, records=b""))
-    assert partition.has_news(answer)
+def test_what_changed_is_news(changes: dict[str, object]) -> None:
+    (partition,) = a_session()
+    found(partition).has_news()
+    for name, value in changes.items():
+        setattr(partition, name, value)
+    assert partition.has_news()
 
 
 def test_after_an_error_the_partition_is_named_again() -> None:
-    partition = SessionPartition("t", ZERO_UUID, FetchPartition(partition=0))
-    good = PartitionData(high_watermark=5, log_start_offset=0, records=b"")
-    partition.has_news(good)
-    partition.has_news(PartitionData(error_code=6, high_watermark=-1, log_start_offset=-1, records=b""))
-    assert partition.has_news(good)
+    (partition,) = a_session()
+    assert found(partition).has_news()
+    partition.error_code = 6
+    assert partition.has_news()
+    assert found(partition).has_news()
 
 
 def test_who_asks_in_another_leader_epoch_is_told_the_high_watermark_again() -> None:
-    partition = SessionPartition("t", ZERO_UUID, FetchPartition(partition=0, current_leader_epoch=4))
-    answer = PartitionData(high_watermark=5, log_start_offset=0, records=b"")
-    assert partition.has_news(answer)
-    partition.update(FetchPartition(partition=0, current_leader_epoch=4, fetch_offset=5))
-    assert not partition.has_news(answer)
-    partition.update(FetchPartition(partition=0, current_leader_epoch=5, fetch_offset=5))
-    assert partition.has_news(answer)
+    (partition,) = a_session()
+    partition.ask_again(0, 1, 4, -1, -1)
+    assert found(partition).has_news()
+    partition.ask_again(5, 1, 4, -1, -1)
+    assert not found(partition).has_news()
+    partition.ask_again(5, 1, 5, -1, -1)
+    assert found(partition).has_news()
+
+
+def served(session: FetchSession) -> list[int]:
+    return [asked.index for asked in session.in_order()]
 
 
 def test_partitions_that_returned_data_are_served_last_next_time() -> None:
-    cache = a_cache()
-    session = cache.sessions[create(cache, count=3)]
-    session.serve_last(("t", 0))
-    assert [key[1] for key in session.partitions] == [1, 2, 0]
+    session = a_session(3)
+    first, *_ = session
+    session.serve_last(first)
+    assert served(session) == [1, 2, 0]
 
 
 def test_an_incremental_request_adds_changes_and_forgets() -> None:
-    cache = a_cache()
-    session = cache.sessions[create(cache, count=2)]
-    session.update(
-        [("t", ZERO_UUID, FetchPartition(partition=1, fetch_offset=7)), ("t", ZERO_UUID, FetchPartition(partition=5))],
-        [("t", ZERO_UUID, 0)],
-    )
-    assert [key[1] for key in session.partitions] == [1, 5]
-    assert session.partitions["t", 1].offset == 7
+    session = a_session(2)
+    changed = session.find(b"t", 1)
+    assert changed is not None
+    changed.ask_again(7, 1, -1, -1, -1)
+    session.add(b"t", "t", 5)
+    session.forget(b"t", 0)
+    session.forget(b"t", 9)
+    session.forget(b"another", 0)
+    assert (served(session), session.size) == ([1, 5], 2)
+    assert session.find(b"t", 0) is None
+    assert [asked.index for asked in session] == [1, 5]
+
+
+def test_what_is_forgotten_and_named_again_comes_last() -> None:
+    session = a_session(3)
+    session.forget(b"t", 1)
+    session.add(b"t", "t", 1)
+    assert served(session) == [0, 2, 1]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker.cluster.ghost_topics import GhostTopics
+from broker.cluster.missed_deletions import MissedDeletions
 from broker.network.request_channel import CLOSE
 from broker.request import first_picture
 from config.broker import BrokerConfig
@@ -103,11 +103,11 @@ async def test_nobody_waits_for_topics_where_there_are_none() -> None:
     stage.hear()
     await rest()
     assert asking.waits
-    ghosts = GhostTopics(stage.services)
-    ghosts.on_other_controller()
+    missed = MissedDeletions(stage.services)
+    missed.on_other_controller()
     await rest()
     assert told(asking) == ([0, 1, 2], [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)])
-    await ghosts.close()
+    await missed.close()
 
 
 @on_a_loop
@@ -119,11 +119,11 @@ async def test_topics_that_exist_are_waited_for() -> None:
     await store.ensure_path(DELETE_TOPICS)
     stage.hear()
     asking = stage.metadata()
-    ghosts = GhostTopics(stage.services)
-    ghosts.on_other_controller()
+    missed = MissedDeletions(stage.services)
+    missed.on_other_controller()
     await rest()
     assert asking.waits
-    await ghosts.close()
+    await missed.close()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Fetches of followers: what is ordinary is read and answered by hand, and nobody can tell the difference."""
+"""Fetches of followers in their sessions: when they are answered, with what, and what their leader learns."""
 
 import asyncio
 import random
@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.data import fetch_one_partition
-from broker.handlers.data import fetch_reading as handler
-from broker.handlers.data.follower_fetch import MOST_TURNS
+from broker.handlers.data.delayed_fetch import MOST_TURNS
 from protocol.errors import ErrorCode
 from storage.disk.clock import elapsed_ms
 from tests.support.fetching_follower import Follower, told, turns
 from tests.support.handler_bench import on_a_loop
 from tests.support.replicas import LAG_MS, TOPIC, state
+from tests.unit.broker.test_session_watch import session_of
 
 PARTITIONS = 4
 
@@ -129,7 +128,7 @@ async def test_an_answer_leaves_after_a_few_turns_even_if_every_turn_brings_more
 async def test_a_follower_that_reads_an_older_segment_is_answered_at_once() -> None:
     follower = Follower()
     log = follower.replicas.partition.log
-    while log.size_bytes < handler.GATHERED_BYTES:
+    while log.size_bytes < 64 * 1024:
         follower.replicas.append(500, index=0)
     log.roll()
     assert not follower.fetch({}).waits
@@ -180,7 +179,7 @@ def depose_and_elect(follower: Follower, index: int) -> None:
     follower.leader_epochs[index] = epoch
 
 
-def a_life(seed: int) -> list[object]:
+def a_life(seed: int, *, looks_at_all: bool = False) -> list[object]:
     """What a follower is told while things happen, and what its leader knows of it afterwards."""
 
     async def live() -> list[object]:
@@ -214,6 +213,8 @@ def a_life(seed: int) -> list[object]:
             if chance.random() < 0.8:
                 changed |= {each: offsets[each] for each in wrong}
                 wrong.clear()
+            if looks_at_all:
+                session_of(follower).look_at_all()
             asking = follower.fetch(changed, max_wait_ms=chance.choice([0, 500]))
             if asking.waits and chance.random() < 0.5:
                 replicas.append(1, index=chance.randrange(PARTITIONS), acks=1)
@@ -239,9 +240,5 @@ def a_life(seed: int) -> list[object]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_ordinary_way_says_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    quick = a_life(seed)
-    monkeypatch.setattr(fetch_one_partition, "handle_follower_fetch_frame", lambda *arguments: None)
-    assert quick == a_life(seed)
-    monkeypatch.setattr(handler, "is_idle_follower", lambda *arguments, **named: False)
-    assert quick == a_life(seed)
+def test_looking_at_everything_says_the_same(seed: int) -> None:
+    assert a_life(seed) == a_life(seed, looks_at_all=True)

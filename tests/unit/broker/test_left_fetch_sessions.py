@@ -1,10 +1,11 @@
 """A follower that is restarted, or loses its connection, leaves its fetch session without a word: nothing of it is watched any more."""
 
 from storage.disk.clock import elapsed_ms
+from tests.support.connections import ClientConnection
 from tests.support.fetching_follower import Follower
-from tests.support.handler_bench import OffendingConnection, on_a_loop
+from tests.support.handler_bench import on_a_loop
 from tests.support.replicas import LAG_MS
-from tests.unit.broker.test_session_watch import PARTITIONS, expired, partitions_of, settled
+from tests.unit.broker.test_session_watch import PARTITIONS, expired, partitions_of, session_of, settled
 
 
 def begin_another_session(follower: Follower) -> None:
@@ -20,7 +21,7 @@ async def test_a_session_that_its_follower_has_left_is_watched_no_more() -> None
         begin_another_session(follower)
         await expired(follower, follower.fetch({}))
     assert [len(partition.waiters.waiting) for partition in partitions_of(follower)] == [1] * PARTITIONS
-    assert [session.watch is None for session in follower.bench.services.fetch_sessions.sessions.values()] == [True] * 3 + [False]
+    assert [session.is_watched for session in follower.bench.services.fetch_sessions.sessions.values()] == [False] * 3 + [True]
 
 
 @on_a_loop
@@ -28,9 +29,11 @@ async def test_a_session_whose_connection_closes_is_watched_no_more() -> None:
     follower = await settled()
     waiting = follower.fetch({})
     now_ms = elapsed_ms(follower.replicas.clock)
-    on_closed = waiting.pending.on_closed
+    on_closed, on_lost = waiting.pending.on_closed, follower.bench.connection.client.on_lost
     assert on_closed is not None
-    on_closed()
+    assert on_lost is not None
+    on_closed()  # in the order of Connection.connection_lost
+    on_lost()
     purgatory = follower.bench.services.fetch_purgatory
     assert (purgatory.delayed, purgatory.watched) == (0, 0)
     for partition in partitions_of(follower):
@@ -41,11 +44,10 @@ async def test_a_session_whose_connection_closes_is_watched_no_more() -> None:
 @on_a_loop
 async def test_a_session_whose_connection_closes_between_two_fetches_is_watched_no_more() -> None:
     follower = await settled()
-    info = follower.bench.connection.info
+    info = follower.bench.connection.client
     assert info.on_lost is not None
     info.on_lost()
-    (session,) = follower.bench.services.fetch_sessions.sessions.values()
-    assert session.watch is None
+    assert not session_of(follower).is_watched
     for partition in partitions_of(follower):
         assert not partition.waiters.waiting
         assert partition.followers[1].idle is None
@@ -54,10 +56,10 @@ async def test_a_session_whose_connection_closes_between_two_fetches_is_watched_
 @on_a_loop
 async def test_nothing_is_watched_for_a_connection_that_is_gone() -> None:
     follower = Follower(PARTITIONS)
-    follower.bench.connection.info.is_lost = True
+    follower.bench.connection.client.is_lost = True
     await expired(follower, follower.fetch({}))
-    (session,) = follower.bench.services.fetch_sessions.sessions.values()
-    assert session.watch is None
+    assert not session_of(follower).is_watched
+    assert not any(partition.idle_fetches for partition in partitions_of(follower))
 
 
 @on_a_loop
@@ -66,7 +68,7 @@ async def test_two_sessions_of_one_follower_do_not_answer_each_other() -> None:
     session = (follower.session_id, follower.session_epoch + 1)
     connection = follower.bench.connection
     waiting = follower.fetch({})
-    other_connection = follower.bench.connection = OffendingConnection()
+    other_connection = follower.bench.connection = ClientConnection()
     begin_another_session(follower)
     other = follower.fetch({})
     assert waiting.waits

@@ -1,5 +1,7 @@
 """Produce: acks, replicas that are waited for, and what is said when it does not work."""
 
+import errno
+
 import pytest
 
 from broker.network.request_channel import CLOSE, NO_RESPONSE
@@ -7,11 +9,10 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.update_metadata import UpdateMetadataRequest
-from protocol.records.batch import LOG_OVERHEAD, stamp
 from replication.control import failed_log_dirs
-from storage.errors import LogDirFailure
 from tests.support.batches import a_batch, a_record
 from tests.support.controlled_cluster import until
+from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.handler_bench import HandlerBench, on_a_loop
 from tests.support.replicas import LAG_MS, TOPIC, TOPIC_ID, at_once, brokers, metadata, state
 
@@ -276,23 +277,19 @@ def test_a_fault_in_a_worker_is_answered_all_the_same(monkeypatch: pytest.Monkey
 # -- disks ---------------------------------------------------------------------------------------------------------------
 
 
+def a_full_disk() -> FaultyFileSystem:
+    """On which no log can be written to."""
+    disk = FaultyFileSystem(MemoryFileSystem())
+    disk.error_number = errno.ENOSPC
+    disk.fails_if = lambda name, path: name == "pwrite" and path.endswith(".log")
+    return disk
+
+
 @on_a_loop
 async def test_a_failed_disk_is_what_the_producer_hears_of_however_many_partitions_it_holds() -> None:
-    bench = HandlerBench()
+    bench = HandlerBench(a_full_disk())
     bench.replicas.say(*(state(isr=[0], replicas=[0], index=index) for index in (1, 0)))
     bench.know(p0=0, p1=0)
-    partition = bench.replicas.partition
-    log = partition.log
-
-    class Failing:
-        def __getattr__(self, name: str) -> object:
-            return getattr(log, name)
-
-        def append_plain(self, records: memoryview, *_: object) -> int:
-            stamp(records, 0, 17, 3, len(records) - LOG_OVERHEAD)  # as it may be by then
-            raise LogDirFailure(log.log_dir, log.directory, "no space left")
-
-    partition.log = Failing()  # type: ignore[assignment]  # a log on a full disk
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(failed_log_dirs, "FAILED_PER_TURN", 1)  # the other one's turn comes first
         assert bench.produce().produced[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -300,18 +297,9 @@ async def test_a_failed_disk_is_what_the_producer_hears_of_however_many_partitio
 
 @on_a_loop
 async def test_a_disk_that_fails_takes_its_partitions_offline() -> None:
-    bench = alone()
-    partition = bench.replicas.partition
-
-    class Failing:
-        def __getattr__(self, name: str) -> object:
-            return getattr(log, name)
-
-        def append_plain(self, *_: object) -> int:
-            raise LogDirFailure(log.log_dir, log.directory, "no space left")
-
-    log = partition.log
-    partition.log = Failing()  # type: ignore[assignment]  # a log on a full disk
+    bench = HandlerBench(a_full_disk())
+    bench.replicas.say(*(state(isr=[0], replicas=[0], index=index) for index in (0, 1)))
+    bench.know(p0=0, p1=0)
     assert bench.produce().produced[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert list(bench.replicas.manager) == []
     assert bench.produce().produced[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR

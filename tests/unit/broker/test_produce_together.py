@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.network.connection import MAX_APPENDED
-from broker.network.request_channel import Several
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.produce_fast_path import MAX_TOGETHER
-from storage.errors import LogDirFailure
-from storage.log.partition_log import PartitionLog
 from tests.support.batches import a_batch, with_bytes
+from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.golden_replay import decode, request_frame
 from tests.support.handler_bench import HandlerBench, on_a_loop
 from tests.support.network import Bench, Client
@@ -28,21 +25,12 @@ VERSION = 11
 
 
 class Wire:
-    """A connection to a dispatcher. `together` counts the requests that were handled at once with others."""
+    """A connection to a dispatcher."""
 
-    def __init__(self, handlers: HandlerBench, *, at_once: bool = True) -> None:
+    def __init__(self, handlers: HandlerBench) -> None:
         self.handlers = handlers
         self.bench = Bench(handlers.dispatcher.handle)
-        if at_once:
-            self.bench.processor.handle_several = self._handle_several
         self.client: Client = self.bench.connect()
-        self.together = 0
-
-    def _handle_several(self, view: memoryview, position: int, end: int, connection: object) -> Several | None:
-        done = self.handlers.dispatcher.handle_several(view, position, end, connection)  # type: ignore[arg-type]  # all it needs of one
-        if done is not None:
-            self.together += done[1]
-        return done
 
     def send(self, *frames: bytes) -> list[tuple[int, bytes]]:
         """(correlation id, the rest) of the answers so far."""
@@ -88,13 +76,12 @@ def offsets(answers: list[tuple[int, bytes]], version: int = VERSION) -> list[tu
 
 
 @on_a_loop
-async def test_requests_that_come_together_are_appended_at_once_and_answered_in_order() -> None:
+async def test_requests_that_come_together_are_appended_and_answered_in_order() -> None:
     wire = Wire(alone())
     warm(wire)
     assert offsets(wire.send(*(a_produce(number, a_batch(2)) for number in range(1, 6)))) == [
         (number, 0, 2 * number - 1) for number in range(1, 6)
     ]
-    assert wire.together == 5
     partition = wire.handlers.replicas.partition
     assert partition.log.log_end_offset == partition.log.high_watermark == 11
     assert (partition.stats.produce_requests, partition.stats.messages_in) == (6, 11)
@@ -102,20 +89,10 @@ async def test_requests_that_come_together_are_appended_at_once_and_answered_in_
 
 
 @on_a_loop
-async def test_no_more_than_so_many_are_taken_at_once_and_the_rest_follows() -> None:
-    wire = Wire(alone())
-    warm(wire)
-    many = 2 * MAX_TOGETHER + 3
-    assert offsets(wire.send(*(a_produce(number) for number in range(1, many)))) == [(number, 0, number) for number in range(1, many)]
-    assert wire.together == many - 1
-
-
-@on_a_loop
 async def test_acks_0_is_answered_by_nothing() -> None:
     wire = Wire(alone())
     wire.send(a_produce(0, acks=0), a_produce(1, acks=0))
     assert wire.send(*(a_produce(number, acks=0) for number in range(2, 5))) == []
-    assert wire.together == 3
     assert wire.handlers.replicas.partition.log.log_end_offset == 5
 
 
@@ -124,7 +101,6 @@ async def test_acks_all_answers_each_when_replicas_have_its_records() -> None:
     wire = Wire(followed())
     wire.send(a_produce(0))
     assert wire.send(a_produce(1), a_produce(2), a_produce(3)) == []
-    assert wire.together == 3
     for follower in (1, 2):
         wire.handlers.replicas.follow(follower, 3)
     wire.bench.turns.run()
@@ -142,7 +118,7 @@ async def test_those_that_wait_for_replicas_are_bounded() -> None:
     sent = [a_produce(number) for number in range(1, 2 * MAX_APPENDED)]
     wire.client.send(b"".join(sent))
     wire.bench.turns.run()
-    assert MAX_APPENDED <= wire.handlers.replicas.partition.log.log_end_offset < MAX_APPENDED + MAX_TOGETHER
+    assert wire.handlers.replicas.partition.log.log_end_offset == MAX_APPENDED
 
 
 @on_a_loop
@@ -156,15 +132,15 @@ async def test_one_that_is_refused_is_told_and_the_others_are_appended() -> None
 
 @on_a_loop
 async def test_a_disk_that_fails_refuses_all_of_them() -> None:
-    wire = Wire(alone())
+    disk = FaultyFileSystem(MemoryFileSystem())
+    handlers = HandlerBench(disk)
+    handlers.replicas.say(state(isr=[0], replicas=[0]))
+    handlers.know(p0=0)
+    wire = Wire(handlers)
     warm(wire)
-
-    def failing(log: PartitionLog, *_: object) -> list[int]:
-        raise LogDirFailure(log.log_dir, log.directory, "no space left")
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(PartitionLog, "append_several_plain", failing)
-        answers = offsets(wire.send(a_produce(1), a_produce(2)))
+    disk.error_number = errno.ENOSPC
+    disk.fails_if = lambda name, path: name == "pwrite" and path.endswith(".log")
+    answers = offsets(wire.send(a_produce(1), a_produce(2)))
     assert answers == [(1, ErrorCode.KAFKA_STORAGE_ERROR, -1), (2, ErrorCode.KAFKA_STORAGE_ERROR, -1)]
 
 
@@ -175,7 +151,6 @@ async def test_a_follower_refuses_all_of_them() -> None:
     wire.handlers.replicas.say(state(leader=1, epoch=1, isr=[1], replicas=[0, 1]))
     answers = offsets(wire.send(a_produce(1), a_produce(2)))
     assert answers == [(1, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1), (2, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
-    assert wire.together == 0
 
 
 BATCHES = [
@@ -224,7 +199,7 @@ def test_together_and_one_by_one_are_answered_alike(sent: list[bytes], pieces: l
         answers = []
         logs = []
         for at_once in (True, False):
-            wire = Wire(alone(), at_once=at_once)
+            wire = Wire(alone())
             warm(wire)
             data = b"".join(sent)
             if not at_once:

@@ -39,9 +39,13 @@ def test_every_implemented_api_is_advertised_with_apache_kafkas_range() -> None:
 
 @pytest.mark.parametrize("key", sorted(SERVED), ids=lambda key: key.name)
 def test_every_implemented_api_has_its_handler(key: ApiKey) -> None:
-    handler = handlers_of(key)[0]
+    of_messages, of_frames, _ = handlers_of(key)
     name = key.name.lower()
-    assert handler.__name__ == f"handle_{name}"
+    if of_messages is not None:
+        assert of_messages.__name__ == f"handle_{name}"
+    else:
+        assert of_frames is not None
+        assert of_frames.__name__ == f"handle_{name}_frame"
     docstring = import_module(module_of(key)).__doc__
     assert docstring is not None
     assert f"(api {int(key)}), version" in docstring

@@ -6,9 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.fetching.fetch_sessions import SessionPartition
-from broker.fetching.session_watch import WatchedPartition
-from broker.handlers.data import follower_fetch
+from broker.fetching.fetch_session import FetchSession
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
@@ -27,17 +25,10 @@ def partitions_of(follower: Follower) -> list[Partition]:
     return list(follower.replicas.manager.partitions[TOPIC].values())
 
 
-def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The indexes of the partitions that fetches look at from now on."""
-    looked: list[int] = []
-    is_ordinary = follower_fetch.is_ordinary
-
-    def look(partition: Partition, asked: SessionPartition, replica_id: int) -> bool:
-        looked.append(partition.topic_partition.partition)
-        return is_ordinary(partition, asked, replica_id)
-
-    monkeypatch.setattr(follower_fetch, "is_ordinary", look)
-    return looked
+def session_of(follower: Follower) -> FetchSession:
+    """The only one."""
+    (session,) = follower.bench.services.fetch_sessions.sessions.values()
+    return session
 
 
 async def expired(follower: Follower, asking: Asking) -> Asking:
@@ -55,19 +46,21 @@ async def settled(partitions: int = PARTITIONS) -> Follower:
     return follower
 
 
-def test_a_fetch_looks_only_at_what_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fetch_looks_only_at_what_changed(looked: list[int]) -> None:
     async def scenario() -> None:
         follower = await settled(MANY)
-        looked = looked_at(monkeypatch)
+        looked.clear()
         waiting = follower.fetch({})
+        assert not looked
         follower.replicas.append(1, index=7)
         follower.replicas.append(1, index=3)
         await turns()
         assert [index for index, _, _, _ in told(waiting)] == [3, 7]
-        assert set(looked) == {3, 7}
+        assert sorted(looked) == [3, 7]
         looked.clear()
         await expired(follower, follower.fetch({3: 1, 7: 1}))  # is told that they are committed
         await expired(follower, follower.fetch({}))
+        assert set(looked) == {3, 7}
         looked.clear()
         await expired(follower, follower.fetch({}))
         assert not looked
@@ -175,40 +168,56 @@ def ask_without_session(follower: Follower, index: int, offset: int) -> None:
     )
 
 
-Ending = Callable[[Follower], object]
+def is_left_alone(follower: Follower, session: FetchSession, now_ms: int) -> bool:
+    """Whether nothing of the session is watched any more, and what it knew of the follower is known."""
+    for asked in session:
+        assert not asked.is_idle
+        assert not asked.is_waiting
+    for partition in partitions_of(follower):
+        progress = partition.followers[1]
+        assert progress.idle is None
+        assert progress.last_caught_up_ms == now_ms
+        assert not partition.idle_fetches
+        assert not partition.waiters.waiting
+    return True
+
+
+@on_a_loop
+async def test_a_session_that_ends_leaves_nothing_and_answers_who_waits() -> None:
+    follower = await settled()
+    follower.replicas.clock.move(1)
+    waiting = follower.fetch({})
+    session = session_of(follower)
+    now_ms = elapsed_ms(follower.replicas.clock)
+    follower.bench.services.fetch_sessions.remove(follower.session_id)
+    assert told(waiting) == []
+    assert session.has_ended
+    assert is_left_alone(follower, session, now_ms)
+    assert follower.bench.services.fetch_purgatory.delayed == 0
 
 
 @pytest.mark.parametrize(
-    "end",
+    "asks",
     [
-        lambda follower: follower.bench.services.fetch_sessions.remove(follower.session_id),
-        lambda follower: follower.fetch({}),  # while one waits
+        lambda follower: follower.fetch({}),
         lambda follower: follower.fetch({}, min_bytes=2),
         lambda follower: follower.fetch(dict.fromkeys(range(PARTITIONS), 0), max_wait_ms=0),
     ],
-    ids=["session gone", "asked twice", "more than a byte", "answered at once"],
+    ids=["in the same way", "more than a byte", "answered at once"],
 )
-def test_a_watch_that_ends_leaves_nothing_and_answers_who_waits(end: Ending) -> None:
+def test_who_waits_is_answered_when_another_fetch_goes_on_with_the_session(asks: Callable[[Follower], Asking]) -> None:
     async def scenario() -> None:
         follower = await settled()
-        follower.replicas.clock.move(1)
         waiting = follower.fetch({})
-        session = follower.bench.services.fetch_sessions.sessions[follower.session_id]
-        watch = session.watch
-        assert watch is not None
-        now_ms = elapsed_ms(follower.replicas.clock)
-        end(follower)
-        assert not waiting.waits
+        other = asks(follower)
         assert told(waiting) == []
-        assert session.watch is not watch
-        assert watch.has_ended
-        for asked in session.partitions.values():
-            assert asked.watched is None or asked.watched.watch is not watch
-        for partition in partitions_of(follower):
-            progress = partition.followers[1]
-            assert getattr(progress.idle, "watch", None) is not watch
-            assert progress.last_caught_up_ms == now_ms
-            assert not any(getattr(waiter, "watch", None) is watch for waiter in partition.waiters.waiting)
+        if other.waits:
+            follower.replicas.append(1, index=2)
+            follower.replicas.append(1, index=3)
+            await turns()
+            assert [index for index, _, _, _ in told(other)] == [2, 3]
+        else:
+            assert told(other) == []
 
     asyncio.run(scenario())
 
@@ -248,8 +257,9 @@ def known_of(progress: ReplicaProgress) -> tuple[int, ...]:
 class Life:
     """What happens to a leader and its follower, by a seed; `history` is what either of them can tell of it."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, looks_at_all: bool = False) -> None:
         self.chance = random.Random(seed)
+        self.looks_at_all = looks_at_all
         self.follower = Follower(PARTITIONS)
         self.replicas = self.follower.replicas
         self.offsets = [0] * PARTITIONS
@@ -313,6 +323,8 @@ class Life:
         if chance.random() < 0.9:
             named = {index: self.offsets[index] for index in sorted(self.unsaid)}
             self.unsaid.clear()
+        if self.looks_at_all:
+            session_of(follower).look_at_all()
         asking = follower.fetch(named, max_wait_ms=chance.choice([0, 500, 500, 500, 500]), start=min(self.starts))
         for _ in range(chance.choice([0, 0, 1, 3])):
             self.happens()
@@ -348,15 +360,13 @@ class Life:
         return self.history
 
 
-def a_life(seed: int) -> list[object]:
+def a_life(seed: int, *, looks_at_all: bool = False) -> list[object]:
     async def live() -> list[object]:
-        return await Life(seed).live()
+        return await Life(seed, looks_at_all=looks_at_all).live()
 
     return asyncio.run(live())
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_looking_at_everything_says_and_learns_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = a_life(seed)
-    monkeypatch.setattr(WatchedPartition, "maybe_settle", lambda watched: False)
-    assert watched == a_life(seed)
+def test_looking_at_everything_says_and_learns_the_same(seed: int) -> None:
+    assert a_life(seed) == a_life(seed, looks_at_all=True)

@@ -8,7 +8,7 @@ import pytest
 from broker.start_checks import check_belongings, check_broker_id
 from config.broker import BrokerConfig
 from controller.errors import BrokerIdInUse
-from controller.registration import nobody_listens, prepare_store
+from controller.registration import never_listening, prepare_store
 from controller.store.memory_store import MemoryStore
 from controller.znodes.layout import BrokerRegistration, Endpoint, encode_broker
 from storage.disk.meta_properties import MetaProperties
@@ -68,11 +68,11 @@ async def register(store: MemoryStore, port: int) -> MemoryStore:
 
 
 def listening(*ports: int) -> Callable[[str, int], Awaitable[bool]]:
-    async def somebody_listens(host: str, port: int) -> bool:
+    async def is_listening(host: str, port: int) -> bool:
         assert host == "127.0.0.1"
         return port in ports
 
-    return somebody_listens
+    return is_listening
 
 
 def test_directories_of_another_cluster_are_refused() -> None:
@@ -137,7 +137,7 @@ def test_a_broker_that_died_a_moment_ago_is_waited_for_before_new_directories_ar
         loop = asyncio.get_running_loop()
         loop.call_later(3, lambda: store.ensemble.expire(other.session_id))
         began = loop.time()
-        await check_broker_id(1, a_config(), store, [a_directory()], nobody_listens)
+        await check_broker_id(1, a_config(), store, [a_directory()], never_listening)
         assert loop.time() - began >= 3
 
     play(scenario)
@@ -147,7 +147,7 @@ def test_a_registration_that_stays_is_refused_in_the_end() -> None:
     async def scenario(store: MemoryStore) -> None:
         await register(store, port=9093)
         with pytest.raises(BrokerIdInUse):
-            await check_broker_id(1, a_config(), store, [a_directory()], nobody_listens)
+            await check_broker_id(1, a_config(), store, [a_directory()], never_listening)
 
     play(scenario)
 
@@ -156,7 +156,7 @@ def test_a_broker_that_comes_back_to_its_directories_need_not_wait_before_it_rea
     async def scenario(store: MemoryStore) -> None:
         await register(store, port=9093)
         began = asyncio.get_running_loop().time()
-        await check_broker_id(1, a_config(), store, [a_directory(1)], nobody_listens)
+        await check_broker_id(1, a_config(), store, [a_directory(1)], never_listening)
         assert asyncio.get_running_loop().time() == began
 
     play(scenario)

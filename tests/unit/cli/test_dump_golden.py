@@ -12,7 +12,7 @@ from tests.support.golden_logs import LOGS
 
 RECORDED = sorted((LOGS / "dump").glob("*.txt"))
 EXCEPTION = re.compile(r"EXCEPTION (\w+): (.*)")
-SAID_OTHERWISE = {"NoSuchElementException": "where no batch stands"}
+SAID_OTHERWISE = {"NoSuchElementException": "where no batch begins"}
 """Where the real one dies of an unforeseen exception, ours says what it did not find."""
 
 

@@ -50,7 +50,7 @@ def test_numbers_are_decoded(tmp_path: Path) -> None:
     decoders = ("--key-decoder-class", "org.apache.kafka.tools.api.IntegerDecoder", "--value-decoder-class", "LongDecoder")
     assert ottla("dump-log", *decoders, str(log)).out.endswith("key: 7 payload: -9\n")
     assert ottla("dump-log", "--key-decoder-class", "DefaultDecoder", str(log)).out.count("key: 00000007") == 1
-    assert "is no number" not in ottla("dump-log", "--value-decoder-class", "Unknown", str(log), status=2).err
+    assert "is not a number" not in ottla("dump-log", "--value-decoder-class", "Unknown", str(log), status=2).err
 
 
 def test_max_bytes_ends_early_without_complaint() -> None:
@@ -132,7 +132,7 @@ def test_a_sound_directory_has_status_0_and_a_damaged_one_status_1(tmp_path: Pat
     ended = ottla("dump-log", "--verify", "--json", str(tmp_path), status=1)
     (report,) = json.loads(ended.out)
     assert not report["live"]
-    assert "no whole batch" in report["partitions"][0]["problems"][0]
+    assert "not a complete batch" in report["partitions"][0]["problems"][0]
     assert "PROBLEM" in ottla("dump-log", "--verify", str(tmp_path), status=1).out
 
 

@@ -114,13 +114,13 @@ def test_what_was_planned_is_left_as_it_is_by_the_next_plan(case: tuple[Plan, di
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no plan as `generate` writes it"),
-        ("[]", "no plan as `generate` writes it"),
+        ("", "not a plan in the format of `generate`"),
+        ("[]", "not a plan in the format of `generate`"),
         ('{"version": 2, "partitions": []}', "version 2 of plans is not known"),
-        ('{"partitions": [{"topic": "t", "partition": 0}]}', "no plan as `generate` writes it"),
-        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', "are no replicas"),
-        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}', "name each broker once"),
-        (json.dumps({"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}] * 2}), "t-0 stands twice"),
+        ('{"partitions": [{"topic": "t", "partition": 0}]}', "not a plan in the format of `generate`"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', "are not valid replicas"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}', "name at least one broker, and each once"),
+        (json.dumps({"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}] * 2}), "t-0 is twice"),
     ],
 )
 def test_a_file_that_is_no_plan_is_refused(text: str, message: str) -> None:

@@ -92,7 +92,7 @@ def test_any_text_is_undecodable(text: str) -> None:
 )
 def test_an_algorithm_that_is_not_there_stops_the_start(key: str, value: str) -> None:
     config = BrokerConfig({"password.encoder.secret": "s", key: value})
-    with pytest.raises(ConfigError, match=rf"{key}={value} is not there; take one of"):
+    with pytest.raises(ConfigError, match=rf"{key}={value} is not available; use one of"):
         encoder_of(config, os.urandom)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from controller import controller
 from controller.znodes.layout import CONTROLLER
-from controller.znodes.pauses import PER_SLICE, let_go, no_pause, slices
+from controller.znodes.pauses import PER_SLICE, clear_in_slices, no_pause, slices
 from tests.support.controlled_cluster import Cluster, P, run, until
 
 
@@ -76,5 +76,5 @@ def test_a_new_controller_pauses_between_any_few_partitions() -> None:
 def test_slices_hold_everything_once() -> None:
     assert [*slices(range(5), 2)] == [[0, 1], [2, 3], [4]]
     large = [dict.fromkeys(range(3 * PER_SLICE + 1)), {}]
-    asyncio.run(let_go(large, no_pause))
+    asyncio.run(clear_in_slices(large, no_pause))
     assert large == [{}, {}]

@@ -2,13 +2,18 @@
 
 import asyncio
 import logging
+from collections.abc import Hashable
 
 import pytest
 
-from broker.groups.coordinated import absolute_hash
-from broker.groups.group import GroupState
+from broker.coordination.effects import Arm
+from broker.coordination.owned import absolute_hash
+from broker.groups.group import Expiry, GroupState
 from broker.groups.joining import Join
+from broker.groups.membership import Leaving
+from broker.groups.offsets import GroupOffsets
 from broker.groups.records import GroupKey, read_group_value, read_key
+from broker.loop.timing_wheel import Cancellable
 from protocol.errors import ErrorCode
 from tests.support.group_bench import OFFSETS_TOPIC, T0, GroupBench, a_bench, run
 from tests.support.groups import RANGE
@@ -355,5 +360,73 @@ def test_five_thousand_members_join_sync_and_beat() -> None:
         await bench.until(lambda: all(synced))
         assert {each[0].error for each in synced} == {ErrorCode.NONE}
         assert {bench.groups.heartbeat("g", member_id, None, generation) for member_id in ids} == {ErrorCode.NONE}
+
+    run(scenario)
+
+
+class AGroupOfAnotherType:
+    """Keeps to `Group` and is no classic group."""
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.generation_id = 3
+        self.protocol_type = "consumer"
+        self.state = GroupState.STABLE
+        self.offsets = GroupOffsets()
+        self.timers: dict[Hashable, Cancellable] = {}
+
+    group_type = "another"
+    is_dead = False
+
+    def end(self, now_ms: int) -> None:
+        self.state = GroupState.DEAD
+        self.is_dead = True
+
+    def tombstones(self) -> list[bytes]:
+        return [b"key"]
+
+    def on_commit(self, member_id: str, group_instance_id: str | None, generation_id: int) -> tuple[ErrorCode, list[Arm]]:
+        return (ErrorCode.NONE, []) if member_id == "m" else (ErrorCode.UNKNOWN_MEMBER_ID, [])
+
+    def check_offset_deletion(self) -> ErrorCode:
+        return ErrorCode.NONE
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        return frozenset({T0.topic})
+
+    def expiry(self) -> Expiry | None:
+        return None
+
+
+def test_requests_of_members_do_not_know_a_group_of_another_type() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.groups.groups.add("g", AGroupOfAnotherType("g"))
+        assert [bench.join(member_id=member_id)[0].error for member_id in ("", "m")] == [ErrorCode.INCONSISTENT_GROUP_PROTOCOL] * 2
+        assert bench.sync("m", 3, {})[0].error == ErrorCode.UNKNOWN_MEMBER_ID
+        assert bench.groups.heartbeat("g", "m", None, 3) == ErrorCode.UNKNOWN_MEMBER_ID
+        assert bench.groups.leave("g", [Leaving("m", None)]) == (ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID])
+        assert bench.groups.describe("g") == (ErrorCode.NONE, None)
+        assert [group.group_id for group in bench.groups.list(["stable"], ["another"])[1]] == ["g"]
+        assert bench.groups.list([], ["classic"])[1] == []
+        bench.groups.groups.partitions[0].states.clear()
+
+    run(scenario)
+
+
+def test_a_group_of_another_type_has_offsets_by_its_own_rules() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        group = AGroupOfAnotherType("g")
+        bench.groups.groups.add("g", group)
+        assert bench.commit(9, member_id="x", generation=3) == [ErrorCode.UNKNOWN_MEMBER_ID]
+        assert bench.commit(9, member_id="m", generation=3) == [ErrorCode.NONE]
+        assert bench.committed() == 9
+        assert bench.groups.offsets.delete_offsets("g", [T0]) == (ErrorCode.NONE, [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC])
+        assert bench.groups.offsets.delete_groups(["g"]) == {"g": ErrorCode.NON_EMPTY_GROUP}
+        group.state = GroupState.EMPTY
+        assert bench.groups.offsets.delete_groups(["g"]) == {"g": ErrorCode.NONE}
+        assert [record.key for record in bench.records()][-1] == b"key"
+        bench.groups.groups.partitions[0].states.clear()
 
     run(scenario)

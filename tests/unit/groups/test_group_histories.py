@@ -3,8 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.groups.classic_group import Protocols
 from broker.groups.effects import Timer
-from broker.groups.group import GroupState, Protocols
+from broker.groups.group import GroupState
 from broker.groups.membership import Leaving
 from protocol.errors import ErrorCode
 from tests.support.groups import GroupDriver, quiet

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.groups.group import MemberMetadata
+from broker.groups.classic_group import MemberMetadata
 from broker.handlers.groups.join_group import with_members
 from protocol.api_keys import ApiKey
 from protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember

@@ -2,8 +2,9 @@
 
 import pytest
 
+from broker.groups.classic_group import Protocols
 from broker.groups.effects import Timer
-from broker.groups.group import GroupState, Protocols
+from broker.groups.group import GroupState
 from protocol.errors import ErrorCode
 from tests.support.groups import RANGE, GroupDriver, a_stable_group, settle
 

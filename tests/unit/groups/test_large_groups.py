@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from broker.coordination.runner import EFFECTS_PER_TURN
+from broker.groups.classic_group import Member
 from broker.groups.effects import JoinResult
-from broker.groups.group import GroupState, Member
+from broker.groups.group import GroupState
 from broker.groups.membership import Leaving
-from broker.groups.runner import EFFECTS_PER_TURN
 from protocol.errors import ErrorCode
 from tests.support.group_bench import GroupBench, run
 from tests.support.groups import GroupDriver

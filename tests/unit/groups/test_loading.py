@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.groups.group import Group, GroupSettings, GroupState
+from broker.groups.classic_group import ClassicGroup, GroupSettings
+from broker.groups.group import GroupState
 from broker.groups.loading import GroupLoader
 from broker.groups.offset_records import OffsetAndMetadata, offset_key, offset_value, read_offset_value
 from broker.groups.records import group_key, group_value, read_group_value, read_key
@@ -27,13 +28,13 @@ def name_of(manifest: Path) -> str:
     return f"{manifest.parent.name}/{manifest.stem}"
 
 
-def load(*chunks: bytes) -> tuple[dict[str, Group], GroupLoader]:
-    loader = GroupLoader("__consumer_offsets-0")
-    groups: dict[str, Group] = {}
+def load(*chunks: bytes) -> tuple[dict[str, ClassicGroup], GroupLoader]:
+    loader = GroupLoader("__consumer_offsets-0", GroupSettings())
+    groups: dict[str, ClassicGroup] = {}
     for chunk in chunks:
         for _ in loader.feed(chunk):
             pass
-    for _ in loader.groups(GroupSettings(), 0, groups):
+    for _ in loader.states(0, groups):
         pass
     return groups, loader
 

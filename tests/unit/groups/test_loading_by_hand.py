@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.groups.group import Group, GroupSettings
+from broker.groups.classic_group import ClassicGroup, GroupSettings
 from broker.groups.loading import GroupLoader
 from broker.groups.offset_records import OffsetAndMetadata, offset_key, offset_keys, offset_value
 from broker.groups.repeated_commits import FEWEST_RECORDS, MOST_RECORDS
@@ -123,21 +123,21 @@ def decoded(items: object) -> Iterator[tuple[tuple[str, str, int], tuple[int, Of
         yield (where.group, where.topic, where.partition), (base_offset, found)
 
 
-def load(log: bytes, chunk: int | None = None) -> tuple[dict[str, Group], GroupLoader]:
-    loader = GroupLoader("__consumer_offsets-0")
-    groups: dict[str, Group] = {}
+def load(log: bytes, chunk: int | None = None) -> tuple[dict[str, ClassicGroup], GroupLoader]:
+    loader = GroupLoader("__consumer_offsets-0", GroupSettings())
+    groups: dict[str, ClassicGroup] = {}
     ends = [position + header.size for position, header in iter_batches(log)]
     start = 0
     for end in [*ends[chunk - 1 : -1 : chunk], len(log)] if chunk else [len(log)]:
         for _ in loader.feed(log[start:end]):
             pass
         start = end
-    for _ in loader.groups(GroupSettings(), 0, groups):
+    for _ in loader.states(0, groups):
         pass
     return groups, loader
 
 
-def committed(groups: dict[str, Group]) -> Found:
+def committed(groups: dict[str, ClassicGroup]) -> Found:
     return {
         (group.group_id, *partition): tuple(group.offsets.committed[partition])  # type: ignore[misc]  # two of them
         for group in groups.values()
@@ -145,7 +145,7 @@ def committed(groups: dict[str, Group]) -> Found:
     }
 
 
-def in_transactions(groups: dict[str, Group]) -> Found:
+def in_transactions(groups: dict[str, ClassicGroup]) -> Found:
     return {
         (group.group_id, *partition): tuple(commit)  # type: ignore[misc]  # two of them
         for group in groups.values()

@@ -3,8 +3,9 @@
 import asyncio
 import itertools
 
-from broker.groups.elections import RELEASED_PER_GROUP, RELEASED_PER_TURN
+from broker.coordination.elections import RELEASED_PER_TURN
 from broker.groups.group import GroupState
+from broker.groups.machines import WEIGHT_OF_A_GROUP
 from broker.groups.offset_commits import OFFSETS_PER_TURN
 from broker.groups.offset_records import OffsetAndMetadata, OffsetKey, offset_value, read_offset_value
 from broker.groups.offsets import GroupOffsets
@@ -378,13 +379,13 @@ def test_groups_that_are_coordinated_elsewhere_are_forgotten_a_few_at_a_time() -
         await bench.lead()
         for number in range(1_000):
             bench.commit(1, group=f"g{number}")
-        groups = bench.groups.groups.partitions[0].groups
+        groups = bench.groups.groups.partitions[0].states
         await bench.lead(epoch=1, leader=1)
         assert bench.groups.count() == 0
         left = [len(groups)]
         while groups:
             await asyncio.sleep(0)
             left.append(len(groups))
-        assert max(before - after for before, after in itertools.pairwise(left)) <= RELEASED_PER_TURN // RELEASED_PER_GROUP
+        assert max(before - after for before, after in itertools.pairwise(left)) <= RELEASED_PER_TURN // WEIGHT_OF_A_GROUP
 
     run(scenario)

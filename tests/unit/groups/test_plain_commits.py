@@ -1,7 +1,6 @@
 """A commit by hand from frame to answer does what the ordinary way does, to the byte of the log and of the answer, or leaves it to that."""
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.handlers.groups.offset_commit import handle_offset_commit, handle_offset_commit_frame
-from broker.network.request_channel import ConnectionInfo, Pending
+from broker.network.request_channel import Pending
 from broker.request.context import RequestContext
 from broker.request.services import Services
 from broker.request.turns import Turns
 from broker.security.authorizer import AllowAll, Operation, ResourceType
+from broker.security.principals import Principal
 from broker.serving.route import Route
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -26,10 +26,11 @@ from protocol.messages.offset_commit import (
 from protocol.schema.message import Message
 from protocol.schema.registry import api
 from storage.disk.topic_partition import TopicPartition
+from tests.support.connections import ClientConnection
 from tests.support.group_bench import GroupBench, a_bench, run
 from tests.support.logs import read_all
 
-CONNECTION: Any = SimpleNamespace(info=ConnectionInfo("c", "127.0.0.1", 1, "PLAINTEXT"), offend=print)
+CONNECTION: Any = ClientConnection()
 TOPICS = {"t": 100, "u": 3, "ümlaut": 2}
 VERSIONS = range(2, 10)
 
@@ -39,18 +40,17 @@ def services_of(bench: GroupBench) -> Services:
     services.clock = bench.clock
     services.cluster = bench.replica_manager.cluster
     services.groups = bench.groups
-    services.authorizer = AllowAll()
     services.turns = Turns(asyncio.get_running_loop().call_soon, slice_ns=10**12)
     return services
 
 
-def by_hand(services: Services, version: int, data: bytes) -> Any:
-    return handle_offset_commit_frame(memoryview(data), 0, version, 77, CONNECTION, services)
+def by_hand(services: Services, version: int, data: bytes, connection: Any = CONNECTION) -> Any:
+    return handle_offset_commit_frame(memoryview(data), 0, version, 77, connection, services)
 
 
 def ordinarily(services: Services, version: int, data: bytes) -> Any:
     route = Route(api(ApiKey.OFFSET_COMMIT), version, handle_offset_commit, None)
-    context = RequestContext(ApiKey.OFFSET_COMMIT, version, 77, "client", CONNECTION.info, services, route.encode, CONNECTION.offend)
+    context = RequestContext(ApiKey.OFFSET_COMMIT, version, 77, "client", CONNECTION, services, route.encode)
     answer = services.turns.first_slice(handle_offset_commit(OffsetCommitRequest.decode(data, version)[0], context))
     return route.encode(77, answer) if isinstance(answer, Message) else answer
 
@@ -189,14 +189,14 @@ def test_what_is_forbidden_is_left_to_the_ordinary_way() -> None:
         def __init__(self, forbidden: ResourceType) -> None:
             self.forbidden = forbidden
 
-        def is_authorized(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
+        def is_authorized(self, principal: Principal, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
             return resource != self.forbidden
 
     async def scenario(bench: GroupBench) -> None:
         services = await prepared(bench)
         for forbidden in (ResourceType.GROUP, ResourceType.TOPIC):
-            services.authorizer = Forbidding(forbidden)
-            assert by_hand(services, 9, a_commit(("t", 1)).encode(9)) is None
+            connection = ClientConnection(Forbidding(forbidden))
+            assert by_hand(services, 9, a_commit(("t", 1)).encode(9), connection) is None
 
     run(scenario)
 

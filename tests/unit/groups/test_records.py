@@ -3,8 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.coordination.record_encoding import encode_pairs
 from broker.groups.offset_records import NO_EXPIRY, OffsetAndMetadata, OffsetKey, offset_key, offset_keys, offset_value, read_offset_value
-from broker.groups.record_encoding import encode_commits, encode_pairs
+from broker.groups.record_encoding import encode_commits
 from broker.groups.records import read_key
 from protocol.messages.offset_commit_records import OffsetCommitKey, OffsetCommitValue
 from protocol.records.builder import encode_records

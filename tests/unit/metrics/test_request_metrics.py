@@ -31,7 +31,7 @@ class Bench:
     def __init__(self, key: ApiKey = ApiKey.PRODUCE) -> None:
         self.now_ns = 1000 * MS
         self.stats = BrokerTopicStats()
-        self.metrics = RequestMetrics(lambda: self.now_ns, self.stats)
+        self.metrics = RequestMetrics(lambda: self.now_ns, self.stats, {})
         self.route = Route(api(key), 9, *handlers_of(key))
         self.metrics.watch(self.route)
         self.measured = 0

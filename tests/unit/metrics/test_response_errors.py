@@ -12,7 +12,7 @@ from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, Parti
 from protocol.messages.find_coordinator import FindCoordinatorResponse
 from protocol.schema.registry import api
 
-FETCH = int(ApiKey.FETCH)
+PRODUCE = int(ApiKey.PRODUCE)
 
 
 def a_fetch_response(*codes: ErrorCode) -> FetchResponse:
@@ -27,9 +27,9 @@ def test_the_request_and_every_partition_have_an_error_code() -> None:
 
 
 def test_a_negative_code_is_told_by_its_name() -> None:
-    errors = ErrorCounts()
+    errors = ErrorCounts({})
     walker(FindCoordinatorResponse)(FindCoordinatorResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR), errors.counts, 10 << 16)
-    assert list(errors.items({})) == [(10, "UNKNOWN_SERVER_ERROR", 1)]
+    assert list(errors.items()) == [(10, "UNKNOWN_SERVER_ERROR", 1)]
 
 
 @pytest.mark.parametrize("key", sorted(SERVED), ids=lambda key: key.name)
@@ -40,18 +40,20 @@ def test_every_answer_can_be_walked(key: ApiKey) -> None:
     assert sum(counts.values()) == any(field.name == "error_code" for field in response.SCHEMA.fields)
 
 
-def test_hand_made_answers_are_counted_by_what_is_left() -> None:
-    errors = ErrorCounts()
-    route = Route(api(ApiKey.FETCH), 12, *handlers_of(ApiKey.FETCH))
+def test_answers_made_of_messages_are_counted_beside_those_that_a_handler_counted() -> None:
+    key = ApiKey.FIND_COORDINATOR << 16
+    errors = ErrorCounts({key: 10, ApiKey.PRODUCE << 16: 0})
+    route = Route(api(ApiKey.FIND_COORDINATOR), 2, *handlers_of(ApiKey.FIND_COORDINATOR))
     encode = route.encode
     count_answers(route, errors)
-    assert route.encode(1, a_fetch_response(ErrorCode.OFFSET_OUT_OF_RANGE)) == encode(1, a_fetch_response(ErrorCode.OFFSET_OUT_OF_RANGE))
-    found = {name: count for _, name, count in errors.items({FETCH: 11})}
-    assert found == {"NONE": 1 + 2 * 10, "OFFSET_OUT_OF_RANGE": 1}
+    response = FindCoordinatorResponse(error_code=ErrorCode.NOT_COORDINATOR)
+    assert route.encode(1, response) == encode(1, response)
+    found = {(api_key, name): count for api_key, name, count in errors.items()}
+    assert found == {(ApiKey.FIND_COORDINATOR, "NONE"): 10, (ApiKey.FIND_COORDINATOR, "NOT_COORDINATOR"): 1}
 
 
 def test_an_answer_that_cannot_be_written_still_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None:
     route = Route(api(ApiKey.FIND_COORDINATOR), 3, *handlers_of(ApiKey.FIND_COORDINATOR))
-    count_answers(route, ErrorCounts())
+    count_answers(route, ErrorCounts({}))
     assert route.encode(1, FindCoordinatorResponse(host=5)) is CLOSE  # type: ignore[arg-type]  # no text
     assert "cannot be written" in caplog.text

@@ -188,7 +188,7 @@ def test_what_is_kept_for_a_client_between_two_requests_goes_with_its_connection
     pending = Pending(on_closed=lambda: told.append("request"))
     bench = Bench(lambda frame, connection: pending)
     client = bench.connect()
-    info = client.connection.info
+    info = client.connection.client
     info.on_lost = lambda: told.append("client")
     client.send(framed(other()))
     assert not info.is_lost

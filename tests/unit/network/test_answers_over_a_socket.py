@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from broker.network.connection import Connection
 from broker.network.gather import INLINE_BYTES, PAGE_BYTES
-from broker.network.request_channel import Answer, ConnectionInfo, Several
+from broker.network.request_channel import Answer, Several
+from broker.security.client import Client
 from storage.disk.filesystem import RealFileSystem
 from storage.segment.file_region import FileRegion
 from tests.support.network import Bench, FakeTransport, Turns, framed, unframed
@@ -105,7 +106,7 @@ def test_answers_arrive_whole_and_in_order(reads: list[list[tuple[int, int, int]
         turns = SocketTurns()
         bench = Bench(answer, turns=turns)
         bench.processor.handle_several = several
-        connection = Connection(bench.processor, ConnectionInfo("test", "host", 2, "PLAINTEXT"), ours)
+        connection = Connection(bench.processor, Client("test", "host", 2, "PLAINTEXT"), ours)
         transport = SocketTransport(ours)
         transport.protocol = connection
         connection.connection_made(transport)

@@ -67,9 +67,9 @@ class Side:
     """A sender, what stands in for its connection and transport, and the client's socket."""
 
     def __init__(self) -> None:
-        ours, self.client = socket.socketpair()
+        ours, self.far_end = socket.socketpair()
         ours.setblocking(False)
-        self.client.setblocking(False)
+        self.far_end.setblocking(False)
         self.ours = ours
         self.loop = Loop()
         self.held = 0
@@ -78,7 +78,7 @@ class Side:
         transport: Any = SimpleNamespace(get_write_buffer_size=lambda: self.held)
         self.sender = FileSender(self, self.loop, transport, ours)  # type: ignore[arg-type]  # stand-ins with what a sender uses
 
-    info = SimpleNamespace(connection_id="test")
+    client = SimpleNamespace(connection_id="test")
 
     def touch(self) -> None: ...
 
@@ -93,7 +93,7 @@ class Side:
         got = bytearray()
         while True:
             try:
-                got += self.client.recv(1 << 20)
+                got += self.far_end.recv(1 << 20)
             except BlockingIOError:
                 return bytes(got)
 
@@ -114,7 +114,7 @@ def side() -> Iterator[Side]:
     yield found
     found.sender.close()
     found.ours.close()
-    found.client.close()
+    found.far_end.close()
 
 
 class WarmFile:
@@ -201,7 +201,7 @@ def test_whatever_is_sent_arrives_in_order(answers: list[list[tuple[int, int, bo
         assert got + side.all_received() == expected
     side.sender.close()
     side.ours.close()
-    side.client.close()
+    side.far_end.close()
 
 
 def test_a_file_that_is_shorter_than_the_log_said_costs_the_connection(
@@ -217,7 +217,7 @@ def test_a_file_that_is_shorter_than_the_log_said_costs_the_connection(
 
 
 def test_a_client_that_has_gone_costs_its_connection(side: Side, file: WarmFile) -> None:
-    side.client.close()
+    side.far_end.close()
     parts, _ = an_answer(file, 77, 64_000, end_is_cached=True)
     assert not side.sender.send(parts)
     assert side.aborted
@@ -334,7 +334,7 @@ def test_a_file_that_is_shorter_than_its_region_closes_the_connection(side: Side
 
 
 def test_a_client_that_is_gone_closes_the_connection(side: Side, file: WarmFile) -> None:
-    side.client.close()
+    side.far_end.close()
     parts, _ = an_answer(file, 0, 50_000)
     assert not side.sender.send(parts)
     assert side.aborted
@@ -413,6 +413,6 @@ def test_of_a_file_that_ends_too_soon_leaves_what_it_has(side: Side, file: WarmF
 def test_what_fails_before_anything_has_left_is_raised(side: Side, file: WarmFile, send_pieces: Callable[..., int]) -> None:
     with pytest.raises(OSError, match="Bad file descriptor"):
         send_pieces(side.ours.fileno(), -1, 0, 10, PACED_BYTES)
-    side.client.close()
+    side.far_end.close()
     with pytest.raises(BrokenPipeError):
         send_pieces(side.ours.fileno(), file.fileno(), 0, 10, PACED_BYTES)

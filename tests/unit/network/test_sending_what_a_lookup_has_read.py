@@ -20,7 +20,7 @@ from broker.network.sendfile import PACKET_BYTES
 from protocol.compiled import compiled
 from storage.disk.filesystem import RealFile, RealFileSystem
 from storage.segment.file_region import FileRegion
-from storage.segment.search import BOUNDS_SIZE
+from storage.segment.segment import BOUNDS_SIZE
 from tests.unit.network.test_sending_at_once import Side
 
 lookups: Any = compiled("storage.native")
@@ -76,7 +76,7 @@ def a_side(room: int = 1 << 20, held: int = 0) -> Iterator[Side]:
     finally:
         side.sender.close()
         side.ours.close()
-        side.client.close()
+        side.far_end.close()
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import pytest
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse
 from replication.ports.peer import PeerUnavailable
-from replication.ports.waiters import Waiter
 from storage.disk.topic_partition import TopicPartition
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.followers import (
@@ -110,7 +109,7 @@ async def test_the_high_watermark_is_the_leaders_or_the_end_of_what_is_here() ->
     await follower.pool.close()
 
 
-class Watcher(Waiter):
+class Watcher:
     """A consumer that waits here."""
 
     def __init__(self) -> None:

@@ -4,9 +4,8 @@ import pytest
 
 from config.errors import ConfigError
 from replication.ports.replica_selector import SELECTORS, ReplicaView, select_by_rack, select_leader, selector_of
-from replication.reading.fetch_read import READ_UNCOMMITTED, FetchParams, read_partition
-from storage.disk.clock import elapsed_ms
-from tests.support.replicas import TOPIC, TOPIC_ID, Asked, Replicas, state
+from replication.reading.fetch_read import READ_UNCOMMITTED, FetchParams
+from tests.support.replicas import TOPIC_ID, Asked, Replicas, state
 
 LEADER = ReplicaView(0, "r0", 10, 0)
 NEAR = ReplicaView(1, "r1", 10, 5)
@@ -54,8 +53,7 @@ def leading(isr: tuple[int, ...] = (0, 1, 2)) -> Replicas:
 def preferred(replicas: Replicas, rack: str | None, offset: int = 1, *, listener: str = "PLAINTEXT", leader_epoch: int = -1) -> int:
     """Where the answer sends a consumer that stands in `rack`."""
     params = FetchParams(-1, READ_UNCOMMITTED, or_follower=True, rack_id=rack, listener=listener)
-    asked = Asked(offset, topic_id=TOPIC_ID, leader_epoch=leader_epoch)
-    answer = read_partition(replicas.manager, TOPIC, asked, params, 1 << 20, elapsed_ms(replicas.clock), min_one_batch=True)
+    answer = replicas.read(Asked(offset, topic_id=TOPIC_ID, leader_epoch=leader_epoch), params)
     assert bool(answer.records) == (answer.preferred_read_replica == -1 and offset < 3)
     assert answer.high_watermark == replicas.partition.log.high_watermark
     return answer.preferred_read_replica

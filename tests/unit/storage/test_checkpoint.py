@@ -61,8 +61,8 @@ GARBAGE = [
     pytest.param(b"1\n0\n", "line 1", id="another version"),
     pytest.param(b"0\n\n", "line 2", id="no count"),
     pytest.param(b"0\nx\n", "line 2", id="count is no number"),
-    pytest.param(b"0\n2\nt 0 1\n", "says 2 entries, 1 follow", id="too few entries"),
-    pytest.param(b"0\n0\nt 0 1\n", "says 0 entries, 1 follow", id="too many entries"),
+    pytest.param(b"0\n2\nt 0 1\n", "line 2 has 2 as the number of entries, but 1 follow", id="too few entries"),
+    pytest.param(b"0\n0\nt 0 1\n", "line 2 has 0 as the number of entries, but 1 follow", id="too many entries"),
     pytest.param(b"0\n1\nt 0\n", "line 3", id="too few fields"),
     pytest.param(b"0\n2\nt 0 1\nt x 1\n", "line 4: 't x 1'", id="partition is no number"),
     pytest.param(b"0\n1\nt 0 1-\n", "line 3", id="offset is no number"),
@@ -113,7 +113,7 @@ def test_a_power_cut_after_a_replacement_leaves_the_new_file(seed: int) -> None:
 
 def test_a_checkpoint_of_thousands_of_partitions_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[None] = []
-    monkeypatch.setattr(checkpoint, "give_way", lambda: turns.append(None))
+    monkeypatch.setattr(checkpoint, "yield_to_loop", lambda: turns.append(None))
     filesystem = MemoryFileSystem()
     filesystem.make_directory("/data")
     for count in (999, 1000, 2500):

@@ -23,8 +23,8 @@ def rests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     taken: list[str] = []
     monkeypatch.setattr(cleaner_task, "_PRODUCERS_PER_REST", 2)
     monkeypatch.setattr(cleaner_job, "_PRODUCERS_PER_PIECE", 2)
-    monkeypatch.setattr(cleaner_task, "give_way", lambda: taken.append("collect"))
-    monkeypatch.setattr(cleaner_job, "give_way", lambda: taken.append("encode"))
+    monkeypatch.setattr(cleaner_task, "yield_to_loop", lambda: taken.append("collect"))
+    monkeypatch.setattr(cleaner_job, "yield_to_loop", lambda: taken.append("encode"))
     return taken
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
 from storage.disk.filesystem import RealFileSystem
-from storage.log.append import AppendOrigin
+from storage.log.origins import AppendOrigin
 from storage.log.partition_log import PartitionLog
 from storage.segment.cold_lookups import ColdRead
 from tests.support.batches import FIRST_TIMESTAMP, a_batch

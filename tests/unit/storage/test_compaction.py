@@ -150,7 +150,7 @@ def test_a_truncation_calls_the_cleaning_off_and_takes_the_checkpoint_back(caplo
     with caplog.at_level(logging.INFO):
         world.wait()
     values, size, checkpoint, active = seen[0]
-    assert "orders-0: the cleaning is called off: it was truncated" in caplog.text
+    assert "orders-0: the cleaning is aborted: it was truncated" in caplog.text
     assert log.log_end_offset == clean_to - 4
     assert checkpoint == active < clean_to
     assert values_of(log) == values
@@ -284,7 +284,7 @@ def test_a_checkpoint_beyond_the_log_makes_the_cleaner_begin_again(caplog: pytes
     world.fill()
     with caplog.at_level(logging.WARNING):
         world.wait()
-    assert "99, lies beyond its end" in caplog.text
+    assert "99, is beyond its end" in caplog.text
     assert world.checkpoint()[ORDERS] == world.log().active_segment.base_offset
 
 

@@ -15,7 +15,7 @@ from tests.support.batches import a_batch
 from tests.support.cleaners import clean_log
 from tests.support.clocks import ManualClock
 from tests.support.golden_logs import LOGS
-from tests.support.logs import LOG_DIR, T0, a_context, a_topic_config
+from tests.support.logs import LOG_DIR, T0, a_context, a_topic_config, follow
 
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 BROKER = {"log.index.size.max.bytes": "1024"}
@@ -68,7 +68,7 @@ def _before_cleaning(name: str, batches: list[tuple[int, int]], **how: Any) -> P
             batch = a_batch(records, base_offset=first, leader_epoch=0, **how, **producers.get(first, {}))
         else:
             batch = bytearray(recorded[first])  # a marker
-        log.append_as_follower(memoryview(batch), 0)
+        follow(log, batch, 0)
     log.update_high_watermark(log.log_end_offset)
     return log
 

@@ -4,7 +4,7 @@ from storage.disk.leader_epochs import UNDEFINED_EPOCH
 from storage.log.partition_log import PartitionLog
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
-from tests.support.logs import a_context, a_log, append, read_all
+from tests.support.logs import a_context, a_log, append, follow, read_all
 
 
 def writes_of(log: PartitionLog, filesystem: FaultyFileSystem, records: bytes) -> list[str]:
@@ -16,7 +16,7 @@ def writes_of(log: PartitionLog, filesystem: FaultyFileSystem, records: bytes) -
         return False
 
     filesystem.fails_if = note
-    log.append_as_follower(memoryview(records), 9)
+    follow(log, records, 9)
     return calls
 
 
@@ -33,15 +33,15 @@ def test_the_epochs_of_one_append_begin_where_their_batches_do() -> None:
     log = a_log()
     epochs = [0, 0, 3, 3, 4]
     records = b"".join(bytes(a_batch(2, base_offset=at * 2, leader_epoch=epoch)) for at, epoch in enumerate(epochs))
-    log.append_as_follower(memoryview(records), 7)
+    follow(log, records, 7)
     assert log.leader_epochs.entries == [(0, 0), (3, 4), (4, 8)]
     assert log.latest_epoch == 4
 
 
 def test_batches_without_an_epoch_leave_the_epochs_alone() -> None:
     log = a_log()
-    log.append_as_follower(memoryview(a_batch(1, leader_epoch=2)), 2)
-    log.append_as_follower(memoryview(a_batch(1, base_offset=1, leader_epoch=UNDEFINED_EPOCH)), 2)
+    follow(log, a_batch(1, leader_epoch=2), 2)
+    follow(log, a_batch(1, base_offset=1, leader_epoch=UNDEFINED_EPOCH), 2)
     assert log.leader_epochs.entries == [(2, 0)]
 
 
@@ -49,12 +49,12 @@ def test_producers_are_known_as_at_the_leader_after_a_cut_and_another_history() 
     leader, follower = a_log(), a_log()
     for sequence in range(4):
         append(leader, a_batch(1, producer_id=7, producer_epoch=0, base_sequence=sequence))
-    follower.append_as_follower(memoryview(read_all(leader)), 0)
+    follow(follower, read_all(leader), 0)
     leader.truncate_to(2)
     follower.truncate_to(2)
     assert follower.active_producers()[0].last_sequence == 1
     append(leader, a_batch(1, producer_id=7, producer_epoch=1, base_sequence=0), epoch=1)
-    follower.append_as_follower(memoryview(read_all(leader, 2)), 1)
+    follow(follower, read_all(leader, 2), 1)
     ours, theirs = follower.active_producers()[0], leader.active_producers()[0]
     assert (ours.producer_epoch, ours.last_sequence) == (theirs.producer_epoch, theirs.last_sequence) == (1, 0)
     assert follower.leader_epochs.entries == leader.leader_epochs.entries == [(0, 0), (1, 2)]
@@ -62,12 +62,12 @@ def test_producers_are_known_as_at_the_leader_after_a_cut_and_another_history() 
 
 def test_a_log_that_begins_anew_takes_the_leaders_offsets_from_there() -> None:
     log = a_log()
-    log.append_as_follower(memoryview(a_batch(3, producer_id=7, producer_epoch=0, base_sequence=0)), 0)
+    follow(log, a_batch(3, producer_id=7, producer_epoch=0, base_sequence=0), 0)
     log.update_high_watermark(3)
     log.truncate_fully_and_start_at(100)
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (100, 100, 100)
     assert log.active_producers() == []
-    log.append_as_follower(memoryview(a_batch(2, base_offset=100, leader_epoch=5)), 5)
+    follow(log, a_batch(2, base_offset=100, leader_epoch=5), 5)
     assert not log.update_high_watermark(40), "the leader's may still be lower"
     assert log.update_high_watermark(400)
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (100, 102, 102)

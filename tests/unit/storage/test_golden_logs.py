@@ -11,14 +11,14 @@ from protocol.records.batch import CONTROL_MASK, TIMESTAMP_TYPE_MASK, iter_batch
 from storage.disk.checkpoint import RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
 from storage.disk.filesystem import RealFileSystem
 from storage.disk.topic_partition import TopicPartition
-from storage.log.append import AppendOrigin
 from storage.log.context import DAY_MS
+from storage.log.origins import AppendOrigin
 from storage.log.partition_log import PartitionLog
 from storage.log.recovery import open_log
-from storage.validation.batch import ValidatedBatch
+from storage.validation.run import BatchRun
 from tests.support.clocks import ManualClock
 from tests.support.golden_logs import LOGS
-from tests.support.logs import a_context, a_topic_config, read_all
+from tests.support.logs import a_context, a_topic_config, follow, read_all
 
 BROKER = {"log.index.size.max.bytes": "1024"}  # as on the recorded brokers
 RECORDED_AT = 1_795_218_410_536  # producers whose timestamps are their record's were idle for more than a day by then
@@ -159,9 +159,12 @@ def test_what_apache_kafka_wrote_is_written_again_byte_by_byte(name: str, tmp_pa
         stamp(records, 0, 0, -1, header.batch_length)
         origin = AppendOrigin.COORDINATOR if header.attributes & CONTROL_MASK else AppendOrigin.CLIENT
         now_ms = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_MASK else 1_700_000_100_000
-        batch = ValidatedBatch(records, header, header.timestamp_type, header.max_timestamp)
-        appended = log.append_as_leader(batch, header.partition_leader_epoch, now_ms, origin)
-        assert (appended.first_offset, appended.last_offset) == (header.base_offset, header.last_offset)
+        run = BatchRun(records)
+        run.read(0)
+        run.takes_log_append_time = header.attributes & TIMESTAMP_TYPE_MASK != 0
+        run.accept(header.max_timestamp)
+        log.append(run, header.partition_leader_epoch, now_ms, origin)
+        assert (run.first_offset, run.last_offset) == (header.base_offset, header.last_offset)
         log.update_high_watermark(log.log_end_offset)
     log.close()
     written = {path.name: path.read_bytes() for path in directory.iterdir()}
@@ -175,7 +178,7 @@ def test_a_follower_of_apache_kafka_writes_the_same_files(name: str, tmp_path: P
     log = _empty_log(name, directory)
     data = _log_bytes(name)
     for position, header in iter_batches(data):
-        log.append_as_follower(memoryview(data)[position : position + header.size], 5)
+        follow(log, memoryview(data)[position : position + header.size], 5)
         log.update_high_watermark(log.log_end_offset)
     log.close()
     written = {path.name: path.read_bytes() for path in directory.iterdir()}

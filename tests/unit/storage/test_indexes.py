@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from storage.errors import CorruptIndex
 from storage.segment.offset_index import OffsetIndex
-from storage.segment.time_index import TimeIndex, TimestampOffset
+from storage.segment.time_index import TimeIndex
 from storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 
@@ -46,7 +46,7 @@ def test_an_offset_entry_is_eight_bytes_relative_to_the_base() -> None:
 def test_a_time_entry_is_twelve_bytes_relative_to_the_base() -> None:
     filesystem = _filesystem()
     index = _time_index(filesystem, base_offset=100)
-    index.maybe_append(TimestampOffset(1_700_000_000_000, 107))
+    index.maybe_append(1_700_000_000_000, 107)
     index.trim()
     assert filesystem.read_file(PATH) == struct.pack(">qi", 1_700_000_000_000, 7)
 
@@ -56,7 +56,7 @@ def test_an_index_is_preallocated_to_whole_entries_and_trimmed_to_those_it_has()
     index = _time_index(filesystem, max_size=100)
     assert filesystem.size(PATH) == 96
     assert index.max_entries == 8
-    index.maybe_append(TimestampOffset(5, 1))
+    index.maybe_append(5, 1)
     index.trim()
     assert filesystem.size(PATH) == 12
     index.make_room()
@@ -69,7 +69,7 @@ def test_an_offset_index_is_full_with_its_last_entry_and_a_time_index_one_before
     for n in range(1, 4):
         assert not offsets.is_full()
         offsets.append(n, n)
-        times.maybe_append(TimestampOffset(n, n))
+        times.maybe_append(n, n)
         assert times.is_full() == (n >= 2)
     assert offsets.is_full()
 
@@ -83,12 +83,12 @@ def test_offsets_that_do_not_grow_are_refused() -> None:
 
 def test_a_time_index_takes_only_timestamps_that_grow() -> None:
     index = _time_index(_filesystem())
-    index.maybe_append(TimestampOffset(10, 1))
-    index.maybe_append(TimestampOffset(10, 2))
-    index.maybe_append(TimestampOffset(9, 3))
+    index.maybe_append(10, 1)
+    index.maybe_append(10, 2)
+    index.maybe_append(9, 3)
     assert index.all_entries() == [(10, 1)]
     with pytest.raises(CorruptIndex):
-        index.maybe_append(TimestampOffset(11, 0))
+        index.maybe_append(11, 0)
 
 
 def test_a_lookup_below_all_entries_begins_at_the_base() -> None:
@@ -170,7 +170,7 @@ def test_timestamps_are_found_as_in_a_list(entries: list[tuple[int, int]], asked
     model: list[tuple[int, int]] = []
     for later, further in entries:
         timestamp, offset = timestamp + later, offset + further
-        index.maybe_append(TimestampOffset(timestamp, offset))
+        index.maybe_append(timestamp, offset)
         if timestamp > (model[-1][0] if model else -1):
             model.append((timestamp, offset))
     assert index.all_entries() == model

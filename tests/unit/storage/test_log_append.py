@@ -18,13 +18,13 @@ from storage.errors import (
     TransactionCoordinatorFenced,
     UnexpectedAppendOffset,
 )
-from storage.log.append import AppendOrigin
 from storage.log.context import LogContext
+from storage.log.origins import AppendOrigin
 from storage.log.partition_log import PartitionLog
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, with_bytes
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
-from tests.support.logs import LOG_DIR, ManualScheduler, a_context, a_log, append, read_all
+from tests.support.logs import LOG_DIR, ManualScheduler, a_context, a_log, append, follow, read_all
 
 
 def _marker(producer_id: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 0) -> bytearray:
@@ -44,7 +44,7 @@ def test_batches_get_offsets_one_after_the_other() -> None:
     assert (first.first_offset, first.last_offset) == (0, 2)
     assert (second.first_offset, second.last_offset) == (3, 4)
     assert log.log_end_offset == 5
-    assert not first.duplicate
+    assert not first.is_duplicate
 
 
 def test_offset_and_leader_epoch_are_stamped_into_the_batch() -> None:
@@ -124,9 +124,9 @@ def test_the_jitter_shortens_the_life_of_a_segment() -> None:
 def test_a_segment_is_rolled_before_its_relative_offsets_overflow() -> None:
     log = a_log()
     for base_offset in (0, 2**31 - 1, 2**31):  # the furthest that four bytes can say, and one more
-        log.append_as_follower(memoryview(bytes(a_batch(1, base_offset=base_offset, leader_epoch=0))), 0)
+        follow(log, a_batch(1, base_offset=base_offset, leader_epoch=0), 0)
     assert log.segments.bases == [0, 2**31]
-    log.append_as_follower(memoryview(bytes(a_batch(3, base_offset=2**32 - 2, leader_epoch=0))), 0)
+    follow(log, a_batch(3, base_offset=2**32 - 2, leader_epoch=0), 0)
     assert log.segments.bases == [0, 2**31, 2**32 - 2]
     content = read_all(log)
     log = a_log(log.context, clean=False)
@@ -182,7 +182,7 @@ def test_a_batch_that_was_sent_before_is_answered_and_not_written_again() -> Non
     log = a_log()
     append(log, a_batch(3, producer_id=5))
     again = append(log, a_batch(3, producer_id=5))
-    assert again.duplicate
+    assert again.is_duplicate
     assert (again.first_offset, again.last_offset) == (0, 2)
     assert log.log_end_offset == 3
 
@@ -243,7 +243,7 @@ def test_a_follower_keeps_the_bytes_of_its_leader() -> None:
     for n in range(6):
         append(leader, a_batch(2), epoch=n // 2)
     data = read_all(leader)
-    follower.append_as_follower(memoryview(data), 5)
+    follow(follower, data, 5)
     assert read_all(follower) == data
     assert follower.log_end_offset == 12
     assert follower.leader_epochs.entries == leader.leader_epochs.entries == [(0, 0), (1, 4), (2, 8)]
@@ -252,28 +252,28 @@ def test_a_follower_keeps_the_bytes_of_its_leader() -> None:
 def test_a_batch_that_is_cut_off_is_left_out() -> None:
     data = bytes(a_batch(2) + a_batch(3, base_offset=2))
     log = a_log()
-    appended = log.append_as_follower(memoryview(data)[:-1], 0)
+    appended = follow(log, memoryview(data)[:-1], 0)
     assert (appended.first_offset, appended.last_offset) == (0, 1)
-    nothing = log.append_as_follower(memoryview(data)[:30], 0)
+    nothing = follow(log, memoryview(data)[:30], 0)
     assert (nothing.first_offset, nothing.last_offset) == (2, 1)
 
 
 def test_offsets_below_the_log_end_are_refused() -> None:
     log = a_log()
-    log.append_as_follower(memoryview(a_batch(3)), 0)
+    follow(log, a_batch(3), 0)
     with pytest.raises(UnexpectedAppendOffset) as caught:
-        log.append_as_follower(memoryview(a_batch(3, base_offset=1)), 0)
+        follow(log, a_batch(3, base_offset=1), 0)
     assert (caught.value.first_offset, caught.value.last_offset, caught.value.log_end_offset) == (1, 3, 3)
 
 
 def test_offsets_that_go_back_are_refused() -> None:
     with pytest.raises(OffsetsOutOfOrder):
-        a_log().append_as_follower(memoryview(a_batch(3, base_offset=5) + a_batch(1, base_offset=5)), 0)
+        follow(a_log(), a_batch(3, base_offset=5) + a_batch(1, base_offset=5), 0)
 
 
 def test_offsets_may_leave_gaps_as_compaction_does() -> None:
     log = a_log()
-    log.append_as_follower(memoryview(a_batch(1, base_offset=5) + a_batch(1, base_offset=50)), 0)
+    follow(log, a_batch(1, base_offset=5) + a_batch(1, base_offset=50), 0)
     assert log.log_end_offset == 51
     assert parse_header(read_all(log, 6)).base_offset == 50
 
@@ -283,16 +283,16 @@ def test_a_follower_refuses_a_damaged_batch_and_keeps_nothing_of_the_append() ->
     bad[70] ^= 1
     log = a_log()
     with pytest.raises(CorruptRecord, match="offset 1"):
-        log.append_as_follower(memoryview(good + bad), 0)
+        follow(log, good + bad, 0)
     assert log.log_end_offset == 0
     with pytest.raises(CorruptRecord):
-        log.append_as_follower(memoryview(with_bytes(good, 16, b"\x09")), 0)
+        follow(log, with_bytes(good, 16, b"\x09"), 0)
 
 
 def test_batches_of_a_later_leader_epoch_are_left_out() -> None:
     log = a_log()
     data = a_batch(1, leader_epoch=3) + a_batch(1, base_offset=1, leader_epoch=4)
-    assert log.append_as_follower(memoryview(data), 3).last_offset == 0
+    assert follow(log, data, 3).last_offset == 0
     assert log.log_end_offset == 1
 
 
@@ -300,7 +300,7 @@ def test_a_follower_takes_producers_and_markers_from_the_log() -> None:
     leader, follower = a_log(), a_log()
     append(leader, a_batch(2, producer_id=5, transactional=True))
     append(leader, _marker(5, commit=False), origin=AppendOrigin.COORDINATOR)
-    follower.append_as_follower(memoryview(read_all(leader)), 0)
+    follow(follower, read_all(leader), 0)
     assert follower.aborted_transactions(0, 3) == leader.aborted_transactions(0, 3)
     assert [entry.producer_id for entry in follower.active_producers()] == [5]
 

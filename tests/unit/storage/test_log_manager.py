@@ -299,7 +299,7 @@ def test_a_topics_new_configuration_reaches_its_log() -> None:
     assert log.settings.segment_bytes == 2000
 
 
-# ---- what stands in the directories
+# ---- what is in the directories
 
 
 NAMES = [
@@ -377,7 +377,7 @@ def test_a_partition_in_two_directories_stops_the_start() -> None:
     disks = Disks(log_dirs="/a,/b")
     disks.filesystem.make_directory("/a/topic-0")
     disks.filesystem.make_directory("/b/topic-0")
-    with pytest.raises(DuplicateLog, match=r"^topic-0 stands in /./topic-0 and in /./topic-0\."):
+    with pytest.raises(DuplicateLog, match=r"^topic-0 is in /./topic-0 and in /./topic-0\."):
         disks.start()
 
 

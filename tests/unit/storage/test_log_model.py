@@ -13,7 +13,7 @@ from storage.log.context import LogContext
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
-from tests.support.logs import ManualScheduler, a_log, append, read_all
+from tests.support.logs import ManualScheduler, a_log, append, follow, read_all
 
 CONFIG = {"segment_bytes": 600, "index_interval_bytes": 100, "segment_index_bytes": 120, "segment_ms": 10_000}
 
@@ -65,7 +65,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(records=st.integers(1, 3), gap=st.integers(0, 5))
     def append_as_follower(self, records: int, gap: int) -> None:
         batch = a_batch(records, base_offset=self.end + gap, leader_epoch=0)
-        self.log.append_as_follower(memoryview(batch), 0)
+        follow(self.log, batch, 0)
         self.batches.append((self.end + gap, self.end + gap + records - 1, bytes(batch)))
         self.end += gap + records
 

@@ -369,7 +369,7 @@ def test_a_directory_that_fails_ends_the_move(failing: str, where: str | None, c
     found = manager.get(T0)
     assert (found and found.log_dir) == where
     assert T0 not in manager.moves
-    assert f"the move from /a to /b ends, for {failing} failed" in caplog.text
+    assert f"the move from /a to /b ends, because {failing} failed" in caplog.text
 
 
 def test_a_full_disk_ends_the_move_and_the_log_serves_on(caplog: pytest.LogCaptureFixture) -> None:
@@ -384,7 +384,7 @@ def test_a_full_disk_ends_the_move_and_the_log_serves_on(caplog: pytest.LogCaptu
     manager.moves.start(T0)
     disks.settle()
     assert manager.offline_log_dirs == ["/b"]
-    assert "topic-0: the move from /a to /b ends, for /b failed" in caplog.text
+    assert "topic-0: the move from /a to /b ends, because /b failed" in caplog.text
     assert manager.get(T0) is log
     assert future.is_closed
     append(log)

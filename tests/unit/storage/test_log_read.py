@@ -11,13 +11,13 @@ from storage.disk.filesystem import RealFileSystem
 from storage.errors import CorruptRecord, LogDirFailure, OffsetOutOfRange
 from storage.log.context import LogContext
 from storage.log.partition_log import PartitionLog
-from storage.log.read import MAX_HINTS, FetchSlice
+from storage.log.reads import MAX_HINTS, FetchSlice
 from storage.segment.file_region import FileRegion
 from storage.segment.segment import Segment
 from tests.support.batches import a_batch
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
-from tests.support.logs import ManualScheduler, a_context, a_log, append, read_all
+from tests.support.logs import ManualScheduler, a_context, a_log, append, follow, read_all
 
 SIZE = len(a_batch(2, value_bytes=40))
 
@@ -105,7 +105,7 @@ def test_a_fetch_ends_with_its_segment_and_the_next_one_goes_on() -> None:
 def test_an_offset_in_a_gap_leads_to_the_next_batch() -> None:
     log = a_log(segment_bytes=400)
     for base in (0, 50, 100, 200):
-        log.append_as_follower(memoryview(a_batch(1, base_offset=base, value_bytes=100)), 0)
+        follow(log, a_batch(1, base_offset=base, value_bytes=100), 0)
     assert log.segments.bases == [0, 100]
     for offset, found in ((1, 50), (51, 100), (100, 100), (101, 200)):
         assert _offsets(log.read(offset, 1, 201, True)) == [found]

@@ -8,14 +8,14 @@ import pytest
 from protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import LogClosed, LogDirFailure, OffsetOutOfRange
-from storage.log.append import AppendOrigin
 from storage.log.context import LogContext
+from storage.log.origins import AppendOrigin
 from storage.log.partition_log import PartitionLog
 from storage.segment.segment import Segment
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
-from tests.support.logs import ManualScheduler, a_config, a_context, a_log, append, read_all
+from tests.support.logs import ManualScheduler, a_config, a_context, a_log, append, follow, read_all
 
 
 def _log(batches: int = 6, context: LogContext | None = None, **config: int) -> PartitionLog:
@@ -333,7 +333,7 @@ def test_a_closed_log_takes_no_append_and_blames_no_disk() -> None:
     with pytest.raises(LogClosed):
         append(log)
     with pytest.raises(LogClosed):
-        log.append_as_follower(memoryview(a_batch(base_offset=99)), 9)
+        follow(log, a_batch(base_offset=99), 9)
     deleted = _log(2)
     deleted.close_without_writing()
     deleted.delete()

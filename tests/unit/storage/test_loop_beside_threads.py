@@ -10,12 +10,12 @@ from storage.errors import LogClosed
 from storage.log.partition_log import PartitionLog
 from storage.manager.log_manager import LogManager
 from storage.upkeep import flusher, log_checkpoints
-from storage.upkeep.retirements import RETIRE_LOG
+from storage.upkeep.directory_renames import RENAME_LOG
 from tests.support.batches import a_batch
 from tests.support.cleaners import InlineCleaner
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, a_future_log, topic
-from tests.support.logs import append
+from tests.support.logs import append, follow
 
 T0, T1, T2 = (TopicPartition("topic", index) for index in range(3))
 TOPIC_ID = bytes(range(16))
@@ -34,11 +34,11 @@ def names_in(disks: Disks, directory: str) -> list[str]:
     return disks.filesystem.list_directory(directory)
 
 
-def begin_retirement(disks: Disks, manager: LogManager, topic_partition: TopicPartition) -> None:
+def begin_rename(disks: Disks, manager: LogManager, topic_partition: TopicPartition) -> None:
     """Deletes the log: a thread has renamed its directory, and the loop has not heard of it yet."""
-    disks.background.done_at_once.discard(RETIRE_LOG)
-    (retirement,) = manager.delete(topic_partition)
-    retirement.run()
+    disks.background.done_at_once.discard(RENAME_LOG)
+    (rename,) = manager.delete(topic_partition)
+    rename.run()
 
 
 def test_a_log_may_be_deleted_while_a_checkpoint_is_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def test_segments_deleted_before_a_move_are_deleted_after_it() -> None:
     region = log.read(0, 200, 40, True).region
     assert region is not None
     while region is not None:
-        future.append_as_follower(memoryview(region.read()), 0)
+        follow(future, region.read(), 0)
         region = log.read(future.log_end_offset, 200, 40, True).region
     for each in (log, future):
         each.update_high_watermark(40)
@@ -117,7 +117,7 @@ def test_a_log_whose_directory_is_being_renamed_is_not_flushed_by_age(monkeypatc
     disks.settle()
     disks.clock.move(10)
     manager.flush_dirty_logs()
-    begin_retirement(disks, manager, T2)
+    begin_rename(disks, manager, T2)
     while disks.background.turn():
         pass
     disks.settle()
@@ -141,7 +141,7 @@ def test_a_log_whose_directory_is_being_renamed_is_not_cleaned(monkeypatch: pyte
     log.update_high_watermark(log.log_end_offset)
     manager.cleaner._wake_in(0)
     disks.background.turn()  # the first log is looked at
-    begin_retirement(disks, manager, T2)
+    begin_rename(disks, manager, T2)
     for _ in range(10):
         disks.background.turn()
     disks.background.advance(100)
@@ -154,7 +154,7 @@ def test_a_log_that_was_deleted_can_be_read_until_its_files_are() -> None:
     log = some_logs(manager)[0]
     append(log, a_batch(2))
     append(log, a_batch(2))
-    begin_retirement(disks, manager, T0)
+    begin_rename(disks, manager, T0)
     disks.settle()
     found = log.read(1, 1 << 20, 4, True)
     assert (found.next_offset, log.active_segment.base_offset) == (4, 4)

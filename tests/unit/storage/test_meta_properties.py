@@ -85,7 +85,7 @@ def test_two_directories_with_one_id_are_refused() -> None:
     filesystem.make_directory("/copy")
     filesystem.open("/copy/meta.properties", create=True).write(filesystem.read_file("/data/meta.properties"))
     directories = opened(filesystem, "/data", "/copy")
-    with pytest.raises(DuplicateDirectoryId, match=rf"^directory\.id {DIRECTORY_ID} stands in /data and in /copy\."):
+    with pytest.raises(DuplicateDirectoryId, match=rf"^directory\.id {DIRECTORY_ID} is in /data and in /copy\."):
         directories.identify("c", 4, NOV_20_MS)
     assert read_meta_properties("/data", filesystem) == MetaProperties(None, "c", DIRECTORY_ID)
 
@@ -115,17 +115,17 @@ def test_a_directory_of_another_broker_is_refused_before_any_other_is_marked() -
     ("text", "reason"),
     [
         ("version=1\nnode.id=4\ncluster.id=c\n", "version is '1'"),
-        ("version=0\nbroker.id=four\n", "broker.id is 'four', not the number"),
-        ("version=0\nbroker.id=4 \ncluster.id=c\n", "broker.id is '4 ', not the number"),
+        ("version=0\nbroker.id=four\n", "broker.id is 'four', not a broker id"),
+        ("version=0\nbroker.id=4 \ncluster.id=c\n", "broker.id is '4 ', not a broker id"),
         ("version=0 \nbroker.id=4\ncluster.id=c\n", "version is '0 '; a broker"),
-        ("version=0\nbroker.id=-1\ncluster.id=c\n", "broker.id is '-1', not the number"),
-        ("version=0\nbroker.id=4294967300\n", "broker.id is '4294967300', not the number"),
-        ("cluster.id=c\ndirectory.id=abc\n", "directory.id is not the id of a directory: 'abc'"),
+        ("version=0\nbroker.id=-1\ncluster.id=c\n", "broker.id is '-1', not a broker id"),
+        ("version=0\nbroker.id=4294967300\n", "broker.id is '4294967300', not a broker id"),
+        ("cluster.id=c\ndirectory.id=abc\n", "directory.id is not a valid directory id: 'abc'"),
         ("cluster.id=c\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n", "directory.id is AAAAAAAAAAAAAAAAAAAAAQ, a reserved id"),
-        ("", "it names neither a broker nor a cluster"),
-        ("#\n#Sun Nov 22 10:00:00 UTC 2026\nversion=0\nclus", "it names neither a broker nor a cluster"),
-        ("".join(map(chr, range(256))), "it names neither a broker nor a cluster"),
-        ("\0\0\0\0", "it names neither a broker nor a cluster"),
+        ("", "it has neither a broker id nor a cluster id"),
+        ("#\n#Sun Nov 22 10:00:00 UTC 2026\nversion=0\nclus", "it has neither a broker id nor a cluster id"),
+        ("".join(map(chr, range(256))), "it has neither a broker id nor a cluster id"),
+        ("\0\0\0\0", "it has neither a broker id nor a cluster id"),
         ("version=\0\0\0\0", "version"),
         ("cluster.id=\\u12", "Malformed"),
     ],
@@ -170,7 +170,7 @@ def test_one_broker_cannot_open_a_directory_twice() -> None:
 
 
 def test_a_directory_that_stands_twice_in_the_configuration_is_refused() -> None:
-    with pytest.raises(DuplicateLogDirectory, match=r"^/data stands twice"):
+    with pytest.raises(DuplicateLogDirectory, match=r"^/data is twice"):
         LogDirectories(["/data", "/other", "/data/"], MemoryFileSystem())
 
 

@@ -74,7 +74,7 @@ def test_a_future_log_in_the_directory_that_the_log_is_in_takes_no_place_and_cos
     manager.moves.start(T0)
     disks.settle()
     (line,) = caplog.messages
-    assert "topic-0: it does not move" in line
+    assert "topic-0: it cannot move" in line
     assert manager.offline_log_dirs == []
     assert T0 not in manager.moves
     current, copy = manager.get(T0), manager.get(T0, future=True)

@@ -19,7 +19,7 @@ def write(log: PartitionLog, producer_id: int, sequence: int, *, epoch: int = 0,
     now_ms = log.context.clock.now_ms()
     batch = a_batch(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, timestamps=[now_ms], value_bytes=value_bytes)
     appended = append(log, batch)
-    return appended.first_offset, appended.duplicate
+    return appended.first_offset, appended.is_duplicate
 
 
 def reopened(log: PartitionLog, *, clean: bool) -> PartitionLog:

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequence, ProducerStateError, TransactionCoordinatorFenced
-from storage.producers.state import LATE_TRANSACTION_BUFFER_MS, MAX_SEQUENCE, BatchMetadata, ProducerState
+from storage.producers.limits import MAX_SEQUENCE
+from storage.producers.state import LATE_TRANSACTION_BUFFER_MS, BatchMetadata, ProducerState
 
 PRODUCER = 777_000
 

@@ -7,10 +7,11 @@ from protocol.records.compression import CODEC_BY_NAME
 from protocol.records.reader import iter_records
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge
-from storage.validation.batch import ValidatedBatch, complete_validation, validate_produce
+from storage.validation.batch import complete_validation
 from storage.validation.record_errors import UnreadableRecords
 from storage.validation.rules import ValidationRules
-from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_record, with_bytes
+from storage.validation.run import BatchRun
+from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_record, judged, with_bytes
 from tests.support.golden_logs import golden_batches
 
 ORDERS = TopicPartition("orders", 0)
@@ -18,8 +19,8 @@ NOW = FIRST_TIMESTAMP + 60_000
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 
-def recompressed(batch: bytearray, rules: ValidationRules) -> ValidatedBatch:
-    asked = validate_produce(batch, rules, NOW)
+def recompressed(batch: bytearray, rules: ValidationRules) -> BatchRun:
+    asked = judged(batch, rules, NOW)
     assert (asked.needs_recompression, asked.needs_worker) == (True, True)
     done = complete_validation(asked.detached(), rules, NOW)
     assert (done.needs_recompression, done.needs_worker) == (False, False)
@@ -32,18 +33,18 @@ def test_a_batch_gets_the_codec_of_its_topic_and_keeps_everything_else(source: s
     rules = ValidationRules(ORDERS, compression_codec=CODEC_BY_NAME[target])
     batch = a_batch(20, source, producer_id=8, producer_epoch=2, base_sequence=40, transactional=True)
     if source == target:
-        assert not validate_produce(batch, rules, NOW).needs_worker
+        assert not judged(batch, rules, NOW).needs_worker
         return
     before = parse_header(batch)
     done = recompressed(batch, rules)
     done.stamp(500, 6)
-    header = parse_header(done.records)
+    header = parse_header(done.batch())
     assert header.compression_codec == CODEC_BY_NAME[target]
     assert (header.base_offset, header.partition_leader_epoch, header.last_offset_delta, header.record_count) == (500, 6, 19, 20)
     assert header[7:] == before[7:]
     assert header.is_transactional
-    assert crc_is_valid(done.records)
-    assert [record[1:] for record in iter_records(done.records)] == [record[1:] for record in iter_records(batch)]
+    assert crc_is_valid(done.batch())
+    assert [record[1:] for record in iter_records(done.batch())] == [record[1:] for record in iter_records(batch)]
 
 
 def test_a_recompressed_batch_has_the_bytes_that_apache_kafka_wrote() -> None:
@@ -51,15 +52,15 @@ def test_a_recompressed_batch_has_the_bytes_that_apache_kafka_wrote() -> None:
     records = [a_record(i, key=b"k%d" % i, value=b"uncompressed by the producer %d" % i) for i in range(3)]
     done = recompressed(a_batch(records), ValidationRules(ORDERS, compression_codec=CODEC_BY_NAME["zstd"]))
     done.stamp(0, 0)
-    assert done.records == golden.log[golden.position : golden.position + golden.manifest["size"]]
+    assert done.batch() == golden.log[golden.position : golden.position + golden.manifest["size"]]
 
 
 def test_recompression_with_log_append_time_sets_the_leaders_clock() -> None:
     rules = ValidationRules(ORDERS, compression_codec=CODEC_BY_NAME["lz4"], timestamp_type=TimestampType.LOG_APPEND_TIME)
     done = recompressed(a_batch(3), rules)
-    assert (done.max_timestamp, done.log_append_time) == (NOW, NOW)
-    assert {record.timestamp for record in iter_records(done.records)} == {NOW}
-    assert parse_header(done.records).base_timestamp == FIRST_TIMESTAMP
+    assert (done.max_timestamp, done.log_append_time_ms) == (NOW, NOW)
+    assert {record.timestamp for record in iter_records(done.batch())} == {NOW}
+    assert parse_header(done.batch()).base_timestamp == FIRST_TIMESTAMP
 
 
 def test_the_level_of_the_topic_is_used() -> None:
@@ -97,4 +98,4 @@ def test_the_original_records_are_left_alone() -> None:
 def test_uncompressed_control_batches_stay_uncompressed() -> None:
     batch = a_batch(control=True, transactional=True, producer_id=3, base_sequence=-1)
     rules = ValidationRules(ORDERS, compression_codec=CODEC_BY_NAME["gzip"])
-    assert not validate_produce(batch, rules, NOW, from_client=False).needs_worker
+    assert not judged(batch, rules, NOW, from_client=False).needs_worker

@@ -20,7 +20,7 @@ from storage.log.recovery import open_log
 from tests.support.batches import a_batch
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
-from tests.support.logs import LOG_DIR, T0, ManualScheduler, a_config, a_context, a_log, append, read_all
+from tests.support.logs import LOG_DIR, T0, ManualScheduler, a_config, a_context, a_log, append, follow, read_all
 
 DIRECTORY = f"{LOG_DIR}/topic-0"
 
@@ -245,7 +245,7 @@ def test_producers_are_known_again_after_a_crash() -> None:
     assert {entry.producer_id: entry.last_sequence for entry in log.active_producers()} == {5: 2, 6: 1}
     log.update_high_watermark(5)
     assert log.last_stable_offset == 3
-    assert append(log, a_batch(3, producer_id=5)).duplicate
+    assert append(log, a_batch(3, producer_id=5)).is_duplicate
 
 
 def test_producers_are_known_again_after_a_clean_stop_without_reading_the_log() -> None:
@@ -255,7 +255,7 @@ def test_producers_are_known_again_after_a_clean_stop_without_reading_the_log() 
     log.close()
     assert filesystem.exists(_path(3, ".snapshot"))
     log = _on(filesystem)
-    assert append(log, a_batch(3, producer_id=5)).duplicate
+    assert append(log, a_batch(3, producer_id=5)).is_duplicate
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -319,7 +319,7 @@ def test_leader_epochs_that_batches_do_not_contradict_stay(on_disk: list[tuple[i
         batch = a_batch(records)
         struct.pack_into(">q", batch, 0, base_offset)
         struct.pack_into(">i", batch, 12, epoch)
-        log.append_as_follower(memoryview(batch), 9)
+        follow(log, batch, 9)
     replace_file(filesystem, f"{DIRECTORY}/leader-epoch-checkpoint", encode_leader_epochs(on_disk))
     assert _on(filesystem, clean=False).leader_epochs.entries == found
 

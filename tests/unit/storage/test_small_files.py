@@ -22,7 +22,7 @@ from storage.upkeep import log_checkpoints
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import CLUSTER_ID, Disks, a_future_log
-from tests.support.logs import append
+from tests.support.logs import append, follow
 
 CHECKPOINTS = {"recovery_point": RECOVERY_POINT_CHECKPOINT, "high_watermark": HIGH_WATERMARK_CHECKPOINT}
 T0 = TopicPartition("topic", 0)
@@ -55,7 +55,7 @@ def a_moving_log(disks: Disks, manager: LogManager) -> PartitionLog:
     log = manager.get_or_create(T0, TOPIC_ID, is_new=True, log_dir="/a")
     append(log, a_batch(2), epoch=3)
     future = a_future_log(manager, log, "/b")
-    future.append_as_follower(memoryview(_bytes_of(log)), 3)
+    follow(future, _bytes_of(log), 3)
     return log
 
 
@@ -78,7 +78,7 @@ def test_a_replica_may_move_to_and_fro_while_its_files_are_written(call: str, su
     def to_and_fro() -> None:
         moved = manager.replace_current_with_future(T0)
         back = a_future_log(manager, moved, "/a")
-        back.append_as_follower(memoryview(_bytes_of(moved)), 3)
+        follow(back, _bytes_of(moved), 3)
         manager.replace_current_with_future(T0)
 
     interruption = Interruption(disks, call, f"{name}{suffix}" if call == "sync" else suffix, to_and_fro)
@@ -218,7 +218,7 @@ def test_a_topic_id_that_a_power_cut_emptied_is_learned_anew(content: bytes, cap
     file.truncate(0)
     file.write(content)
     again = disks.start()
-    assert "learned anew" in caplog.text
+    assert "the controller will send the topic id again" in caplog.text
     assert again.offline_log_dirs == []
     again.get_or_create(T0, TOPIC_ID)
     assert read_topic_id(disks.filesystem, "/data/topic-0") == TOPIC_ID

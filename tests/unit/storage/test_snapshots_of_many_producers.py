@@ -103,7 +103,7 @@ def test_producers_go_on_while_it_is_written() -> None:
     assert len(log.producer_state.state.producers) == MANY + 1
     for _ in range(2):
         assert append(log, a_batch(1, producer_id=3, base_sequence=2)).first_offset == offset
-        assert append(log, a_batch(1, producer_id=3, base_sequence=1)).duplicate
+        assert append(log, a_batch(1, producer_id=3, base_sequence=1)).is_duplicate
         assert append(log, a_batch(1, producer_id=50, base_sequence=0)).first_offset == new
         assert sequences(log) == {**dict.fromkeys(range(MANY), 1), 3: 2, 50: 0}
         disks.settle()

@@ -10,13 +10,13 @@ from storage.disk.topic_partition import TopicPartition
 from storage.errors import LogBeingTruncated, LogClosed, LogDirFailure
 from storage.log import producer_replay
 from storage.log import truncation as log_truncation
-from storage.log.append import AppendOrigin
+from storage.log.origins import AppendOrigin
 from storage.log.partition_log import PartitionLog
 from storage.manager.log_manager import LogManager
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, topic
-from tests.support.logs import append, read_all
+from tests.support.logs import append, follow, read_all
 
 T0 = TopicPartition("topic", 0)
 SLOW = ("truncate", "unlink", "sync", "sync_directory", "remove_directory")
@@ -105,7 +105,7 @@ def test_who_appends_or_reads_what_is_cut_is_told_to_come_again() -> None:
     with pytest.raises(LogBeingTruncated):
         append(log, a_batch(2), epoch=9)
     with pytest.raises(LogBeingTruncated):
-        log.append_as_follower(memoryview(bytes(a_batch(2, base_offset=9))), 9)
+        follow(log, a_batch(2, base_offset=9), 9)
     with pytest.raises(LogBeingTruncated):
         log.read(8, 1000, 9, True)
     with pytest.raises(LogBeingTruncated):
@@ -266,7 +266,7 @@ def test_a_crash_at_any_step_leaves_a_whole_log(how: str, power: bool) -> None:
 
 def test_the_thread_lets_the_event_loop_run_while_it_looks_for_producers(monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[None] = []
-    monkeypatch.setattr(log_truncation, "give_way", lambda: turns.append(None))
+    monkeypatch.setattr(log_truncation, "yield_to_loop", lambda: turns.append(None))
     monkeypatch.setattr(producer_replay, "_BATCHES_AT_ONCE", 1)
     disks, _, log = a_broker()
     cut(log, 18)

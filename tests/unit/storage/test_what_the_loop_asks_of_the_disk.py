@@ -16,7 +16,7 @@ from tests.support.cleaners import InlineCleaner
 from tests.support.compacted_logs import Writer
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, a_future_log, topic
-from tests.support.logs import append
+from tests.support.logs import append, follow
 
 T0 = TopicPartition("orders", 0)
 TOPIC_ID = b"id of the topic."
@@ -160,7 +160,7 @@ def a_move() -> Watched:
     future = a_future_log(watched.manager, watched.log, "/b")
     # What appends and rolls take is listed by itself.
     for segment in list(watched.log.segments):
-        future.append_as_follower(memoryview(segment.file.pread(BATCH, 0)), 0)
+        follow(future, segment.file.pread(BATCH, 0), 0)
     watched.settle()
     future.update_high_watermark(5)
     watched.seen.clear()

@@ -1,0 +1,64 @@
+"""Removes topics from the metadata cache whose deletion this broker never heard of.
+
+A controller reports deletions only to brokers with a session. A broker that was disconnected, or whose controller died
+before it sent the report, later receives existing topics only, never the deleted ones. So when the controller or the
+broker's registration changes, the cached topics are compared with those in the metadata store. If the store has no
+topics that remain, a broker that has just started need not wait for any (`first_picture`). Called by `ControlRequests`,
+owned by `ClusterWiring`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from broker.request.services import Services
+from controller.errors import StoreError
+from controller.znodes.layout import DELETE_TOPICS, TOPICS
+
+logger = logging.getLogger(__name__)
+
+
+class MissedDeletions:
+    """See the module."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._looking: asyncio.Task[None] | None = None
+
+    def on_other_controller(self) -> None:
+        """Another controller sends requests, or the controller sends to another incarnation of this broker: restart the
+        comparison."""
+        services = self._services
+        if not services.cluster.topics and services.first_picture.is_there:
+            return
+        before = self._looking
+        if before is not None:
+            before.cancel()
+        self._looking = asyncio.get_running_loop().create_task(self._look(), name="missed-deletions")
+
+    async def close(self) -> None:
+        """Stop the comparison."""
+        if self._looking is not None:
+            self._looking.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._looking
+
+    async def _look(self) -> None:
+        services = self._services
+        cluster = services.cluster
+        # Taken before the store is read: a topic is in the store before brokers receive it.
+        known = [image for name, image in cluster.topics.items() if name not in services.replica_manager.partitions]
+        try:
+            existing = set(await services.store.children(TOPICS))
+            if not services.first_picture.is_there and existing.issubset(await services.store.children(DELETE_TOPICS)):
+                services.first_picture.has_no_topics = True
+                services.metadata_waits.notify()
+        except StoreError as error:
+            logger.warning("cannot check whether all known topics still exist (%s)", error)
+            return
+        missed = await services.replica_manager.forget_topics([image for image in known if image.name not in existing])
+        if missed:
+            logger.info("removed topics whose deletion was not reported to this broker: %s", ", ".join(image.name for image in missed))
+            services.metadata_waits.notify()

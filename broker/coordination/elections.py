@@ -1,0 +1,219 @@
+"""Takes over and lets go of the states of a coordinator, partition by partition of its internal topic.
+
+Called when this broker begins or ends to lead a partition. A partition is loaded by a task that reads in a worker thread and hands the
+event loop back every few milliseconds; until it is done its states answer COORDINATOR_LOAD_IN_PROGRESS. A partition that was lost, and
+perhaps won again, while it loaded is not installed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager
+from typing import Generic, Protocol
+
+from broker.coordination.owned import OwnedPartition, OwnedStates, State
+from replication.leader.partition import Partition
+from storage.disk.clock import Clock
+from storage.errors import StorageError
+
+logger = logging.getLogger(__name__)
+
+SLICE_SECONDS = 0.0015
+"""How long loading may hold the event loop at a time."""
+
+RELEASED_PER_TURN = 5_000
+"""Weight of the states that are given back to the memory at a time: 0.5 ms."""
+
+TRUNCATION_POLL_SECONDS = 0.01
+
+
+class Loader(Protocol[State]):
+    """Reads the states of a partition out of the bytes of its log. Both halves pause every few records."""
+
+    skipped: int
+    """Records that could not be read and were left out."""
+
+    def feed(self, data: bytes) -> Iterator[None]:
+        """Take in whole batches, the next in the log."""
+
+    def states(self, now_ms: int, into: dict[str, State]) -> Iterator[None]:
+        """Put the states that were found into `into`, by key."""
+
+    def found(self, states: int) -> str:
+        """What was found, for the log: "3 groups"."""
+
+
+class StateKind(Protocol[State]):
+    """What a coordinator keeps in the partitions of its topic: how it is read, and what follows when it comes and goes."""
+
+    @property
+    def noun(self) -> str:
+        """What the states are called, for the log: "groups"."""
+
+    def loader(self, name: str) -> Loader[State]:
+        """A reader for the log of a partition of this name."""
+
+    def on_loaded(self, state: State) -> None:
+        """The state was read from the log and is served from now on."""
+
+    def on_unloaded(self, state: State) -> None:
+        """This broker coordinates the state no more."""
+
+    def weight(self, state: State) -> int:
+        """The time that freeing the state takes, in units of 0.1 µs."""
+
+
+class Elections(Generic[State]):
+    """See the module."""
+
+    __slots__ = ("_clock", "_kind", "_load_bytes", "_owned", "_released", "_tasks", "_while_loading", "_workers")
+
+    def __init__(
+        self,
+        owned: OwnedStates[State],
+        kind: StateKind[State],
+        clock: Clock,
+        workers: Executor,
+        load_bytes: int,
+        while_loading: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._owned = owned
+        self._kind = kind
+        self._clock = clock
+        self._workers = workers
+        self._load_bytes = load_bytes
+        self._while_loading = while_loading
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._released: list[dict[str, State]] = []
+
+    def on_leadership_change(self, partition: Partition) -> None:
+        """This broker leads a partition, or does not any more. Those of other topics are passed over."""
+        topic, index = partition.topic_partition
+        if topic != self._owned.topic:
+            return
+        owned = self._owned.partitions.get(index)
+        if not partition.is_leader:
+            if owned is not None:
+                self._unload(owned)
+        elif owned is not None:
+            owned.leader_epoch = partition.leader_epoch
+        else:
+            self._elected(partition, index)
+
+    async def stop(self) -> None:
+        """Load no more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def unload_all(self) -> None:
+        """Whoever waits is told to look for another coordinator."""
+        for owned in list(self._owned.partitions.values()):
+            self._unload(owned)
+
+    def _elected(self, partition: Partition, index: int) -> None:
+        owned = self._owned.partitions[index] = OwnedPartition(index, partition.leader_epoch)
+        if partition.log.log_start_offset == partition.log.log_end_offset:
+            owned.is_loading = False
+            return
+        task = asyncio.get_running_loop().create_task(self._load(partition, owned), name=f"load-{self._owned.topic}-{index}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _load(self, partition: Partition, owned: OwnedPartition[State]) -> None:
+        name = str(partition.topic_partition)
+        noun = self._kind.noun
+        began = self._clock.monotonic()
+        loader = self._kind.loader(name)
+        states: dict[str, State] = {}
+        try:
+            with self._while_loading():
+                await self._read(partition, owned, loader)
+                await self._in_slices(loader.states(self._clock.now_ms(), states), owned)
+                await self._in_slices(self._install(owned, states), owned)
+        except _Lost:
+            logger.info("%s: not loaded to the end, this broker leads it no more", name)
+            return
+        except (StorageError, OSError) as error:
+            logger.error(
+                "%s: the %s in it could not be loaded: %s. They are missing until the partition gets a new leader", name, noun, error
+            )
+        except Exception:
+            logger.exception("%s: the %s in it could not be loaded. They are missing until it gets a new leader", name, noun)
+        else:
+            logger.info(
+                "%s: loaded %s in %d ms, leader epoch %d; %d records were left out",
+                name,
+                loader.found(len(owned.states)),
+                (self._clock.monotonic() - began) * 1000,
+                owned.leader_epoch,
+                loader.skipped,
+            )
+        owned.is_loading = False
+
+    async def _read(self, partition: Partition, owned: OwnedPartition[State], loader: Loader[State]) -> None:
+        loop = asyncio.get_running_loop()
+        while partition.log.truncation is not None:  # it followed until now
+            await asyncio.sleep(TRUNCATION_POLL_SECONDS)
+            self._check(owned)
+        offset = partition.log.log_start_offset
+        # Asked for anew each time: the log may move to another directory meanwhile, and its files there are closed a minute later.
+        while offset < (log := partition.log).log_end_offset:
+            found = log.read(offset, self._load_bytes, log.log_end_offset, True)
+            if found.region is None:
+                break
+            data = await loop.run_in_executor(self._workers, found.region.read)
+            await self._in_slices(loader.feed(data), owned)
+            offset = found.next_offset
+        owned.loaded_end_offset = offset
+
+    async def _in_slices(self, steps: Iterator[None], owned: OwnedPartition[State]) -> None:
+        monotonic = self._clock.monotonic
+        self._check(owned)
+        slice_end = monotonic() + SLICE_SECONDS
+        for _ in steps:
+            if monotonic() >= slice_end:
+                await asyncio.sleep(0)
+                self._check(owned)
+                slice_end = monotonic() + SLICE_SECONDS
+
+    def _check(self, owned: OwnedPartition[State]) -> None:
+        if self._owned.partitions.get(owned.index) is not owned:
+            raise _Lost
+
+    def _install(self, owned: OwnedPartition[State], states: dict[str, State]) -> Iterator[None]:
+        for key, state in states.items():
+            owned.states[key] = state
+            self._kind.on_loaded(state)
+            yield
+
+    def _unload(self, owned: OwnedPartition[State]) -> None:
+        del self._owned.partitions[owned.index]
+        states = owned.states
+        for state in states.values():
+            self._kind.on_unloaded(state)
+        if states:
+            logger.info("%s-%d: this broker coordinates its %d %s no more", self._owned.topic, owned.index, len(states), self._kind.noun)
+            self._released.append(states)
+            if len(self._released) == 1:
+                asyncio.get_running_loop().call_soon(self._release_some)
+
+    def _release_some(self) -> None:
+        """Forget states that are gone a few at a time: freeing all of a partition takes longer than others should wait."""
+        left = RELEASED_PER_TURN
+        while self._released and left > 0:
+            states = self._released[-1]
+            if states:
+                _, state = states.popitem()
+                left -= self._kind.weight(state)
+            else:
+                self._released.pop()
+        if self._released:
+            asyncio.get_running_loop().call_soon(self._release_some)
+
+
+class _Lost(Exception):
+    """The partition that was being loaded is not led by this broker any more."""

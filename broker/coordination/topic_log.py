@@ -1,0 +1,191 @@
+"""Appends a coordinator's records to its internal topic, through the same partition, log and acks=all as any producer's.
+
+`then` is called exactly once with (error, base offset): at once when nothing has to be waited for, otherwise when every in-sync replica
+has the records or the time is up. It may be called while the append itself is still on the stack.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from broker.coordination.owned import OwnedPartition, State
+from broker.coordination.record_encoding import encode_pairs
+from broker.loop.purgatory import DelayedOperation, Purgatory
+from broker.request.error_map import error_code
+from protocol.errors import ErrorCode
+from protocol.records.batch import NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TRANSACTIONAL_MASK
+from protocol.records.builder import frame_batch
+from protocol.records.compression import CompressionCodec, compress
+from replication.control.replica_manager import ReplicaManager
+from replication.errors import ReplicationError
+from replication.leader.partition import Partition
+from storage.disk.clock import Clock
+from storage.errors import LogDirFailure, StorageError
+from storage.log.origins import COORDINATOR
+from storage.validation.batch import complete_validation
+from storage.validation.run import BatchRun
+
+logger = logging.getLogger(__name__)
+
+ACKS_ALL = -1
+
+UNAVAILABLE = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+}
+"""What a failed append means to any client of the coordinator."""
+
+Then: TypeAlias = Callable[[ErrorCode, int], None]
+
+
+class TopicLog:
+    """See the module."""
+
+    __slots__ = ("_clock", "_codec", "_purgatory", "_refused", "_replica_manager", "_required_acks", "_timeout_ms", "_topic")
+
+    def __init__(
+        self,
+        topic: str,
+        replica_manager: ReplicaManager,
+        purgatory: Purgatory,
+        clock: Clock,
+        *,
+        timeout_ms: int,
+        required_acks: int = ACKS_ALL,
+        codec: int = CompressionCodec.NONE,
+    ) -> None:
+        self._topic = topic
+        self._replica_manager = replica_manager
+        self._purgatory = purgatory
+        self._clock = clock
+        self._codec = codec
+        self._required_acks = required_acks
+        self._timeout_ms = timeout_ms
+        self._refused: dict[int, ErrorCode] = {}
+        """By partition, why the last append was refused: that is said once, for every commit may be until a broker is back."""
+
+    def append(
+        self,
+        index: int,
+        records: bytes,
+        count: int,
+        then: Then,
+        *,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+    ) -> None:
+        """Write `count` records (`record_encoding`) as one batch to a partition, and call `then` when they are safe."""
+        try:
+            partition, base_offset, next_offset = self._append(
+                index, records, count, self._required_acks, producer_id, producer_epoch, base_sequence
+            )
+        except (StorageError, ReplicationError) as error:
+            then(self._failed(index, error), -1)
+            return
+        is_everywhere = self._required_acks != ACKS_ALL or (
+            partition.log.high_watermark >= next_offset and len(partition.maximal_isr) >= partition.effective_min_isr
+        )
+        if is_everywhere and partition.is_flushed(next_offset):
+            then(ErrorCode.NONE, base_offset)
+            return
+        required_offset = next_offset if self._required_acks == ACKS_ALL else 0
+        waiting = DelayedAppend(partition, next_offset, required_offset, lambda error: then(error, base_offset))
+        self._purgatory.try_complete_else_watch(waiting, [partition.waiters], self._timeout_ms)
+
+    def append_tombstones(self, index: int, keys: Sequence[bytes]) -> bool:
+        """Mark keys as deleted, without waiting for replicas: if it is lost, it is done again. False when that failed."""
+        try:
+            records = encode_pairs([(key, None) for key in keys])
+            self._append(index, records, len(keys), 0, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
+        except (StorageError, ReplicationError) as error:
+            self._failed(index, error)
+            return False
+        return True
+
+    def has_what_was_loaded(self, owned: OwnedPartition[State]) -> bool:
+        """Whether all replicas in sync have what was loaded of a partition."""
+        if owned.loaded_end_offset:
+            partition = self._replica_manager.partition(self._topic, owned.index)
+            if partition is None or partition.log.high_watermark < owned.loaded_end_offset:
+                return False
+            owned.loaded_end_offset = 0
+        return True
+
+    def _append(
+        self, index: int, records: bytes, count: int, required_acks: int, producer_id: int, producer_epoch: int, base_sequence: int
+    ) -> tuple[Partition, int, int]:
+        partition = self._replica_manager.partition_or_raise(self._topic, index)
+        now_ms = self._clock.now_ms()
+        codec = self._codec
+        batch = frame_batch(
+            compress(codec, records) if codec else records,
+            attributes=codec if producer_id == NO_PRODUCER_ID else codec | TRANSACTIONAL_MASK,
+            base_offset=0,
+            last_offset=count - 1,
+            partition_leader_epoch=NO_PARTITION_LEADER_EPOCH,
+            base_timestamp=now_ms,
+            max_timestamp=now_ms,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            record_count=count,
+        )
+        run = BatchRun(memoryview(batch))
+        run.read(0)
+        partition.append(run, required_acks, now_ms, COORDINATOR)
+        if run.needs_worker:
+            # The topic's compression.type was changed by hand. The batches are small.
+            run = complete_validation(run, partition.log.rules, now_ms)
+            partition.append(run, required_acks, now_ms, COORDINATOR)
+        if self._refused and self._refused.pop(index, None) is not None:
+            logger.info("%s-%d: can be appended to again", self._topic, index)
+        return partition, run.first_offset, run.last_offset + 1
+
+    def _failed(self, index: int, error: StorageError | ReplicationError) -> ErrorCode:
+        if isinstance(error, LogDirFailure):
+            self._replica_manager.on_log_dir_failure(error.log_dir, error.what)
+        code = error_code(error)
+        if self._refused.get(index) != code:
+            self._refused[index] = code
+            logger.warning("%s-%d: cannot be appended to (%s): %s", self._topic, index, code.name, error)
+        return code
+
+
+class DelayedAppend(DelayedOperation):
+    """An append that waits until every in-sync replica has it, and the disk where `flush.messages` says so."""
+
+    __slots__ = ("_end_offset", "_error", "_partition", "_required_offset", "_then")
+
+    def __init__(self, partition: Partition, end_offset: int, required_offset: int, then: Callable[[ErrorCode], None]) -> None:
+        super().__init__()
+        self._end_offset = end_offset
+        self._partition = partition
+        self._required_offset = required_offset
+        self._then = then
+        self._error = ErrorCode.NONE
+
+    def try_complete(self) -> bool:
+        """Complete when the high watermark is past the records, or this broker leads no more."""
+        partition = self._partition
+        if not partition.is_leader:
+            self._error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return self.force_complete()
+        if partition.log.high_watermark < self._required_offset or not partition.is_flushed(self._end_offset):
+            return False
+        if len(partition.maximal_isr) < partition.effective_min_isr:
+            self._error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return self.force_complete()
+
+    def on_expiration(self) -> None:
+        """The replicas are too slow."""
+        self._error = ErrorCode.REQUEST_TIMED_OUT
+
+    def on_complete(self) -> None:
+        """Tell."""
+        self._then(self._error)

@@ -1,0 +1,91 @@
+"""Runs the state machines of the groups for `broker/coordination`: how a group is loaded, let go, timed and stored."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from broker.coordination.record_encoding import encode_pairs
+from broker.coordination.runner import EffectRunner
+from broker.coordination.topic_log import UNAVAILABLE, TopicLog
+from broker.groups.classic_group import ClassicGroup
+from broker.groups.coordinated import CoordinatedGroups
+from broker.groups.effects import Completion, Effect, Store, TimerKey
+from broker.groups.group import Group
+from broker.groups.loading import GroupLoader
+from broker.groups.membership import on_loaded, on_unloaded
+from broker.groups.rebalance import on_timer
+from broker.groups.records import group_key
+from broker.groups.syncing import on_stored
+from broker.loop.timing_wheel import TimingWheel
+from protocol.errors import ErrorCode
+from storage.disk.clock import Clock
+
+STORE_ERRORS = {
+    **UNAVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""What a failed append of group metadata means to the members."""
+
+WEIGHT_OF_A_GROUP = 50
+"""Of a group without offsets, in units of one offset."""
+
+
+class GroupMachines:
+    """See the module. Implements `coordination.elections.StateKind` and `coordination.runner.Machines`."""
+
+    __slots__ = ("_clock", "_groups", "_log", "runner")
+
+    noun = "groups"
+
+    def __init__(self, groups: CoordinatedGroups, log: TopicLog, timing_wheel: TimingWheel, clock: Clock) -> None:
+        self._groups = groups
+        self._log = log
+        self._clock = clock
+        self.runner: EffectRunner[Group, Store] = EffectRunner(self, timing_wheel)
+
+    # -- kept in partitions --------------------------------------------------------------------------------------------------
+
+    def loader(self, name: str) -> GroupLoader:
+        """A reader for the log of a partition of this name."""
+        return GroupLoader(name, self._groups.settings)
+
+    def on_loaded(self, state: Group) -> None:
+        """The group was read from the log."""
+        self.runner.run(state, on_loaded(_classic(state), self._clock.now_ms()))
+
+    def on_unloaded(self, state: Group) -> None:
+        """This broker coordinates the group no more."""
+        self.runner.cancel_timers(state)
+        self.runner.run(state, on_unloaded(_classic(state), self._clock.now_ms()))
+
+    def weight(self, state: Group) -> int:
+        """How long it takes to free the group, in units of 0.1 µs."""
+        return WEIGHT_OF_A_GROUP + len(state.offsets.committed)
+
+    # -- effects -------------------------------------------------------------------------------------------------------------
+
+    def name_of(self, subject: Group) -> str:
+        """What the group is called, for the log."""
+        return f"group {subject.group_id}"
+
+    def on_timer(self, subject: Group, key: TimerKey) -> list[Effect]:
+        """A timer of the group is due."""
+        return on_timer(_classic(subject), key, self._clock.now_ms())
+
+    def carry_out(self, subject: Group, effect: Store) -> None:
+        """Append the group's metadata."""
+        index = self._groups.partition_for(subject.group_id)
+        records = encode_pairs([(group_key(subject.group_id), effect.value)])
+        self._log.append(index, records, 1, partial(self._on_stored, subject, effect.then))
+
+    def _on_stored(self, group: Group, then: Completion, error: ErrorCode, _: int) -> None:
+        self.runner.run(group, on_stored(_classic(group), then, STORE_ERRORS.get(error, error), self._clock.now_ms()))
+
+
+def _classic(group: Group) -> ClassicGroup:
+    """The group by its type, which decides about the state machine; only one type is loaded or made here."""
+    assert isinstance(group, ClassicGroup)
+    return group

@@ -1,0 +1,35 @@
+"""Names the stages of a Fetch on its way, and the versions that it depends on.
+
+Not compiled: compiled modules take these as constants in C.
+"""
+
+from typing import Final
+
+VERIFYING: Final = 0
+"""The request is read to its end, before a session learns of it."""
+TAKING: Final = 1
+"""The partitions that the request names are taken into the session."""
+READING: Final = 2
+"""The partitions are read."""
+WATCHING: Final = 3
+"""The fetch is about to wait: each partition is watched."""
+WRITING: Final = 4
+"""The answer is written."""
+WAITING: Final = 5
+"""Nothing is to be done until something happens."""
+GATHERING: Final = 6
+"""The fetch is to be read and answered when this turn of the loop brings no more."""
+ANSWERED: Final = 7
+
+FIRST_WITH_ONE_BATCH: Final = 3
+"""From this version on one batch is returned however large it is."""
+FIRST_WITHOUT_OLD_FORMATS: Final = 4
+FIRST_THAT_KNOWS_STORAGE_ERRORS: Final = 6
+FIRST_WITH_ZSTD: Final = 10
+FIRST_THAT_MAY_READ_FROM_FOLLOWERS: Final = 11
+FIRST_WITH_DIVERGING_EPOCHS: Final = 12
+FIRST_WITH_TOPIC_IDS: Final = 13
+FIRST_WITH_LEADER_HINTS: Final = 16
+
+FETCH_ERRORS: Final = 1 << 16
+"""By which `Services.error_counts` tells the error codes of answers to Fetch from others: its API key."""

@@ -1,0 +1,149 @@
+"""Writes what a reading of a Fetch found into the answer, and counts what leaves.
+
+Made by `Fetch` when there is enough to answer. An incremental answer names those partitions alone about which there is news.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from broker.fetching.fetch_session import FetchSession, SessionPartition
+from broker.handlers.data.fetch_stages import FETCH_ERRORS, FIRST_WITH_DIVERGING_EPOCHS, FIRST_WITH_LEADER_HINTS
+from broker.handlers.data.leader_hints import current_leader, leader_nodes
+from broker.request.services import Services
+from protocol.cursors.fetch import FetchAnswer
+from protocol.errors import ErrorCode
+from replication.reading.asked_partition import NO_EPOCH
+from replication.reading.fetch_read import FetchParams
+
+if TYPE_CHECKING:
+    from broker.network.request_channel import Parts
+
+ASKS_FOR_A_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+class FetchWriter:
+    """The answer to one Fetch on its way. `error_code` is that of the request."""
+
+    __slots__ = (
+        "_answer",
+        "_correlation_id",
+        "_error_counts",
+        "_is_untellable",
+        "_leader_ids",
+        "_params",
+        "_services",
+        "_session",
+        "_sound",
+        "_version",
+        "error_code",
+        "is_incremental",
+        "throttle_time_ms",
+    )
+
+    def __init__(self, version: int, correlation_id: int, session: FetchSession, params: FetchParams, services: Services) -> None:
+        self.error_code = ErrorCode.NONE
+        self.throttle_time_ms = 0
+        self.is_incremental = False
+        self._version = version
+        self._correlation_id = correlation_id
+        self._session = session
+        self._params = params
+        self._services = services
+        self._answer = FetchAnswer(version, correlation_id)
+        self._error_counts = services.error_counts
+        self._sound = 0  # partitions without an error
+        self._leader_ids: set[int] | None = None
+        self._is_untellable = False
+
+    def write_one(self, asked: SessionPartition) -> None:
+        """Tell the client about one partition, if that is news."""
+        region = asked.region
+        if asked.has_news() or not self.is_incremental:
+            answer = self._answer
+            answer.begin_topic(asked.topic)
+            if asked.error_code != ErrorCode.NONE:
+                self._write_failure(asked)
+            elif asked.diverging_epoch == NO_EPOCH:
+                if region is not None:
+                    self._count(asked, region.length)
+                self._sound += 1
+                answer.put(
+                    asked.index,
+                    ErrorCode.NONE,
+                    asked.high_watermark,
+                    asked.last_stable_offset,
+                    asked.log_start_offset,
+                    asked.aborted,
+                    asked.preferred_read_replica,
+                    region,
+                )
+            elif self._version >= FIRST_WITH_DIVERGING_EPOCHS:
+                self._sound += 1
+                answer.put_diverging(
+                    asked.index,
+                    asked.high_watermark,
+                    asked.last_stable_offset,
+                    asked.log_start_offset,
+                    asked.aborted,
+                    asked.diverging_epoch,
+                    asked.diverging_end_offset,
+                )
+            else:
+                self._is_untellable = True
+        asked.forget_found()
+
+    def _count(self, asked: SessionPartition, size: int) -> None:
+        if self.is_incremental:
+            self._session.serve_last(asked)
+        partition = asked.partition
+        if partition is None:
+            return  # it has gone since it was read
+        stats = partition.stats
+        replica_id = self._params.replica_id
+        if replica_id >= 0:
+            stats.replication_bytes_out += size
+            if replica_id in partition.adding_replicas:
+                stats.reassignment_bytes_out += size
+        else:
+            stats.bytes_out += size
+
+    def _write_failure(self, asked: SessionPartition) -> None:
+        code = asked.error_code
+        leader_id = leader_epoch = -1
+        if self._version >= FIRST_WITH_LEADER_HINTS and code in ASKS_FOR_A_LEADER:
+            leader_id, leader_epoch = current_leader(self._services.replica_manager, asked.name or "", asked.index)
+            if self._leader_ids is None:
+                self._leader_ids = set()
+            self._leader_ids.add(leader_id)
+        self._count_error(code, 1)
+        self._answer.put_failed(asked.index, code, asked.aborted, b"", leader_id, leader_epoch)
+
+    def _count_error(self, code: int, times: int) -> None:
+        counts = self._error_counts
+        key = FETCH_ERRORS | code & 0xFFFF
+        counts[key] = counts.get(key, 0) + times
+
+    def finish(self, named: Sequence[SessionPartition]) -> Parts:
+        """The answer. `named` are the partitions of a session that the request itself names."""
+        answer = self._answer
+        code = self.error_code
+        if self._is_untellable:
+            # A later version told the session of the last epoch that was fetched, and this one cannot be told where the logs diverge.
+            code = ErrorCode.UNSUPPORTED_VERSION
+            answer = FetchAnswer(self._version, self._correlation_id)
+            for asked in named:
+                answer.begin_topic(asked.topic)
+                answer.put_failed(asked.index, code, (), None, -1, -1)
+                self._count_error(code, 1)
+        if self._sound:
+            self._count_error(ErrorCode.NONE, self._sound)
+        self._count_error(code, 1)
+        nodes = self._leader_nodes() if self._leader_ids is not None else ()
+        return cast("Parts", answer.finish(self.throttle_time_ms, code, self._session.session_id, nodes))
+
+    def _leader_nodes(self) -> Sequence[tuple[int, str, int, str | None]]:
+        """(id, host, port, rack) of the leaders that the answer names."""
+        nodes = leader_nodes(self._services.replica_manager, self._leader_ids or set(), self._params.listener)
+        return [(node_id, endpoint.host, endpoint.port, rack) for node_id, endpoint, rack in nodes]

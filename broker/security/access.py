@@ -1,0 +1,85 @@
+"""Answers what the client of one connection may do, and remembers what it may read and write, so that asking again costs a look-up.
+
+Every connection owns an `Access`; handlers ask it about each resource that a request names. A decision holds until the authorizer's
+generation moves, or `forget` is called because the client has another principal. Decisions about other operations are not remembered: a
+client that lists all topics of a large cluster may describe each of them, and needs to know only once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from broker.security.authorizer import SUPPORTED_OPERATIONS, Authorizer, Operation, ResourceType
+
+if TYPE_CHECKING:
+    from broker.security.client import Client
+
+MAX_DECISIONS: Final = 1024
+"""Decisions that one connection remembers; beyond, all are dropped. Names come from clients, so something must bound them."""
+LAST_REMEMBERED: Final = int(Operation.WRITE)
+"""Only READ and WRITE come before it: what Produce, Fetch and OffsetCommit ask in every request."""
+CLUSTER_NAME: Final = "kafka-cluster"
+"""The name of the only resource of the type CLUSTER."""
+
+
+class Access:
+    """See the module."""
+
+    __slots__ = ("_authorizer", "_client", "_count", "_decisions", "_generation")
+
+    def __init__(self, authorizer: Authorizer, client: Client) -> None:
+        self._authorizer = authorizer
+        self._client = client
+        self._generation = authorizer.generation
+        self._decisions: dict[int, dict[str, bool]] = {}
+        """By operation and resource type, then by name."""
+        self._count = 0
+
+    @property
+    def generation(self) -> int:
+        """Moves whenever a decision made before may be different now."""
+        return self._authorizer.generation
+
+    def may(self, operation: int, resource_type: int, name: str = CLUSTER_NAME) -> bool:
+        """Whether the client may do `operation` on the resource of that type and name."""
+        if operation > LAST_REMEMBERED:
+            return self._ask(operation, resource_type, name)
+        if self._generation != self._authorizer.generation:
+            self.forget()
+        decisions = self._decisions.get(resource_type << 8 | operation)
+        if decisions is not None:
+            allowed = decisions.get(name)
+            if allowed is not None:
+                return allowed
+        return self._decide(operation, resource_type, name)
+
+    def may_on_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether the client may do `operation` on at least one resource of that type."""
+        client = self._client
+        return self._authorizer.is_authorized_on_any(client.principal, client.client_host, operation, resource_type)
+
+    def operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """The bit field of allowed operations that Metadata, DescribeCluster and DescribeGroups return when asked (KIP-430)."""
+        bits = 0
+        for operation in SUPPORTED_OPERATIONS[resource_type]:
+            if self.may(operation, resource_type, name):
+                bits |= 1 << operation
+        return bits
+
+    def forget(self) -> None:
+        """Drops all decisions: the authorizer's rules or the client's principal have changed."""
+        self._generation = self._authorizer.generation
+        self._decisions.clear()
+        self._count = 0
+
+    def _decide(self, operation: int, resource_type: int, name: str) -> bool:
+        if self._count >= MAX_DECISIONS:
+            self.forget()
+        self._count += 1
+        allowed = self._ask(operation, resource_type, name)
+        self._decisions.setdefault(resource_type << 8 | operation, {})[name] = allowed
+        return allowed
+
+    def _ask(self, operation: int, resource_type: int, name: str) -> bool:
+        client = self._client
+        return self._authorizer.is_authorized(client.principal, client.client_host, Operation(operation), ResourceType(resource_type), name)

@@ -1,0 +1,67 @@
+"""Describes the client at the other end of a connection: its address, its principal, and what it says of itself.
+
+`broker.network` makes one per connection. Handlers read it; authentication sets `principal`, ApiVersions the client's software.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.security.principals import ANONYMOUS, Principal
+
+
+class Client:
+    """See the module."""
+
+    __slots__ = (
+        "_client_id",
+        "_client_id_bytes",
+        "client_host",
+        "client_port",
+        "client_software_name",
+        "client_software_version",
+        "connection_id",
+        "is_lost",
+        "listener_name",
+        "on_lost",
+        "principal",
+        "security_protocol",
+    )
+
+    def __init__(
+        self,
+        connection_id: str,
+        client_host: str,
+        client_port: int,
+        listener_name: str,
+        security_protocol: str = "PLAINTEXT",
+        principal: Principal = ANONYMOUS,
+    ) -> None:
+        self.connection_id = connection_id
+        self.client_host = client_host
+        self.client_port = client_port
+        self.listener_name = listener_name
+        self.security_protocol = security_protocol
+        self.principal = principal
+        self.client_software_name: str = "unknown"
+        self.client_software_version: str = "unknown"
+        self.is_lost = False
+        """Whether the connection is gone."""
+        self.on_lost: Callable[[], None] | None = None
+        """Called when the connection goes; releases what is kept for the client between two requests."""
+        self._client_id_bytes: bytes | None = None
+        self._client_id: str | None = None
+
+    @property
+    def client_id(self) -> str | None:
+        """The client id in the header of the latest request, decoded when it is first asked for; None for a null one."""
+        client_id = self._client_id
+        if client_id is None and self._client_id_bytes is not None:
+            client_id = self._client_id = self._client_id_bytes.decode("utf-8", "replace")
+        return client_id
+
+    def identify(self, client_id: bytes | None) -> None:
+        """Takes the client id from the header of a request. Clients repeat theirs, so its text is kept while the bytes are the same."""
+        if client_id != self._client_id_bytes:
+            self._client_id_bytes = client_id
+            self._client_id = None

@@ -1,0 +1,142 @@
+"""Reads and writes groups of big-endian fields, one call for each group.
+
+`fields.pxd` has the same functions in C for compiled callers. Those that read take the frame and a position in it, and raise FieldError
+when the frame ends too early or a number is malformed. Those that write take the room of a response, which is large enough.
+"""
+
+import struct
+from struct import Struct
+from typing import Final
+
+Data = bytes | bytearray | memoryview
+FieldError: Final = (struct.error, IndexError, ValueError)
+
+_int8 = Struct(">b").unpack_from
+_int16 = Struct(">h").unpack_from
+_int32 = Struct(">i").unpack_from
+_int64 = Struct(">q").unpack_from
+
+read_acks_and_timeout = Struct(">hi").unpack_from
+"""(acks, timeout_ms)"""
+read_asked = Struct(">iqi").unpack_from
+"""A partition of a Fetch before version 5: (index, fetch offset, max bytes)."""
+read_asked_with_start = Struct(">iqqi").unpack_from
+"""From version 5: (index, fetch offset, log start offset, max bytes)."""
+read_asked_in_epoch = Struct(">iiqqi").unpack_from
+"""From version 9: (index, current leader epoch, fetch offset, log start offset, max bytes)."""
+read_asked_after_epoch = Struct(">iiqiqi").unpack_from
+"""From version 12: (index, current leader epoch, fetch offset, last fetched epoch, log start offset, max bytes)."""
+read_batch_header = Struct(">qiibIhiqqqhii").unpack_from
+"""The head of a record batch: (base offset, length, leader epoch, magic, crc, attributes, last offset delta, base timestamp, max timestamp,
+producer id, producer epoch, base sequence, record count)."""
+
+stamp = Struct(">qii").pack_into
+"""Writes base offset, length and leader epoch into a batch of the frame."""
+
+pack_two_int32 = Struct(">ii").pack
+"""An entry of an offset index."""
+pack_int64_int32 = Struct(">qi").pack
+"""An entry of a time index."""
+
+put_int16 = Struct(">h").pack_into
+put_int32 = Struct(">i").pack_into
+put_int64 = Struct(">q").pack_into
+put_partition = Struct(">ihqqq").pack_into
+"""Index, error code and three offsets or times."""
+put_two_int64 = Struct(">qq").pack_into
+
+
+def int8(data: Data, at: int) -> int:
+    """A signed number of one byte."""
+    value: int = _int8(data, at)[0]
+    return value
+
+
+def int16(data: Data, at: int) -> int:
+    """A signed number of two bytes."""
+    value: int = _int16(data, at)[0]
+    return value
+
+
+def int32(data: Data, at: int) -> int:
+    """A signed number of four bytes."""
+    value: int = _int32(data, at)[0]
+    return value
+
+
+def int64(data: Data, at: int) -> int:
+    """A signed number of eight bytes."""
+    value: int = _int64(data, at)[0]
+    return value
+
+
+def uvarint(data: Data, at: int) -> tuple[int, int]:
+    """(number, position after it) of at most five bytes; bits beyond 32 are dropped, as Java's int shift does."""
+    value = data[at]
+    at += 1
+    if value < 0x80:
+        return value, at
+    value &= 0x7F
+    shift = 7
+    while shift < 35:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFFFFFF, at
+        shift += 7
+    raise ValueError("a varint is longer than five bytes")
+
+
+def varlong(data: Data, at: int) -> tuple[int, int]:
+    """(zigzag number, position after it) of at most ten bytes; bits beyond 64 are dropped."""
+    value = shift = 0
+    while shift < 70:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            value &= 0xFFFFFFFFFFFFFFFF
+            value = (value >> 1) ^ -(value & 1)
+            return value, at
+        shift += 7
+    raise ValueError("a varlong is longer than ten bytes")
+
+
+def wrapped_sum(number: int, other: int) -> int:
+    """The sum in 64 bits, as Java has it."""
+    return (number + other + 2**63) % 2**64 - 2**63
+
+
+def take(data: Data, at: int, end: int) -> bytes:
+    """A copy of the bytes from `at` up to `end`."""
+    if not 0 <= at <= end <= len(data):
+        raise IndexError(f"the bytes {at} to {end} of a frame of {len(data)}")
+    return bytes(data[at:end])
+
+
+def uvarint_size(value: int) -> int:
+    """The bytes that a number of up to 32 bits takes as a varint."""
+    return 1 if value < 0x80 else 2 if value < 0x4000 else 3 if value < 0x200000 else 4 if value < 0x10000000 else 5
+
+
+def put_uvarint(room: bytearray, at: int, value: int) -> int:
+    """Writes a number of up to 32 bits as a varint; the position after it."""
+    while value > 0x7F:
+        room[at] = value & 0x7F | 0x80
+        at += 1
+        value >>= 7
+    room[at] = value
+    return at + 1
+
+
+def put_bytes(room: bytearray, at: int, value: bytes) -> int:
+    """Writes the bytes as they are; the position after them."""
+    end = at + len(value)
+    room[at:end] = value
+    return end
+
+
+def cut(room: bytearray, start: int, end: int) -> bytes:
+    """A copy of what was written from `start` up to `end`."""
+    return bytes(memoryview(room)[start:end])

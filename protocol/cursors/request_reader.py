@@ -1,0 +1,208 @@
+"""Walks the topics and partitions of a request, one element at a time, where they stand in the frame.
+
+Nothing is made for a partition: the attributes of the reader describe the one that it stands at. `verify` walks the whole request before
+anything is done for it, so that a request with a malformed end has no effect, and then begins again. The codec generated from
+`protocol.messages` is the authority: tests hold both equal in what they accept and in what they read.
+"""
+
+from __future__ import annotations
+
+from protocol.cursors import fields
+from protocol.cursors.fields import FieldError
+from protocol.cursors.kinds import END, FORGOTTEN, NOTHING, PARTITION
+from protocol.schema.wire import MAX_ELEMENTS, InvalidLength, ProtocolError, Truncated, UnexpectedNull, too_many
+
+
+class RequestReader:
+    """What the readers of Produce, Fetch and OffsetCommit share. Its users are those; they say how a partition is laid out.
+
+    `frame` is writable and has nothing behind the request's own bytes. `data` is the same memory.
+    """
+
+    __slots__ = (
+        "_allowed",
+        "_first_at",
+        "_first_topics",
+        "_is_in_topic",
+        "_section",
+        "at",
+        "data",
+        "frame",
+        "index",
+        "is_flexible",
+        "is_verified",
+        "partitions_left",
+        "size",
+        "topic",
+        "topics_left",
+        "version",
+    )
+
+    def __init__(self, frame: memoryview, offset: int, version: int, is_flexible: bool) -> None:
+        """`offset` is where the body begins, behind the request header. Raises ProtocolError."""
+        self.frame = frame
+        self.data = frame
+        self.size = len(frame)
+        self.at = offset
+        self.version = version
+        self.is_flexible = is_flexible
+        self.is_verified = False
+        self.topic = b""
+        self.index = -1
+        self.partitions_left = 0
+        self._allowed = MAX_ELEMENTS
+        self._is_in_topic = False
+        self._section = PARTITION
+        try:
+            self._read_head()
+            self.topics_left = self._count()
+        except FieldError as error:
+            raise self._cut_off(error) from None
+        self._first_at = self.at
+        self._first_topics = self.topics_left
+
+    def verify(self, limit: int) -> bool:
+        """Read up to `limit` elements, and begin again after the last one. True when the request is read to its end, and sound.
+
+        What stands behind the partitions is known from then on. Raises ProtocolError.
+        """
+        for _ in range(limit):
+            if self.advance() == END:
+                self._begin_again()
+                return True
+        return False
+
+    def advance(self) -> int:
+        """Move to the next element: PARTITION, FORGOTTEN, NOTHING or END. Raises ProtocolError."""
+        try:
+            if not self.partitions_left:
+                if self._is_in_topic:
+                    self._is_in_topic = False
+                    if self.is_flexible:
+                        self.at = self._skip_tagged_fields(self.at)
+                if self.topics_left:
+                    self.topics_left -= 1
+                    self._read_topic()
+                    self.partitions_left = self._count()
+                    self._is_in_topic = True
+                    if not self.partitions_left:
+                        return NOTHING
+                elif self._section == END:
+                    return END
+                else:
+                    self._section = self._end_section()
+                    return END if self._section == END else NOTHING
+            self.partitions_left -= 1
+            return self._read_partition() if self._section == PARTITION else self._read_forgotten()
+        except FieldError as error:
+            raise self._cut_off(error) from None
+
+    def next_partition(self) -> bool:
+        """Move to the next partition; False behind the last one. For requests that need no turns. Raises ProtocolError."""
+        while self._section == PARTITION:
+            if self.advance() == PARTITION:
+                return True
+        return False
+
+    def next_forgotten(self) -> bool:
+        """Move to the next partition that a session is to forget, once there are no others; False behind the last one."""
+        while self._section != END:
+            if self.advance() == FORGOTTEN:
+                return True
+        return False
+
+    def detach(self) -> None:
+        """Read on in a copy of the frame, whose buffer is used again."""
+        self.frame = memoryview(bytearray(self.frame))
+        self.data = self.frame
+
+    # -- what the requests differ in -------------------------------------------------------------------------------------
+
+    def _read_head(self) -> None:
+        """Read what stands before the topics."""
+        raise NotImplementedError
+
+    def _read_topic(self) -> None:
+        """Read what names a topic."""
+        self.topic = self._string()
+
+    def _read_partition(self) -> int:
+        """Read a partition; PARTITION, or NOTHING when it is not to be shown."""
+        raise NotImplementedError
+
+    def _read_forgotten(self) -> int:
+        raise NotImplementedError
+
+    def _end_section(self) -> int:
+        """Read what stands behind the topics; END, or the kind of the partitions that come next."""
+        if self.is_flexible:
+            self.at = self._skip_tagged_fields(self.at)
+        return END
+
+    # -- fields ----------------------------------------------------------------------------------------------------------
+
+    def _begin_again(self) -> None:
+        self.is_verified = True
+        self.at = self._first_at
+        self.topics_left = self._first_topics
+        self._section = PARTITION
+        self._allowed = MAX_ELEMENTS
+
+    def _count(self) -> int:
+        """The number of elements of an array, within what is allowed for all arrays together."""
+        if self.is_flexible:
+            count, self.at = fields.uvarint(self.data, self.at)
+            count -= 1
+        else:
+            count = fields.int32(self.data, self.at)
+            self.at += 4
+        if count < 0:
+            raise UnexpectedNull("an array is null, which this version does not allow")
+        if count > self.size - self.at:
+            raise InvalidLength(f"an array of {count} elements where {self.size - self.at} bytes are left")
+        self._allowed -= count
+        if self._allowed < 0:
+            raise too_many(f"an array of {count}")
+        return count
+
+    def _nullable_string(self) -> bytes | None:
+        """A string in UTF-8; as Java does, U+FFFD takes the place of bytes that are none."""
+        data = self.data
+        if self.is_flexible:
+            size, at = fields.uvarint(data, self.at)
+            size -= 1
+            if size > 0x7FFF:
+                raise InvalidLength(f"a string of {size} bytes")
+        else:
+            size = fields.int16(data, self.at)
+            at = self.at + 2
+        if size < 0:
+            self.at = at
+            return None
+        self.at = at + size
+        value = fields.take(data, at, at + size)
+        return value if value.isascii() else value.decode("utf-8", "replace").encode()
+
+    def _string(self) -> bytes:
+        value = self._nullable_string()
+        if value is None:
+            raise UnexpectedNull("a string is null, which this version does not allow")
+        return value
+
+    def _skip_tagged_fields(self, at: int) -> int:
+        """The position behind a section of tagged fields that nobody asks for."""
+        count, at = fields.uvarint(self.data, at)
+        for _ in range(count):
+            _, _, at = self._begin_tagged_field(at)
+        return at
+
+    def _begin_tagged_field(self, at: int) -> tuple[int, int, int]:
+        """(tag, position of the field, position behind it)."""
+        tag, at = fields.uvarint(self.data, at)
+        size, at = fields.uvarint(self.data, at)
+        if size > self.size - at:
+            raise InvalidLength(f"a tagged field of {size} bytes where {self.size - at} are left")
+        return tag, at, at + size
+
+    def _cut_off(self, error: Exception) -> ProtocolError:
+        return Truncated(f"{type(self).__name__} version {self.version}: {error}")

@@ -1,0 +1,79 @@
+"""Holds what a Fetch asks of one partition, and what the last reading of the partition found.
+
+The Fetch handler makes one for each partition of a request or of a fetch session; `read_one` fills in what it finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from protocol.uuid import ZERO_UUID
+from replication.ports.replica_selector import NO_PREFERENCE
+from storage.segment.file_region import FileRegion
+
+if TYPE_CHECKING:
+    from storage.segment.segment import Segment
+
+NO_EPOCH = -1
+
+
+class AskedPartition:
+    """One partition of a fetch. `topic_id` is ZERO_UUID when the fetch asks by name. Offsets that are found are -1 before a reading."""
+
+    __slots__ = (
+        "aborted",
+        "diverging_end_offset",
+        "diverging_epoch",
+        "end_offset",
+        "high_watermark",
+        "index",
+        "last_fetched_epoch",
+        "last_stable_offset",
+        "leader_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "offset",
+        "open_segment",
+        "open_size",
+        "preferred_read_replica",
+        "region",
+        "start",
+        "topic_id",
+    )
+
+    def __init__(self, topic_id: bytes, index: int) -> None:
+        self.topic_id = topic_id
+        self.index = index
+        self.offset = 0
+        self.max_bytes = 0
+        self.leader_epoch = NO_EPOCH
+        self.last_fetched_epoch = NO_EPOCH
+        self.start = -1
+        """The log start offset of the follower that asks."""
+        self.end_offset = -1
+        """The first offset that the asker may not see."""
+        self.open_segment: Segment | None = None
+        """The segment that is appended to, if its asker may see all of it; None otherwise."""
+        self.open_size = 0
+        """Bytes in `open_segment`."""
+        self.high_watermark = -1
+        self.last_stable_offset = -1
+        self.log_start_offset = -1
+        self.region: FileRegion | None = None
+        self.aborted: Sequence[tuple[int, int]] | None = None
+        """(producer id, first offset) of the aborted transactions among the records; None for those who read uncommitted ones."""
+        self.preferred_read_replica = NO_PREFERENCE
+        self.diverging_epoch = NO_EPOCH
+        self.diverging_end_offset = -1
+
+    def ask(self, offset: int, max_bytes: int, leader_epoch: int, last_fetched_epoch: int, start: int) -> None:
+        """Take what the client asks for from now on. Any negative epoch means that the client knows none."""
+        self.offset = offset
+        self.max_bytes = max_bytes
+        self.leader_epoch = leader_epoch if leader_epoch >= 0 else NO_EPOCH
+        self.last_fetched_epoch = last_fetched_epoch if last_fetched_epoch >= 0 else NO_EPOCH
+        self.start = start
+
+
+BY_NAME = ZERO_UUID

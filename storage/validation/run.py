@@ -1,0 +1,185 @@
+"""Holds batches that stand behind one another in some bytes, on their way into a log: the unit of an append.
+
+A producer's or a coordinator's run is one batch, to which the log gives its offsets; a follower's is any number of them, with the leader's
+offsets. The Produce handler keeps one run for a whole request and points it at one partition's records after the other; nothing is made
+for a batch.
+
+Invariants: the header fields are those of the batch at `at`, once `read` was called; a run whose `needs_worker` is set was not accepted.
+"""
+
+from protocol.cursors import fields
+from protocol.records.batch import (
+    ATTRIBUTES_OFFSET,
+    CURRENT_MAGIC,
+    HEADER_SIZE,
+    KNOWN_ATTRIBUTES,
+    LOG_OVERHEAD,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_MASK,
+    BatchHeader,
+    TimestampType,
+    next_batch_size,
+    stamp_max_timestamp,
+)
+from protocol.records.checksum import crc32c
+
+
+class BatchRun:
+    """See the module. After an append it says where its batches went; `epochs` are those that began in it, with their first offsets;
+    `records_checked` says how many records were looked at."""
+
+    __slots__ = (
+        "at",
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "batch_length",
+        "count",
+        "crc",
+        "data",
+        "end",
+        "epochs",
+        "first_offset",
+        "frame",
+        "has_producers",
+        "is_accepted",
+        "is_duplicate",
+        "last_offset",
+        "last_offset_delta",
+        "leader_epoch",
+        "log_append_time_ms",
+        "log_start_offset",
+        "magic",
+        "max_timestamp",
+        "needs_recompression",
+        "needs_worker",
+        "new_max_timestamp",
+        "producer_epoch",
+        "producer_id",
+        "records_checked",
+        "size",
+        "start",
+        "takes_log_append_time",
+    )
+
+    def __init__(self, frame: memoryview) -> None:
+        """Of all bytes of `frame`; of a copy when those cannot be written to, because a leader stamps batches in place."""
+        if frame.readonly:
+            frame = memoryview(bytearray(frame))
+        self.frame = frame
+        self.data = frame
+        self.point_at(0, len(frame))
+
+    def point_at(self, start: int, end: int) -> None:
+        """Turn to the batches in `frame[start:end]`; nothing of the former ones is known any more."""
+        self.start = start
+        self.end = end
+        self.at = -1
+        self.size = 0
+        self.is_accepted = False
+        self.needs_worker = False
+        self.needs_recompression = False
+        self.takes_log_append_time = False
+        self.is_duplicate = False
+        self.records_checked = 0
+        self.has_producers = False
+        self.epochs: list[tuple[int, int]] | None = None
+        self.first_offset = self.last_offset = -1
+        self.log_start_offset = -1
+        self.log_append_time_ms = self.new_max_timestamp = NO_TIMESTAMP
+
+    def read(self, at: int) -> None:
+        """Read the header of the batch at `at` of the frame. Raises FieldError when the frame ends in it."""
+        (
+            self.base_offset,
+            self.batch_length,
+            self.leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.count,
+        ) = fields.read_batch_header(self.data, at)
+        self.size = self.batch_length + LOG_OVERHEAD
+        self.at = at
+
+    def read_next(self, at: int) -> bool:
+        """Read the header of the batch at `at` of the run; False when the run ends there, or in it.
+
+        Raises protocol's RecordFormatError where no batch can begin.
+        """
+        remaining = self.end - at
+        if remaining < HEADER_SIZE:
+            next_batch_size(self.frame, at, self.end)
+            return False
+        self.read(at)
+        if self.magic != CURRENT_MAGIC or self.size < HEADER_SIZE:
+            next_batch_size(self.frame, at, self.end)
+        return self.size <= remaining
+
+    def crc_is_valid(self) -> bool:
+        """Whether the checksum of the batch that was read is right."""
+        at = self.at
+        return bool(crc32c(self.frame[at + ATTRIBUTES_OFFSET : at + self.size]) == self.crc)
+
+    def has_epoch(self, leader_epoch: int) -> None:
+        """The batch that was read is the first one of an epoch that the log has not had."""
+        if self.epochs is None:
+            self.epochs = []
+        self.epochs.append((leader_epoch, self.base_offset))
+
+    def header(self) -> BatchHeader:
+        """The header as those take it who look at records."""
+        return BatchHeader(
+            self.base_offset,
+            self.batch_length,
+            self.leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.count,
+        )
+
+    def batch(self) -> memoryview:
+        """The bytes of the batch at `at`."""
+        return self.frame[self.at : self.at + self.size]
+
+    def accept(self, max_timestamp: int) -> None:
+        """The only batch may be appended, and its largest timestamp is to be `max_timestamp`."""
+        self.new_max_timestamp = max_timestamp
+        self.log_append_time_ms = max_timestamp if self.takes_log_append_time else NO_TIMESTAMP
+        self.is_accepted = True
+        self.needs_worker = False
+
+    def stamp(self, base_offset: int, leader_epoch: int) -> None:
+        """Write offset and leader epoch into the accepted batch, and timestamp type and maximum where the header has them otherwise."""
+        type_bits = TIMESTAMP_TYPE_MASK if self.takes_log_append_time else 0
+        if self.max_timestamp != self.new_max_timestamp or self.attributes & TIMESTAMP_TYPE_MASK != type_bits:
+            stamp_max_timestamp(self.frame, self.at, self.header(), TimestampType(type_bits >> 3), self.new_max_timestamp)
+            self.max_timestamp = self.new_max_timestamp
+            self.attributes = self.attributes & KNOWN_ATTRIBUTES & ~TIMESTAMP_TYPE_MASK | type_bits
+        fields.stamp(self.data, self.at, base_offset, self.batch_length, leader_epoch)
+        self.base_offset = base_offset
+        self.leader_epoch = leader_epoch
+
+    def detached(self) -> "BatchRun":
+        """The same with a copy of its batch, for one that has to wait while its buffer is used again."""
+        found = BatchRun(memoryview(bytearray(self.batch())))
+        found.read(0)
+        found.needs_worker = self.needs_worker
+        found.needs_recompression = self.needs_recompression
+        found.takes_log_append_time = self.takes_log_append_time
+        found.new_max_timestamp = self.new_max_timestamp
+        return found

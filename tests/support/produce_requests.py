@@ -1,0 +1,62 @@
+"""Produce requests of every shape, and what each partition of a decoded one says."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+Shown = tuple[bytes, int, bytes | None]
+
+NAMES = st.one_of(st.text(max_size=5), st.sampled_from(["orders", "grün", "n" * 126, "n" * 127, "n" * 249]))
+RECORDS = st.one_of(st.none(), st.binary(max_size=40), st.sampled_from([126, 127, 16_382, 16_383]).map(bytes))
+TAGS = st.one_of(st.none(), st.dictionaries(st.integers(0, 300), st.binary(max_size=200), min_size=1, max_size=3))
+
+
+def a_request(
+    topics: int = 1, partitions: int = 1, records: int = 100, transactional_id: str | None = None, name: str = "orders"
+) -> ProduceRequest:
+    """Distinct topics with equal partitions."""
+    data = [PartitionProduceData(index=index, records=bytes([index % 256]) * records) for index in range(partitions)]
+    topic_data = [TopicProduceData(name=f"{name}-{number}", partition_data=data) for number in range(topics)]
+    return ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=30_000, topic_data=topic_data)
+
+
+def tagged(value: Any, tags: dict[int, bytes] | None) -> Any:
+    """The value with tagged fields that nobody knows."""
+    value.unknown_tagged_fields = tags
+    return value
+
+
+@st.composite
+def produce_requests(draw: st.DrawFn, version: int) -> ProduceRequest:
+    """With 0 to 50 partitions; tagged fields where the version has any."""
+    tags = TAGS if version >= 9 else st.none()
+    partition = st.builds(
+        lambda index, records, tags: tagged(PartitionProduceData(index=index, records=records), tags),
+        st.integers(-(2**31), 2**31 - 1) | st.integers(0, 5),
+        RECORDS,
+        tags,
+    )
+    left = 50
+    topics = []
+    for _ in range(draw(st.integers(0, 6))):
+        partitions = draw(st.lists(partition, max_size=min(left, 20)))
+        left -= len(partitions)
+        topics.append(tagged(TopicProduceData(name=draw(NAMES), partition_data=partitions), draw(tags)))
+    request = ProduceRequest(
+        transactional_id=draw(st.none() | st.text(max_size=5)) if version >= 3 else None,
+        acks=draw(st.sampled_from([-1, 0, 1, 7])),
+        timeout_ms=draw(st.integers(-(2**31), 2**31 - 1)),
+        topic_data=topics,
+    )
+    return tagged(request, draw(tags))
+
+
+def shown(request: ProduceRequest) -> list[Shown]:
+    """(topic, index, records) of every partition, in order."""
+    return [
+        (topic.name.encode(), data.index, None if data.records is None else bytes(data.records))
+        for topic in request.topic_data
+        for data in topic.partition_data
+    ]

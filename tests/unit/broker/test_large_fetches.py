@@ -1,0 +1,147 @@
+"""A Fetch of thousands of partitions between others: who is served when, and what it leaves behind."""
+
+from typing import Any
+
+from broker.handlers.data.delayed_fetch import PARTITIONS_PER_STEP
+from broker.handlers.data.fetch import LARGE_BYTES
+from broker.network.request_channel import CLOSE, Pending
+from broker.request.turns import Turns
+from protocol.api_keys import ApiKey
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from tests.support.golden_replay import request_frame
+from tests.support.handler_bench import HandlerBench, on_a_loop
+from tests.support.network import Bench, Client
+from tests.support.replicas import TOPIC_ID, state
+
+PARTITIONS = 3000
+VERSION = 17
+SMALL = request_frame(ApiVersionsRequest(), ApiKey.API_VERSIONS, 0)
+
+
+def leading(partitions: int) -> HandlerBench:
+    """Broker 0 leads so many, without other replicas."""
+    handlers = HandlerBench()
+    handlers.replicas.say(*(state(isr=[0], replicas=[0], index=index) for index in range(partitions)))
+    handlers.know(**{f"p{index}": 0 for index in range(partitions)})
+    return handlers
+
+
+class World:
+    """Connections without sockets before real handlers, on a loop that is turned by hand; a turn is worth one step."""
+
+    def __init__(self, partitions: int = 0) -> None:
+        self.handlers = leading(partitions)
+        self.network = Bench(self.handlers.dispatcher.handle)
+        services: Any = self.handlers.services
+        self.handlers.dispatcher.turns = services.turns = Turns(self.network.turns.call_soon, slice_ns=0)
+
+    def connect(self) -> Client:
+        return self.network.connect()
+
+    def turn_until_answered(self, client: Client, count: int) -> int:
+        """How many turns that took."""
+        turns = 0
+        while len(client.answers) < count:
+            assert self.network.turns.turn(), "the loop came to rest"
+            turns += 1
+        return turns
+
+
+def a_request(count: int = PARTITIONS, **more: Any) -> FetchRequest:
+    asked = [FetchPartition(partition=index, partition_max_bytes=1000) for index in range(count)]
+    more.setdefault("max_wait_ms", 0)
+    more.setdefault("session_epoch", -1)
+    return FetchRequest(min_bytes=1, topics=[FetchTopic(topic_id=TOPIC_ID, partitions=asked)], **more)
+
+
+def large(**more: Any) -> bytes:
+    frame = request_frame(a_request(**more), ApiKey.FETCH, VERSION)
+    assert len(frame) > LARGE_BYTES
+    return frame
+
+
+@on_a_loop
+async def test_others_are_answered_in_the_next_turn_meanwhile() -> None:
+    world = World(PARTITIONS)
+    hostile, other = world.connect(), world.connect()
+    hostile.send(large())
+    turns = served = 0
+    while not hostile.transport.sent:
+        other.send(SMALL)
+        world.network.turns.turn()
+        served += 1
+        assert len(other.answers) == served
+        turns += 1
+    assert turns > 2 * PARTITIONS // PARTITIONS_PER_STEP
+
+
+@on_a_loop
+async def test_the_answer_is_the_same_in_turns_and_at_once() -> None:
+    world = World(100)
+    client = world.connect()
+    client.send(large())
+    world.turn_until_answered(client, 1)
+    handlers = leading(100)
+    answer: Any = handlers.raw(large()[4:])
+    assert isinstance(answer, Pending)
+    while not answer.completed:
+        handlers.turns._turn()
+    assert client.answers == [b"".join(answer.answer)]  # type: ignore[arg-type]  # there are no records
+
+
+@on_a_loop
+async def test_a_large_session_waits_is_woken_and_costs_what_has_changed() -> None:
+    world = World(PARTITIONS)
+    client = world.connect()
+    client.send(large(session_epoch=0))
+    world.turn_until_answered(client, 1)
+    ((session_id, session),) = world.handlers.services.fetch_sessions.sessions.items()
+    assert session.size == PARTITIONS
+    waits = {"max_wait_ms": 500, "session_id": session_id}
+    client.send(request_frame(FetchRequest(session_epoch=1, min_bytes=1, **waits), ApiKey.FETCH, VERSION))
+    while world.handlers.services.fetch_purgatory.delayed == 0:
+        assert world.network.turns.turn()
+    assert all(asked.is_idle for asked in session)
+    world.handlers.replicas.append(1, index=77)
+    assert world.turn_until_answered(client, 2) < 5
+    client.send(request_frame(FetchRequest(session_epoch=2, min_bytes=1, **waits), ApiKey.FETCH, VERSION))
+    assert world.turn_until_answered(client, 3) < 5
+    forgotten = [ForgottenTopic(topic_id=TOPIC_ID, partitions=list(range(PARTITIONS)))]
+    request = FetchRequest(session_epoch=3, min_bytes=1, forgotten_topics_data=forgotten, **waits)
+    client.send(request_frame(request, ApiKey.FETCH, VERSION))
+    world.turn_until_answered(client, 4)
+    assert not world.handlers.services.fetch_sessions.sessions
+    assert not any(partition.waiters.waiting for partition in world.handlers.replicas.manager)
+
+
+@on_a_loop
+async def test_a_client_that_leaves_in_between_leaves_nothing() -> None:
+    world = World(PARTITIONS)
+    for turns in (0, 1, 5, 60, 110, 1000):
+        client = world.connect()
+        client.send(large(max_wait_ms=500))
+        for _ in range(turns):
+            world.network.turns.turn()
+        client.connection.connection_lost(None)
+        while world.network.turns.turn():
+            pass
+        channel = world.network.channel
+        assert (channel.queue_size, channel.queued_bytes) == (0, 0)
+        assert world.handlers.services.fetch_purgatory.delayed == 0
+        for partition in world.handlers.replicas.manager:
+            assert all(waiter.completed for waiter in partition.waiters.waiting)
+    other = world.connect()
+    other.send(large())
+    world.turn_until_answered(other, 1)
+
+
+@on_a_loop
+async def test_one_that_cannot_be_read_closes_its_connection() -> None:
+    handlers = HandlerBench()
+    answer: Any = handlers.raw(large()[4:-1])
+    assert isinstance(answer, Pending)
+    while not answer.completed:
+        handlers.turns._turn()
+    assert answer.answer is CLOSE
+    assert len(handlers.connection.reasons) == 1

@@ -1,0 +1,113 @@
+"""Topics whose end nobody could tell a broker: found when another controller speaks to it, or to another life of it."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+from broker.cluster.control_requests import ControlRequests
+from broker.cluster.missed_deletions import MissedDeletions
+from controller.admin.metadata_waits import MetadataWaits
+from controller.store.memory_store import MemoryStore
+from protocol.messages.update_metadata import UpdateMetadataRequest
+from storage.disk.topic_partition import TopicPartition
+from tests.support.controlled_cluster import new_ensemble
+from tests.support.handler_bench import on_a_loop
+from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, brokers, metadata, state
+
+DELETED_ID = b"id of a deleted."
+
+
+class Stage:
+    """A broker that knows `orders`, which it hosts, `kept`, which is in the store, and `deleted`, which is not. Neither is `orders`."""
+
+    def __init__(self) -> None:
+        self.replicas = Replicas()
+        self.store = MemoryStore(new_ensemble())
+        self.deleted: list[TopicPartition] = []
+        self.replicas.manager.on_partitions_deleted = self.deleted.extend
+        self.waits = MetadataWaits()
+        self.control = ControlRequests(self.replicas.manager, cast("Any", None), self.waits)
+        services = SimpleNamespace(
+            cluster=self.replicas.cluster, replica_manager=self.replicas.manager, store=self.store, metadata_waits=self.waits
+        )
+        services.first_picture = SimpleNamespace(is_there=True)
+        self.missed = MissedDeletions(cast("Any", services))
+
+    async def begin(self) -> None:
+        await self.store.open_session()
+        await self.store.ensure_path("/brokers/topics/kept")
+        self.replicas.say(state())
+        self.update(1, 7, (TOPIC, TOPIC_ID), ("kept", b"id of what stays"), ("deleted", DELETED_ID))
+        self.control.on_other_controller = self.missed.on_other_controller
+
+    def update(self, controller_epoch: int, broker_epoch: int, *topics: tuple[str, bytes]) -> None:
+        at_once(
+            self.control.on_update_metadata(
+                UpdateMetadataRequest(
+                    controller_epoch=controller_epoch,
+                    broker_epoch=broker_epoch,
+                    live_brokers=brokers(0, 1, 2),
+                    topic_states=[metadata(topic, topic_id, p0=0 if topic == TOPIC else 1) for topic, topic_id in topics],
+                )
+            )
+        )
+
+    @property
+    def known(self) -> set[str]:
+        return set(self.replicas.cluster.topics)
+
+
+async def rest() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@on_a_loop
+async def test_what_is_gone_is_forgotten_when_the_broker_has_a_new_registration_or_another_controller() -> None:
+    for speaker in ((1, 8), (2, 7)):
+        stage = Stage()
+        await stage.begin()
+        stage.update(*speaker)
+        await rest()
+        assert stage.known == {TOPIC, "kept"}
+        assert stage.deleted == [TopicPartition("deleted", 0)]
+        assert DELETED_ID not in stage.replicas.cluster.names_by_id
+        await stage.missed.close()
+
+
+@on_a_loop
+async def test_nobody_is_asked_while_the_same_controller_speaks() -> None:
+    stage = Stage()
+    await stage.begin()
+    stage.update(1, 7)
+    await rest()
+    assert "deleted" in stage.known
+
+
+@on_a_loop
+async def test_a_topic_of_which_something_is_heard_meanwhile_is_left_alone() -> None:
+    stage = Stage()
+    await stage.begin()
+    children = stage.store.children
+
+    async def children_later(*asked: Any) -> list[str]:
+        found = await children(*asked)
+        stage.update(2, 7, ("deleted", b"another, the new"))
+        return found
+
+    cast("Any", stage.store).children = children_later
+    stage.update(2, 7)
+    await rest()
+    assert "deleted" in stage.known
+    await stage.missed.close()
+
+
+@on_a_loop
+async def test_a_store_that_is_away_makes_nobody_forget_anything() -> None:
+    stage = Stage()
+    await stage.begin()
+    await stage.store.close()
+    stage.update(2, 7)
+    await rest()
+    assert "deleted" in stage.known
+    await stage.missed.close()

@@ -1,0 +1,271 @@
+"""The machinery of coordinators serves any topic and state: here counters in `__transaction_state`, beside the groups in their topic."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, nullcontext
+from typing import NamedTuple
+
+import pytest
+
+from broker.coordination.effects import Arm, Disarm, Many, Reply
+from broker.coordination.elections import Elections
+from broker.coordination.owned import OwnedStates
+from broker.coordination.record_encoding import encode_pairs
+from broker.coordination.runner import EFFECTS_PER_TURN, LARGE, EffectRunner
+from broker.coordination.topic_log import TopicLog
+from broker.loop.timing_wheel import Cancellable
+from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
+from protocol.errors import ErrorCode
+from protocol.records.batch import iter_batches
+from protocol.records.reader import iter_records
+from storage.disk.clock import elapsed_ms
+from tests.support.group_bench import GroupBench, a_bench
+from tests.support.log_manager import Disks
+
+TIMEOUT_MS = 5_000
+EACH_ONE = "every second"
+
+
+class Counter:
+    """Counts by itself while it is armed."""
+
+    def __init__(self, name: str, total: int = 0) -> None:
+        self.name = name
+        self.total = total
+        self.is_dead = False
+        self.timers: dict[Hashable, Cancellable] = {}
+
+
+class Write(NamedTuple):
+    """Store the total, and reply when it is safe."""
+
+    reply: Callable[[ErrorCode], None]
+
+
+class CounterLoader:
+    def __init__(self) -> None:
+        self.skipped = 0
+        self._found: dict[str, int] = {}
+
+    def feed(self, data: bytes) -> Iterator[None]:
+        for position, header in iter_batches(data):
+            for record in iter_records(data, position, header):
+                self._found[(record.key or b"").decode()] = int(record.value or b"0")
+                yield
+
+    def states(self, now_ms: int, into: dict[str, Counter]) -> Iterator[None]:
+        for name, total in self._found.items():
+            into[name] = Counter(name, total)
+            yield
+
+    def found(self, states: int) -> str:
+        return f"{states} counters"
+
+
+class Counters:
+    """A coordinator of counters."""
+
+    noun = "counters"
+
+    def __init__(self, bench: GroupBench, workers: ThreadPoolExecutor) -> None:
+        self.owned: OwnedStates[Counter] = OwnedStates(TRANSACTION_STATE_TOPIC, bench.replica_manager.cluster, 1)
+        self.owned.is_active = True
+        self.log = TopicLog(TRANSACTION_STATE_TOPIC, bench.replica_manager, bench.purgatory, bench.clock, timeout_ms=TIMEOUT_MS)
+        self.runner: EffectRunner[Counter, Write] = EffectRunner(self, bench.wheel)
+        self.elections = Elections(self.owned, self, bench.clock, workers, 1 << 20, nullcontext)
+        bench.replica_manager.leadership_listeners.append(self.elections.on_leadership_change)
+        self.unloaded: list[str] = []
+
+    def loader(self, name: str) -> CounterLoader:
+        return CounterLoader()
+
+    def on_loaded(self, state: Counter) -> None:
+        self.runner.run(state, [Arm(EACH_ONE, 1_000)])
+
+    def on_unloaded(self, state: Counter) -> None:
+        state.is_dead = True
+        self.runner.cancel_timers(state)
+        self.unloaded.append(state.name)
+
+    def weight(self, state: Counter) -> int:
+        return 1
+
+    def name_of(self, subject: Counter) -> str:
+        return f"counter {subject.name}"
+
+    def on_timer(self, subject: Counter, key: Hashable) -> list[Reply | Arm | Disarm | Many | Write]:
+        assert key == EACH_ONE
+        subject.total += 1
+        return [Arm(EACH_ONE, 1_000)]
+
+    def carry_out(self, subject: Counter, effect: Write) -> None:
+        records = encode_pairs([(subject.name.encode(), str(subject.total).encode())])
+        self.log.append(self.owned.partition_for(subject.name), records, 1, lambda error, _: effect.reply(error))
+
+    def count(self, name: str) -> list[ErrorCode]:
+        """Count by one, and store that; the answer is put into the list."""
+        answers: list[ErrorCode] = []
+        error, counter = self.owned.find(name)
+        if error:
+            return [error]
+        if counter is None:
+            counter = Counter(name)
+            self.owned.add(name, counter)
+        counter.total += 1
+        self.runner.run(counter, [Write(answers.append)])
+        return answers
+
+
+@asynccontextmanager
+async def counters(disks: Disks | None = None) -> AsyncIterator[tuple[GroupBench, Counters]]:
+    async with a_bench(disks) as bench:
+        with ThreadPoolExecutor(1) as workers:
+            made = Counters(bench, workers)
+            yield bench, made
+            await made.elections.stop()
+
+
+def run(scenario: Callable[[GroupBench, Counters], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with counters() as (bench, made):
+            await scenario(bench, made)
+
+    asyncio.run(main())
+
+
+async def lead(bench: GroupBench, **how: int | tuple[int, ...]) -> None:
+    await bench.lead(topic=TRANSACTION_STATE_TOPIC, **how)  # type: ignore[arg-type]  # passed on as they are
+
+
+def test_each_coordinator_has_the_partitions_of_its_own_topic() -> None:
+    async def scenario(bench: GroupBench, made: Counters) -> None:
+        await lead(bench)
+        assert made.count("a") == [ErrorCode.NONE]
+        assert bench.commit() == [ErrorCode.NOT_COORDINATOR]
+        await bench.lead()
+        await lead(bench, epoch=1, leader=1)
+        assert made.count("a") == [ErrorCode.NOT_COORDINATOR]
+        assert made.unloaded == ["a"]
+        assert bench.commit() == [ErrorCode.NONE]
+
+    run(scenario)
+
+
+def test_a_record_is_safe_when_all_replicas_in_sync_have_it() -> None:
+    async def scenario(bench: GroupBench, made: Counters) -> None:
+        await lead(bench, isr=(0, 1))
+        answers = made.count("a")
+        assert answers == []
+        partition = bench.replica_manager.partition_or_raise(TRANSACTION_STATE_TOPIC, 0)
+        partition.on_follower_fetch(1, partition.log.log_end_offset, 0, elapsed_ms(bench.clock))
+        assert answers == [ErrorCode.NONE]
+        late = made.count("a")
+        bench.pass_time(TIMEOUT_MS + 1_000)
+        assert late == [ErrorCode.REQUEST_TIMED_OUT]
+
+    run(scenario)
+
+
+def test_the_next_coordinator_has_the_states_and_a_newer_epoch() -> None:
+    disks = Disks()
+
+    async def first() -> None:
+        async with counters(disks) as (bench, made):
+            await lead(bench, epoch=3)
+            assert made.owned.partitions[0].leader_epoch == 3
+            assert [made.count("a"), made.count("a"), made.count("b")] == [[ErrorCode.NONE]] * 3
+            await lead(bench, epoch=4)
+            assert made.owned.partitions[0].leader_epoch == 4
+            assert made.unloaded == []
+
+    async def second() -> None:
+        async with counters(disks) as (bench, made):
+            await lead(bench, epoch=5)
+            assert made.count("a") == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+            await bench.until(lambda: not made.owned.is_loading)
+            assert {counter.name: counter.total for counter in made.owned} == {"a": 2, "b": 1}
+            assert made.owned.partitions[0].leader_epoch == 5
+            bench.pass_time(3_000)
+            assert {counter.name: counter.total for counter in made.owned} == {"a": 5, "b": 4}
+
+    asyncio.run(first())
+    asyncio.run(second())
+
+
+def test_a_partition_that_is_lost_while_it_loads_is_not_served() -> None:
+    disks = Disks()
+
+    async def first() -> None:
+        async with counters(disks) as (bench, made):
+            await lead(bench)
+            made.count("a")
+
+    async def second() -> None:
+        async with counters(disks) as (bench, made):
+            await lead(bench, epoch=1)
+            await lead(bench, epoch=2, leader=1)
+            await lead(bench, epoch=3)
+            await bench.until(lambda: not made.owned.is_loading)
+            assert [counter.total for counter in made.owned] == [1]
+            assert len(made.owned.partitions) == 1
+
+    asyncio.run(first())
+    asyncio.run(second())
+
+
+def test_a_coordinator_that_is_not_active_serves_nothing() -> None:
+    async def scenario(bench: GroupBench, made: Counters) -> None:
+        await lead(bench)
+        made.owned.is_active = False
+        assert made.count("a") == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        assert made.owned.check("a") == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    run(scenario)
+
+
+def test_effects_are_carried_out_in_order_and_a_failed_one_does_not_stop_the_rest(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(bench: GroupBench, made: Counters) -> None:
+        done: list[object] = []
+        counter = Counter("a")
+
+        def fail(_: object) -> None:
+            made.runner.run(counter, [Reply(done.append, "follows")])
+            raise ValueError("no")
+
+        made.runner.run(counter, [Reply(fail, None), Many(iter([Reply(done.append, 1), Reply(done.append, 2)]), 2), Reply(done.append, 3)])
+        assert done == [1, 2, 3, "follows"]
+        assert "counter a: Reply could not be carried out; the rest goes on" in caplog.text
+
+    run(scenario)
+
+
+def test_much_to_do_is_done_some_in_a_turn_and_no_timer_passes_it() -> None:
+    async def scenario(bench: GroupBench, made: Counters) -> None:
+        done: list[object] = []
+        counter = Counter("a")
+        made.runner.run(counter, [Arm(EACH_ONE, 1_000)])
+        many = 3 * EFFECTS_PER_TURN
+        made.runner.run(counter, [Many((Reply(done.append, number) for number in range(many)), LARGE + 1), Disarm(EACH_ONE)])
+        assert done == []
+        bench.pass_time(2_000)
+        await asyncio.sleep(0)
+        assert len(done) == EFFECTS_PER_TURN
+        await bench.until(lambda: len(done) == many)
+        await bench.until(lambda: not counter.timers)
+        assert counter.total == 0
+        assert done == list(range(many))
+
+    run(scenario)
+
+
+def test_the_dead_have_no_timers() -> None:
+    async def scenario(bench: GroupBench, made: Counters) -> None:
+        counter = Counter("a")
+        counter.is_dead = True
+        made.runner.run(counter, [Arm(EACH_ONE, 1_000)])
+        assert not counter.timers
+
+    run(scenario)
