@@ -32,7 +32,6 @@ from broker.request.turns import Steps, Unfinished, let_go
 from broker.serving.route import CORRELATION_ID, Route
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.produce_fast_path import MAX_TOGETHER
 from protocol.schema.message import Message
 from protocol.schema.registry import api
 from protocol.schema.wire import ProtocolError, skip_tagged_fields
@@ -48,6 +47,7 @@ _MALFORMED = (ProtocolError, IndexError, struct.error)
 _unpack_header = Struct(">iih").unpack_from
 """The api key and the version as one number, by which routes are found; the correlation id; the length of the client id."""
 _kind_at = Struct(">i").unpack_from
+_TOGETHER = 16
 
 
 class Dispatcher:
@@ -141,7 +141,7 @@ class Dispatcher:
         None: nothing was done, `handle` takes each. An error nobody expected closes the connection: who knows what of them was done.
         """
         route = self._routes.get(_kind_at(view, position + 4)[0])
-        if route is None or (handler := route.several_handler) is None or route.requests < route.sample_at <= route.requests + MAX_TOGETHER:
+        if route is None or (handler := route.several_handler) is None or route.requests < route.sample_at <= route.requests + _TOGETHER:
             return None  # `handle` makes the route, and measures
         done = handler(view, position, end, route.version, connection, self._services)
         if done is not None:

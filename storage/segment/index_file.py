@@ -15,10 +15,8 @@ import mmap
 from protocol.cursors import fields
 from storage.disk.filesystem import FileSystem
 from storage.segment.cold_lookups import NotCached
-from storage.segment.index_sizes import STRAIGHT_LINES, WARM_BYTES
+from storage.segment.limits import STRAIGHT_LINES, TAIL_BYTES, WARM_BYTES
 
-TAIL_BYTES = 4096
-"""Of entries in memory, which then go to the file."""
 _READ_ENTRIES = 4
 
 

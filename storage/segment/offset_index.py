@@ -11,9 +11,7 @@ from protocol.cursors import fields
 from storage.disk.filesystem import FileSystem
 from storage.errors import CorruptIndex
 from storage.segment.index_file import IndexFile
-from storage.segment.index_sizes import ENTRY_SIZE, POSITION_AT
-
-MAX_RELATIVE_OFFSET = 2**31 - 1
+from storage.segment.limits import ENTRY_SIZE, MAX_RELATIVE_OFFSET, POSITION_AT
 
 _ENTRY = struct.Struct(">ii")
 _unpack = _ENTRY.unpack_from

@@ -8,7 +8,6 @@ append overwrites them. Every method may raise OSError.
 """
 
 import logging
-import sys
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -26,18 +25,13 @@ from storage.errors import CorruptIndex
 from storage.segment.batch_finder import BatchFinder
 from storage.segment.batch_scan import batches_from, header_at
 from storage.segment.cold_lookups import UnwaitingFile
+from storage.segment.limits import FIRST_BYTES, MAX_RELATIVE_OFFSET, NO_TIMESTAMP, UNKNOWN
 from storage.segment.log_settings import LogSettings
-from storage.segment.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
-from storage.segment.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from storage.segment.offset_index import OffsetIndex
+from storage.segment.time_index import TimeIndex, TimestampOffset
 from storage.segment.transaction_index import TransactionIndex
 
 log = logging.getLogger(__name__)
-
-FIRST_BYTES = 4 * 1024 * 1024
-"""By how much a segment grows before disk space is set aside for more: see `reservations`."""
-NEVER = sys.maxsize
-UNKNOWN = -2
-"""The timestamp of a first batch that nobody has read yet."""
 
 
 class RecordPosition(NamedTuple):
