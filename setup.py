@@ -38,11 +38,13 @@ class BuildHotModules(build_ext):
     def finalize_options(self) -> None:
         super().finalize_options()
         self.parallel = self.parallel or os.cpu_count()
-        self.build_temp = str(BUILD / "objects")  # stays, so that only what has changed is compiled again
+        self.build_temp = str(BUILD / "objects")
+        if self.inplace or self.editable_mode:
+            self.build_lib = str(BUILD / "modules")  # stays, so that only what has changed is compiled again
 
     def run(self) -> None:
         """Translate to C, compile, and look at what came of it."""
-        folders = {Path(self.build_lib), *([ROOT] if self.inplace else [])}
+        folders = {Path(self.build_lib), *([ROOT] if self.inplace or self.editable_mode else [])}
         _remove([folder / LIST["record"]() for folder in folders])
         if _translate(self.extensions):
             super().run()
