@@ -13,7 +13,7 @@ HOT: Final = (
 )
 """Compiled from the Python file itself, with the `.pxd` beside it. Without a compiler the same file is run."""
 
-NATIVE: Final = ("storage.native", "broker.network.native")
+NATIVE: Final = ("broker.network.native",)
 """Written in Cython (`.pyx`)."""
 
 SHARED: Final = "protocol.cython_shared"

@@ -59,6 +59,9 @@ def gather(parts: Parts, out: Parts) -> tuple[int, bool]:
 
 def read_cached(region: FileRegion) -> bytes | bytearray | None:
     """The bytes of a small region; None when reading them would wait for the disk, or fails: `FileSender` sees to it."""
+    begun = region.begun
+    if begun is not None and len(begun) == region.length:
+        return begun
     if _NOWAIT is None:
         return region.read()
     # One call that reads or refuses: a probe of both ends and a read would be three.

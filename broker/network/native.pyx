@@ -16,14 +16,10 @@ from posix.types cimport off_t
 
 from protocol.big_endian cimport i32, put32
 from storage.cached_read cimport read_cached
-from storage.native cimport INLINE_BYTES, PACKET_BYTES, PAGE_BYTES, Region, bytes_to_copy
 from storage.slots cimport number, set_slot, slot, slot_of_type
 
 from storage.segment.file_region import FileRegion
 from storage.disk.real_file import RealFile
-
-if not issubclass(FileRegion, Region):
-    raise ImportError("storage.native is not in use, whose fields are read here")
 
 cdef extern from * nogil:
     """
@@ -54,6 +50,15 @@ cdef extern from * nogil:
 
 cdef enum:
     MAX_VECTOR = 16
+    PAGE_BYTES = 4096
+    INLINE_BYTES = 16384
+    PACKET_BYTES = 65536
+
+
+cdef inline int64_t bytes_to_copy(int64_t position, int64_t length) noexcept nogil:
+    # Up to the next page of the file, where what follows leaves as one packet; 0 for a region that is sent in any other way.
+    cdef int64_t copied = PAGE_BYTES - (position & (PAGE_BYTES - 1))
+    return copied if copied < PAGE_BYTES and length > INLINE_BYTES and length - copied <= PACKET_BYTES else 0
 
 
 def gather_fetch(list parts not None, list out not None):
@@ -66,7 +71,7 @@ def gather_fetch(list parts not None, list out not None):
         region = parts[1]
         tail = parts[2]
         if type(head) is bytes and type(region) is FileRegion and type(tail) is bytes:
-            length = (<Region>region).length
+            length = region.length
             if length > INLINE_BYTES:
                 head_size = PyBytes_GET_SIZE(head)
                 size = head_size + length + PyBytes_GET_SIZE(tail)
@@ -99,7 +104,8 @@ cdef bint send_parts(int out, list parts, Py_ssize_t *gone, int64_t *of_next) ex
     cdef Py_ssize_t count = len(parts), number, size
     cdef int in_vector = 0, file = -1
     cdef int64_t copied, length
-    cdef Region region = None
+    cdef bytes begun = None
+    cdef int64_t position = 0
     cdef ssize_t sent
     cdef off_t at
     cdef int64_t left = 0
@@ -117,16 +123,17 @@ cdef bint send_parts(int out, list parts, Py_ssize_t *gone, int64_t *of_next) ex
                 continue
             if type(part) is not FileRegion:
                 return False
-            region = <Region>part
-            copied = bytes_to_copy(region.position, region.length)
-            if not copied or not region.end_is_cached:
+            position = part.position
+            copied = bytes_to_copy(position, part.length)
+            if not copied or not part.end_is_cached:
                 return False
-            length = region.length
-            of = region.file
+            length = part.length
+            of = part.file
+            begun = part.begun
             file = of.descriptor if type(of) is RealFile else of.fileno()
-            if region.begun is not None:
-                vector[in_vector].iov_base = PyBytes_AS_STRING(region.begun)
-            elif read_cached(file, page, <size_t>copied, region.position) == copied:
+            if begun is not None and PyBytes_GET_SIZE(begun) >= copied:
+                vector[in_vector].iov_base = PyBytes_AS_STRING(begun)
+            elif read_cached(file, page, <size_t>copied, position) == copied:
                 vector[in_vector].iov_base = page
             else:
                 return False
@@ -149,7 +156,7 @@ cdef bint send_parts(int out, list parts, Py_ssize_t *gone, int64_t *of_next) ex
             of_next[0] = sent
             return True
         if length:
-            at = region.position + copied
+            at = position + copied
             left = length - copied
             with nogil:
                 sent = sendfile(out, file, &at, <size_t>left)

@@ -100,6 +100,12 @@ cdef inline (int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int6
     return (get64(p), get32(p + 8), get32(p + 12), <int8_t>p[16], <uint32_t>get32(p + 17), get16(p + 21), get32(p + 23), get64(p + 27),
             get64(p + 35), get64(p + 43), get16(p + 51), get32(p + 53), get32(p + 57))
 
+cdef inline (int64_t, int64_t, int64_t, int64_t) read_batch_bounds(bytes data, Py_ssize_t at) except *:
+    if data is None or at < 0 or at > PyBytes_GET_SIZE(data) - 27:
+        raise IndexError("the bytes end too early")
+    cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(data) + at
+    return get64(p), get32(p + 8), <int8_t>p[16], get32(p + 23)
+
 cdef inline (int64_t, Py_ssize_t) uvarint(View data, Py_ssize_t at) except *:
     cdef uint32_t value = 0
     cdef int shift = 0

@@ -30,6 +30,9 @@ read_batch_header = Struct(">qiibIhiqqqhii").unpack_from
 """The head of a record batch: (base offset, length, leader epoch, magic, crc, attributes, last offset delta, base timestamp, max timestamp,
 producer id, producer epoch, base sequence, record count)."""
 
+read_batch_bounds = Struct(">qi4xb6xi").unpack_from
+"""Of the head of a record batch in `bytes`: (base offset, length, magic, last offset delta)."""
+
 stamp = Struct(">qii").pack_into
 """Writes base offset, length and leader epoch into a batch of the frame."""
 

@@ -16,9 +16,8 @@ from bisect import bisect_right
 
 from storage.disk.filesystem import FileSystem
 from storage.segment.cold_lookups import NotCached
+from storage.segment.limits import TAIL_BYTES
 
-TAIL_BYTES = 4096
-"""Of entries in memory, which then go to the file."""
 _WARM_BYTES = 8192
 _STRAIGHT_LINES = 5
 _READ_ENTRIES = 4

@@ -12,9 +12,9 @@ from protocol.cursors import fields
 from storage.disk.filesystem import FileSystem
 from storage.errors import CorruptIndex
 from storage.segment.index_file import IndexFile
+from storage.segment.limits import MAX_RELATIVE_OFFSET
 
 ENTRY_SIZE = 8
-MAX_RELATIVE_OFFSET = 2**31 - 1
 
 _ENTRY = struct.Struct(">ii")
 _unpack = _ENTRY.unpack_from

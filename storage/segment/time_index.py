@@ -12,9 +12,9 @@ from protocol.cursors import fields
 from storage.disk.filesystem import FileSystem
 from storage.errors import CorruptIndex
 from storage.segment.index_file import IndexFile
+from storage.segment.limits import NO_TIMESTAMP
 
 ENTRY_SIZE = 12
-NO_TIMESTAMP = -1
 
 _ENTRY = struct.Struct(">qi")
 _TIMESTAMP = struct.Struct(">q")
