@@ -10,6 +10,21 @@ HOT: Final = (
     "protocol.cursors.response_writer",
     "protocol.cursors.produce",
     "protocol.cursors.fetch",
+    "storage.validation.rules",
+    "storage.validation.run",
+    "storage.validation.batch",
+    "storage.producers.state",
+    "storage.segment.log_settings",
+    "storage.segment.index_file",
+    "storage.segment.offset_index",
+    "storage.segment.time_index",
+    "storage.segment.segment",
+    "storage.log.partition_log",
+    "replication.ports.waiters",
+    "replication.ports.topic_stats",
+    "replication.leader.partition",
+    "broker.handlers.data.delayed_produce",
+    "broker.handlers.data.produce",
 )
 """Compiled from the Python file itself, with the `.pxd` beside it. Without a compiler the same file is run."""
 
