@@ -14,8 +14,8 @@ WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 ROWS ?= 10000000
 RECORD_BYTES ?= 100
-# What a C compiler makes faster; without one, or without Python's headers (Debian: python3-dev), it is left out.
-NATIVE := protocol/native.pyx protocol/native.pxd protocol/big_endian.pxd storage/native.pyx storage/native.pxd storage/cached_read.pxd storage/slots.pxd broker/network/native.pyx
+# What a C compiler makes faster; without one, or without Python's headers (Debian: python3-dev), it runs as Python.
+COMPILED := setup.py protocol/hot_modules.py $(wildcard $(shell $(PYTHON) -c 'import runpy; print(*runpy.run_path("protocol/hot_modules.py")["sources"]())'))
 PACKAGES := broker controller replication storage protocol config benchmarks tests
 
 .PHONY: help compile install serve cluster test test-fast test-medium test-pure lint format docs bench bench-quick bench-long validate soak clean
@@ -42,11 +42,11 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "Python's venv module is missing; on Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: pyproject.toml constraints.txt $(NATIVE) | $(BIN)/python
+$(VENV)/.installed: pyproject.toml constraints.txt $(COMPILED) | $(BIN)/python
 	$(PIP) install --constraint constraints.txt --editable .
 	@touch $@
 
-$(VENV)/.installed-test: pyproject.toml constraints.txt $(NATIVE) | $(BIN)/python
+$(VENV)/.installed-test: pyproject.toml constraints.txt $(COMPILED) | $(BIN)/python
 	$(PIP) install --constraint constraints.txt --editable '.[test,dev,spark]'
 	@touch $@ $(VENV)/.installed
 
@@ -112,4 +112,5 @@ soak: $(VENV)/.installed-test compile
 	OTTLA_SOAK=1000000 $(BIN)/python -m pytest --timeout 3600 tests/integration/test_hostile_clients.py
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info $(patsubst %.pyx,%.c,$(filter %.pyx,$(NATIVE))) $(patsubst %.pyx,%.*.so,$(filter %.pyx,$(NATIVE))) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find $(PACKAGES) -name '*.so' -delete -o -name 'compiled.*.digest' -delete
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

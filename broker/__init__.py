@@ -1,1 +1,3 @@
 """Implements the broker process: connections, requests, waits, groups, metrics, supervisor and command line."""
+
+from protocol import compiled as compiled  # decides what the imports after it find

@@ -1,42 +1,63 @@
-"""The compiled half of hot modules, where this installation has one.
+"""Decides whether the compiled modules are used, before the first of them is imported: all of them, or none.
 
-Modules in Cython, each the `native.pyx` beside those that use it, stand in for functions of the hot path or before them. What they do is
-also written in Python: that is the authority, tests hold both equal, and it is what runs where there was no C compiler at installation,
-and for all that is out of the ordinary. What they are good for:
-`python -m benchmarks.kernel_floor --kinds ottla,ottla-pure-python`.
+They are used when all of them are there and their sources are those that they were made of. `OTTLA_PURE_PYTHON=1` keeps them out. The
+packages that hold compiled modules import this one first.
 """
 
+import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
-MODULES: Final = ("protocol.native", "storage.native", "broker.network.native")
+from protocol.hot_modules import HOT, NATIVE, binaries, digest, record
+
+ROOT: Final = Path(__file__).parent.parent
+MODULES: Final = NATIVE
+
+
+class _SourcesOnly(MetaPathFinder):
+    """Finds the source of a hot module where Python would prefer the binary beside it."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:
+        if fullname not in HOT:
+            return None
+        return spec_from_file_location(fullname, ROOT / f"{fullname.replace('.', '/')}.py")
+
+
+def why_not(root: Path) -> str:
+    """Why the binaries below `root` are not to be used; empty when they are."""
+    if os.environ.get("OTTLA_PURE_PYTHON"):
+        return "OTTLA_PURE_PYTHON is set"
+    if not all(os.path.exists(root / name) for name in binaries()):
+        return "not compiled"
+    try:
+        recorded = (root / record()).read_text(encoding="ascii")
+    except OSError:
+        return "not compiled to the end"
+    return "" if recorded == digest(root) else "a source has changed since: `make install` compiles it"
+
+
+REASON: Final = why_not(ROOT)
+IS_COMPILED: Final = not REASON
+if not IS_COMPILED:
+    sys.meta_path.insert(0, _SourcesOnly())
 
 
 def compiled(name: str) -> Any:
-    """The module of that name, or None. One whose source has changed since it was compiled is left alone: its functions may be others."""
+    """The module in Cython of that name, or None when compiled modules are not used."""
+    if not IS_COMPILED:
+        return None
     try:
-        module = import_module(name)
+        return import_module(name)
     except ImportError:
         return None
-    return None if _is_stale(Path(cast("str", module.__file__))) else module
-
-
-def _is_stale(binary: Path) -> bool:
-    try:
-        return (binary.parent / "native.pyx").stat().st_mtime_ns > binary.stat().st_mtime_ns
-    except OSError:
-        return False  # an installation without sources
-
-
-def leave_out() -> None:
-    """Do without them in this process. To be called before anything that uses them is imported."""
-    for name in MODULES:
-        sys.modules[name] = None  # type: ignore[assignment]  # what an import takes for "there is none"
 
 
 def describe() -> str:
     """What a person is told of them."""
-    found = [name for name in MODULES if compiled(name) is not None]
-    return "compiled" if len(found) == len(MODULES) else f"compiled in part ({', '.join(found)})" if found else "pure Python"
+    return "compiled" if IS_COMPILED else f"pure Python ({REASON})"

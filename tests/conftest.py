@@ -1,15 +1,9 @@
-"""For all tests: processes that they start can be interrupted, whoever started the tests; OTTLA_PURE_PYTHON is heeded, as by `ottla`."""
+"""For all tests: processes that they start can be interrupted, whoever started the tests."""
 
-import os
 import signal
 from typing import Any
 
 import pytest
-
-from protocol.compiled import leave_out
-
-if os.environ.get("OTTLA_PURE_PYTHON"):
-    leave_out()
 
 # A shell's background job ignores SIGINT, and nohup SIGHUP. So would every process that is started from it, but handlers are not inherited.
 for number in (signal.SIGHUP, signal.SIGINT):

@@ -2,18 +2,12 @@
 once."""
 
 import gc
-import os
 from importlib import import_module
 
 import click
 
-from protocol.compiled import leave_out
-
 # Imported objects are long-lived. By default the collector would scan them repeatedly at every start.
 gc.set_threshold(50_000, 20, 100)
-
-if os.environ.get("OTTLA_PURE_PYTHON"):
-    leave_out()
 
 COMMANDS = {
     "serve": "Run a broker.",

@@ -19,13 +19,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from broker.fetching.session_numbers import FINAL_EPOCH, FORGOTTEN, INITIAL_EPOCH, LAST_EPOCH, LET_GO_PER_TURN, NO_SESSION
-from protocol.errors import ErrorCode
 from protocol.uuid import ZERO_UUID
 from replication.leader.partition import Partition
 from replication.leader.progress import ReplicaProgress
-from replication.ports.replica_selector import NO_PREFERENCE
-from replication.reading.asked_partition import NO_EPOCH, AskedPartition
+from replication.reading.asked_partition import AskedPartition
 from replication.reading.fetch_read import FetchParams
+from replication.reading.readers import NO_EPOCH, NO_PREFERENCE
 
 if TYPE_CHECKING:
     from broker.security.client import Client
@@ -211,7 +210,7 @@ class SessionPartition(AskedPartition):
 
     def has_news(self) -> bool:
         """Whether an incremental answer must name it after the last reading. From then on its client has been told."""
-        if self.error_code != ErrorCode.NONE:
+        if self.error_code:
             # Forget, so that the first answer after the error names the partition whatever it says.
             self.told_high_watermark = -1
             return True

@@ -8,14 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from protocol.uuid import ZERO_UUID
-from replication.ports.replica_selector import NO_PREFERENCE
+from replication.reading.readers import NO_EPOCH, NO_PREFERENCE
 from storage.segment.file_region import FileRegion
 
 if TYPE_CHECKING:
     from storage.segment.segment import Segment
-
-NO_EPOCH = -1
 
 
 class AskedPartition:
@@ -74,6 +71,3 @@ class AskedPartition:
         self.leader_epoch = leader_epoch if leader_epoch >= 0 else NO_EPOCH
         self.last_fetched_epoch = last_fetched_epoch if last_fetched_epoch >= 0 else NO_EPOCH
         self.start = start
-
-
-BY_NAME = ZERO_UUID

@@ -11,18 +11,12 @@ from protocol.uuid import ZERO_UUID
 from replication.control.replica_manager import ReplicaManager
 from replication.errors import InconsistentTopicId
 from replication.leader.partition import Partition
-from replication.ports.replica_selector import NO_PREFERENCE, preferred_read_replica
+from replication.ports.replica_selector import preferred_read_replica
 from replication.ports.throttle import ReplicationQuota
-from replication.reading.asked_partition import NO_EPOCH, AskedPartition
+from replication.reading.asked_partition import AskedPartition
+from replication.reading.readers import CONSUMER, NO_EPOCH, NO_PREFERENCE, READ_COMMITTED
 from storage.errors import OffsetOutOfRange
 from storage.log.partition_log import PartitionLog
-
-READ_UNCOMMITTED = 0
-READ_COMMITTED = 1
-
-CONSUMER = -1
-DEBUGGING_CONSUMER = -2
-"""The replica id of a tool that reads up to the log end offset without being a follower."""
 
 
 class FetchParams:

@@ -24,8 +24,8 @@ from storage.disk.filesystem import File, FileSystem
 from storage.errors import SegmentOffsetOverflow
 from storage.segment.batch_scan import batches_from
 from storage.segment.leftovers import remove_cleaned
+from storage.segment.limits import MAX_RELATIVE_OFFSET
 from storage.segment.log_settings import LogSettings
-from storage.segment.offset_index import MAX_RELATIVE_OFFSET
 from storage.segment.segment import Segment
 from storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 

@@ -16,10 +16,9 @@ and begins at or below the log end offset. An OSError becomes a `LogDirFailure`:
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final
 
 from config.topic import TopicConfig
-from protocol.records.batch import CONTROL_MASK, NO_SEQUENCE, TRANSACTIONAL_MASK
+from protocol.records.batch import CONTROL_MASK, HEADER_SIZE, NO_SEQUENCE, TRANSACTIONAL_MASK
 from protocol.records.errors import RecordFormatError
 from storage.disk.file_names import (
     DELETED_SUFFIX,
@@ -57,14 +56,15 @@ from storage.producers import log_snapshot
 from storage.producers.limits import SEQUENCES
 from storage.producers.state import ProducerStateEntry
 from storage.producers.state_manager import ProducerStateManager
-from storage.segment.batch_scan import header_at
+from storage.segment.batch_finder import BatchFinder
 from storage.segment.closed_segment import ClosedSegment
 from storage.segment.cold_lookups import ColdRead, NotCached, UnwaitingFile, check_time_cached, unwaiting_file
 from storage.segment.discards import DISCARD_SEGMENTS, Discard
 from storage.segment.file_region import FileRegion
+from storage.segment.limits import CHUNK_BYTES, INLINE_BYTES, NEVER
 from storage.segment.log_segments import LogSegments
 from storage.segment.log_settings import LogSettings, rules_for
-from storage.segment.segment import NEVER, RecordPosition, Segment
+from storage.segment.segment import RecordPosition, Segment
 from storage.segment.swaps import Swap
 from storage.segment.transaction_index import AbortedTransaction
 from storage.segment.truncated_segment import SegmentBeingTruncated
@@ -75,8 +75,6 @@ from storage.validation.run import BatchRun
 log = logging.getLogger(__name__)
 
 _INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
-_new: Final[Callable[[type[FetchSlice], tuple[FileRegion, int]], FetchSlice]] = tuple.__new__
-"""Without the constructor of a named tuple, which is a Python function."""
 
 
 class PartitionLog:
@@ -507,53 +505,8 @@ class PartitionLog:
         end_offset = end_offset if end_offset < log_end_offset else log_end_offset
         if offset >= end_offset:
             return FetchSlice(None, offset)
-        hints = self.read_hints
-        hint = hints.get(offset)
-        active = self.active_segment
-        file: File | UnwaitingFile | None = None  # how lookups read the segment, once one had to
         try:
-            if hint is not None and hint[1] < hint[0].size:
-                segment, position = hint
-            else:
-                if end_offset == log_end_offset and offset >= active.base_offset:
-                    # No hint is left: who reads on finds the next region this way, too, until the end is near.
-                    indexed = active.between_entries(offset, max_bytes)
-                    if indexed is not None:
-                        return _new(FetchSlice, indexed)
-                found = self._find(offset, may_wait)
-                if found is None:
-                    return FetchSlice(None, offset)
-                segment, position, file = found
-            next_offset = end_offset
-            if segment is active:
-                limit = segment.size if end_offset == log_end_offset else self._position_of(segment, end_offset, None)
-            else:
-                higher = self.segments.higher(segment.base_offset)
-                if higher is not None and end_offset >= higher.base_offset:
-                    limit = segment.size
-                    next_offset = higher.base_offset
-                else:
-                    limit = self._position_of(segment, end_offset, file or self._file_of(segment, may_wait))
-            length = limit - position
-            end_is_cached = False
-            if length > max_bytes:
-                if file is None:
-                    file = self._file_of(segment, may_wait)
-                end, next_offset = segment.whole_batches_end(position, position + max_bytes, file)
-                length = end - position
-                if length:
-                    end_is_cached = True  # the header that begins there was read
-                else:
-                    header = header_at(file, position, segment.size)
-                    if header is None or not min_one_batch or max_bytes < 0:
-                        return FetchSlice(None, offset)
-                    length = header.size
-                    next_offset = header.next_offset
-            elif length <= 0:
-                return FetchSlice(None, offset)
-            if next_offset not in hints:
-                _remember(hints, next_offset, segment, position + length)
-            return _new(FetchSlice, (FileRegion(segment.file, position, length, end_is_cached), next_offset))
+            return self._find_batches(offset, max_bytes, end_offset, min_one_batch, may_wait)
         except NotCached as cold:
             raise ColdRead(self.topic_partition, cold) from None
         except OSError as error:
@@ -561,31 +514,80 @@ class PartitionLog:
         except RecordFormatError as error:
             raise CorruptRecord(self.topic_partition, f"at offset {offset}: {error}") from None
 
+    def _find_batches(self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool, may_wait: bool) -> FetchSlice:
+        ahead = max_bytes if HEADER_SIZE < max_bytes <= INLINE_BYTES else CHUNK_BYTES
+        finder: BatchFinder | None = None
+        hint = self.read_hints.get(offset)
+        if hint is not None and hint[1] < hint[0].size:
+            segment, position = hint
+        else:
+            # Who reads on finds the next region this way, too, until the end is near and is remembered.
+            found = self._locate(offset, ahead, may_wait)
+            if found is None:
+                return FetchSlice(None, offset)
+            segment, finder = found
+            position = finder.position
+        next_offset = end_offset
+        higher = None if segment is self.active_segment else self.segments.higher(segment.base_offset)
+        if higher is None and end_offset == self.log_end_offset:
+            limit = segment.size
+        elif higher is not None and end_offset >= higher.base_offset:
+            limit = segment.size
+            next_offset = higher.base_offset
+        else:
+            limit = self._position_of(segment, end_offset, may_wait)
+        length = limit - position
+        if length <= 0:
+            return FetchSlice(None, offset)
+        end_is_cached = False
+        if length > max_bytes:
+            if finder is None:
+                finder = segment.finder(self._file_of(segment, may_wait))
+                if not finder.stand_at(position, ahead):
+                    return FetchSlice(None, offset)
+            length = finder.fit(max_bytes)
+            if length:
+                next_offset = finder.next_offset
+                end_is_cached = finder.has_read(position + length)
+            elif min_one_batch and max_bytes >= 0:
+                length = finder.end - position
+                next_offset = finder.last_offset + 1
+            else:
+                return FetchSlice(None, offset)
+        if next_offset not in self.read_hints:
+            self._remember(next_offset, segment, position + length)
+        begun = None if finder is None else finder.read_of(position, length)
+        return FetchSlice(FileRegion(segment.file, position, length, end_is_cached, begun), next_offset)
+
     def _file_of(self, segment: Segment, may_wait: bool) -> File | UnwaitingFile:
         """How lookups read the segment. Raises NotCached."""
         return segment.file if may_wait or segment is self.active_segment else unwaiting_file(segment)
 
-    def _find(self, offset: int, may_wait: bool) -> tuple[Segment, int, File | UnwaitingFile] | None:
-        """The segment, the position in it, and how it was read."""
+    def _locate(self, offset: int, ahead: int, may_wait: bool) -> tuple[Segment, BatchFinder] | None:
+        """The segment that holds the batch with `offset`, or the one that follows a gap, and a finder that stands at the batch."""
         segment = self.segments.floor(offset)
         while segment is not None:
-            file = segment.file if may_wait or segment is self.active_segment else unwaiting_file(segment)
-            position = segment.locate(offset, file)
-            if position is not None:
-                return segment, position, file
+            finder = segment.finder(self._file_of(segment, may_wait))
+            if finder.locate(offset, ahead):
+                return segment, finder
             segment = self.segments.higher(segment.base_offset)
         return None
 
-    def _position_of(self, segment: Segment, end_offset: int, file: File | UnwaitingFile | None) -> int:
+    def _position_of(self, segment: Segment, end_offset: int, may_wait: bool) -> int:
         """Where the batches of `segment` that end below `end_offset` end."""
         hint = self.read_hints.get(end_offset)
         if hint is not None and hint[0] is segment:
             return hint[1]
-        position = segment.locate(end_offset, file)
-        if position is None:
-            position = segment.size
-        _remember(self.read_hints, end_offset, segment, position)
+        finder = segment.finder(self._file_of(segment, may_wait))
+        position = finder.position if finder.locate(end_offset, HEADER_SIZE) else segment.size
+        self._remember(end_offset, segment, position)
         return position
+
+    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+        hints = self.read_hints
+        if len(hints) >= MAX_HINTS:
+            del hints[next(iter(hints))]
+        hints[offset] = (segment, position)
 
     def offset_for_timestamp(self, timestamp_ms: int, may_wait: bool = True) -> OffsetAndTimestamp | None:
         """The first record whose timestamp is at least `timestamp_ms`; None if there is none. Reads the disk, decompresses one batch.
@@ -971,7 +973,7 @@ class PartitionLog:
 
     def _remove_segments(self, deletable: Sequence[Segment]) -> None:
         """Deletes the oldest segments, `deletable`, but not all, and moves the log start offset behind them."""
-        following = self.segments.higher(deletable[-1].base_offset)
+        following = self.segments.higher(deletable[len(deletable) - 1].base_offset)
         if following is not None:
             self.increment_log_start_offset(following.base_offset, "segment deletion")
         self.read_hints.clear()
@@ -1130,12 +1132,6 @@ class PartitionLog:
         except OSError as error:
             raise LogDirFailure(self.log_dir, self.directory, error.strerror or str(error)) from error
         log.info("%s: deleted %s", self.topic_partition, self.directory)
-
-
-def _remember(hints: dict[int, tuple[Segment, int]], offset: int, segment: Segment, position: int) -> None:
-    if len(hints) >= MAX_HINTS:
-        del hints[next(iter(hints))]
-    hints[offset] = (segment, position)
 
 
 def _check_unknown(segment: Segment, count: int) -> None:

@@ -35,9 +35,9 @@ from storage.log.producer_replay import read_marker, rebuild_producer_state, rep
 from storage.producers.state_manager import ProducerStateManager, snapshot_offsets
 from storage.segment.batch_scan import header_at, whole_batches
 from storage.segment.leftovers import settle_leftovers
+from storage.segment.limits import MAX_RELATIVE_OFFSET
 from storage.segment.log_segments import LogSegments
 from storage.segment.log_settings import LogSettings
-from storage.segment.offset_index import MAX_RELATIVE_OFFSET
 from storage.segment.segment import Segment
 from storage.segment.split import find_overflowed_segment, has_its_parts, split_overflowed_segment
 

@@ -80,17 +80,20 @@ class ProducerStateEntry:
     @property
     def last_sequence(self) -> int:
         """The last sequence number of the current epoch, -1 when it has written no data."""
-        return self.batches[-1][0] if self.batches else NO_SEQUENCE
+        batches = self.batches
+        return batches[len(batches) - 1][0] if batches else NO_SEQUENCE
 
     @property
     def last_data_offset(self) -> int:
         """The offset of the last data record remembered, -1 when there is none."""
-        return self.batches[-1][1] if self.batches else NONE
+        batches = self.batches
+        return batches[len(batches) - 1][1] if batches else NONE
 
     @property
     def last_offset_delta(self) -> int:
         """Records in the last batch less one."""
-        return self.batches[-1][2] if self.batches else 0
+        batches = self.batches
+        return batches[len(batches) - 1][2] if batches else 0
 
     def batch_with_range(self, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
         """The remembered batch that has exactly these sequence numbers."""
@@ -151,7 +154,7 @@ class ProducerState:
             return None
         batches = entry.batches
         epoch = entry.producer_epoch
-        if not (producer_epoch == epoch and batches and first_sequence == batches[-1][0] + 1):
+        if not (producer_epoch == epoch and batches and first_sequence == batches[len(batches) - 1][0] + 1):
             if producer_epoch == epoch:
                 duplicate = entry.batch_with_range(first_sequence, last_sequence)
                 if duplicate is not None:

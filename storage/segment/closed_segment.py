@@ -2,7 +2,8 @@
 
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import LogClosed
-from storage.segment.segment import NEVER, Segment
+from storage.segment.limits import NEVER
+from storage.segment.segment import Segment
 
 
 class ClosedSegment(Segment):

@@ -4,41 +4,33 @@ Made by the log, sent by the network. A region holds its `File`, and a `File` cl
 so a segment that is deleted while a slow consumer still reads it stays readable until that response is out.
 """
 
-from typing import TYPE_CHECKING
-
-from protocol.compiled import compiled
 from storage.disk.filesystem import File
 
 _WARM_BYTES = 256 * 1024
 
 
-class Region:
-    """What a `FileRegion` holds. Nobody changes it: another place is another region."""
+class FileRegion:
+    """`length` bytes of `file` from `position`. Nobody changes it: another place is another region.
 
-    __slots__ = ("end_is_cached", "file", "length", "position")
+    `end_is_cached`: whoever made it has just looked at what is there where it ends. `begun`: its first bytes, if they were read along.
+    """
 
-    def __init__(self, file: File, position: int, length: int, end_is_cached: bool = False) -> None:
-        self.end_is_cached = end_is_cached
+    __slots__ = ("begun", "end_is_cached", "file", "length", "position")
+
+    def __init__(self, file: File, position: int, length: int, end_is_cached: bool = False, begun: bytes | None = None) -> None:
         self.file = file
         self.position = position
         self.length = length
-
-
-if not TYPE_CHECKING and (_native := compiled("storage.native")) is not None:
-    Region = _native.Region
-
-
-class FileRegion(Region):
-    """`length` bytes of `file` from `position`. `end_is_cached`: whoever made it has just looked at what is there where it ends."""
-
-    __slots__ = ()
+        self.end_is_cached = end_is_cached
+        self.begun = begun
 
     def __len__(self) -> int:
         return self.length
 
     def read(self) -> bytes:
         """The bytes, copied; for small bodies, TLS, and what the broker itself reads."""
-        return self.file.pread(self.length, self.position)
+        begun = self.begun
+        return begun if begun is not None and len(begun) == self.length else self.file.pread(self.length, self.position)
 
     def is_cached(self) -> bool:
         """Whether sending it would not wait for the disk, as far as the page cache tells without waiting (0.5 µs per 64 KiB)."""
@@ -49,7 +41,3 @@ class FileRegion(Region):
         position, end = self.position, self.position + self.length
         while position < end and self.file.pread(min(_WARM_BYTES, end - position), position):
             position += _WARM_BYTES
-
-
-if not TYPE_CHECKING and _native is not None:
-    _native.find_as(FileRegion)

@@ -8,13 +8,10 @@ append overwrites them. Every method may raise OSError.
 """
 
 import logging
-import struct
-import sys
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from protocol.compiled import compiled
-from protocol.records.batch import CURRENT_MAGIC, HEADER_SIZE, BatchHeader, Buffer
+from protocol.records.batch import HEADER_SIZE, BatchHeader, Buffer
 from protocol.records.reader import iter_records
 from storage.disk.file_names import (
     LOG_SUFFIX,
@@ -24,30 +21,17 @@ from storage.disk.file_names import (
     file_name,
 )
 from storage.disk.filesystem import File, FileSystem
-from storage.disk.real_file import RealFile
 from storage.errors import CorruptIndex
+from storage.segment.batch_finder import BatchFinder
 from storage.segment.batch_scan import batches_from, header_at
 from storage.segment.cold_lookups import UnwaitingFile
-from storage.segment.file_region import FileRegion
+from storage.segment.limits import FIRST_BYTES, MAX_RELATIVE_OFFSET, NO_TIMESTAMP, UNKNOWN
 from storage.segment.log_settings import LogSettings
-from storage.segment.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
-from storage.segment.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from storage.segment.offset_index import OffsetIndex
+from storage.segment.time_index import TimeIndex, TimestampOffset
 from storage.segment.transaction_index import TransactionIndex
 
 log = logging.getLogger(__name__)
-
-FIRST_BYTES = 4 * 1024 * 1024
-"""By how much a segment grows before disk space is set aside for more: see `reservations`."""
-NEVER = sys.maxsize
-UNKNOWN = -2
-"""The timestamp of a first batch that nobody has read yet."""
-
-_BOUNDS = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
-BOUNDS_SIZE = _BOUNDS.size
-_unpack_bounds = _BOUNDS.unpack
-_NO_BATCH = (-1, -1)
-
-_native: Final = compiled("storage.native")
 
 
 class RecordPosition(NamedTuple):
@@ -385,114 +369,18 @@ class Segment:
 
     # ---- finding
 
-    def locate(self, offset: int, file: File | UnwaitingFile | None = None) -> int | None:
-        """Where the first batch that ends at or after `offset` begins; None if all end before. `file` is how to read; as ever if None."""
-        if file is None:
-            file = self.file
-        entry_offset, position, next_entry_offset, next_position = self.offset_index.bracket(offset)
-        if next_position != -1:
-            # Large batches have an index entry each, and one header is all that has to be read.
-            base_offset, last_offset = self._batch_of(file, next_entry_offset, next_position)
-            if base_offset <= offset <= last_offset:
-                return next_position
-            if base_offset < 0:
-                return self._locate_anew(file, offset)
-        if position and self._batch_of(file, entry_offset, position)[0] < 0:
-            return self._locate_anew(file, offset)
-        return self._scan(file, position, offset)
+    def finder(self, file: File | UnwaitingFile | None = None) -> BatchFinder:
+        """Looks for batches. `file` is how to read; as ever if None."""
+        return BatchFinder(self, self.file if file is None else file, self.offset_index, self.base_offset, self.size)
 
-    def _locate_anew(self, file: File | UnwaitingFile, offset: int) -> int | None:
-        self.rebuild_indexes()
-        return self._scan(file, self.offset_index.lookup(offset).position, offset)
-
-    def _scan(self, file: File | UnwaitingFile, position: int, offset: int) -> int | None:
-        for found, header in batches_from(file, position, self.size):
-            if header.last_offset >= offset:
-                return found
-        return None
+    def locate(self, offset: int) -> int | None:
+        """Where the first batch that ends at or after `offset` begins; None if all end before."""
+        finder = self.finder()
+        return finder.position if finder.locate(offset, HEADER_SIZE) else None
 
     def index_position(self, offset: int, file: File | UnwaitingFile | None = None) -> int:
-        """Where to begin looking for `offset`: the beginning of a batch, as the index says.
-
-        An index that leads to any other place is not this segment's, and is rebuilt.
-        """
-        entry = self.offset_index.lookup(offset)
-        if entry.position and self._batch_of(self.file if file is None else file, *entry)[0] < 0:
-            self.rebuild_indexes()
-            return self.offset_index.lookup(offset).position
-        return entry.position
-
-    def _batch_of(self, file: File | UnwaitingFile, entry_offset: int, position: int) -> tuple[int, int]:
-        """First and last offset of the batch that an index entry leads to, (-1, -1) if there is none.
-
-        The entry names the last offset of that batch, or of one that was appended together with it.
-        """
-        size = self.size
-        if 0 < position <= size - HEADER_SIZE:
-            # Only what is needed of a header, for a lookup does this once or twice (1.0 µs; all of it costs 2.5).
-            base_offset, length, magic, last_offset_delta = _unpack_bounds(file.pread(BOUNDS_SIZE, position))
-            last_offset: int = base_offset + last_offset_delta
-            if magic == CURRENT_MAGIC and self.base_offset <= base_offset <= last_offset <= entry_offset and position + length < size:
-                return base_offset, last_offset
-        log.warning(
-            "%s says that offset %d is at byte %d, where it is not; rebuilt from the log file",
-            self.offset_index.path,
-            entry_offset,
-            position,
-        )
-        return _NO_BATCH
-
-    def whole_batches_end(self, position: int, cut: int, file: File | UnwaitingFile | None = None) -> tuple[int, int]:
-        """Of the batches from `position` on, some that end at or before `cut`: where they end, and the offset that follows.
-
-        (`position`, -1) if not even the first does. The index knows an end near `cut`; when that gives up more than a quarter of the room,
-        the headers behind it are read too.
-        """
-        if file is None:
-            file = self.file
-        end, next_offset = position, -1
-        entry_offset, entry_position = self.offset_index.lookup_position(cut)
-        if entry_position > position:
-            base_offset, _ = self._batch_of(file, entry_offset, entry_position)
-            if base_offset < 0:
-                self.rebuild_indexes()
-            else:
-                end, next_offset = entry_position, base_offset
-                if cut - end <= (cut - position) // 4:
-                    return end, next_offset
-        for found, header in batches_from(file, end, self.size):
-            if found + header.size > cut:
-                break
-            end, next_offset = found + header.size, header.next_offset
-        return end, next_offset
-
-    def between_entries(self, offset: int, max_bytes: int) -> tuple[FileRegion, int] | None:
-        """The batch with `offset` and those behind it, and the offset that follows; None unless entries of the index lead to both ends.
-
-        What `locate` and `whole_batches_end` would find, in one go, for most reads that no hint helps.
-        """
-        index = self._offset_index or self.offset_index
-        file = self._file or self.file
-        size = self.size
-        if _native is not None and type(file) is RealFile:
-            found: tuple[FileRegion, int] | None = _native.between_entries(
-                file, *index.entries_around(offset), self.base_offset, size, offset, max_bytes
-            )
-            return found
-        _, _, last_offset, position = index.bracket(offset)
-        cut = position + max_bytes
-        if position <= 0 or cut >= size:
-            return None
-        end_last_offset, end = index.lookup_position(cut)
-        if not position < end <= size - HEADER_SIZE or cut - end > max_bytes // 4:
-            return None
-        first, length, magic, delta = _unpack_bounds(file.pread(BOUNDS_SIZE, position))
-        if magic != CURRENT_MAGIC or not self.base_offset <= first <= offset <= first + delta <= last_offset or position + length >= size:
-            return None
-        next_offset, length, magic, delta = _unpack_bounds(file.pread(BOUNDS_SIZE, end))
-        if magic != CURRENT_MAGIC or not offset < next_offset <= next_offset + delta <= end_last_offset or end + length >= size:
-            return None
-        return FileRegion(file, position, end - position, True), next_offset
+        """Where to begin looking for `offset`: the beginning of a batch, as the index says."""
+        return self.finder(file).indexed_position(offset)
 
     def read_end(self) -> tuple[int, int]:
         """The offset after the last whole batch, and where that batch ends."""

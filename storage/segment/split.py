@@ -15,8 +15,8 @@ from protocol.records.errors import RecordFormatError
 from storage.disk.file_names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, file_name
 from storage.disk.filesystem import FileSystem
 from storage.segment.batch_scan import batches_from
+from storage.segment.limits import MAX_RELATIVE_OFFSET
 from storage.segment.log_settings import LogSettings
-from storage.segment.offset_index import MAX_RELATIVE_OFFSET
 from storage.segment.segment import Segment
 
 log = logging.getLogger(__name__)

@@ -5,9 +5,10 @@ from typing import NoReturn
 from storage.disk.filesystem import File, FileSystem
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import LogBeingTruncated
+from storage.segment.limits import UNKNOWN
 from storage.segment.log_settings import LogSettings
 from storage.segment.offset_index import OffsetIndex
-from storage.segment.segment import UNKNOWN, Segment
+from storage.segment.segment import Segment
 from storage.segment.time_index import TimeIndex, TimestampOffset
 from storage.segment.transaction_index import TransactionIndex
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from storage.disk.filesystem import FileSystem
 from storage.log.context import Submit
-from storage.segment.segment import FIRST_BYTES, NEVER, Segment
+from storage.segment.limits import FIRST_BYTES, NEVER
+from storage.segment.segment import Segment
 
 if TYPE_CHECKING:
     from storage.log.partition_log import PartitionLog

@@ -18,10 +18,10 @@ from protocol.messages.header import ResponseHeader
 from protocol.records.batch import LOG_OVERHEAD
 from protocol.schema.registry import api
 from protocol.schema.wire import ProtocolError
+from storage.log.origins import CLIENT
 from storage.segment.file_region import FileRegion
 from storage.segment.transaction_index import AbortedTransaction as AbortedInLog
-from storage.validation.batch import validate_produce
-from tests.support.batches import FIRST_TIMESTAMP, a_batch
+from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_run
 from tests.support.connections import ClientConnection
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 
@@ -45,8 +45,7 @@ def fill(services: Services) -> None:
     for index in (0, 2):
         partition = services.replica_manager.partition_or_raise(TOPIC, index)
         for _ in range(BATCHES):
-            batch = validate_produce(a_batch(RECORDS, value_bytes=100), partition.log.rules, FIRST_TIMESTAMP)
-            partition.append_as_leader(batch, -1, FIRST_TIMESTAMP)
+            partition.append(a_run(a_batch(RECORDS, value_bytes=100)), -1, FIRST_TIMESTAMP, CLIENT)
 
 
 def a_fetch(services: Services, version: int, *indexes: int, **changes: Any) -> FetchRequest:

@@ -21,7 +21,8 @@ from replication.leader.partition import Partition
 from replication.ports.cluster import MetadataCache
 from replication.ports.isr_proposals import IsrDecision, IsrProposal
 from replication.reading.asked_partition import AskedPartition
-from replication.reading.fetch_read import READ_UNCOMMITTED, FetchParams, read_one
+from replication.reading.fetch_read import FetchParams, read_one
+from replication.reading.readers import READ_UNCOMMITTED
 from storage.disk.clock import elapsed_ms
 from storage.disk.filesystem import FileSystem
 from storage.log.origins import CLIENT

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config")
 FOLDERS = (*FLOORS, "tests", "benchmarks", "docs")
 TOP_LEVEL = {
-    *FOLDERS, ".ci", ".gitignore", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "constraints.txt", "pyproject.toml",
+    *FOLDERS, ".ci", ".gitignore", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "constraints.txt", "pyproject.toml", "setup.py",
 }  # fmt: skip
 FILES_TO_COME = {"Dockerfile", "CHANGELOG.md", ".dockerignore", ".github"}
 """May stand at the top, too, and need not."""
@@ -29,7 +29,6 @@ EXEMPT_FOLDERS = {"protocol/messages"}
 """Folders with one module for each thing of one kind."""
 
 LONG_FUNCTIONS = {
-    "broker/network/connection.py: process",
     "broker/network/sendfile.py: _send_at_once",
     "protocol/follower_fetch.py: read_follower_answer",
 }

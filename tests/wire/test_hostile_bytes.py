@@ -4,7 +4,7 @@ import tracemalloc
 from functools import cache
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.api_keys import ApiKey
@@ -13,8 +13,7 @@ from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.header import RequestHeader
 from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.produce_fast_path import read_one_batch
+from protocol.messages.produce import ProduceRequest, TopicProduceData
 from protocol.schema.api_versions import DECLARED_APIS
 from protocol.schema.message import Message
 from protocol.schema.registry import api
@@ -99,20 +98,6 @@ def test_every_recorded_frame_cut_anywhere_is_refused_or_shorter() -> None:
         for cut in range(0, end, step):
             with pytest.raises(ProtocolError):
                 frame.body_class.decode(body[:cut], frame.version)
-
-
-@settings(max_examples=300, deadline=None)
-@given(version=st.integers(3, 11), data=BYTES)
-@example(version=9, data=b"\x00\x00\x00\x00\x00\x00\x00\x02\x02a\x02\x00\x00\x00\x00\xff\xff\xff\xff\x0f")
-def test_the_fast_reader_of_produce_reads_what_the_general_one_reads_or_gives_way(version: int, data: bytes) -> None:
-    found = read_one_batch(memoryview(data), 0, version)
-    if found is None:
-        return
-    (acks, timeout_ms, topic, partition), records = found
-    request, _ = ProduceRequest.decode(data, version)
-    data_of_one = PartitionProduceData(index=partition, records=bytes(records))
-    assert request.topic_data == [TopicProduceData(name=topic, partition_data=[data_of_one])]
-    assert (request.transactional_id, request.acks, request.timeout_ms) == (None, acks, timeout_ms)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from protocol.records.reader import record_data, walk_records
 from storage.disk.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name
 from storage.disk.filesystem import RealFileSystem
 from storage.errors import StorageError
-from storage.segment.offset_index import MAX_RELATIVE_OFFSET
+from storage.segment.limits import MAX_RELATIVE_OFFSET
 from storage.segment.transaction_index import TransactionIndex
 
 MAX_PROBLEMS = 20

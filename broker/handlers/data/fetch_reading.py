@@ -17,6 +17,8 @@ from broker.fetching.fetch_sessions import FetchSessionError, FetchSessionIdNotF
 from broker.fetching.session_numbers import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
 from broker.handlers.data.fetch_stages import (
     ANSWERED,
+    CLUSTER,
+    CLUSTER_ACTION,
     FIRST_THAT_KNOWS_STORAGE_ERRORS,
     FIRST_THAT_MAY_READ_FROM_FOLLOWERS,
     FIRST_WITH_ONE_BATCH,
@@ -24,8 +26,18 @@ from broker.handlers.data.fetch_stages import (
     FIRST_WITH_ZSTD,
     FIRST_WITHOUT_OLD_FORMATS,
     GATHERING,
+    NO_ERROR,
+    NOT_AUTHORIZED,
+    NOT_LEADER,
+    READ,
     READING,
+    STORAGE_ERROR,
     TAKING,
+    TOPIC,
+    UNKNOWN,
+    UNKNOWN_ID,
+    UNSUPPORTED_COMPRESSION,
+    UNSUPPORTED_VERSION,
     VERIFYING,
     WAITING,
     WATCHING,
@@ -37,16 +49,14 @@ from broker.handlers.data.topic_counters import count_failed_fetch
 from broker.network.request_channel import Parts
 from broker.network.throttle import QuotaType
 from broker.request.services import Services
-from broker.security.authorizer import Operation, ResourceType
 from config.topic import COMPRESSION_TYPE
 from protocol.cursors.fetch import FetchReader
 from protocol.cursors.kinds import END, FORGOTTEN, PARTITION
 from protocol.errors import ErrorCode
 from replication.errors import ReplicationError
 from replication.leader.partition import Partition
-from replication.ports.replica_selector import NO_PREFERENCE
-from replication.reading.asked_partition import NO_EPOCH
-from replication.reading.fetch_read import CONSUMER, DEBUGGING_CONSUMER, FetchParams, note_end, read_one
+from replication.reading.fetch_read import FetchParams, note_end, read_one
+from replication.reading.readers import CONSUMER, DEBUGGING_CONSUMER, NO_EPOCH, NO_PREFERENCE
 from storage.disk.clock import elapsed_ms
 from storage.errors import StorageError
 
@@ -130,7 +140,7 @@ class Fetch:
         self._at = 0
         self._topic = b""
         self._of_topic: dict[int, Partition] | None = None
-        self._refusal = ErrorCode.NONE
+        self._refusal = NO_ERROR
         self._current: SessionPartition | None = None
         self._writer: FetchWriter | None = None
         self._finds_later = False
@@ -343,7 +353,7 @@ class Fetch:
         """Find the partition, check whether and how far the client may read it, and read it."""
         if asked.topic is not self._topic:
             self._look_up_topic(asked)
-        if self._refusal != ErrorCode.NONE:
+        if self._refusal:
             self._refuse(asked, self._refusal)
             return
         index = asked.index
@@ -351,7 +361,7 @@ class Fetch:
         name = asked.name
         assert name is not None  # or it would have been refused
         if partition is None and self._replicas.cluster.partition(name, index) is None:
-            self._refuse(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self._refuse(asked, UNKNOWN)
             return
         params = self.params
         asked.is_unknown = False
@@ -367,12 +377,12 @@ class Fetch:
             count_failed_fetch(self._replicas, name, error)
             self._fail(asked, partition_error(error, self.services))
             return
-        if self._version < FIRST_WITH_ZSTD and (refused := self._too_old_for(partition)) != ErrorCode.NONE:
+        if self._version < FIRST_WITH_ZSTD and (refused := self._too_old_for(partition)):
             params.left, params.size, params.min_one_batch = left, size, min_one_batch
             self._fail(asked, refused)
             asked.aborted = ()
             return
-        asked.error_code = ErrorCode.NONE
+        asked.error_code = NO_ERROR
         if asked.diverging_epoch != NO_EPOCH or asked.preferred_read_replica != NO_PREFERENCE:
             self._is_diverted = True
         if self._finds_later and asked.offset < asked.end_offset:
@@ -390,20 +400,20 @@ class Fetch:
         name = asked.name
         self._of_topic = None
         if name is None:
-            self._refusal = ErrorCode.UNKNOWN_TOPIC_ID
+            self._refusal = UNKNOWN_ID
         elif not self._may_read(name):
-            self._refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            self._refusal = NOT_AUTHORIZED
         else:
-            self._refusal = ErrorCode.NONE
+            self._refusal = NO_ERROR
             self._of_topic = self._replicas.partitions.get(name)
 
     def _may_read(self, name: str) -> bool:
         access = self.connection.access
         if self.params.replica_id >= 0:
-            return access.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-        return access.may(Operation.READ, ResourceType.TOPIC, name)
+            return access.may(CLUSTER_ACTION, CLUSTER)
+        return access.may(READ, TOPIC, name)
 
-    def _refuse(self, asked: SessionPartition, code: ErrorCode) -> None:
+    def _refuse(self, asked: SessionPartition, code: int) -> None:
         """What the cluster does not know is no reason to answer at once, as in Apache Kafka."""
         asked.stand_at(None)
         asked.region = None
@@ -412,21 +422,21 @@ class Fetch:
         asked.error_code = code
         self._unknown.append(asked)
 
-    def _fail(self, asked: SessionPartition, code: ErrorCode) -> None:
+    def _fail(self, asked: SessionPartition, code: int) -> None:
         self._failed = True
-        if code == ErrorCode.KAFKA_STORAGE_ERROR and self._version < FIRST_THAT_KNOWS_STORAGE_ERRORS:
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if code == STORAGE_ERROR and self._version < FIRST_THAT_KNOWS_STORAGE_ERRORS:
+            code = NOT_LEADER
         asked.region = None
         asked.aborted = None
         asked.error_code = code
 
-    def _too_old_for(self, partition: Partition) -> ErrorCode:
+    def _too_old_for(self, partition: Partition) -> int:
         """Why a reader of this version could not understand what the log holds."""
         if partition.log.config[COMPRESSION_TYPE] == "zstd":
-            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+            return UNSUPPORTED_COMPRESSION
         if self._version < FIRST_WITHOUT_OLD_FORMATS:
-            return ErrorCode.UNSUPPORTED_VERSION
-        return ErrorCode.NONE
+            return UNSUPPORTED_VERSION
+        return NO_ERROR
 
     # -- what follows a reading --------------------------------------------------------------------------------------------
 

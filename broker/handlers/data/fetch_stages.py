@@ -1,9 +1,12 @@
-"""Names the stages of a Fetch on its way, and the versions that it depends on.
+"""Names the stages of a Fetch on its way, the versions that it depends on, and the codes that it uses.
 
 Not compiled: compiled modules take these as constants in C.
 """
 
 from typing import Final
+
+from broker.security.authorizer import Operation, ResourceType
+from protocol.errors import ErrorCode
 
 VERIFYING: Final = 0
 """The request is read to its end, before a session learns of it."""
@@ -20,6 +23,21 @@ WAITING: Final = 5
 GATHERING: Final = 6
 """The fetch is to be read and answered when this turn of the loop brings no more."""
 ANSWERED: Final = 7
+
+NO_ERROR: Final = int(ErrorCode.NONE)
+STORAGE_ERROR: Final = int(ErrorCode.KAFKA_STORAGE_ERROR)
+NOT_LEADER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+FENCED: Final = int(ErrorCode.FENCED_LEADER_EPOCH)
+NOT_AUTHORIZED: Final = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+UNKNOWN_ID: Final = int(ErrorCode.UNKNOWN_TOPIC_ID)
+UNKNOWN: Final = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+UNSUPPORTED_VERSION: Final = int(ErrorCode.UNSUPPORTED_VERSION)
+UNSUPPORTED_COMPRESSION: Final = int(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+
+READ: Final = int(Operation.READ)
+CLUSTER_ACTION: Final = int(Operation.CLUSTER_ACTION)
+TOPIC: Final = int(ResourceType.TOPIC)
+CLUSTER: Final = int(ResourceType.CLUSTER)
 
 FIRST_WITH_ONE_BATCH: Final = 3
 """From this version on one batch is returned however large it is."""

@@ -9,18 +9,23 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from broker.fetching.fetch_session import FetchSession, SessionPartition
-from broker.handlers.data.fetch_stages import FETCH_ERRORS, FIRST_WITH_DIVERGING_EPOCHS, FIRST_WITH_LEADER_HINTS
+from broker.handlers.data.fetch_stages import (
+    FENCED,
+    FETCH_ERRORS,
+    FIRST_WITH_DIVERGING_EPOCHS,
+    FIRST_WITH_LEADER_HINTS,
+    NO_ERROR,
+    NOT_LEADER,
+    UNSUPPORTED_VERSION,
+)
 from broker.handlers.data.leader_hints import current_leader, leader_nodes
 from broker.request.services import Services
 from protocol.cursors.fetch import FetchAnswer
-from protocol.errors import ErrorCode
-from replication.reading.asked_partition import NO_EPOCH
 from replication.reading.fetch_read import FetchParams
+from replication.reading.readers import NO_EPOCH
 
 if TYPE_CHECKING:
     from broker.network.request_channel import Parts
-
-ASKS_FOR_A_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
 class FetchWriter:
@@ -43,7 +48,7 @@ class FetchWriter:
     )
 
     def __init__(self, version: int, correlation_id: int, session: FetchSession, params: FetchParams, services: Services) -> None:
-        self.error_code = ErrorCode.NONE
+        self.error_code = NO_ERROR
         self.throttle_time_ms = 0
         self.is_incremental = False
         self._version = version
@@ -63,7 +68,7 @@ class FetchWriter:
         if asked.has_news() or not self.is_incremental:
             answer = self._answer
             answer.begin_topic(asked.topic)
-            if asked.error_code != ErrorCode.NONE:
+            if asked.error_code:
                 self._write_failure(asked)
             elif asked.diverging_epoch == NO_EPOCH:
                 if region is not None:
@@ -71,7 +76,7 @@ class FetchWriter:
                 self._sound += 1
                 answer.put(
                     asked.index,
-                    ErrorCode.NONE,
+                    NO_ERROR,
                     asked.high_watermark,
                     asked.last_stable_offset,
                     asked.log_start_offset,
@@ -112,7 +117,7 @@ class FetchWriter:
     def _write_failure(self, asked: SessionPartition) -> None:
         code = asked.error_code
         leader_id = leader_epoch = -1
-        if self._version >= FIRST_WITH_LEADER_HINTS and code in ASKS_FOR_A_LEADER:
+        if self._version >= FIRST_WITH_LEADER_HINTS and code in (NOT_LEADER, FENCED):
             leader_id, leader_epoch = current_leader(self._services.replica_manager, asked.name or "", asked.index)
             if self._leader_ids is None:
                 self._leader_ids = set()
@@ -131,14 +136,14 @@ class FetchWriter:
         code = self.error_code
         if self._is_untellable:
             # A later version told the session of the last epoch that was fetched, and this one cannot be told where the logs diverge.
-            code = ErrorCode.UNSUPPORTED_VERSION
+            code = UNSUPPORTED_VERSION
             answer = FetchAnswer(self._version, self._correlation_id)
             for asked in named:
                 answer.begin_topic(asked.topic)
                 answer.put_failed(asked.index, code, (), None, -1, -1)
                 self._count_error(code, 1)
         if self._sound:
-            self._count_error(ErrorCode.NONE, self._sound)
+            self._count_error(NO_ERROR, self._sound)
         self._count_error(code, 1)
         nodes = self._leader_nodes() if self._leader_ids is not None else ()
         return cast("Parts", answer.finish(self.throttle_time_ms, code, self._session.session_id, nodes))

@@ -28,7 +28,8 @@ from protocol.messages.list_offsets import (
 )
 from replication.errors import OffsetNotAvailable, ReplicationError
 from replication.leader.partition import Partition
-from replication.reading.fetch_read import CONSUMER, DEBUGGING_CONSUMER, FetchParams
+from replication.reading.fetch_read import FetchParams
+from replication.reading.readers import CONSUMER, DEBUGGING_CONSUMER
 from storage.errors import StorageError
 from storage.log.partition_log import PartitionLog
 from storage.segment.cold_lookups import ColdRead

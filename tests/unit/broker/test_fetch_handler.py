@@ -10,9 +10,10 @@ from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData, ReplicaState
 from protocol.records.batch import LOG_OVERHEAD
 from replication.ports.replica_selector import select_by_rack
-from replication.reading.fetch_read import READ_COMMITTED
-from storage.errors import LogDirFailure
+from replication.reading.readers import READ_COMMITTED
+from storage.disk.filesystem import FileSystem
 from tests.support.batches import a_batch
+from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.golden_logs import golden_batches
 from tests.support.handler_bench import HandlerBench, on_a_loop
 from tests.support.logs import follow
@@ -21,9 +22,9 @@ from tests.support.replicas import TOPIC, TOPIC_ID, state
 UNKNOWN_ID = b"an unknown topic"
 
 
-def alone(*logs: int, **topic_config: str) -> HandlerBench:
+def alone(*logs: int, filesystem: FileSystem | None = None, **topic_config: str) -> HandlerBench:
     """Broker 0 leads partitions without other replicas; `logs` is how many batches of two records each of them has."""
-    bench = HandlerBench(**topic_config)
+    bench = HandlerBench(filesystem, **topic_config)
     bench.replicas.say(*(state(isr=[0], replicas=[0], index=index) for index in range(len(logs))))
     bench.know(**{f"p{index}": 0 for index in range(len(logs))})
     for index, batches in enumerate(logs):
@@ -307,18 +308,10 @@ async def test_a_partition_led_elsewhere_names_its_leader_from_version_16_on() -
 
 @on_a_loop
 async def test_a_disk_that_fails_under_a_fetch_goes_offline() -> None:
-    bench = alone(1)
-    partition = bench.replicas.partition
-    log = partition.log
-
-    class Failing:
-        def __getattr__(self, name: str) -> object:
-            return getattr(log, name)
-
-        def read(self, *_: object) -> object:
-            raise LogDirFailure(log.log_dir, log.directory, "input/output error")
-
-    partition.log = Failing()  # type: ignore[assignment]  # a log on a failed disk
+    disk = FaultyFileSystem(MemoryFileSystem())
+    bench = alone(1, filesystem=disk)
+    bench.replicas.partition.log.active_segment.release()
+    disk.fails_if = lambda name, path: name == "open" and path.endswith(".log")
     assert bench.fetch(0, version=5).fetched[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert list(bench.replicas.manager) == []
     assert bench.fetch(0, version=6).fetched[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR

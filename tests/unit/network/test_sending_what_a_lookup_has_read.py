@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import socket
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,15 +19,12 @@ from broker.network.sendfile import PACKET_BYTES
 from protocol.compiled import compiled
 from storage.disk.filesystem import RealFile, RealFileSystem
 from storage.segment.file_region import FileRegion
-from storage.segment.segment import BOUNDS_SIZE
 from tests.unit.network.test_sending_at_once import Side
 
-lookups: Any = compiled("storage.native")
 network: Any = compiled("broker.network.native")
-pytestmark = pytest.mark.skipif(lookups is None or network is None, reason="only compiled lookups keep what they have read")
+pytestmark = pytest.mark.skipif(network is None, reason="only the compiled sender uses what was read")
 
 DATA = random.Random(5).randbytes(256 * 1024)
-BATCH_BYTES = 500
 LENGTHS = (INLINE_BYTES, INLINE_BYTES + 1, 40_000, PACKET_BYTES, PACKET_BYTES + 1, PACKET_BYTES + PAGE_BYTES)
 
 
@@ -46,16 +42,9 @@ class Log:
         assert os.pwrite(self.writable, data, at) == len(data)
 
     def find(self, position: int, length: int) -> tuple[FileRegion, bytes]:
-        """A region that was looked up, and the bytes that were there then."""
-        ends = ((9, 1), (19, position), (29, position + length), (39, len(DATA) - 1))  # last offset and position of a batch, as indexed
-        for last_offset, at in ends[1:3]:
-            self.put(struct.pack(">qi4xb6xi", last_offset - 9, BATCH_BYTES, 2, 9), at)
-        entries = b"".join(struct.pack(">ii", *entry) for entry in ends)
-        region, next_offset = lookups.between_entries(self.file, entries, len(ends), 0, len(DATA), 15, length)
-        assert type(region) is FileRegion
-        assert (region.file, region.position, region.length, region.end_is_cached) == (self.file, position, length, True)
-        assert next_offset == 20
-        return region, self.file.pread(length, position)
+        """A region whose beginning was read along, and the bytes that are there now."""
+        data = self.file.pread(length, position)
+        return FileRegion(self.file, position, length, True, data[: kept_bytes(position, length)] or None), data
 
 
 @pytest.fixture
@@ -88,7 +77,7 @@ def side() -> Iterator[Side]:
 def kept_bytes(position: int, length: int) -> int:
     """How many bytes of such a region its lookup keeps."""
     copied = PAGE_BYTES - position % PAGE_BYTES
-    return copied if BOUNDS_SIZE <= copied < PAGE_BYTES and INLINE_BYTES < length <= PACKET_BYTES + copied else 0
+    return copied if copied < PAGE_BYTES and INLINE_BYTES < length <= PACKET_BYTES + copied else 0
 
 
 def test_from_anywhere_in_a_page_the_bytes_of_the_file_leave(side: Side, log: Log) -> None:
@@ -100,7 +89,7 @@ def test_from_anywhere_in_a_page_the_bytes_of_the_file_leave(side: Side, log: Lo
 
 def test_they_are_read_once(side: Side, log: Log) -> None:
     others = bytes(2 * PAGE_BYTES)
-    for position in (*range(PAGE_BYTES, 2 * PAGE_BYTES, 61), *range(2 * PAGE_BYTES - BOUNDS_SIZE - 1, 2 * PAGE_BYTES)):
+    for position in (*range(PAGE_BYTES, 2 * PAGE_BYTES, 61), *range(2 * PAGE_BYTES - 28, 2 * PAGE_BYTES)):
         for length in LENGTHS:
             region, expected = log.find(position, length)
             log.put(others, position)
@@ -139,13 +128,3 @@ def test_what_is_left_of_a_region_is_read_anew(head: bytes, log: Log) -> None:
             assert side.all_received() == (others + expected[len(others) :])[sent:]
             lengths.add(sent)
     assert min(lengths) < 3000  # less than what is kept
-
-
-def test_a_region_that_is_made_of_another_or_made_again_keeps_nothing(side: Side, log: Log) -> None:
-    region, _ = log.find(PAGE_BYTES + 100, 40_000)
-    same = FileRegion(region.file, region.position, region.length, region.end_is_cached)
-    region.__init__(region.file, region.position + 1, region.length, True)  # type: ignore[misc]  # nobody does
-    log.put(bytes(PAGE_BYTES), PAGE_BYTES + 100)
-    for each in (same, region):
-        assert side.sender.send([each])
-        assert side.all_received() == each.read()

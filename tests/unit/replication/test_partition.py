@@ -14,7 +14,7 @@ from replication.errors import (
     UnknownLeaderEpoch,
     UnknownReplica,
 )
-from replication.reading.fetch_read import DEBUGGING_CONSUMER
+from replication.reading.readers import DEBUGGING_CONSUMER
 from storage.errors import OffsetOutOfRange
 from tests.support.replicas import LAG_MS, TOPIC_ID, Asked, Replicas, state
 

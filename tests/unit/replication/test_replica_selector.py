@@ -4,7 +4,8 @@ import pytest
 
 from config.errors import ConfigError
 from replication.ports.replica_selector import SELECTORS, ReplicaView, select_by_rack, select_leader, selector_of
-from replication.reading.fetch_read import READ_UNCOMMITTED, FetchParams
+from replication.reading.fetch_read import FetchParams
+from replication.reading.readers import READ_UNCOMMITTED
 from tests.support.replicas import TOPIC_ID, Asked, Replicas, state
 
 LEADER = ReplicaView(0, "r0", 10, 0)

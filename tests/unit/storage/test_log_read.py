@@ -13,7 +13,6 @@ from storage.log.context import LogContext
 from storage.log.partition_log import PartitionLog
 from storage.log.reads import MAX_HINTS, FetchSlice
 from storage.segment.file_region import FileRegion
-from storage.segment.segment import Segment
 from tests.support.batches import a_batch
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
@@ -245,27 +244,68 @@ def _varied_log(index_interval_bytes: int, is_written: bool, is_spoiled: bool) -
 @pytest.mark.parametrize("is_spoiled", [False, True])
 @pytest.mark.parametrize("is_written", [False, True])
 @pytest.mark.parametrize("index_interval_bytes", [1, 3000])
-def test_what_the_index_tells_at_once_is_what_a_search_finds(
-    monkeypatch: pytest.MonkeyPatch, index_interval_bytes: int, is_written: bool, is_spoiled: bool
-) -> None:
+def test_any_offset_and_any_size_give_the_batches_that_are_there(index_interval_bytes: int, is_written: bool, is_spoiled: bool) -> None:
     log = _varied_log(index_interval_bytes, is_written, is_spoiled)
-    searched = _varied_log(index_interval_bytes, is_written, is_spoiled)
-    between_entries = Segment.between_entries
-    told = 0
+    content = log.active_segment.file.pread(log.size_bytes, 0)
+    batches = list(iter_batches(content))
+    end_offset = log.log_end_offset
+    for offset in range(end_offset):
+        first = next(at for at, (_, header) in enumerate(batches) if header.last_offset >= offset)
+        start, header = batches[first]
+        for bound in (end_offset, offset + 1, end_offset - 3):
+            fitting = [(at, each) for at, each in batches[first:] if each.next_offset <= bound]
+            for max_bytes in (-1, 0, 1, 700, 5000, 12_000, 17_000, 1 << 20):
+                log.read_hints.clear()
+                region, next_offset = log.read(offset, max_bytes, bound, True)
+                if max_bytes < 0 or not fitting:
+                    assert (region, next_offset) == (None, offset)
+                    continue
+                assert region is not None
+                assert offset < next_offset <= bound
+                assert region.position == start
+                end = region.position + region.length
+                if next_offset != bound:  # which may be inside of a batch
+                    assert end == next(at for at, each in batches if each.base_offset == next_offset)
+                assert region.read() == region.file.pread(region.length, region.position)
+                assert region.begun is None or region.begun == content[start : start + len(region.begun)]
+                if header.size >= max_bytes:
+                    assert region.length == header.size
+                    continue
+                assert region.length <= max_bytes
+                whole = [at + each.size for at, each in fitting if at + each.size - start <= max_bytes]
+                assert end == whole[-1] or max_bytes - region.length <= max_bytes // 4
 
-    def counted(segment: Segment, offset: int, max_bytes: int) -> tuple[FileRegion, int] | None:
-        nonlocal told
-        found = between_entries(segment, offset, max_bytes) if segment is log.active_segment else None
-        told += found is not None
-        return found
 
-    monkeypatch.setattr(Segment, "between_entries", counted)
-    for offset in range(log.log_end_offset):
-        for max_bytes in (-1, 0, 1, 700, 5000, 12_000, 1 << 20):
-            found = []
-            for each in (log, searched):
-                each.read_hints.clear()
-                region, next_offset = each.read(offset, max_bytes, each.log_end_offset, True)
-                found.append((None if region is None else (region.position, region.length, region.end_is_cached), next_offset))
-            assert found[0] == found[1]
-    assert told > 20
+def test_a_small_read_is_one_read_of_the_file() -> None:
+    log = _varied_log(3000, True, False)
+    reads: list[int] = []
+    file = log.active_segment.file
+    pread = file.pread
+    log.active_segment.file.pread = lambda length, at: (reads.append(length), pread(length, at))[1]
+    for offset in range(0, log.log_end_offset - 40, 7):
+        for max_bytes in (4000, 8000, 16 * 1024):
+            log.read_hints.clear()
+            reads.clear()
+            region, _ = log.read(offset, max_bytes, log.log_end_offset, True)
+            assert region is not None
+            assert len(reads) <= 1
+            assert region.begun is not None
+            assert len(region.begun) == region.length
+
+
+def test_a_large_read_looks_at_both_ends() -> None:
+    log = a_log(index_interval_bytes=3000)
+    for _ in range(300):
+        append(log, a_batch(1, value_bytes=1000))
+    reads: list[int] = []
+    pread = log.active_segment.file.pread
+    log.active_segment.file.pread = lambda length, at: (reads.append(length), pread(length, at))[1]
+    for offset in range(0, 150, 7):
+        log.read_hints.clear()
+        reads.clear()
+        region, _ = log.read(offset, 100_000, log.log_end_offset, True)
+        assert region is not None
+        assert region.length > 98_000
+        assert region.end_is_cached
+        assert len(reads) <= 2
+        assert sum(reads) <= 16 * 1024

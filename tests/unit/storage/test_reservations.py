@@ -11,7 +11,7 @@ from storage.disk.filesystem import RealFileSystem
 from storage.disk.real_file import RealFile
 from storage.log.context import LogContext
 from storage.log.partition_log import PartitionLog
-from storage.segment.segment import FIRST_BYTES, NEVER
+from storage.segment.limits import FIRST_BYTES, NEVER
 from storage.upkeep.reservations import MOST_BYTES, Reservations
 from tests.support.batches import a_batch
 from tests.support.filesystems import MemoryFile, MemoryFileSystem

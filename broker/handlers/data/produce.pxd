@@ -1,0 +1,40 @@
+cimport cython
+from libc.stdint cimport int64_t
+from broker.handlers.data.delayed_produce cimport AppendedPartition
+from protocol.cursors.produce cimport ProduceAnswer, ProduceReader
+from replication.leader.partition cimport Partition
+from storage.log.partition_log cimport PartitionLog
+from storage.validation.batch cimport read_only_batch
+from storage.validation.run cimport BatchRun
+
+cdef int64_t ACKS_ALL, AT_ONCE, BYTES_SHIFT, CLIENT, END, FIRST_WITH_LEADER_HINTS, INVALID_REQUIRED_ACKS, INVALID_TOPIC_EXCEPTION, NONE
+cdef int64_t NO_RECORDS, NOT_LEADER_OR_FOLLOWER, PARTITION, RECORDS_SHIFT, TOPIC, TOPIC_AUTHORIZATION_FAILED, TRANSACTIONAL_MASK
+cdef int64_t UNKNOWN_SERVER_ERROR, UNKNOWN_TOPIC_OR_PARTITION, WRITE
+
+cdef class Produce:
+    cdef readonly ProduceReader reader
+    cdef public tuple failed
+    cdef ProduceAnswer _answer
+    cdef BatchRun _run
+    cdef object _connection, _services, _task
+    cdef int64_t _accepted, _acks, _now_ms, _throttle_time_ms, _version
+    cdef Py_ssize_t _size
+    cdef str _topic
+    cdef bytes _topic_bytes
+    cdef dict _partitions
+    cdef bint _has_valid_acks, _is_internal, _may_write
+    cdef list _waiting, _in_work
+    cdef set _leaders
+
+    @cython.locals(reader=ProduceReader, run=BatchRun, kind=int64_t)
+    cpdef bint run(self, int64_t limit) except -1
+    cpdef void detach(self) except *
+    @cython.locals(partition=Partition, run=BatchRun, index=int64_t, place=Py_ssize_t, size=int64_t)
+    cdef void _serve(self, ProduceReader reader) except *
+    cdef void _begin_topic(self, bytes topic) except *
+    @cython.locals(log=PartitionLog, end_offset=int64_t)
+    cdef void _wait_if_unsafe(self, Partition partition, BatchRun run, Py_ssize_t place) except *
+    cpdef object finish(self)
+    cdef void _take_throttle_time(self) except *
+    cdef object _answer_or_wait(self, object pending)
+    cdef object _encoded(self)

@@ -1,0 +1,76 @@
+"""Lists the modules that are compiled, and hashes their sources. `setup.py` runs this file by its path, without the package."""
+
+from hashlib import blake2b
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import Final
+
+HOT: Final = (
+    "protocol.cursors.request_reader",
+    "protocol.cursors.response_writer",
+    "protocol.cursors.produce",
+    "protocol.cursors.fetch",
+    "storage.validation.rules",
+    "storage.validation.run",
+    "storage.validation.batch",
+    "storage.producers.state",
+    "storage.segment.log_settings",
+    "storage.segment.index_file",
+    "storage.segment.offset_index",
+    "storage.segment.time_index",
+    "storage.segment.segment",
+    "storage.log.partition_log",
+    "replication.ports.waiters",
+    "replication.ports.topic_stats",
+    "replication.leader.partition",
+    "broker.handlers.data.delayed_produce",
+    "broker.handlers.data.produce",
+)
+"""Compiled from the Python file itself, with the `.pxd` beside it. Without a compiler the same file is run."""
+
+NATIVE: Final = ("broker.network.native",)
+"""Written in Cython (`.pyx`)."""
+
+SHARED: Final = "protocol.cython_shared"
+"""What Cython would otherwise put into every one of them."""
+
+DECLARATIONS: Final = (
+    "protocol/big_endian.pxd",
+    "protocol/cursors/fields.pxd",
+    "storage/cached_read.pxd",
+    "storage/slots.pxd",
+)
+"""Compiled into modules that are not beside them."""
+
+
+def sources() -> list[str]:
+    """Every file that goes into a binary, by its path below the root."""
+    found = list(DECLARATIONS)
+    for name in HOT:
+        found += (f"{name.replace('.', '/')}.py", f"{name.replace('.', '/')}.pxd")
+    for name in NATIVE:
+        found += (f"{name.replace('.', '/')}.pyx", f"{name.replace('.', '/')}.pxd")
+    return found
+
+
+def binaries() -> list[str]:
+    """Every file that a build makes for this Python, by its path below the root."""
+    return [f"{name.replace('.', '/')}{EXTENSION_SUFFIXES[0]}" for name in (SHARED, *HOT, *NATIVE)]
+
+
+def record() -> str:
+    """The file that a complete build leaves behind, by its path below the root: what `digest` gave for its sources."""
+    return f"protocol/compiled{EXTENSION_SUFFIXES[0].removesuffix('.so')}.digest"
+
+
+def digest(root: Path) -> str:
+    """Of all sources; those that are missing count, too."""
+    hashed = blake2b(digest_size=16)
+    for name in sources():
+        hashed.update(name.encode() + b"\0")
+        try:
+            with open(root / name, "rb", buffering=0) as file:
+                hashed.update(file.read())
+        except FileNotFoundError:
+            hashed.update(b"\0")
+    return hashed.hexdigest()

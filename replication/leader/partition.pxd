@@ -1,0 +1,22 @@
+cimport cython
+from libc.stdint cimport int64_t
+from replication.ports.topic_stats cimport TopicStats
+from replication.ports.waiters cimport Waiters
+from storage.log.partition_log cimport PartitionLog
+from storage.validation.run cimport BatchRun
+
+cdef class Partition:
+    cdef public PartitionLog log
+    cdef public TopicStats stats
+    cdef public Waiters waiters
+    cdef public object topic_partition, _isr_changes, idle_fetches, isr_change, leader_epoch_start_offset
+    cdef public tuple adding_replicas, isr, maximal_isr, removing_replicas, replicas
+    cdef public dict followers
+    cdef public int64_t broker_id, controller_epoch, effective_min_isr, leader_epoch, leader_id, partition_epoch
+    cdef public bint has_departing_member, has_failed, is_cut_off, is_leader, is_named_by_id, is_online
+
+    @cython.locals(log=PartitionLog, stats=TopicStats)
+    cpdef void append(self, BatchRun run, int64_t required_acks, int64_t now_ms, int64_t origin) except *
+    cpdef void check_may_append(self, int64_t required_acks) except *
+    @cython.locals(log=PartitionLog)
+    cpdef bint is_flushed(self, int64_t end_offset) except -1

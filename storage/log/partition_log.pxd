@@ -1,0 +1,35 @@
+cimport cython
+from libc.stdint cimport int64_t
+from storage.producers.state cimport ProducerState
+from storage.segment.log_settings cimport LogSettings
+from storage.segment.segment cimport Segment
+from storage.validation.batch cimport judge
+from storage.validation.rules cimport ValidationRules
+from storage.validation.run cimport BatchRun
+
+cdef int64_t CLIENT, CONTROL_MASK, LARGEST_OFFSET, NEVER, NO_SEQUENCE, REPLICATION, SEQUENCES, TRANSACTIONAL_MASK
+
+cdef class PartitionLog:
+    cdef public Segment active_segment
+    cdef public LogSettings settings
+    cdef public ValidationRules rules
+    cdef public object config, context, directory, latest_epoch, leader_epochs, log_dir, producer_state, segments, small_files
+    cdef public object topic_id, topic_partition, truncation
+    cdef public list discards, flushes, unfinished_rolls
+    cdef public dict read_hints
+    cdef public int64_t flush_due_offset, high_watermark, log_end_offset, log_start_offset, next_flush_offset, recovery_point
+    cdef public bint is_closed
+
+    cpdef void commit_all(self) except *
+    cpdef bint update_high_watermark(self, int64_t offset) except -1
+    @cython.locals(segment=Segment, at=Py_ssize_t, written=Py_ssize_t, end=Py_ssize_t, next_offset=int64_t, last_offset=int64_t)
+    cpdef void append(self, BatchRun run, int64_t leader_epoch, int64_t now_ms, int64_t origin) except *
+    cdef Py_ssize_t _judge_led(self, BatchRun run, int64_t leader_epoch, int64_t now_ms, int64_t origin) except -1
+    @cython.locals(state=ProducerState)
+    cdef bint _is_duplicate(self, BatchRun run, int64_t first_offset, int64_t origin) except -1
+    @cython.locals(at=Py_ssize_t, last_offset=int64_t)
+    cdef Py_ssize_t _judge_replicated(self, BatchRun run, int64_t leader_epoch) except -1
+    cdef void _write(self, BatchRun run, Segment segment, Py_ssize_t start, Py_ssize_t end, int64_t next_offset) except *
+    @cython.locals(state=ProducerState)
+    cdef void _take_producer(self, BatchRun run, Segment segment) except *
+    cpdef Segment roll(self, int64_t expected_next_offset=*)

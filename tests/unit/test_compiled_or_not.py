@@ -1,0 +1,114 @@
+"""Compiled modules are used when all are there and none of their sources has changed, or else not one of them."""
+
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from protocol import hot_modules
+from protocol.compiled import IS_COMPILED, describe, why_not
+from protocol.hot_modules import DECLARATIONS, HOT, NATIVE, binaries, digest, record, sources
+
+ROOT = Path(__file__).parents[2]
+FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config")
+
+compiled_alone = pytest.mark.skipif(not IS_COMPILED, reason=f"the hot path is {describe()} here")
+
+
+@pytest.fixture
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with all sources, something in the place of every binary, and the record of a build."""
+    monkeypatch.delenv("OTTLA_PURE_PYTHON", raising=False)
+    for name in sources():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / name).exists():
+            shutil.copy(ROOT / name, tmp_path / name)
+    for name in binaries():
+        (tmp_path / name).touch()
+    (tmp_path / record()).write_text(digest(tmp_path))
+    return tmp_path
+
+
+def test_a_whole_build_is_used_whatever_the_times_of_its_files(build: Path) -> None:
+    assert not why_not(build)
+    for name in sources():
+        if (build / name).exists():
+            os.utime(build / name, (2**32, 2**32))
+    assert not why_not(build)
+
+
+@pytest.mark.parametrize("name", [name for name in sources() if (ROOT / name).exists()])
+def test_a_change_in_any_source_leaves_all_of_them_out(name: str, build: Path) -> None:
+    (build / name).write_bytes((build / name).read_bytes() + b"\n")
+    assert "changed" in why_not(build)
+
+
+@pytest.mark.parametrize("name", sources())
+def test_a_source_that_comes_or_goes_leaves_all_of_them_out(name: str, build: Path) -> None:
+    if (build / name).exists():
+        (build / name).unlink()
+    else:
+        (build / name).touch()
+    assert "changed" in why_not(build)
+
+
+@pytest.mark.parametrize("name", binaries())
+def test_a_missing_binary_leaves_all_of_them_out(name: str, build: Path) -> None:
+    (build / name).unlink()
+    assert why_not(build) == "not compiled"
+
+
+def test_a_build_that_did_not_end_leaves_all_of_them_out(build: Path) -> None:
+    (build / record()).unlink()
+    assert "to the end" in why_not(build)
+
+
+def test_they_can_be_kept_out(build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTTLA_PURE_PYTHON", "1")
+    assert "OTTLA_PURE_PYTHON" in why_not(build)
+
+
+def test_every_declaration_and_every_module_in_cython_is_a_source() -> None:
+    found = {str(path.relative_to(ROOT)) for floor in FLOORS for path in (ROOT / floor).rglob("*.p[xy][dx]")}
+    assert found <= set(sources())
+    assert not set(DECLARATIONS) - found
+    assert all((ROOT / f"{name.replace('.', '/')}.pyx").exists() for name in NATIVE)
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_every_hot_module_has_its_declarations_and_a_package_that_decides_first(name: str) -> None:
+    assert (ROOT / f"{name.replace('.', '/')}.pxd").exists()
+    floor = importlib.import_module(name.split(".", maxsplit=1)[0])
+    assert hasattr(floor, "compiled")
+
+
+def found_by_a_process(root: Path, **environment: str) -> list[str]:
+    """Whether it uses compiled modules, and the file of each hot one."""
+    program = "import protocol.compiled, importlib, sys; print(protocol.compiled.IS_COMPILED)"
+    program += "; print(*(importlib.import_module(name).__file__ for name in sys.argv[1:]))"
+    command = [sys.executable, "-c", program, *HOT]
+    return subprocess.run(command, cwd=root, env={**os.environ, **environment}, capture_output=True, text=True, check=True).stdout.split()
+
+
+@compiled_alone
+def test_a_process_imports_all_of_them_or_the_source_of_each(tmp_path: Path) -> None:
+    for floor in FLOORS:
+        shutil.copytree(ROOT / floor, tmp_path / floor, ignore=shutil.ignore_patterns("__pycache__"))
+    suffix = binaries()[0].removeprefix(hot_modules.SHARED.replace(".", "/"))
+    is_compiled, *files = found_by_a_process(tmp_path, OTTLA_PURE_PYTHON="")
+    assert is_compiled == "True"
+    assert all(file.startswith(str(tmp_path)) and file.endswith(suffix) for file in files)
+
+    is_compiled, *files = found_by_a_process(tmp_path, OTTLA_PURE_PYTHON="1")
+    assert is_compiled == "False"
+    assert all(file.endswith(".py") for file in files)
+
+    with (tmp_path / HOT[0].replace(".", "/")).with_suffix(".pxd").open("a") as source:
+        source.write("\n")
+    is_compiled, *files = found_by_a_process(tmp_path, OTTLA_PURE_PYTHON="")
+    assert is_compiled == "False"
+    assert all(file.endswith(".py") for file in files)
