@@ -47,10 +47,8 @@ SHARED: Final = "protocol.cython_shared"
 """What Cython would otherwise put into every one of them."""
 
 DECLARATIONS: Final = (
-    "protocol/big_endian.pxd",
     "protocol/cursors/fields.pxd",
     "storage/cached_read.pxd",
-    "storage/slots.pxd",
 )
 """Compiled into modules that are not beside them."""
 

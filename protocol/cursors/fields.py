@@ -32,6 +32,8 @@ read_batch_header = Struct(">qiibIhiqqqhii").unpack_from
 """The head of a record batch: (base offset, length, leader epoch, magic, crc, attributes, last offset delta, base timestamp, max timestamp,
 producer id, producer epoch, base sequence, record count)."""
 
+read_entry = Struct(">ii").unpack_from
+"""Of an index in memory that is only read: two numbers of four bytes."""
 read_batch_bounds = Struct(">qi4xb6xi").unpack_from
 """Of the head of a record batch in `bytes`: (base offset, length, magic, last offset delta)."""
 
@@ -66,6 +68,18 @@ def int16(data: Data, at: int) -> int:
 def int32(data: Data, at: int) -> int:
     """A signed number of four bytes."""
     value: int = _int32(data, at)[0]
+    return value
+
+
+def read_number(data: Data, at: int) -> int:
+    """Of an index in memory that is only read: a signed number of four bytes."""
+    value: int = _int32(data, at)[0]
+    return value
+
+
+def read_long(data: Data, at: int) -> int:
+    """The same of eight bytes."""
+    value: int = _int64(data, at)[0]
     return value
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from config.topic import TopicConfig
-from protocol.records.batch import CONTROL_MASK, NO_SEQUENCE, TRANSACTIONAL_MASK
+from protocol.records.batch import CONTROL_MASK, HEADER_SIZE, NO_SEQUENCE, TRANSACTIONAL_MASK
 from protocol.records.errors import RecordFormatError
 from storage.disk.file_names import (
     DELETED_SUFFIX,
@@ -61,10 +61,9 @@ from storage.segment.closed_segment import ClosedSegment
 from storage.segment.cold_lookups import ColdRead, NotCached, UnwaitingFile, check_time_cached, unwaiting_file
 from storage.segment.discards import DISCARD_SEGMENTS, Discard
 from storage.segment.file_region import FileRegion
-from storage.segment.limits import NEVER
+from storage.segment.limits import CHUNK_BYTES, INLINE_BYTES, NEVER
 from storage.segment.log_segments import LogSegments
 from storage.segment.log_settings import LogSettings, rules_for
-from storage.segment.reading_sizes import CHUNK_BYTES, HEADER_SIZE, INLINE_BYTES
 from storage.segment.segment import RecordPosition, Segment
 from storage.segment.swaps import Swap
 from storage.segment.transaction_index import AbortedTransaction

@@ -12,19 +12,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from protocol.cursors import fields
-from protocol.records.batch import next_batch_size
+from protocol.records.batch import CURRENT_MAGIC, HEADER_SIZE, LOG_OVERHEAD, next_batch_size
 from protocol.records.errors import RecordFormatError
-from storage.segment.reading_sizes import (
-    BOUNDS_BYTES,
-    CHUNK_BYTES,
-    CURRENT_MAGIC,
-    GAP_BYTES,
-    HEADER_SIZE,
-    INLINE_BYTES,
-    LOG_OVERHEAD,
-    PACKET_BYTES,
-    PAGE_BYTES,
-)
+from storage.segment.limits import BOUNDS_SIZE, CHUNK_BYTES, GAP_BYTES, INLINE_BYTES, PACKET_BYTES, PAGE_BYTES
 
 if TYPE_CHECKING:
     from storage.disk.filesystem import File
@@ -77,14 +67,14 @@ class BatchFinder:
     def stand_at(self, position: int, length: int) -> bool:
         """Move to the batch at `position`; False if there is no whole one. Reads `length` bytes unless its header was read before."""
         at = position - self._data_at
-        if at < 0 or at + BOUNDS_BYTES > len(self._data):
+        if at < 0 or at + BOUNDS_SIZE > len(self._data):
             left = self._size - position
             if left < HEADER_SIZE:
                 return False
             self._data = self._file.pread(length if length < left else left, position)
             self._data_at = position
             at = 0
-            if len(self._data) < BOUNDS_BYTES:
+            if len(self._data) < BOUNDS_SIZE:
                 return False
         base_offset, batch_length, magic, last_offset_delta = fields.read_batch_bounds(self._data, at)
         if magic != CURRENT_MAGIC or batch_length < HEADER_SIZE - LOG_OVERHEAD:
@@ -176,7 +166,7 @@ class BatchFinder:
 
     def has_read(self, position: int) -> bool:
         """Whether the header at `position` was read."""
-        return self._data_at <= position and position + BOUNDS_BYTES <= self._data_at + len(self._data)
+        return self._data_at <= position and position + BOUNDS_SIZE <= self._data_at + len(self._data)
 
     def read_of(self, position: int, length: int) -> bytes | None:
         """The bytes of a region that were read already, if these are all of a small one, or a large one's up to the next page.

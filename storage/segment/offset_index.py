@@ -4,26 +4,17 @@
 entry per `index.interval.bytes` or batch, whichever is larger.
 """
 
-import mmap
 import struct
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from protocol.cursors import fields
 from storage.disk.filesystem import FileSystem
 from storage.errors import CorruptIndex
 from storage.segment.index_file import IndexFile
-from storage.segment.limits import MAX_RELATIVE_OFFSET
-
-ENTRY_SIZE = 8
+from storage.segment.limits import ENTRY_SIZE, MAX_RELATIVE_OFFSET, POSITION_AT
 
 _ENTRY = struct.Struct(">ii")
 _unpack = _ENTRY.unpack_from
-_unpack_two = struct.Struct(">iiii").unpack_from
-_OFFSET = struct.Struct(">i")
-_first_offset = _OFFSET.unpack_from
-_POSITION = struct.Struct(">4xi")
-_TRIES = 2
-_NO_LINE = (0, 0, 0, 0, 0)
 
 
 class OffsetPosition(NamedTuple):
@@ -36,12 +27,10 @@ class OffsetPosition(NamedTuple):
 class OffsetIndex(IndexFile):
     """Grows by `append`; offsets increase."""
 
-    __slots__ = ("_line", "_line_entries", "last_offset")
+    __slots__ = ("last_offset",)
 
     def __init__(self, filesystem: FileSystem, path: str, base_offset: int, max_size: int, length: int) -> None:
         super().__init__(filesystem, path, base_offset, max_size=max_size, entry_size=ENTRY_SIZE, length=length)
-        self._line = _NO_LINE
-        self._line_entries = 0
         self.last_offset = self._last_offset()
 
     def append(self, offset: int, position: int) -> None:
@@ -66,94 +55,46 @@ class OffsetIndex(IndexFile):
         relative, position = _unpack(self.raw_entries(slot, 1))
         return OffsetPosition(self.base_offset + relative, position)
 
-    def entries_around(self, offset: int) -> tuple[mmap.mmap | bytes | bytearray, int]:
-        """The entries among which that offset is found, and how many: those in the file, or those behind them."""
-        tail = self._tail
-        if tail and _first_offset(tail)[0] <= offset - self.base_offset:
-            return tail, len(tail) // ENTRY_SIZE
-        return (self._map if self._mapped == self._written else self._mapping()), self._written
-
     def lookup(self, offset: int) -> OffsetPosition:
         """The last entry at or below `offset`, the beginning of the segment if there is none."""
-        slot = self.last_slot_at_most(_OFFSET, min(offset - self.base_offset, MAX_RELATIVE_OFFSET))
-        return self.entry(slot) if slot >= 0 else OffsetPosition(self.base_offset, 0)
+        entry_offset, position, _, _ = self.bracket(offset)
+        return OffsetPosition(entry_offset, position)
 
     def bracket(self, offset: int) -> tuple[int, int, int, int]:
         """The last entry at or below `offset` and the one behind it, as (offset, position, offset, position).
 
         The batch that holds `offset` begins between the two, often at the second. (base offset, 0) stands for the beginning of the segment,
-        (-1, -1) for its end. Plain numbers, because a read begins with this: where two OffsetPositions cost 3 µs, this takes 2, and half as
-        long where entries are spread evenly, as they are where one producer fills its batches.
+        (-1, -1) for its end.
         """
         base_offset = self.base_offset
         relative = offset - base_offset
-        low, high, _, _, slots = self._line if self._line_entries == self._written else self._draw_line()
-        if low <= relative < high:
-            slot = (relative - low) * slots // (high - low)
-            for _ in range(_TRIES):
-                first, position, second, next_position = _unpack_two(self._map, slot * ENTRY_SIZE)
-                if relative < first:
-                    slot -= 1
-                elif relative >= second:
-                    slot += 1
-                else:
-                    return base_offset + first, position, base_offset + second, next_position
-        slot = self.last_slot_at_most(_OFFSET, relative if relative < MAX_RELATIVE_OFFSET else MAX_RELATIVE_OFFSET)
-        following = slot + 1
-        if slot < 0:
-            first, position = 0, 0
-        else:
+        slot = self.last_slot(relative if relative < MAX_RELATIVE_OFFSET else MAX_RELATIVE_OFFSET, 0)
+        first = position = 0
+        if slot >= 0:
             first, position = self._entry(slot)
-        if following == self.entries:
+        if slot + 1 == self.entries:
             return base_offset + first, position, -1, -1
-        second, next_position = self._entry(following)
+        second, next_position = self._entry(slot + 1)
         return base_offset + first, position, base_offset + second, next_position
-
-    def _entry(self, slot: int) -> tuple[int, int]:
-        in_tail = slot - self._written
-        if in_tail >= 0:
-            return cast("tuple[int, int]", _unpack(self._tail, in_tail * ENTRY_SIZE))
-        return cast("tuple[int, int]", _unpack(self._mapping(), slot * ENTRY_SIZE))
-
-    def _draw_line(self) -> tuple[int, int, int, int, int]:
-        """Relative offsets and positions of the first and the last entry in the file, and how many steps lie between.
-
-        A guess on the straight line between the two, and one entry beside it, often find what is looked for with one or two reads.
-        """
-        written = self._written
-        if written < 2:
-            return _NO_LINE
-        data = self._mapping()
-        low, low_position = _unpack(data, 0)
-        high, high_position = _unpack(data, (written - 1) * ENTRY_SIZE)
-        self._line = line = (low, high, low_position, high_position, written - 1)
-        self._line_entries = written
-        return line
-
-    def _unmap(self) -> None:
-        super()._unmap()
-        self._line = _NO_LINE
-        self._line_entries = 0
 
     def lookup_position(self, position: int) -> tuple[int, int]:
         """The last entry whose batch begins at or before `position`: its offset, and where that batch begins."""
-        _, _, low, high, slots = self._line if self._line_entries == self._written else self._draw_line()
-        if low <= position < high:
-            slot = (position - low) * slots // (high - low)
-            for _ in range(_TRIES):
-                offset, first, _, second = _unpack_two(self._map, slot * ENTRY_SIZE)
-                if position < first:
-                    slot -= 1
-                elif position >= second:
-                    slot += 1
-                else:
-                    return self.base_offset + offset, first
-        slot = self.last_slot_at_most(_POSITION, position)
-        return self.entry(slot) if slot >= 0 else OffsetPosition(self.base_offset, 0)
+        slot = self.last_slot(position, POSITION_AT)
+        if slot < 0:
+            return self.base_offset, 0
+        offset, found = self._entry(slot)
+        return self.base_offset + offset, found
+
+    def _entry(self, slot: int) -> tuple[int, int]:
+        """Relative offset and position."""
+        in_tail = slot - self._written
+        if in_tail >= 0:
+            return fields.read_entry(self._tail, in_tail * ENTRY_SIZE)
+        return fields.read_entry(self._mapped_entries(), slot * ENTRY_SIZE)
 
     def truncate_to(self, offset: int) -> None:
         """Drops the entries at and above `offset`."""
-        self.truncate_to_entries(self.last_slot_at_most(_OFFSET, offset - 1 - self.base_offset) + 1)
+        self.truncate_to_entries(self.last_slot(offset - 1 - self.base_offset, 0) + 1)
         self.last_offset = self._last_offset()
 
     def reset(self) -> None:

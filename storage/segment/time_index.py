@@ -17,8 +17,7 @@ from storage.segment.limits import NO_TIMESTAMP
 ENTRY_SIZE = 12
 
 _ENTRY = struct.Struct(">qi")
-_TIMESTAMP = struct.Struct(">q")
-_OFFSET = struct.Struct(">8xi")
+_OFFSET_AT = 8
 
 
 class TimestampOffset(NamedTuple):
@@ -73,12 +72,12 @@ class TimeIndex(IndexFile):
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The last entry at or below `timestamp`; (-1, base offset) if there is none."""
-        slot = self.last_slot_at_most(_TIMESTAMP, timestamp)
+        slot = self.last_slot(timestamp, 0, True)
         return self.entry(slot) if slot >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def truncate_to(self, offset: int) -> None:
         """Drops the entries at and above `offset`."""
-        self.truncate_to_entries(self.last_slot_at_most(_OFFSET, offset - 1 - self.base_offset) + 1)
+        self.truncate_to_entries(self.last_slot(offset - 1 - self.base_offset, _OFFSET_AT) + 1)
         self._read_last_entry()
 
     def reset(self) -> None:
