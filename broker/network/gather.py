@@ -45,6 +45,9 @@ def read_cached(region: FileRegion) -> bytes | bytearray | None:
     begun = region.begun
     if begun is not None and len(begun) == region.length:
         return begun
+    begun = region.begun
+    if begun is not None and len(begun) == region.length:
+        return begun
     if _NOWAIT is None:
         return region.read()
     # One call that reads or refuses: a probe of both ends and a read would be three.

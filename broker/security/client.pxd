@@ -3,7 +3,7 @@ cdef class Client:
     cdef readonly object client_port
     cdef public object client_software_name, client_software_version, on_lost, principal
     cdef public bint is_lost
-    cdef bytes _client_id_bytes
+    cdef readonly bytes client_id_bytes
     cdef str _client_id
 
     cpdef void identify(self, bytes client_id) except *

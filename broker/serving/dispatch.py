@@ -62,9 +62,11 @@ class Dispatcher(RequestHandler):
                 offset += client_id_length
                 if offset > len(frame):
                     raise ProtocolError(f"client id of {client_id_length} bytes in a frame of {len(frame)}")
-                connection.client.identify(fields.take(data, 10, offset))
+                client = connection.client
+                if client.client_id_bytes is None or not fields.holds(data, 10, offset, client.client_id_bytes):
+                    client.identify(fields.take(data, 10, offset))
             if route.flexible_request_header:
-                offset = skip_tagged_fields(frame, offset) if fields.int8(data, offset) else offset + 1
+                offset = skip_tagged_fields(frame, offset) if fields.uint8(data, offset) else offset + 1
         except MALFORMED as malformed:
             return refuse(frame, connection, malformed)
         route.requests = count = route.requests + 1

@@ -2,7 +2,7 @@
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 cdef extern from "<endian.h>" nogil:
     uint16_t be16toh(uint16_t)
@@ -54,6 +54,10 @@ cdef inline void set64(uint8_t *p, int64_t number) noexcept nogil:
 
 
 # A number that hardly any field holds says that an exception may have been raised.
+cdef inline int64_t uint8(View data, Py_ssize_t at) except -1:
+    check(data, at, 1)
+    return data[at]
+
 cdef inline int64_t int8(View data, Py_ssize_t at) except? -107:
     check(data, at, 1)
     return <int8_t>data[at]
@@ -168,6 +172,15 @@ cdef inline bytes pack_int64_int32(int64_t first, int64_t second):
     set64(room, first)
     set32(room + 8, second)
     return PyBytes_FromStringAndSize(<const char *>room, 12)
+
+cdef inline bint holds(View data, Py_ssize_t at, Py_ssize_t end, bytes value) except -1:
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(value)
+    if end - at != size:
+        return False
+    if size == 0:
+        return True
+    check(data, at, size)
+    return memcmp(&data[at], PyBytes_AS_STRING(value), size) == 0
 
 cdef inline bytes take(View data, Py_ssize_t at, Py_ssize_t end):
     if at == end and 0 <= at <= data.shape[0]:

@@ -53,6 +53,11 @@ put_partition = Struct(">ihqqq").pack_into
 put_two_int64 = Struct(">qq").pack_into
 
 
+def uint8(data: Data, at: int) -> int:
+    """An unsigned number of one byte."""
+    return data[at]
+
+
 def int8(data: Data, at: int) -> int:
     """A signed number of one byte."""
     value: int = _int8(data, at)[0]
@@ -125,6 +130,11 @@ def varlong(data: Data, at: int) -> tuple[int, int]:
 def wrapped_sum(number: int, other: int) -> int:
     """The sum in 64 bits, as Java has it."""
     return (number + other + 2**63) % 2**64 - 2**63
+
+
+def holds(data: Data, at: int, end: int, value: bytes) -> bool:
+    """Whether the bytes from `at` up to `end` are these."""
+    return data[at:end] == value
 
 
 def take(data: Data, at: int, end: int) -> bytes:
